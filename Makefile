@@ -1,0 +1,39 @@
+# What can be done here: `make` lists it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help venv lint test lock clean
+
+help: ## show this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+venv: $(VENV)/.built ## create the virtual environment from the hashed lock and build Moorage into it
+
+$(VENV)/.installed: requirements/dev.lock
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	touch $@
+
+$(VENV)/.built: $(VENV)/.installed pyproject.toml hatch_build.py $(shell find src -name '*.txt' -o -name '*.proto') $(wildcard src/moorage/registry/schema/*.py)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	touch $@
+
+lint: venv ## format check, lint, types, import direction
+	$(BIN)/ruff format --check src tests hatch_build.py
+	$(BIN)/ruff check src tests hatch_build.py
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+test: lint ## lint, then every test
+	$(BIN)/pytest
+
+lock: ## pin requirements/*.in again, with hashes and without registry addresses
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/pip install --quiet pip-tools
+	for name in dev run; do $(VENV)-lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe \
+	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate \
+	  --strip-extras --output-file requirements/$$name.lock requirements/$$name.in; done
+
+clean: ## remove what make made
+	rm -rf $(VENV) $(VENV)-lock $(shell find . -name generated -type d)

@@ -1,0 +1,29 @@
+"""What is generated when Moorage is built: the API's types and the CRI's stubs.
+
+Both come from sources in this repository and from pinned build dependencies; the results lie in
+`generated/` folders that are packaged but not committed.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+SOURCE = Path(__file__).parent / "src"
+
+
+class GenerateHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Runs before a wheel or an editable install is put together."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        del version, build_data
+        sys.path.insert(0, str(SOURCE))
+        try:
+            from moorage.registry.schema.build import generate_schema
+
+            generate_schema(SOURCE / "moorage/registry/schema/generated")
+        finally:
+            sys.path.remove(str(SOURCE))

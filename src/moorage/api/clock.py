@@ -1,0 +1,55 @@
+"""Time as an argument: the clock seam and the API's two timestamp forms.
+
+Nothing outside this module reads the system's clock, so tests can hold time still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What the code may ask about time."""
+
+    def now(self) -> datetime:
+        """The wall clock, in UTC."""
+
+    def monotonic(self) -> float:
+        """Seconds that never run backwards, for durations and deadlines."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after that many seconds of this clock."""
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+def format_time(moment: datetime) -> str:
+    """`metav1.Time`: UTC, whole seconds (`2026-01-01T00:00:00Z`)."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_micro_time(moment: datetime) -> str:
+    """`metav1.MicroTime`: UTC, exactly six fraction digits."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_time(text: str) -> datetime:
+    """An RFC 3339 time with or without fraction, in UTC. Raises ValueError."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"time {text!r} has no zone")
+    return moment.astimezone(UTC)

@@ -1,0 +1,29 @@
+"""ConfigMaps, Secrets and ServiceAccounts: what pods are given. Source: core/v1."""
+
+from __future__ import annotations
+
+from moorage.api.meta import Object, ObjectMeta
+from moorage.api.pods import LocalObjectReference
+from moorage.api.references import ObjectReference
+
+
+class ConfigMap(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    immutable: bool | None = None
+    data: dict[str, str] = {}
+    binary_data: dict[str, str] = {}
+
+
+class Secret(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    immutable: bool | None = None
+    data: dict[str, str] = {}
+    string_data: dict[str, str] = {}
+    type: str = ""
+
+
+class ServiceAccount(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    secrets: tuple[ObjectReference, ...] = ()
+    image_pull_secrets: tuple[LocalObjectReference, ...] = ()
+    automount_service_account_token: bool | None = None

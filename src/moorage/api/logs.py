@@ -1,0 +1,78 @@
+"""Logs as events with fields, one line each.
+
+    2026-01-02T03:04:05.678Z info scheduler bound pod=default/web node=n1
+
+A pod is followed by `pod=` and `uid=`, a request by `request=`, through every part. The levels are
+those of the standard library; `configure` is called once, by the process's entry point.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+_FIELDS = "moorage_fields"
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@+,%")
+
+
+class Log:
+    """A named source of events. Field values are printed as they are, quoted where needed."""
+
+    def __init__(self, name: str) -> None:
+        self._logger = logging.getLogger(name)
+
+    def debug(self, event: str, **fields: Any) -> None:
+        self._emit(logging.DEBUG, event, fields)
+
+    def info(self, event: str, **fields: Any) -> None:
+        self._emit(logging.INFO, event, fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        self._emit(logging.WARNING, event, fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        self._emit(logging.ERROR, event, fields)
+
+    def exception(self, event: str, **fields: Any) -> None:
+        """An error with the traceback of the exception being handled."""
+        self._emit(logging.ERROR, event, fields, is_traced=True)
+
+    def _emit(
+        self, level: int, event: str, fields: dict[str, Any], *, is_traced: bool = False
+    ) -> None:
+        if self._logger.isEnabledFor(level):
+            self._logger.log(level, event, extra={_FIELDS: fields}, exc_info=is_traced)
+
+
+class LineFormatter(logging.Formatter):
+    """time level source event field=value …"""
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created, UTC)
+        stamp = moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+        source = record.name.removeprefix("moorage.")
+        parts = [stamp, record.levelname.lower(), source, record.getMessage()]
+        fields: dict[str, Any] = getattr(record, _FIELDS, {})
+        parts += [f"{key}={_shown(value)}" for key, value in fields.items()]
+        line = " ".join(parts)
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return text if text and _PLAIN.issuperset(text) else json.dumps(text, ensure_ascii=False)
+
+
+def configure(level: str = "info", stream: TextIO = sys.stderr) -> None:
+    """Send every log line of this process to a stream. Raises ValueError for an unknown level."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(LineFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    logging.captureWarnings(capture=True)

@@ -1,0 +1,115 @@
+"""Which resource names a container, a node or a class's overhead may use.
+
+Source: core validation `ValidateResourceName` and `helper.IsStandardContainerResourceName`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from moorage.api import names, quantity
+from moorage.api.errors import FieldError
+from moorage.api.quantity import Quantity
+
+HUGEPAGES_PREFIX = "hugepages-"
+_DEFAULT_DOMAIN = "kubernetes.io/"
+_REQUESTS_PREFIX = "requests."
+
+_STANDARD_CONTAINER = frozenset({"cpu", "memory", "ephemeral-storage"})
+_STANDARD = _STANDARD_CONTAINER | {
+    "requests.cpu", "requests.memory", "requests.ephemeral-storage", "limits.cpu",
+    "limits.memory", "limits.ephemeral-storage", "pods", "resourcequotas", "services",
+    "replicationcontrollers", "secrets", "configmaps", "persistentvolumeclaims", "storage",
+    "requests.storage", "services.nodeports", "services.loadbalancers",
+}  # fmt: skip
+_WHOLE = frozenset({
+    "pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps",
+    "persistentvolumeclaims", "services.nodeports", "services.loadbalancers",
+})  # fmt: skip
+
+
+def is_hugepages(name: str) -> bool:
+    return name.startswith(HUGEPAGES_PREFIX)
+
+
+def is_native(name: str) -> bool:
+    """Named by Kubernetes itself: no domain, or one under kubernetes.io."""
+    return "/" not in name or _DEFAULT_DOMAIN in name
+
+
+def is_extended(name: str) -> bool:
+    """A vendor's resource, such as `example.com/gpu`."""
+    if is_native(name) or name.startswith(_REQUESTS_PREFIX):
+        return False
+    # It must also be usable with the quota prefix in front.
+    return not names.qualified_name_errors(_REQUESTS_PREFIX + name)
+
+
+def is_standard_container(name: str) -> bool:
+    return name in _STANDARD_CONTAINER or is_hugepages(name)
+
+
+def container_resource_name_errors(name: str, path: str) -> list[FieldError]:
+    """Complaints about a key of a container's requests or limits."""
+    errors = [
+        FieldError.invalid(path, name, complaint) for complaint in names.qualified_name_errors(name)
+    ]
+    if errors:
+        return errors
+    if "/" not in name:
+        if name not in _STANDARD and not is_hugepages(name):
+            errors.append(
+                FieldError.invalid(
+                    path, name, "must be a standard resource type or fully qualified"
+                )
+            )
+        if not is_standard_container(name):
+            errors.append(
+                FieldError.invalid(path, name, "must be a standard resource for containers")
+            )
+    elif not is_native(name) and not is_extended(name):
+        errors.append(
+            FieldError.invalid(path, name, "doesn't follow extended resource name standard")
+        )
+    return errors
+
+
+def amount_errors(name: str, amount: Quantity, path: str) -> list[FieldError]:
+    """Complaints about the amount of one resource: sign, and whole numbers where they are due."""
+    shown = str(amount)
+    errors: list[FieldError] = []
+    if amount.nano < 0:
+        errors.append(FieldError.invalid(path, shown, "must be greater than or equal to 0"))
+    if (name in _WHOLE or is_extended(name)) and not amount.is_whole:
+        errors.append(FieldError.invalid(path, shown, "must be an integer"))
+    if is_hugepages(name):
+        page = _page_size(name)
+        if page is not None and (amount.nano <= 0 or amount.nano % page.nano):
+            errors.append(
+                FieldError.invalid(
+                    path, shown, f"{shown} is not positive integer multiple of {name}"
+                )
+            )
+    return errors
+
+
+def _page_size(name: str) -> Quantity | None:
+    try:
+        return quantity.parse(name.removeprefix(HUGEPAGES_PREFIX))
+    except ValueError:
+        return None
+
+
+def container_limits_errors(resources: Mapping[str, str], path: str) -> list[FieldError]:
+    """The rules of `resources.limits`, which a class's overhead shares.
+
+    `path` is the parent: errors point at `PATH.limits[NAME]`, as upstream's do even for overhead.
+    """
+    errors: list[FieldError] = []
+    for name, text in resources.items():
+        at = f"{path}.limits[{name}]"
+        errors += container_resource_name_errors(name, at)
+        errors += amount_errors(name, quantity.parse(text), at)
+    if any(map(is_hugepages, resources)) and not {"cpu", "memory"} & set(resources):
+        errors.append(FieldError.forbidden(path, "HugePages require cpu or memory"))
+    return errors

@@ -1,0 +1,117 @@
+"""Where the API server is and who is asking: connection settings and kubeconfig files.
+
+Source: client-go "kubeconfig" (clientcmd/v1). Exec and auth-provider plugins are refused with an
+error, because running them is not this package's business.
+"""
+
+from __future__ import annotations
+
+import base64
+import ssl
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+class ConfigError(ValueError):
+    """A kubeconfig that cannot be used; the text says which part."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """One server and one identity. Certificates and keys are PEM bytes.
+
+    `token_file` is read again whenever it changes, as bound service account tokens rotate.
+    """
+
+    server: str
+    ca: bytes | None = None
+    certificate: bytes | None = None
+    key: bytes | None = None
+    token: str | None = None
+    token_file: Path | None = None
+    insecure: bool = False
+    namespace: str = "default"
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """The TLS side of the connection; None for plain http."""
+        if not self.server.startswith("https:"):
+            return None
+        cadata = self.ca.decode() if self.ca else None
+        context = ssl.create_default_context(cadata=cadata)
+        if self.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if self.certificate and self.key:
+            _load_pair(context, self.certificate, self.key)
+        return context
+
+
+def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    # The ssl module takes a client certificate from a file only.
+    with tempfile.NamedTemporaryFile(suffix=".pem") as pair:
+        pair.write(certificate + b"\n" + key)
+        pair.flush()
+        context.load_cert_chain(pair.name)
+
+
+def load_kubeconfig(path: Path, context_name: str | None = None) -> ClientConfig:
+    """The settings a kubeconfig's context stands for.
+
+    Raises ConfigError when the file is no kubeconfig or asks for an unsupported plugin.
+    """
+    try:
+        document = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path}: not a kubeconfig")
+    chosen = context_name or document.get("current-context", "")
+    context = _named(document, "contexts", "context", chosen, path)
+    cluster = _named(document, "clusters", "cluster", context.get("cluster", ""), path)
+    user = _named(document, "users", "user", context.get("user", ""), path)
+    for plugin in ("exec", "auth-provider"):
+        if plugin in user:
+            raise ConfigError(f"{path}: user {context.get('user')!r} needs a {plugin} plugin")
+    return ClientConfig(
+        server=cluster.get("server", ""),
+        ca=_data(cluster, "certificate-authority", path),
+        certificate=_data(user, "client-certificate", path),
+        key=_data(user, "client-key", path),
+        token=user.get("token"),
+        token_file=Path(user["tokenFile"]) if "tokenFile" in user else None,
+        insecure=bool(cluster.get("insecure-skip-tls-verify")),
+        namespace=context.get("namespace", "default"),
+    )
+
+
+def in_cluster(host: str, port: str) -> ClientConfig:
+    """The settings a pod has: its mounted service account and the server's address."""
+    return ClientConfig(
+        server=f"https://{host}:{port}",
+        ca=(_SERVICE_ACCOUNT / "ca.crt").read_bytes(),
+        token_file=_SERVICE_ACCOUNT / "token",
+        namespace=(_SERVICE_ACCOUNT / "namespace").read_text().strip(),
+    )
+
+
+def _named(
+    document: dict[str, Any], section: str, field: str, name: str, path: Path
+) -> dict[str, Any]:
+    for entry in document.get(section) or ():
+        if entry.get("name") == name:
+            return entry.get(field) or {}
+    raise ConfigError(f"{path}: {section} has no entry named {name!r}")
+
+
+def _data(entry: dict[str, Any], field: str, path: Path) -> bytes | None:
+    if f"{field}-data" in entry:
+        return base64.b64decode(entry[f"{field}-data"])
+    if field in entry:
+        return (path.parent / str(entry[field])).read_bytes()
+    return None

@@ -1,0 +1,177 @@
+"""A local, always current copy of a collection.
+
+Lists once, then follows the watch; when the watch breaks it goes on from the last revision, when
+that is compacted it lists again. Handlers hear of every difference, however it was found, so a
+reader cannot tell (and must not care) whether an event was missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+from moorage.api.clock import Clock, SystemClock
+from moorage.api.errors import ExpiredError, StatusError
+from moorage.api.logs import Log
+from moorage.api.meta import Object, ObjectMeta
+from moorage.client.backoff import Backoff
+from moorage.client.resources import Resource
+from moorage.client.rest import Client, UnreachableError, WatchEvent, meta_of
+
+T = TypeVar("T", bound=Object)
+Handler = Callable[[T | None, T | None], None]
+"""Called with (before, after); None before means new, None after means gone. Must not block."""
+
+log = Log(__name__)
+
+
+def object_key(meta: ObjectMeta) -> str:
+    """`namespace/name`, or `name` for a cluster-scoped object."""
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+class Informer(Generic[T]):
+    """The copy of one collection (of one namespace, or matching a selector).
+
+    `indexes` maps an index's name to a function that yields the values an object is found under.
+    Run `run()` in a task group; read after `wait_synced()`.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource[T],
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._client = client
+        self.resource = resource
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._clock = clock or SystemClock()
+        self._objects: dict[str, T] = {}
+        self._indexes = dict(indexes or {})
+        self._indexed: dict[str, dict[str, dict[str, T]]] = {name: {} for name in self._indexes}
+        self._handlers: list[Handler[T]] = []
+        self._synced = asyncio.Event()
+        self._resource_version = ""
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(list(self._objects.values()))
+
+    def get(self, name: str, namespace: str | None = None) -> T | None:
+        return self._objects.get(f"{namespace}/{name}" if namespace else name)
+
+    def get_key(self, key: str) -> T | None:
+        return self._objects.get(key)
+
+    def by_index(self, index: str, value: str) -> list[T]:
+        """The objects an index lists under this value."""
+        return list(self._indexed[index].get(value, {}).values())
+
+    def add_handler(self, handler: Handler[T]) -> None:
+        """Hear of changes. Objects already known are announced at once as new."""
+        self._handlers.append(handler)
+        for obj in list(self._objects.values()):
+            handler(None, obj)
+
+    @property
+    def is_synced(self) -> bool:
+        return self._synced.is_set()
+
+    async def wait_synced(self) -> None:
+        await self._synced.wait()
+
+    async def run(self) -> None:
+        """Follow the collection until cancelled."""
+        backoff = Backoff(first_s=0.2, limit_s=10.0)
+        while True:
+            try:
+                if not self._resource_version:
+                    await self._list()
+                    backoff.reset()
+                await self._follow(backoff)
+            except ExpiredError:
+                self._resource_version = ""
+            except (StatusError, UnreachableError) as error:
+                pause_s = backoff.next_s()
+                log.warning(
+                    "list or watch failed",
+                    resource=self.resource.plural,
+                    error=error,
+                    retry_s=round(pause_s, 1),
+                )
+                await self._clock.sleep(pause_s)
+
+    async def _list(self) -> None:
+        found = await self._client.list(
+            self.resource,
+            self._namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+        )
+        listed = {object_key(meta_of(obj)): obj for obj in found.items}
+        for key in self._objects.keys() - listed.keys():
+            self._replace(key, None)
+        for key, obj in listed.items():
+            self._replace(key, obj)
+        self._resource_version = found.metadata.resource_version
+        self._synced.set()
+
+    async def _follow(self, backoff: Backoff) -> None:
+        events = self._client.watch(
+            self.resource,
+            self._namespace,
+            resource_version=self._resource_version,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+        )
+        async for event in events:
+            self._apply(event)
+            backoff.reset()
+
+    def _apply(self, event: WatchEvent[T]) -> None:
+        if event.object is not None:
+            key = object_key(meta_of(event.object))
+            self._replace(key, None if event.type == "DELETED" else event.object)
+        self._resource_version = event.resource_version
+
+    def _replace(self, key: str, after: T | None) -> None:
+        before = self._objects.get(key)
+        if before is not None and after is not None and _is_same_version(before, after):
+            return
+        if after is None:
+            self._objects.pop(key, None)
+        else:
+            self._objects[key] = after
+        self._reindex(key, before, after)
+        if before is not None or after is not None:
+            for handler in self._handlers:
+                handler(before, after)
+
+    def _reindex(self, key: str, before: T | None, after: T | None) -> None:
+        for name, values_of in self._indexes.items():
+            table = self._indexed[name]
+            if before is not None:
+                for value in values_of(before):
+                    bucket = table.get(value)
+                    if bucket is not None:
+                        bucket.pop(key, None)
+                        if not bucket:
+                            del table[value]
+            if after is not None:
+                for value in values_of(after):
+                    table.setdefault(value, {})[key] = after
+
+
+def _is_same_version(before: Object, after: Object) -> bool:
+    return bool(meta_of(before).resource_version == meta_of(after).resource_version)

@@ -1,0 +1,162 @@
+"""A queue of keys to reconcile: each key once, one worker a key, failures later and later.
+
+Bounded by the number of distinct keys. A key added while it is being worked on is worked on again
+afterwards, so no change is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+from moorage.api.clock import Clock, SystemClock
+from moorage.api.errors import ConflictError, StatusError
+from moorage.api.logs import Log
+from moorage.client.backoff import Backoff
+from moorage.client.rest import UnreachableError
+
+K = TypeVar("K", bound=Hashable)
+Reconcile = Callable[[K], Awaitable[float | None]]
+"""Brings one key to its desired state; returns seconds until it wants to look again, or None."""
+
+log = Log(__name__)
+
+
+class WorkQueue(Generic[K]):
+    """Keys waiting for a worker. `name` is for the log. Work happens inside `run`."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        clock: Clock | None = None,
+        first_retry_s: float = 0.05,
+        longest_retry_s: float = 60.0,
+    ) -> None:
+        self._name = name
+        self._clock = clock or SystemClock()
+        self._first_retry_s = first_retry_s
+        self._longest_retry_s = longest_retry_s
+        self._ready: dict[K, None] = {}
+        self._active: set[K] = set()
+        self._again: set[K] = set()
+        self._backoffs: dict[K, Backoff] = {}
+        self._appointments: list[tuple[float, int, K]] = []
+        self._due: dict[K, float] = {}
+        self._sequence = 0
+        self._has_ready = asyncio.Event()
+        self._has_appointment = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._ready)
+
+    def add(self, key: K) -> None:
+        """Have the key worked on as soon as a worker is free."""
+        if key in self._active:
+            self._again.add(key)
+        elif key not in self._ready:
+            self._ready[key] = None
+            self._has_ready.set()
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """Have the key worked on later; an earlier appointment stands."""
+        if seconds <= 0:
+            self.add(key)
+            return
+        due = self._clock.monotonic() + seconds
+        if self._due.get(key, float("inf")) <= due:
+            return
+        self._due[key] = due
+        self._sequence += 1
+        heapq.heappush(self._appointments, (due, self._sequence, key))
+        self._has_appointment.set()
+
+    def retry(self, key: K) -> float:
+        """Have the key worked on after its next back-off pause; returns the pause in seconds."""
+        backoff = self._backoffs.get(key)
+        if backoff is None:
+            backoff = self._backoffs[key] = Backoff(self._first_retry_s, self._longest_retry_s)
+        pause_s = backoff.next_s()
+        self.add_after(key, pause_s)
+        return pause_s
+
+    async def run(self, reconcile: Reconcile[K], *, workers: int = 1) -> None:
+        """Work on keys until cancelled. A failed key is logged and tried again later."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_appointments())
+            for _ in range(workers):
+                tasks.create_task(self._work(reconcile))
+
+    async def _work(self, reconcile: Reconcile[K]) -> None:
+        while True:
+            key = await self._next()
+            try:
+                again_s = await reconcile(key)
+            except ConflictError:
+                # Someone else wrote first: our copy will catch up, and then we look again.
+                self.retry(key)
+            except (StatusError, UnreachableError) as error:
+                pause_s = self.retry(key)
+                log.warning(
+                    "reconcile failed", queue=self._name, key=key, error=error,
+                    retry_s=round(pause_s, 2),
+                )  # fmt: skip
+            except Exception:
+                pause_s = self.retry(key)
+                log.exception(
+                    "reconcile broke", queue=self._name, key=key, retry_s=round(pause_s, 2)
+                )
+            else:
+                self._backoffs.pop(key, None)
+                if again_s is not None:
+                    self.add_after(key, again_s)
+            finally:
+                self._finish(key)
+
+    async def _next(self) -> K:
+        while not self._ready:
+            self._has_ready.clear()
+            await self._has_ready.wait()
+        key = next(iter(self._ready))
+        del self._ready[key]
+        self._active.add(key)
+        return key
+
+    def _finish(self, key: K) -> None:
+        self._active.discard(key)
+        if key in self._again:
+            self._again.discard(key)
+            self.add(key)
+
+    async def _keep_appointments(self) -> None:
+        while True:
+            self._has_appointment.clear()
+            pause_s = self._release_due()
+            if pause_s is None:
+                await self._has_appointment.wait()
+            else:
+                await self._sleep_unless_earlier(pause_s)
+
+    def _release_due(self) -> float | None:
+        """Add every key whose time has come; seconds until the next, None if there is none."""
+        now = self._clock.monotonic()
+        while self._appointments:
+            due, _, key = self._appointments[0]
+            if due > now:
+                return due - now
+            heapq.heappop(self._appointments)
+            if self._due.get(key) == due:
+                del self._due[key]
+                self.add(key)
+        return None
+
+    async def _sleep_unless_earlier(self, seconds: float) -> None:
+        waiter = asyncio.ensure_future(self._has_appointment.wait())
+        sleeper = asyncio.ensure_future(self._clock.sleep(seconds))
+        try:
+            await asyncio.wait((waiter, sleeper), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiter.cancel()
+            sleeper.cancel()

@@ -1,0 +1,178 @@
+"""Recording events on objects, without flooding the server.
+
+An event that repeats (same object, reason and message) raises the count of the one recorded before;
+an object that talks too much is muted for a while. Recording never fails its caller: what cannot
+be sent is logged and dropped. Source: client-go `record.EventBroadcaster` defaults.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from moorage.api.clock import Clock, SystemClock, format_time
+from moorage.api.errors import NotFoundError, StatusError
+from moorage.api.logs import Log
+from moorage.api.references import ObjectReference
+from moorage.client.resources import EVENTS, Resource
+from moorage.client.rest import Client, PatchType, UnreachableError, meta_of
+
+NORMAL = "Normal"
+WARNING = "Warning"
+
+_QUEUE_LIMIT = 1000
+_REMEMBERED = 4096
+_REPEAT_WINDOW_S = 600.0
+_BURST = 25
+_REFILL_S = 300.0
+_MESSAGE_LIMIT = 1024
+
+log = Log(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    about: ObjectReference
+    type: str
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class _Sent:
+    name: str
+    count: int
+    first: str
+    at: float
+
+
+@dataclass(slots=True)
+class _Allowance:
+    tokens: float
+    at: float
+
+
+class EventRecorder:
+    """Events from one component. `run()` sends them; `record` only queues."""
+
+    def __init__(
+        self, client: Client, component: str, *, host: str = "", clock: Clock | None = None
+    ) -> None:
+        self._client = client
+        self._component = component
+        self._host = host
+        self._clock = clock or SystemClock()
+        self._queue: asyncio.Queue[_Entry] = asyncio.Queue(_QUEUE_LIMIT)
+        self._sent: OrderedDict[_Entry, _Sent] = OrderedDict()
+        self._allowances: OrderedDict[str, _Allowance] = OrderedDict()
+
+    def record(self, about: ObjectReference, type_: str, reason: str, message: str) -> None:
+        """Queue an event about an object; `type_` is NORMAL or WARNING."""
+        entry = _Entry(about, type_, reason, message[:_MESSAGE_LIMIT])
+        if not self._is_allowed(about):
+            log.debug("event muted", object=about.name, reason=reason)
+            return
+        try:
+            self._queue.put_nowait(entry)
+        except asyncio.QueueFull:
+            log.warning("event dropped: queue full", object=about.name, reason=reason)
+
+    async def run(self) -> None:
+        """Send queued events until cancelled."""
+        while True:
+            entry = await self._queue.get()
+            try:
+                await self._send(entry)
+            except (StatusError, UnreachableError) as error:
+                log.warning("event not recorded", reason=entry.reason, error=error)
+            finally:
+                self._queue.task_done()
+
+    async def flush(self) -> None:
+        """Wait until everything queued has been sent or dropped."""
+        await self._queue.join()
+
+    def _is_allowed(self, about: ObjectReference) -> bool:
+        key = about.uid or f"{about.namespace}/{about.name}"
+        now = self._clock.monotonic()
+        allowance = self._allowances.pop(key, None) or _Allowance(_BURST, now)
+        refilled = allowance.tokens + (now - allowance.at) / _REFILL_S
+        allowance.tokens, allowance.at = min(_BURST, refilled), now
+        self._allowances[key] = allowance
+        _trim(self._allowances)
+        if allowance.tokens < 1:
+            return False
+        allowance.tokens -= 1
+        return True
+
+    async def _send(self, entry: _Entry) -> None:
+        earlier = self._sent.get(entry)
+        now = self._clock.monotonic()
+        if earlier is not None and now - earlier.at < _REPEAT_WINDOW_S:
+            try:
+                await self._repeat(entry, earlier)
+            except NotFoundError:
+                earlier = None
+            else:
+                earlier.at = now
+                return
+        await self._create(entry, now)
+
+    async def _repeat(self, entry: _Entry, earlier: _Sent) -> None:
+        count = earlier.count + 1
+        patch = {"count": count, "lastTimestamp": format_time(self._clock.now())}
+        await self._client.patch(
+            EVENTS, earlier.name, patch, _namespace(entry.about), kind=PatchType.STRATEGIC
+        )
+        earlier.count = count
+
+    async def _create(self, entry: _Entry, now: float) -> None:
+        moment = self._clock.now()
+        stamp = format_time(moment)
+        namespace = _namespace(entry.about)
+        name = f"{entry.about.name}.{int(moment.timestamp() * 1e9):x}"
+        event = {
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": entry.about,
+            "reason": entry.reason,
+            "message": entry.message,
+            "type": entry.type,
+            "source": {
+                "component": self._component,
+                **({"host": self._host} if self._host else {}),
+            },
+            "reportingComponent": self._component,
+            "reportingInstance": self._host,
+            "firstTimestamp": stamp,
+            "lastTimestamp": stamp,
+            "count": 1,
+        }
+        await self._client.create(EVENTS, event, namespace)
+        self._sent[entry] = _Sent(name, 1, stamp, now)
+        _trim(self._sent)
+
+
+def reference(resource: Resource[Any], obj: Any, *, field_path: str = "") -> ObjectReference:
+    """The pointer to an object that its events carry."""
+    meta = meta_of(obj)
+    return ObjectReference(
+        kind=resource.kind,
+        api_version=resource.api_version,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        field_path=field_path,
+    )
+
+
+def _namespace(about: ObjectReference) -> str:
+    # Events on cluster-scoped objects live in the default namespace.
+    return about.namespace or "default"
+
+
+def _trim(remembered: OrderedDict[Any, Any]) -> None:
+    while len(remembered) > _REMEMBERED:
+        remembered.popitem(last=False)

@@ -1,0 +1,90 @@
+"""The resources the parts of Moorage use, with the typed object each holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from moorage.api.configuration import ConfigMap, Secret, ServiceAccount
+from moorage.api.coordination import Lease
+from moorage.api.events import Event
+from moorage.api.meta import Object, ObjectMeta
+from moorage.api.namespaces import Namespace
+from moorage.api.nodes import Node
+from moorage.api.pods import Pod
+from moorage.api.priorities import PriorityClass
+from moorage.api.rbac import ClusterRole
+from moorage.api.runtimeclasses import RuntimeClass
+from moorage.api.services import Endpoints, Service
+from moorage.api.workloads import Deployment, ReplicaSet
+
+T = TypeVar("T", bound=Object)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource(Generic[T]):
+    """One kind of object, where it is served, and the struct that holds it."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    type: type[T]
+    is_namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(
+        self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
+    ) -> str:
+        """The URL path of the collection, an object or a subresource.
+
+        A namespaced resource without namespace is the collection over all of them.
+        """
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        parts = [root]
+        if self.is_namespaced and namespace:
+            parts.append(f"namespaces/{namespace}")
+        parts.append(self.plural)
+        if name:
+            parts.append(name)
+        if subresource:
+            parts.append(subresource)
+        return "/".join(parts)
+
+
+class PartialObject(Object, frozen=True):
+    """An object of any kind, read for its metadata only."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+
+
+PODS = Resource("", "v1", "pods", "Pod", Pod)
+NODES = Resource("", "v1", "nodes", "Node", Node, is_namespaced=False)
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", Namespace, is_namespaced=False)
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", ConfigMap)
+SECRETS = Resource("", "v1", "secrets", "Secret", Secret)
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", ServiceAccount)
+SERVICES = Resource("", "v1", "services", "Service", Service)
+ENDPOINTS = Resource("", "v1", "endpoints", "Endpoints", Endpoints)
+EVENTS = Resource("", "v1", "events", "Event", Event)
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", Deployment)
+REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", ReplicaSet)
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", Lease)
+RUNTIME_CLASSES = Resource(
+    "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", RuntimeClass, is_namespaced=False
+)
+PRIORITY_CLASSES = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", PriorityClass,
+    is_namespaced=False,
+)  # fmt: skip
+CLUSTER_ROLES = Resource(
+    "rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", ClusterRole,
+    is_namespaced=False,
+)  # fmt: skip
+
+AnyResource = Resource[Any]

@@ -1,0 +1,431 @@
+"""Requests to an API server: typed verbs over HTTPS, watches as async iterators.
+
+Objects go out as given (struct or JSON dict) and come back as the resource's struct. Every failure
+is a `StatusError` with the server's words, or `UnreachableError` when there was no answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Generic, Self, TypeVar
+
+import aiohttp
+import msgspec
+
+from moorage.api.errors import StatusError
+from moorage.api.meta import ListMeta, Object
+from moorage.client.config import ClientConfig
+from moorage.client.resources import PartialObject, Resource
+
+T = TypeVar("T", bound=Object)
+
+_REQUEST_TIMEOUT_S = 60.0
+_CONNECT_TIMEOUT_S = 10.0
+_WATCH_TIMEOUT_S = 300
+_WATCH_GRACE_S = 15.0
+_MAX_BUSY_RETRIES = 10
+_BUSY_CODES = frozenset({429, 503})
+PAGE_SIZE = 500
+
+
+class UnreachableError(OSError):
+    """The server could not be reached or went away mid-answer."""
+
+
+class PatchType(Enum):
+    """How a patch body is read; the value is its media type."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent(Generic[T]):
+    """One change. `type` is ADDED, MODIFIED or DELETED; bookmarks carry no object."""
+
+    type: str
+    object: T | None
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectList(Generic[T]):
+    """A page, or the whole, of a collection and the revision it was read at."""
+
+    items: list[T]
+    metadata: ListMeta
+
+
+class _WireEvent(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _WireList(msgspec.Struct):
+    metadata: ListMeta = ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+_event_decoder = msgspec.json.Decoder(_WireEvent)
+_list_decoder = msgspec.json.Decoder(_WireList)
+_partial_decoder = msgspec.json.Decoder(PartialObject)
+
+
+class Client:
+    """A connection pool to one API server under one identity.
+
+    Use as `async with Client(config, user_agent="…") as client`.
+    """
+
+    def __init__(self, config: ClientConfig, *, user_agent: str) -> None:
+        self._config = config
+        self._user_agent = user_agent
+        self._session: aiohttp.ClientSession | None = None
+        self._decoders: dict[type[Object], msgspec.json.Decoder[Any]] = {}
+        self._token = _TokenSource(config.token, config.token_file)
+
+    @property
+    def server(self) -> str:
+        return self._config.server
+
+    async def __aenter__(self) -> Self:
+        context = self._config.ssl_context()
+        connector = aiohttp.TCPConnector(ssl=context if context is not None else False, limit=0)
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            headers={"User-Agent": self._user_agent},
+            timeout=aiohttp.ClientTimeout(total=_REQUEST_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S),
+            read_bufsize=2**18,
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T:
+        body = await self.request("GET", resource.path(namespace, name))
+        return self._decode(resource, body)
+
+    async def list(
+        self,
+        resource: Resource[T],
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> ObjectList[T]:
+        """Every matching object, read page by page at one revision."""
+        items: list[T] = []
+        token = ""
+        while True:
+            body = await self.request(
+                "GET",
+                resource.path(namespace),
+                query={
+                    "labelSelector": label_selector,
+                    "fieldSelector": field_selector,
+                    "limit": str(PAGE_SIZE),
+                    "continue": token,
+                },
+                accept=_accept(resource, is_list=True),
+            )
+            page = _list_decoder.decode(body)
+            items += [self._decode(resource, raw) for raw in page.items or ()]
+            token = page.metadata.continue_
+            if not token:
+                return ObjectList(items, page.metadata)
+
+    async def create(
+        self,
+        resource: Resource[T],
+        obj: T | Mapping[str, Any],
+        namespace: str | None = None,
+        *,
+        subresource: str | None = None,
+        name: str | None = None,
+    ) -> T:
+        body = await self.request(
+            "POST", resource.path(namespace, name, subresource), body=encode(resource, obj)
+        )
+        return self._decode(resource, body)
+
+    async def update(
+        self,
+        resource: Resource[T],
+        obj: T | Mapping[str, Any],
+        name: str,
+        namespace: str | None = None,
+        *,
+        subresource: str | None = None,
+    ) -> T:
+        body = await self.request(
+            "PUT", resource.path(namespace, name, subresource), body=encode(resource, obj)
+        )
+        return self._decode(resource, body)
+
+    async def patch(
+        self,
+        resource: Resource[T],
+        name: str,
+        patch: Any,
+        namespace: str | None = None,
+        *,
+        kind: PatchType = PatchType.MERGE,
+        subresource: str | None = None,
+        field_manager: str = "",
+        force: bool = False,
+    ) -> T:
+        """Change an object in place. `patch` is the JSON body; `force` only with APPLY."""
+        body = await self.request(
+            "PATCH",
+            resource.path(namespace, name, subresource),
+            body=msgspec.json.encode(patch),
+            content_type=kind.value,
+            query={"fieldManager": field_manager, "force": "true" if force else ""},
+        )
+        return self._decode(resource, body)
+
+    async def delete(
+        self,
+        resource: Resource[Any],
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_period_seconds: int | None = None,
+        propagation_policy: str | None = None,
+    ) -> None:
+        """Ask for deletion; with `uid` only that very object is meant."""
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        options = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "gracePeriodSeconds": grace_period_seconds,
+            "propagationPolicy": propagation_policy,
+            "preconditions": _present(preconditions) or None,
+        }
+        await self.request(
+            "DELETE", resource.path(namespace, name), body=msgspec.json.encode(_present(options))
+        )
+
+    async def delete_collection(
+        self, resource: Resource[Any], namespace: str | None = None, *, label_selector: str = ""
+    ) -> None:
+        await self.request(
+            "DELETE", resource.path(namespace), query={"labelSelector": label_selector}
+        )
+
+    async def watch(
+        self,
+        resource: Resource[T],
+        namespace: str | None = None,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> AsyncIterator[WatchEvent[T]]:
+        """Changes after a revision, bookmarks included, until the server ends the stream.
+
+        Raises ExpiredError when the revision is compacted: list again.
+        """
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "labelSelector": label_selector,
+            "fieldSelector": field_selector,
+            "timeoutSeconds": str(_WATCH_TIMEOUT_S),
+        }
+        async with self.stream(
+            "GET",
+            resource.path(namespace),
+            query=query,
+            accept=_accept(resource),
+            timeout_s=_WATCH_TIMEOUT_S + _WATCH_GRACE_S,
+        ) as response:
+            try:
+                async for line in _lines(response.content):
+                    yield self._event(resource, line)
+            except (TimeoutError, aiohttp.ClientError) as error:
+                raise UnreachableError(f"watch of {resource.plural} broke: {error}") from error
+
+    def _event(self, resource: Resource[T], line: bytes) -> WatchEvent[T]:
+        wire = _event_decoder.decode(line)
+        if wire.type == "ERROR":
+            raise StatusError.from_object(msgspec.json.decode(wire.object))
+        if wire.type == "BOOKMARK":
+            version = _partial_decoder.decode(wire.object).metadata.resource_version
+            return WatchEvent(wire.type, None, version)
+        decoded = self._decode(resource, wire.object)
+        return WatchEvent(wire.type, decoded, meta_of(decoded).resource_version)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+    ) -> bytes:
+        """One exchange; the answer's body. A busy server is asked again as it asks to be."""
+        for attempt in range(_MAX_BUSY_RETRIES + 1):
+            async with self.stream(
+                method, path, body=body, query=query, content_type=content_type, accept=accept,
+                is_checked=False,
+            ) as response:  # fmt: skip
+                answer = await _read(response)
+                pause = response.headers.get("Retry-After", "")
+                is_busy = response.status in _BUSY_CODES and pause.isdigit()
+                if not is_busy or attempt == _MAX_BUSY_RETRIES:
+                    _raise_for_status(response, answer)
+                    return answer
+            await asyncio.sleep(int(pause))
+        raise AssertionError("the loop returns or raises")
+
+    def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        timeout_s: float | None = None,
+        is_checked: bool = True,
+    ) -> _Response:
+        """An exchange whose body the caller reads: `async with client.stream(…) as response`."""
+        if self._session is None:
+            raise RuntimeError("the client is not open: use it as `async with Client(…)`")
+        headers = {"Accept": accept}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        token = self._token.current()
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        timeout = (
+            aiohttp.ClientTimeout(total=None, connect=_CONNECT_TIMEOUT_S, sock_read=timeout_s)
+            if timeout_s is not None
+            else aiohttp.ClientTimeout(total=_REQUEST_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
+        )
+        request = self._session.request(
+            method,
+            self._config.server.rstrip("/") + path,
+            params=_present(query or {}),
+            data=body,
+            headers=headers,
+            timeout=timeout,
+            allow_redirects=False,
+        )
+        return _Response(request, is_checked=is_checked)
+
+    def _decode(self, resource: Resource[T], body: bytes | msgspec.Raw) -> T:
+        decoder = self._decoders.get(resource.type)
+        if decoder is None:
+            decoder = self._decoders[resource.type] = msgspec.json.Decoder(resource.type)
+        decoded: T = decoder.decode(body)
+        return decoded
+
+
+class _Response:
+    """The `async with` form of one exchange, its transport errors translated."""
+
+    def __init__(self, request: Any, *, is_checked: bool) -> None:
+        self._request = request
+        self._is_checked = is_checked
+
+    async def __aenter__(self) -> aiohttp.ClientResponse:
+        try:
+            response: aiohttp.ClientResponse = await self._request.__aenter__()
+        except (TimeoutError, aiohttp.ClientError) as error:
+            raise UnreachableError(str(error) or type(error).__name__) from error
+        if self._is_checked and response.status >= 400:
+            answer = await _read(response)
+            response.release()
+            _raise_for_status(response, answer)
+        return response
+
+    async def __aexit__(self, *exc_info: Any) -> None:
+        await self._request.__aexit__(*exc_info)
+
+
+class _TokenSource:
+    """The bearer token now: fixed, or the present content of a file."""
+
+    def __init__(self, token: str | None, path: Path | None) -> None:
+        self._token = token
+        self._path = path
+        self._read_at_mtime_ns = -1
+
+    def current(self) -> str | None:
+        if self._path is not None:
+            changed_ns = self._path.stat().st_mtime_ns
+            if changed_ns != self._read_at_mtime_ns:
+                self._token = self._path.read_text().strip()
+                self._read_at_mtime_ns = changed_ns
+        return self._token
+
+
+def encode(resource: Resource[Any], obj: Object | Mapping[str, Any]) -> bytes:
+    """The JSON of an object with its kind and apiVersion in front."""
+    if isinstance(obj, Mapping):
+        typed = {"kind": resource.kind, "apiVersion": resource.api_version, **obj}
+        return msgspec.json.encode(typed)
+    head = msgspec.json.encode({"kind": resource.kind, "apiVersion": resource.api_version})
+    rest = msgspec.json.encode(obj)
+    return head if rest == b"{}" else head[:-1] + b"," + rest[1:]
+
+
+def meta_of(obj: Any) -> Any:
+    """The metadata every typed object has."""
+    return obj.metadata
+
+
+def _accept(resource: Resource[Any], *, is_list: bool = False) -> str:
+    if resource.type is not PartialObject:
+        return "application/json"
+    form = "PartialObjectMetadataList" if is_list else "PartialObjectMetadata"
+    return f"application/json;as={form};g=meta.k8s.io;v=v1,application/json"
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    try:
+        return await response.read()
+    except (TimeoutError, aiohttp.ClientError) as error:
+        raise UnreachableError(f"the answer broke off: {error}") from error
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    pending = b""
+    async for chunk in content.iter_any():
+        *complete, pending = (pending + chunk).split(b"\n")
+        for line in complete:
+            if line:
+                yield line
+
+
+def _raise_for_status(response: aiohttp.ClientResponse, answer: bytes) -> None:
+    if response.status < 400:
+        return
+    try:
+        status = msgspec.json.decode(answer)
+    except msgspec.DecodeError:
+        status = None
+    if isinstance(status, dict) and status.get("kind") == "Status":
+        raise StatusError.from_object(status)
+    text = answer.decode(errors="replace").strip()[:1024]
+    raise StatusError.from_object({"code": response.status, "message": text or response.reason})
+
+
+def _present(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value not in (None, "")}

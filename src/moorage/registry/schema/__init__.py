@@ -1,0 +1,11 @@
+"""What the API's objects look like: types, and the codecs that follow from them.
+
+The types come from a published package of Kubernetes' definitions, joined with the table of
+protobuf field numbers under `wire/`; both are compiled to one file when Moorage is built.
+
+    bytes ──decode──▶ dict ──normalize──▶ canonical dict
+"""
+
+from moorage.registry.schema.types import Field, Schema, Type, load_schema
+
+__all__ = ["Field", "Schema", "Type", "load_schema"]

@@ -1,0 +1,170 @@
+"""Joins definitions and protobuf numbers into the bundle of types that a server loads.
+
+Runs when Moorage is built. A line of a `wire/` file is a message and its fields:
+
+    Probe ^ProbeHandler=1 initialDelaySeconds=2 terminationGracePeriodSeconds=7*
+
+`*` a pointer (absent differs from zero), `!` always written, `^` a message whose fields JSON shows
+as the parent's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from moorage.registry.schema.definitions import META, Definition, reachable
+from moorage.registry.schema.types import Field, Inlined, Kind, Type
+
+_PACKAGES = {"core.v1": "io.k8s.api.core.v1", "meta.v1": META}
+
+_SPECIAL_KINDS: dict[str, Kind] = {
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": "quantity",
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": "intOrString",
+    f"{META}.Time": "time",
+    f"{META}.MicroTime": "microTime",
+    f"{META}.FieldsV1": "any",
+    "io.k8s.apimachinery.pkg.runtime.RawExtension": "any",
+}
+_SCALAR_KINDS: dict[tuple[str, str], Kind] = {
+    ("string", ""): "string",
+    ("string", "byte"): "bytes",
+    ("integer", "int32"): "int32",
+    ("integer", "int64"): "int64",
+    ("boolean", ""): "bool",
+    ("number", "double"): "double",
+    ("object", ""): "any",
+}
+# An absent protocol counts as TCP when list entries are told apart by port and protocol.
+_KEY_DEFAULTS = {"protocol": "TCP"}
+
+
+@dataclass(frozen=True, slots=True)
+class WireField:
+    number: int
+    is_pointer: bool
+    is_always: bool
+    is_inlined: bool
+
+
+WireTable = dict[str, dict[str, WireField]]
+
+
+def compile_types(definitions: dict[str, Definition], roots: Iterable[str]) -> bytes:
+    """The bundle: every type the roots reach, as msgpack."""
+    types = _Compiler(definitions, load_wire_table()).compile(roots)
+    return msgspec.msgpack.encode(types)
+
+
+def load_wire_table() -> WireTable:
+    """Full type name → field name → its place on the wire."""
+    table: WireTable = {}
+    for entry in resources.files(__package__).joinpath("wire").iterdir():
+        stem = entry.name.removesuffix(".txt")
+        package = _PACKAGES.get(stem, f"io.k8s.api.{stem}")
+        for line in entry.read_text().splitlines():
+            message, *fields = line.split()
+            table[f"{package}.{message}"] = dict(map(_parse_wire_field, fields))
+    return table
+
+
+def _parse_wire_field(text: str) -> tuple[str, WireField]:
+    name, _, rest = text.partition("=")
+    digits = rest.rstrip("*!")
+    wire = WireField(int(digits), "*" in rest, "!" in rest, name.startswith("^"))
+    return name.removeprefix("^"), wire
+
+
+class _Compiler:
+    def __init__(self, definitions: dict[str, Definition], wire: WireTable) -> None:
+        self._definitions = definitions
+        self._wire = wire
+        self._types: dict[str, Type] = {}
+
+    def compile(self, roots: Iterable[str]) -> list[Type]:
+        for name in reachable(self._definitions, roots):
+            if name not in _SPECIAL_KINDS:
+                definition = self._definitions[name]
+                self._add(name, definition, definition.get("properties", {}))
+        return list(self._types.values())
+
+    def _add(self, name: str, definition: Definition, properties: dict[str, Any]) -> None:
+        """Add a type whose JSON fields are `properties`, and the messages inlined in it."""
+        wire = self._wire.get(name, {})
+        package = name.rsplit(".", 1)[0]
+        inlined = []
+        for message, place in wire.items():
+            if place.is_inlined:
+                full = f"{package}.{message}"
+                inlined.append(Inlined(place.number, full))
+                if full not in self._types:
+                    own = self._wire[full]
+                    inner = {key: value for key, value in properties.items() if key in own}
+                    self._add(full, {}, inner)
+        inner_wire = {
+            field: place for each in inlined for field, place in self._wire[each.type].items()
+        }
+        required = frozenset(definition.get("required", ()))
+        self._types[name] = Type(
+            name=name,
+            fields=tuple(
+                _field(field, prop, wire.get(field), inner_wire.get(field), field in required)
+                for field, prop in properties.items()
+            ),
+            inlined=tuple(inlined),
+            is_atomic=definition.get("x-kubernetes-map-type") == "atomic",
+        )
+
+
+def _field(
+    name: str,
+    prop: dict[str, Any],
+    own: WireField | None,
+    inlined: WireField | None,
+    is_required: bool,
+) -> Field:
+    container, kind, type_name = _shape(prop)
+    place = own or inlined
+    strategy = prop.get("x-kubernetes-patch-strategy", "")
+    return Field(
+        name=name,
+        kind=kind,
+        container=container,
+        type=type_name,
+        number=own.number if own else None,
+        is_pointer=bool(place and place.is_pointer),
+        is_always=bool(place and place.is_always),
+        is_required=is_required,
+        list_type=prop.get("x-kubernetes-list-type", ""),
+        list_keys=tuple(prop.get("x-kubernetes-list-map-keys", ())),
+        map_type=prop.get("x-kubernetes-map-type", ""),
+        merge_key=prop.get("x-kubernetes-patch-merge-key", ""),
+        strategies=tuple(strategy.split(",")) if strategy else (),
+        key_default=_KEY_DEFAULTS.get(name, ""),
+    )
+
+
+def _shape(prop: dict[str, Any]) -> tuple[Any, Kind, str]:
+    if prop.get("type") == "array":
+        kind, type_name = _kind(prop["items"])
+        return "list", kind, type_name
+    if "additionalProperties" in prop:
+        values = prop["additionalProperties"]
+        if values.get("type") == "array":
+            return "map", "strings", ""
+        kind, type_name = _kind(values)
+        return "map", kind, type_name
+    kind, type_name = _kind(prop)
+    return "", kind, type_name
+
+
+def _kind(schema: dict[str, Any]) -> tuple[Kind, str]:
+    if "$ref" in schema:
+        name = schema["$ref"].rsplit("/", 1)[-1]
+        special = _SPECIAL_KINDS.get(name)
+        return (special, "") if special else ("object", name)
+    return _SCALAR_KINDS[schema["type"], schema.get("format", "")], ""

@@ -1,0 +1,105 @@
+"""The shape of every type of the API: its fields, how lists merge, how protobuf numbers them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from importlib import resources
+from typing import Literal
+
+import msgspec
+
+Kind = Literal[
+    "string", "int32", "int64", "bool", "double", "bytes", "time", "microTime", "quantity",
+    "intOrString", "object", "any", "strings",
+]  # fmt: skip
+"""What one value is. `any` is free JSON (RawExtension, FieldsV1); `strings` a list inside a map."""
+
+Container = Literal["", "list", "map"]
+
+BUNDLE = "generated/types.msgpack"
+
+
+class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One field of a type.
+
+    `is_pointer`: absent differs from the zero value. `is_always`: written even when zero.
+    `list_type`, `list_keys` and `map_type` rule server-side apply (`key_default` is what an absent
+    list key counts as), `merge_key` and `strategies` rule strategic merge patches. `number` is the
+    protobuf field; None inside an inlined message.
+    """
+
+    name: str
+    kind: Kind
+    container: Container = ""
+    type: str = ""
+    number: int | None = None
+    is_pointer: bool = False
+    is_always: bool = False
+    is_required: bool = False
+    list_type: str = ""
+    list_keys: tuple[str, ...] = ()
+    map_type: str = ""
+    merge_key: str = ""
+    strategies: tuple[str, ...] = ()
+    key_default: str = ""
+
+
+class Inlined(msgspec.Struct, frozen=True):
+    """A protobuf message whose fields JSON shows as the parent's own."""
+
+    number: int
+    type: str
+
+
+class Type(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
+    """One object type. `is_atomic`: server-side apply owns it as a whole."""
+
+    name: str
+    fields: tuple[Field, ...]
+    inlined: tuple[Inlined, ...] = ()
+    is_atomic: bool = False
+
+    @cached_property
+    def by_name(self) -> dict[str, Field]:
+        return {field.name: field for field in self.fields}
+
+    @cached_property
+    def by_number(self) -> dict[int, Field]:
+        return {field.number: field for field in self.fields if field.number is not None}
+
+    @cached_property
+    def go_name(self) -> str:
+        """The bare name, as Go's decoding errors show it."""
+        return self.name.rsplit(".", 1)[-1]
+
+
+class Schema:
+    """All types by their full names (`io.k8s.api.core.v1.Pod`)."""
+
+    def __init__(self, types: Iterable[Type]) -> None:
+        self._types = {type_.name: type_ for type_ in types}
+
+    def __getitem__(self, name: str) -> Type:
+        return self._types[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._types
+
+    def __len__(self) -> int:
+        return len(self._types)
+
+
+def load_schema() -> Schema:
+    """The schema compiled into this installation.
+
+    Raises FileNotFoundError, saying what to run, when the package was not built.
+    """
+    bundle = resources.files(__package__).joinpath(BUNDLE)
+    try:
+        packed = bundle.read_bytes()
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"{bundle} is missing: build the package first (`make venv` does)"
+        ) from error
+    return Schema(msgspec.msgpack.decode(packed, type=list[Type]))

@@ -1,0 +1,26 @@
+"""The core: what a RuntimeClass means for a pod.
+
+Pure functions on plain values: no I/O, no clock, no asyncio. The API server admits with them, the
+scheduler and the node agent resolve with them, `moor check` runs them offline.
+"""
+
+from moorage.runtimeclass.admission import AdmissionRefusal, PodFields, admit, check_admitted
+from moorage.runtimeclass.handler import LEGACY, ClassLookup, ClassMissing, resolve_handler
+from moorage.runtimeclass.overhead import pod_limits, pod_requests
+from moorage.runtimeclass.validation import class_errors, class_update_errors, class_warnings
+
+__all__ = [
+    "LEGACY",
+    "AdmissionRefusal",
+    "ClassLookup",
+    "ClassMissing",
+    "PodFields",
+    "admit",
+    "check_admitted",
+    "class_errors",
+    "class_update_errors",
+    "class_warnings",
+    "pod_limits",
+    "pod_requests",
+    "resolve_handler",
+]
