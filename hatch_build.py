@@ -22,8 +22,10 @@ class GenerateHook(BuildHookInterface):  # type: ignore[type-arg]
         del version, build_data
         sys.path.insert(0, str(SOURCE))
         try:
+            from moorage.cri.build import generate_stubs
             from moorage.registry.schema.build import generate_schema
 
             generate_schema(SOURCE / "moorage/registry/schema/generated")
+            generate_stubs(SOURCE / "moorage/cri/generated")
         finally:
             sys.path.remove(str(SOURCE))

@@ -1,0 +1,6 @@
+"""The Container Runtime Interface: the seam between the node agent and any container engine."""
+
+from moorage.cri.client import CriClient, CriError
+from moorage.cri.generated import runtime_pb2 as pb
+
+__all__ = ["CriClient", "CriError", "pb"]

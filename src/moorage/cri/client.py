@@ -1,0 +1,129 @@
+"""Calling a container engine over the CRI.
+
+    async with CriClient("unix:///run/containerd/containerd.sock") as cri:
+        reply = await cri.call(cri.runtime.Version, pb.VersionRequest())
+
+Every failure is a `CriError` that carries the engine's own words. Source: CRI v1, kubelet's
+deadlines (`runtimeRequestTimeout`, 2 minutes; twice that for RunPodSandbox).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Self, TypeVar
+
+import grpc
+from grpc import aio
+
+from moorage.cri.generated.runtime_pb2_grpc import ImageServiceStub, RuntimeServiceStub
+
+if TYPE_CHECKING:
+    from moorage.cri.generated.runtime_pb2_grpc import (
+        ImageServiceAsyncStub,
+        RuntimeServiceAsyncStub,
+    )
+
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+
+REQUEST_TIMEOUT_S = 120.0
+SANDBOX_TIMEOUT_S = 2 * REQUEST_TIMEOUT_S
+_MESSAGE_LIMIT_BYTES = 16 * 1024 * 1024
+
+
+class CriError(Exception):
+    """A refused or failed call: which one, the gRPC code, and the engine's sentence."""
+
+    def __init__(self, method: str, code: grpc.StatusCode, sentence: str) -> None:
+        super().__init__(f"rpc error: code = {_spoken(code)} desc = {sentence}")
+        self.method = method
+        self.code = code
+        self.sentence = sentence
+
+    @property
+    def is_not_found(self) -> bool:
+        return self.code is grpc.StatusCode.NOT_FOUND
+
+    @property
+    def is_unimplemented(self) -> bool:
+        """The engine is older than the call."""
+        return self.code is grpc.StatusCode.UNIMPLEMENTED
+
+    @property
+    def is_unreachable(self) -> bool:
+        """Nobody answers at the endpoint (now)."""
+        return self.code is grpc.StatusCode.UNAVAILABLE
+
+    @property
+    def is_timeout(self) -> bool:
+        return self.code is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+class CriClient:
+    """A connection to one engine. `endpoint` is `unix:///absolute/path`.
+
+    Raises ValueError at construction for any other kind of endpoint.
+    """
+
+    runtime: RuntimeServiceAsyncStub
+    images: ImageServiceAsyncStub
+
+    def __init__(self, endpoint: str) -> None:
+        if not endpoint.startswith("unix:///"):
+            raise ValueError(f"CRI endpoint {endpoint!r} is not of the form unix:///path")
+        self.endpoint = endpoint
+        self._channel: aio.Channel | None = None
+
+    async def __aenter__(self) -> Self:
+        self._channel = aio.insecure_channel(
+            self.endpoint,
+            options=[
+                # Go servers refuse the socket path that gRPC would send as authority.
+                ("grpc.default_authority", "localhost"),
+                ("grpc.max_receive_message_length", _MESSAGE_LIMIT_BYTES),
+                ("grpc.max_send_message_length", _MESSAGE_LIMIT_BYTES),
+                ("grpc.initial_reconnect_backoff_ms", 100),
+                ("grpc.max_reconnect_backoff_ms", 2000),
+            ],
+        )
+        self.runtime = RuntimeServiceStub(self._channel)
+        self.images = ImageServiceStub(self._channel)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._channel is not None:
+            await self._channel.close()
+
+    async def call(
+        self,
+        method: grpc.aio.UnaryUnaryMultiCallable[Request, Reply],
+        request: Request,
+        *,
+        timeout_s: float | None = REQUEST_TIMEOUT_S,
+    ) -> Reply:
+        """One call; None waits for ever (image pulls). Raises CriError."""
+        try:
+            return await method(request, timeout=timeout_s)
+        except aio.AioRpcError as error:
+            raise _translated(method, error) from error
+
+    async def stream(
+        self, method: grpc.aio.UnaryStreamMultiCallable[Request, Reply], request: Request
+    ) -> AsyncIterator[Reply]:
+        """The replies of a streaming call, until the engine ends it. Raises CriError."""
+        try:
+            async for reply in method(request):
+                yield reply
+        except aio.AioRpcError as error:
+            raise _translated(method, error) from error
+
+
+def _translated(method: object, error: aio.AioRpcError) -> CriError:
+    path = getattr(method, "_method", b"")
+    name = path.decode() if isinstance(path, bytes) else str(path)
+    return CriError(name.rsplit("/", 1)[-1], error.code(), error.details() or "")
+
+
+def _spoken(code: grpc.StatusCode) -> str:
+    """The code as Go prints it: `NotFound`, `DeadlineExceeded`."""
+    return "".join(word.capitalize() for word in code.name.split("_"))
