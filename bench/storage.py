@@ -1,0 +1,66 @@
+"""Durable writes a second, alone and in groups: `.venv/bin/python bench/storage.py [DIR]`.
+
+Each write is acknowledged after its fsync. Printed against plain SQLite inserts of the same rows,
+one commit each, on the same disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from moorage.storage import SqliteStore
+
+VALUE = b"x" * 1500
+SECONDS = 2.0
+
+
+async def rate(folder: Path, writers: int) -> float:
+    """Writes a second by that many concurrent writers."""
+    count = 0
+    async with SqliteStore(folder / f"{writers}.db") as store:
+        end = time.perf_counter() + SECONDS
+
+        async def write(worker: int) -> None:
+            nonlocal count
+            number = 0
+            while time.perf_counter() < end:
+                await store.put(f"pods/default/{worker}-{number}", VALUE, 0)
+                number += 1
+                count += 1
+
+        await asyncio.gather(*(write(worker) for worker in range(writers)))
+    return count / SECONDS
+
+
+def plain_rate(folder: Path) -> float:
+    connection = sqlite3.connect(folder / "plain.db", isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("CREATE TABLE log (revision INTEGER PRIMARY KEY, key TEXT, value BLOB)")
+    count, end = 0, time.perf_counter() + SECONDS
+    while time.perf_counter() < end:
+        connection.execute("INSERT INTO log (key, value) VALUES (?, ?)", (str(count), VALUE))
+        count += 1
+    return count / SECONDS
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as scratch:
+        folder = Path(scratch)
+        plain = plain_rate(folder)
+        print(f"plain SQLite, one commit a row  {plain:9,.0f} rows/s")
+        for writers in (1, 8, 32, 128):
+            found = asyncio.run(rate(folder, writers))
+            print(
+                f"store, {writers:3d} writers               {found:9,.0f} rows/s"
+                f"  {found / plain:5.2f} x"
+            )
+
+
+if __name__ == "__main__":
+    main()

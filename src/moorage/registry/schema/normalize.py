@@ -1,0 +1,210 @@
+"""The canonical form of an object: what the API stores and compares.
+
+Nulls and empty optional values go, quantities and times get their one spelling, fields the API
+always writes are there. Decoding, patches and conversions all end here, so that equal objects are
+equal dicts. Hot path: 30 µs for a 1.5 KB pod (bench/codec.py). Source: Go's `omitempty` rules as
+recorded in `wire/`, apimachinery `Quantity`, `Time`, `MicroTime`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+from moorage.api import quantity
+from moorage.api.clock import format_micro_time, format_time
+from moorage.registry.schema.errors import DecodeError
+from moorage.registry.schema.types import Field, Schema
+
+Fix = Callable[[Any], Any]
+
+
+class _Drop:
+    """The answer of a fixer that wants its field gone."""
+
+
+_DROP: Final = _Drop()
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+
+
+class Normalizer:
+    """Brings objects of one schema's types into canonical form."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._plans: dict[str, _Plan] = {}
+
+    def normalize(self, type_name: str, obj: dict[str, Any]) -> dict[str, Any]:
+        """The object itself, changed in place. Raises DecodeError for an unreadable value."""
+        self._plan(type_name).apply(obj)
+        return obj
+
+    def _plan(self, type_name: str) -> _Plan:
+        plan = self._plans.get(type_name)
+        if plan is None:
+            plan = self._plans[type_name] = _Plan()
+            type_ = self._schema[type_name]
+            plan.fixers = {field.name: self._fixer(field) for field in type_.fields}
+            plan.always = tuple(
+                (field.name, self._zero(field))
+                for field in type_.fields
+                if field.is_always
+                and not field.container
+                and field.kind not in ("time", "microTime")
+            )
+        return plan
+
+    def _zero(self, field: Field) -> Callable[[], Any]:
+        if field.kind == "object":
+            apply = self._plan(field.type).apply
+            return lambda: apply({})
+        return _ZEROS[field.kind]
+
+    def _fixer(self, field: Field) -> Fix | None:
+        """What to do with a present, non-null value; None keeps it unless it is empty."""
+        one = self._value_fixer(field)
+        match field.container:
+            case "list":
+                return _list_fixer(one)
+            case "map":
+                return _map_fixer(one)
+        if field.kind == "object":
+            return one
+        if field.is_pointer or field.is_always or field.kind in ("quantity", "intOrString"):
+            return one or _kept
+        return _unless_empty(one) if one else None
+
+    def _value_fixer(self, field: Field) -> Fix | None:
+        if field.kind == "object":
+            return self._plan(field.type).apply
+        return _VALUE_FIXERS.get(field.kind)
+
+
+class _Plan:
+    """Fixers by field name, and the fields to add where absent."""
+
+    __slots__ = ("always", "fixers")
+
+    def __init__(self) -> None:
+        self.fixers: dict[str, Fix | None] = {}
+        self.always: tuple[tuple[str, Callable[[], Any]], ...] = ()
+
+    def apply(self, obj: dict[str, Any]) -> dict[str, Any]:
+        fixers = self.fixers
+        for key in list(obj):
+            value = obj[key]
+            if value is None or key not in fixers:
+                del obj[key]
+                continue
+            fix = fixers[key]
+            if fix is None:
+                if not value:
+                    del obj[key]
+            else:
+                fixed = fix(value)
+                if fixed is _DROP:
+                    del obj[key]
+                elif fixed is not value:
+                    obj[key] = fixed
+        for name, zero in self.always:
+            if name not in obj:
+                obj[name] = zero()
+        return obj
+
+
+def _kept(value: Any) -> Any:
+    return value
+
+
+def _unless_empty(fix: Fix) -> Fix:
+    return lambda value: fix(value) if value else _DROP
+
+
+def _list_fixer(fix: Fix | None) -> Fix:
+    if fix is None:
+        return lambda items: items or _DROP
+
+    def fixed(items: list[Any]) -> Any:
+        # A null item is the zero value, which only objects in lists have a use for.
+        return [fix({} if item is None else item) for item in items] or _DROP
+
+    return fixed
+
+
+def _map_fixer(fix: Fix | None) -> Fix:
+    def fixed(entries: dict[str, Any]) -> Any:
+        for key, value in entries.items():
+            if value is None:
+                entries[key] = ""
+            elif fix is not None:
+                entries[key] = fix(value)
+        return entries or _DROP
+
+    return fixed
+
+
+def _quantity(value: Any) -> str:
+    try:
+        return quantity.canonical(value)
+    except ValueError as error:
+        raise DecodeError(str(error)) from error
+
+
+def _time(value: str) -> Any:
+    return value if _TIME.fullmatch(value) else format_time(_parsed(value))
+
+
+def _micro_time(value: str) -> Any:
+    if not _MICRO_TIME.fullmatch(value):
+        # MicroTime takes exactly six fraction digits; a zone other than Z is converted.
+        match = re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6})([+-]\d\d:\d\d)", value)
+        if match is None:
+            raise DecodeError(
+                f'parsing time "{value}" as "2006-01-02T15:04:05.000000Z07:00": '
+                f'cannot parse "{value}"'
+            )
+        return format_micro_time(_parsed(value))
+    return value
+
+
+def _parsed(value: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None or "T" not in value:
+        raise DecodeError(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse')
+    return moment
+
+
+def _base64(value: str) -> str:
+    try:
+        base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise DecodeError(f"illegal base64 data: {error}") from error
+    return value
+
+
+_VALUE_FIXERS: dict[str, Fix] = {
+    "quantity": _quantity,
+    "time": _time,
+    "microTime": _micro_time,
+    "bytes": _base64,
+}
+
+_ZEROS: dict[str, Callable[[], Any]] = {
+    "string": str,
+    "bytes": str,
+    "bool": bool,
+    "int32": int,
+    "int64": int,
+    "double": float,
+    "quantity": lambda: "0",
+    "intOrString": int,
+    "any": dict,
+}
