@@ -1,0 +1,202 @@
+"""What a kind is: data, not a class hierarchy.
+
+A kind says where it is served, what its objects look like, which rules they obey and how they are
+shown; one path (`registry.objects`) does everything else. A new kind is one declaration in
+`registry/kinds/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from moorage.api import names
+from moorage.api.errors import FieldError
+
+Obj = dict[str, Any]
+"""An object in canonical form (`registry.schema.normalize`), in its kind's storage version."""
+
+Convert = Callable[[Obj], Obj]
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+STATUS_VERBS = ("get", "patch", "update")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """One group-version a kind is served in. The first of a kind is the version it is stored in.
+
+    `to_storage` and `from_storage` convert objects; None where only the apiVersion differs.
+    `warning` goes out with every answer.
+    """
+
+    group: str
+    version: str
+    type: str
+    to_storage: Convert | None = None
+    from_storage: Convert | None = None
+    warning: str = ""
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+@dataclass(frozen=True, slots=True)
+class SelectableField:
+    """A field that field selectors may name: its label and where the value is.
+
+    `default` is what an absent value counts as.
+    """
+
+    label: str
+    path: tuple[str, ...]
+    default: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a Table. `priority` 1 shows with `-o wide` only."""
+
+    name: str
+    type: str = "string"
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Printer:
+    """How objects of a kind are shown in a Table.
+
+    `cells(obj, now)` gives one value a column; `conditions` the row's own conditions, if any.
+    """
+
+    columns: tuple[Column, ...]
+    cells: Callable[[Obj, float], list[Any]]
+    conditions: Callable[[Obj], list[Obj]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subresource:
+    """A part of an object with a path of its own. Group, version and kind are of its body."""
+
+    verbs: tuple[str, ...]
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+    type: str = ""
+
+
+def _nothing(*_: Any) -> None:
+    return None
+
+
+def _no_errors(*_: Any) -> list[FieldError]:
+    return []
+
+
+def _no_warnings(*_: Any) -> list[str]:
+    return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """The rules of a kind. Every function takes canonical objects and no other input.
+
+    `default(obj)`: fill in what the API promises, at decoding.
+    `prepare_create(obj)`, `prepare_update(new, old)`, `prepare_status(new, old)`: keep users from
+    writing what is not theirs. `validate(obj)`, `validate_update(new, old)`,
+    `validate_status(new, old)`: the complaints. `warn(new, old or None)`: sentences for the
+    `Warning` header. `spec_of(obj)`: the part whose change raises the generation.
+    """
+
+    default: Callable[[Obj], None] = _nothing
+    prepare_create: Callable[[Obj], None] = _nothing
+    prepare_update: Callable[[Obj, Obj], None] = _nothing
+    prepare_status: Callable[[Obj, Obj], None] = _nothing
+    validate: Callable[[Obj], list[FieldError]] = _no_errors
+    validate_update: Callable[[Obj, Obj], list[FieldError]] = _no_errors
+    validate_status: Callable[[Obj, Obj], list[FieldError]] = _no_errors
+    warn: Callable[[Obj, Obj | None], list[str]] = _no_warnings
+    name_errors: Callable[[str], list[str]] = names.dns_subdomain_errors
+    spec_of: Callable[[Obj], Any] | None = None
+    may_create_on_update: bool = False
+    needs_revision_on_update: bool = False
+    returns_deleted: bool = False
+    default_propagation: str = "Background"
+    grace_seconds: Callable[[Obj, int | None], int] | None = None
+    """For kinds that end gracefully: the seconds an object gets, given what was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of object. Its key in the store starts with `table`."""
+
+    name: str
+    plural: str
+    served: tuple[Served, ...]
+    is_namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    strategy: Strategy = field(default_factory=Strategy)
+    printer: Printer | None = None
+    selectable: tuple[SelectableField, ...] = ()
+    selects_only_names: bool = True
+    """Unknown field labels get the generic refusal that lists the two every kind has."""
+    subresources: Mapping[str, Subresource] = field(default_factory=dict)
+    is_stored: bool = True
+    """False for reviews: they are answered, never kept."""
+
+    @property
+    def storage(self) -> Served:
+        return self.served[0]
+
+    @property
+    def group(self) -> str:
+        return self.served[0].group
+
+    @property
+    def singular(self) -> str:
+        return self.name.lower()
+
+    @property
+    def resource(self) -> str:
+        """`pods`, `runtimeclasses.node.k8s.io`: as errors and RBAC name it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def table(self) -> str:
+        return self.resource
+
+    @property
+    def has_status(self) -> bool:
+        return "status" in self.subresources
+
+    def key(self, namespace: str, name: str) -> str:
+        """The store's key of an object."""
+        if self.is_namespaced:
+            return f"{self.table}/{namespace}/{name}"
+        return f"{self.table}/{name}"
+
+    def prefix(self, namespace: str) -> str:
+        """The store's prefix of the objects in a namespace, or of all for `""`."""
+        if self.is_namespaced and namespace:
+            return f"{self.table}/{namespace}/"
+        return f"{self.table}/"
+
+
+def status_subresource() -> dict[str, Subresource]:
+    """The usual `/status`."""
+    return {"status": Subresource(verbs=STATUS_VERBS)}
+
+
+def by_resource(kinds: Sequence[Kind]) -> dict[tuple[str, str, str], tuple[Kind, Served]]:
+    """(group, version, plural) → the kind and the version asked for."""
+    return {
+        (served.group, served.version, kind.plural): (kind, served)
+        for kind in kinds
+        for served in kind.served
+    }
