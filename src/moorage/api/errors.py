@@ -39,7 +39,8 @@ class Cause:
 class StatusError(Exception):
     """A failed API call: HTTP code, machine-readable reason and a sentence for people.
 
-    `details` is the `status.details` object, or None where Kubernetes sends none.
+    `details` is the `status.details` object, or None where Kubernetes sends none; `list_meta` the
+    Status's own metadata, which only an expired list has.
     """
 
     code: ClassVar[int] = 500
@@ -58,13 +59,14 @@ class StatusError(Exception):
         self.details = details
         self.status_code = self.code if code is None else code
         self.status_reason = self.reason if reason is None else reason
+        self.list_meta: dict[str, Any] = {}
 
     def to_object(self) -> dict[str, Any]:
         """The `Status` object as it goes on the wire."""
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": self.list_meta,
             "status": "Failure",
             "message": self.message,
         }

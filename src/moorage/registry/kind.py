@@ -28,7 +28,8 @@ class Served:
     """One group-version a kind is served in. The first of a kind is the version it is stored in.
 
     `to_storage` and `from_storage` convert objects; None where only the apiVersion differs.
-    `warning` goes out with every answer.
+    `field_aliases` maps this version's field labels to the stored one's. `warning` goes out with
+    every answer.
     """
 
     group: str
@@ -36,6 +37,7 @@ class Served:
     type: str
     to_storage: Convert | None = None
     from_storage: Convert | None = None
+    field_aliases: Mapping[str, str] = field(default_factory=dict)
     warning: str = ""
 
     @property
@@ -93,6 +95,10 @@ def _nothing(*_: Any) -> None:
     return None
 
 
+def _is_not_held(_: Obj) -> bool:
+    return False
+
+
 def _no_errors(*_: Any) -> list[FieldError]:
     return []
 
@@ -128,6 +134,10 @@ class Strategy:
     default_propagation: str = "Background"
     grace_seconds: Callable[[Obj, int | None], int] | None = None
     """For kinds that end gracefully: the seconds an object gets, given what was asked for."""
+    mark_deleted: Callable[[Obj], None] = _nothing
+    """What else changes in an object when its deletion begins."""
+    is_held: Callable[[Obj], bool] = _is_not_held
+    """Whether something besides `metadata.finalizers` keeps an object that is being deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,8 +154,6 @@ class Kind:
     strategy: Strategy = field(default_factory=Strategy)
     printer: Printer | None = None
     selectable: tuple[SelectableField, ...] = ()
-    selects_only_names: bool = True
-    """Unknown field labels get the generic refusal that lists the two every kind has."""
     subresources: Mapping[str, Subresource] = field(default_factory=dict)
     is_stored: bool = True
     """False for reviews: they are answered, never kept."""

@@ -1,0 +1,191 @@
+"""Between what clients send and see (any served version) and what the registry works on.
+
+    body ──decode──▶ canonical object in the storage version
+    stored bytes ──encode──▶ bytes in the version asked for
+
+Where a version differs from the stored one only by name, encoding is a prefix and a copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+import msgspec
+
+from moorage.api.errors import BadRequestError
+from moorage.registry.kind import Kind, Obj, Served
+from moorage.registry.schema.decode import JsonDecoder
+from moorage.registry.schema.errors import DecodeError
+from moorage.registry.schema.normalize import Normalizer
+from moorage.registry.schema.protobuf import ProtobufDecoder, open_envelope
+from moorage.registry.schema.types import Schema
+from moorage.registry.stored import Stored
+from moorage.registry.yaml_body import parse_yaml
+
+_SUMMARY_BYTES = 30
+
+
+class Media(Enum):
+    """How a body is written."""
+
+    JSON = "application/json"
+    YAML = "application/yaml"
+    PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+
+@dataclass(slots=True)
+class Decoded:
+    """A body's object, and what strict field validation has to say about it."""
+
+    obj: Obj
+    complaints: list[str] = field(default_factory=list)
+
+
+class Codec:
+    """Decodes and encodes the objects of one schema."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self._json = JsonDecoder(schema)
+        self._protobuf = ProtobufDecoder(schema)
+        self._normalizer = Normalizer(schema)
+        self._prefixes: dict[tuple[str, str], bytes] = {}
+
+    def decode(self, kind: Kind, served: Served, body: bytes, media: Media) -> Decoded:
+        """The object of a create or update body, defaulted, in the storage version.
+
+        Raises BadRequestError when the body is not an object of that kind and version.
+        """
+        decoded = self.decode_as(kind.name, served.api_version, served.type, body, media)
+        decoded.obj = self.to_storage(kind, served, decoded.obj)
+        return decoded
+
+    def decode_as(
+        self, name: str, api_version: str, type_name: str, body: bytes, media: Media
+    ) -> Decoded:
+        """The canonical object of a body that should be of one kind and type."""
+        try:
+            obj, complaints = self._parse(type_name, body, media)
+            _check_type(obj, name, api_version)
+            self._normalizer.normalize(type_name, obj)
+        except DecodeError as error:
+            raise BadRequestError(_cannot_handle(name, api_version, error, body)) from error
+        obj.pop("kind", None)
+        obj.pop("apiVersion", None)
+        return Decoded(obj, list(complaints))
+
+    def fit(self, served: Served, obj: Obj) -> Decoded:
+        """An object made by a patch, in a served version: checked, normalised, still that version.
+
+        Raises DecodeError when a value does not fit its type.
+        """
+        fitted, complaints = self._json.check(served.type, obj)
+        self._normalizer.normalize(served.type, fitted)
+        fitted.pop("kind", None)
+        fitted.pop("apiVersion", None)
+        return Decoded(fitted, list(complaints))
+
+    def normalize(self, type_name: str, obj: Obj) -> Obj:
+        return self._normalizer.normalize(type_name, obj)
+
+    def to_storage(self, kind: Kind, served: Served, obj: Obj) -> Obj:
+        """A canonical object of a served version, converted and defaulted."""
+        if served.to_storage is not None:
+            obj = self._normalizer.normalize(kind.storage.type, served.to_storage(obj))
+        kind.strategy.default(obj)
+        return obj
+
+    def from_storage(self, served: Served, obj: Obj) -> Obj:
+        """A stored object as a served version has it."""
+        return served.from_storage(obj) if served.from_storage is not None else obj
+
+    def encode_item(self, served: Served, item: Stored) -> bytes:
+        """A stored object's JSON without kind and apiVersion, as list items are."""
+        if served.from_storage is None:
+            return b"{" + item.tail
+        return msgspec.json.encode(served.from_storage(item.obj))
+
+    def encode(self, kind: Kind, served: Served, item: Stored) -> bytes:
+        """A stored object's JSON with kind and apiVersion in front."""
+        prefix = self.prefix(kind.name, served.api_version)
+        if served.from_storage is None:
+            return prefix + item.tail
+        return prefix + msgspec.json.encode(served.from_storage(item.obj))[1:]
+
+    def prefix(self, name: str, api_version: str) -> bytes:
+        """`{"kind":"Pod","apiVersion":"v1",`."""
+        key = (name, api_version)
+        prefix = self._prefixes.get(key)
+        if prefix is None:
+            head = msgspec.json.encode({"kind": name, "apiVersion": api_version})
+            prefix = self._prefixes[key] = head[:-1] + b","
+        return prefix
+
+    def _parse(self, type_name: str, body: bytes, media: Media) -> tuple[Obj, list[str]]:
+        match media:
+            case Media.PROTOBUF:
+                envelope = open_envelope(body)
+                obj = self._protobuf.decode(type_name, envelope.raw)
+                obj |= {"kind": envelope.kind, "apiVersion": envelope.api_version}
+                return obj, []
+            case Media.YAML:
+                document, complaints = parse_yaml(body)
+                obj, found = self._json.check(type_name, document)
+                return obj, [*complaints, *found]
+            case Media.JSON:
+                obj, found = self._json.decode(type_name, body)
+                return obj, found
+
+
+def _check_type(obj: Obj, name: str, api_version: str) -> None:
+    """A body may leave out what it is; what it says must fit the URL."""
+    kind, version = obj.get("kind") or name, obj.get("apiVersion") or api_version
+    if kind != name:
+        raise BadRequestError(
+            f'{kind} in version "{_bare(version)}" cannot be handled as a {name}: converting '
+            f"({_go_kind(version, kind)}) to ({_go_kind(api_version, name)}): unknown conversion"
+        )
+    if version != api_version:
+        raise BadRequestError(
+            f"the API version in the data ({version}) does not match the expected API version "
+            f"({api_version})"
+        )
+
+
+def _cannot_handle(name: str, api_version: str, error: DecodeError, body: bytes) -> str:
+    text = str(error)
+    if text.startswith(("json parse error", "yaml:", "provided data")):
+        if text.startswith("json"):
+            text = f"couldn't get version/kind; {text}"
+        return (
+            f"the object provided is unrecognized (must be of type {name}): {text} "
+            f"({_summary(body)})"
+        )
+    return f'{name} in version "{_bare(api_version)}" cannot be handled as a {name}: {text}'
+
+
+def strict_error(name: str, api_version: str, complaints: list[str]) -> BadRequestError:
+    """The refusal of a body under `fieldValidation=Strict`."""
+    return BadRequestError(
+        f'{name} in version "{_bare(api_version)}" cannot be handled as a {name}: '
+        f"strict decoding error: {', '.join(complaints)}"
+    )
+
+
+def _summary(body: bytes) -> str:
+    if not body:
+        return "<empty>"
+    dots = " ..." if len(body) > _SUMMARY_BYTES else ""
+    start = body[:_SUMMARY_BYTES]
+    if body[:1] == b"{":
+        return start.decode(errors="replace") + dots
+    return start.hex() + dots
+
+
+def _bare(api_version: str) -> str:
+    return api_version.rpartition("/")[2]
+
+
+def _go_kind(api_version: str, kind: str) -> str:
+    return f"{_bare(api_version)}.{kind}"

@@ -1,0 +1,193 @@
+"""What a delete request does to an object, decided without doing it.
+
+Source: apiserver `registry/generic` graceful deletion, API docs "Garbage Collection" (propagation
+policies as finalizers).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any
+
+from moorage.api.clock import format_time, parse_time
+from moorage.api.errors import ConflictError, FieldError, InvalidError, StatusError
+from moorage.registry.kind import Kind, Obj
+
+FOREGROUND = "Foreground"
+BACKGROUND = "Background"
+ORPHAN = "Orphan"
+POLICIES = (FOREGROUND, BACKGROUND, ORPHAN)
+
+FOREGROUND_FINALIZER = "foregroundDeletion"
+ORPHAN_FINALIZER = "orphan"
+_POLICY_FINALIZERS = {FOREGROUND: FOREGROUND_FINALIZER, ORPHAN: ORPHAN_FINALIZER}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOptions:
+    """`metav1.DeleteOptions`, checked."""
+
+    grace_period_seconds: int | None = None
+    propagation_policy: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+
+    @classmethod
+    def of(cls, body: Obj) -> DeleteOptions:
+        """The options in a request body. Raises InvalidError for contradicting ones."""
+        policy = body.get("propagationPolicy")
+        orphans = body.get("orphanDependents")
+        errors: list[FieldError] = []
+        if policy is not None and orphans is not None:
+            errors.append(
+                FieldError.invalid(
+                    "propagationPolicy",
+                    policy,
+                    "orphanDependents and deletionPropagation cannot be both set",
+                )
+            )
+        if policy is not None and policy not in POLICIES:
+            supported = ("Foreground", "Background", "Orphan", "nil")
+            errors.append(FieldError.not_supported("propagationPolicy", policy, supported))
+        if errors:
+            raise InvalidError.of("DeleteOptions", "", errors, group="meta.k8s.io")
+        if orphans is not None:
+            policy = ORPHAN if orphans else BACKGROUND
+        preconditions = body.get("preconditions") or {}
+        return cls(
+            grace_period_seconds=body.get("gracePeriodSeconds"),
+            propagation_policy=policy,
+            uid=preconditions.get("uid"),
+            resource_version=preconditions.get("resourceVersion"),
+        )
+
+
+class Action(Enum):
+    """What to do with the object now."""
+
+    KEEP = "keep"
+    UPDATE = "update"
+    UPDATE_THEN_REMOVE = "update then remove"
+    REMOVE = "remove"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The action, and for an update the object to write."""
+
+    action: Action
+    obj: Obj
+
+
+def check_preconditions(kind: Kind, obj: Obj, options: DeleteOptions) -> None:
+    """Raises ConflictError when the object is not the one that was meant."""
+    meta = obj["metadata"]
+    name = meta["name"]
+    if options.uid is not None and options.uid != meta.get("uid"):
+        raise _conflict(
+            kind,
+            name,
+            f"the UID in the precondition ({options.uid}) does not match the UID in record "
+            f"({meta.get('uid')}). The object might have been deleted and then recreated",
+        )
+    wanted = options.resource_version
+    if wanted is not None and wanted != meta.get("resourceVersion"):
+        raise _conflict(
+            kind,
+            name,
+            f"the ResourceVersion in the precondition ({wanted}) does not match the "
+            f"ResourceVersion in record ({meta.get('resourceVersion')}). The object might have "
+            "been modified",
+        )
+
+
+def _conflict(kind: Kind, name: str, why: str) -> StatusError:
+    details: dict[str, Any] = {"name": name, "group": kind.group, "kind": kind.plural}
+    return ConflictError(
+        f'Operation cannot be fulfilled on {kind.resource} "{name}": Precondition failed: {why}',
+        {key: value for key, value in details.items() if value},
+    )
+
+
+def decide(kind: Kind, obj: Obj, options: DeleteOptions, now: datetime) -> Decision:
+    """The step that a delete of `obj` takes. `obj` is changed for the update, if there is one."""
+    meta = obj["metadata"]
+    is_new = "deletionTimestamp" not in meta
+    grace_s = _grace_seconds(kind, obj, options)
+    has_new_finalizers = _set_policy_finalizers(kind, meta, options)
+    is_held = bool(meta.get("finalizers")) or kind.strategy.is_held(obj)
+    if is_new:
+        _mark(kind, obj, 0 if is_held and grace_s is None else grace_s, now)
+        if is_held or grace_s:
+            return Decision(Action.UPDATE, obj)
+        # Watchers of kinds that end gracefully see the mark before the end.
+        return Decision(Action.REMOVE if grace_s is None else Action.UPDATE_THEN_REMOVE, obj)
+    is_shorter = _shorten(meta, grace_s, options)
+    if is_held:
+        is_changed = has_new_finalizers or is_shorter
+        return Decision(Action.UPDATE if is_changed else Action.KEEP, obj)
+    if not meta.get("deletionGracePeriodSeconds"):
+        return Decision(Action.REMOVE, obj)
+    return Decision(Action.UPDATE if is_shorter else Action.KEEP, obj)
+
+
+def is_over(kind: Kind, obj: Obj) -> bool:
+    """Whether nothing keeps an object any more whose deletion has begun."""
+    meta = obj["metadata"]
+    return (
+        "deletionTimestamp" in meta
+        and not meta.get("finalizers")
+        and not meta.get("deletionGracePeriodSeconds")
+        and not kind.strategy.is_held(obj)
+    )
+
+
+def _grace_seconds(kind: Kind, obj: Obj, options: DeleteOptions) -> int | None:
+    """The grace the object gets; None for kinds that know none."""
+    if kind.strategy.grace_seconds is None:
+        return None
+    return kind.strategy.grace_seconds(obj, options.grace_period_seconds)
+
+
+def _mark(kind: Kind, obj: Obj, grace_s: int | None, now: datetime) -> None:
+    meta = obj["metadata"]
+    meta["deletionTimestamp"] = format_time(now + timedelta(seconds=grace_s or 0))
+    if grace_s is not None and not kind.strategy.is_held(obj):
+        meta["deletionGracePeriodSeconds"] = grace_s
+    if kind.strategy.spec_of is not None and "generation" in meta:
+        meta["generation"] += 1
+    kind.strategy.mark_deleted(obj)
+
+
+def _shorten(meta: Obj, grace_s: int | None, options: DeleteOptions) -> bool:
+    """A later delete may only bring the end nearer."""
+    current = meta.get("deletionGracePeriodSeconds") or 0
+    if grace_s is None or options.grace_period_seconds is None or grace_s >= current:
+        return False
+    ends = parse_time(meta["deletionTimestamp"]) - timedelta(seconds=current - grace_s)
+    meta["deletionTimestamp"] = format_time(ends)
+    meta["deletionGracePeriodSeconds"] = grace_s
+    return True
+
+
+def _set_policy_finalizers(kind: Kind, meta: Obj, options: DeleteOptions) -> bool:
+    """Put the policy's finalizer in place of any other policy's; whether that changed anything."""
+    before = meta.get("finalizers", [])
+    policy = options.propagation_policy
+    if policy is None:
+        present = [each for each in before if each in _POLICY_FINALIZERS.values()]
+        if present or kind.strategy.default_propagation == BACKGROUND:
+            return False
+        policy = kind.strategy.default_propagation
+    after = [each for each in before if each not in _POLICY_FINALIZERS.values()]
+    if policy in _POLICY_FINALIZERS:
+        after.append(_POLICY_FINALIZERS[policy])
+    if after == before:
+        return False
+    if after:
+        meta["finalizers"] = after
+    else:
+        meta.pop("finalizers", None)
+    return True

@@ -1,0 +1,241 @@
+"""Lists: the resourceVersion rules, pages and continue tokens.
+
+Present lists come from memory; a page of a list begun earlier is read from the store at the
+revision of its first page, so pages never overlap or miss. Source: API concepts
+"resourceVersion", "Retrieving large results sets in chunks".
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass, field
+
+import msgspec
+
+from moorage.api.errors import (
+    BadRequestError,
+    ExpiredError,
+    FieldError,
+    InvalidError,
+    ServerTimeoutError,
+    StatusError,
+)
+from moorage.registry.kind import Kind
+from moorage.registry.selection import EVERYTHING, Selection
+from moorage.registry.stored import Stored, StoredFactory
+from moorage.storage import CompactedError, Store, WatchCache
+
+EXACT = "Exact"
+NOT_OLDER_THAN = "NotOlderThan"
+
+_FRESH_TIMEOUT_S = 3.0
+_CHUNK = 500
+_TOKEN_VERSION = "meta.k8s.io/v1"
+_AT_PRESENT = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions:
+    """What a list asks for. `resource_version` and `match` are as the query has them."""
+
+    selection: Selection = EVERYTHING
+    limit: int = 0
+    continue_: str = ""
+    resource_version: str = ""
+    match: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A page: the items, the revision they were read at, and how to go on."""
+
+    items: list[Stored]
+    revision: int
+    continue_: str = ""
+    remaining: int | None = None
+
+
+class _Token(msgspec.Struct):
+    v: str
+    rv: int
+    start: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lister:
+    """Lists the objects of one store."""
+
+    store: Store
+    cache: WatchCache[Stored]
+    factory: StoredFactory = field(repr=False)
+
+    async def page(self, kind: Kind, namespace: str, options: ListOptions) -> Listed:
+        """The page asked for. Raises StatusErrors for impossible combinations and old revisions."""
+        _check(options)
+        prefix = kind.prefix(namespace)
+        if options.continue_:
+            return await self._next_page(prefix, options)
+        wanted = parse_revision(options.resource_version)
+        if wanted > self.cache.revision:
+            await wait_fresh(self.cache, wanted)
+        is_exact = options.match == EXACT or (wanted and options.limit and not options.match)
+        if is_exact and wanted != self.cache.revision:
+            return await self._page_at(prefix, wanted, "", options)
+        limit = options.limit if options.resource_version != "0" else 0
+        return self._page_now(prefix, "", options.selection, limit)
+
+    async def _next_page(self, prefix: str, options: ListOptions) -> Listed:
+        token = _decode_token(options.continue_)
+        after = prefix + token.start
+        if token.rv in (_AT_PRESENT, self.cache.revision):
+            return self._page_now(prefix, after, options.selection, options.limit)
+        return await self._page_at(prefix, token.rv, after, options)
+
+    def _page_now(self, prefix: str, after: str, selection: Selection, limit: int) -> Listed:
+        found = self.cache.scan(prefix)
+        if after:
+            found = [item for item in found if item.key > after]
+        if not selection.is_everything:
+            found = [item for item in found if selection.matches(item)]
+        if not limit or len(found) <= limit:
+            return Listed(found, self.cache.revision)
+        return self._cut(prefix, found[:limit], len(found) - limit, self.cache.revision, selection)
+
+    async def _page_at(
+        self, prefix: str, revision: int, after: str, options: ListOptions
+    ) -> Listed:
+        found: list[Stored] = []
+        selection, limit = options.selection, options.limit
+        position, has_more = after, True
+        while has_more and (not limit or len(found) <= limit):
+            try:
+                page = await self.store.range(
+                    prefix, revision=revision, after=position, limit=_CHUNK
+                )
+            except CompactedError as error:
+                raise _expired(prefix, after, options) from error
+            for entry in page.entries:
+                item = self.factory(entry.key, entry.revision, entry.value)
+                if selection.matches(item):
+                    found.append(item)
+                position = entry.key
+            has_more = page.has_more
+        if not limit or len(found) <= limit:
+            return Listed(found, revision)
+        remaining = await self._count_after(prefix, revision, found[limit - 1].key, selection)
+        return self._cut(prefix, found[:limit], remaining, revision, selection)
+
+    async def _count_after(
+        self, prefix: str, revision: int, after: str, selection: Selection
+    ) -> int:
+        if not selection.is_everything:
+            return 0
+        count, has_more = 0, True
+        while has_more:
+            page = await self.store.range(prefix, revision=revision, after=after, limit=_CHUNK)
+            count += len(page.entries)
+            has_more = page.has_more
+            after = page.entries[-1].key if page.entries else after
+        return count
+
+    def _cut(
+        self, prefix: str, items: list[Stored], remaining: int, revision: int, selection: Selection
+    ) -> Listed:
+        token = _encode_token(revision, items[-1].key.removeprefix(prefix))
+        # How many remain is told only where it is known without looking at each.
+        return Listed(items, revision, token, remaining if selection.is_everything else None)
+
+
+def parse_revision(text: str) -> int:
+    """A resourceVersion query value as a number, 0 when absent. Raises BadRequestError."""
+    if not text:
+        return 0
+    if not text.isascii() or not text.isdigit():
+        raise BadRequestError(
+            f'invalid resource version: strconv.ParseUint: parsing "{text}": invalid syntax'
+        )
+    return int(text)
+
+
+async def wait_fresh(cache: WatchCache[Stored], wanted: int) -> None:
+    """Wait a moment for a revision from the future. Raises ServerTimeoutError."""
+    if not await cache.wait_for(wanted, _FRESH_TIMEOUT_S):
+        raise too_large(wanted, cache.revision)
+
+
+def too_large(wanted: int, current: int) -> ServerTimeoutError:
+    """The answer to a revision that has not happened yet."""
+    return ServerTimeoutError(
+        f"Timeout: Too large resource version: {wanted}, current: {current}",
+        {
+            "causes": [
+                {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+            ],
+            "retryAfterSeconds": 1,
+        },
+    )
+
+
+def _check(options: ListOptions) -> None:
+    if options.limit < 0:
+        raise BadRequestError("invalid limit")
+    field_errors: list[FieldError] = []
+    match, version = options.match, options.resource_version
+    if options.continue_ and version not in ("", "0"):
+        raise BadRequestError("specifying resource version is not allowed when using continue")
+    if match:
+        path = "resourceVersionMatch"
+        if options.continue_:
+            field_errors.append(
+                FieldError.forbidden(path, "resourceVersionMatch is forbidden for continue")
+            )
+        if not version:
+            field_errors.append(
+                FieldError.forbidden(
+                    path,
+                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
+                )
+            )
+        if match not in (EXACT, NOT_OLDER_THAN):
+            field_errors.append(FieldError.not_supported(path, match, (EXACT, NOT_OLDER_THAN, "")))
+        if match == EXACT and version == "0":
+            field_errors.append(
+                FieldError.forbidden(
+                    path, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+                )
+            )
+    if field_errors:
+        raise InvalidError.of("ListOptions", "", field_errors, group="meta.k8s.io")
+
+
+def _encode_token(revision: int, last_key: str) -> str:
+    token = msgspec.json.encode(_Token(_TOKEN_VERSION, revision, last_key + "\0"))
+    return base64.urlsafe_b64encode(token).rstrip(b"=").decode()
+
+
+def _decode_token(text: str) -> _Token:
+    try:
+        padded = text + "=" * (-len(text) % 4)
+        token = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Token)
+    except (binascii.Error, ValueError, msgspec.DecodeError) as error:
+        raise BadRequestError(
+            f"invalid continue token: continue key is not valid: {error}"
+        ) from error
+    if token.v != _TOKEN_VERSION or ".." in token.start.split("/"):
+        raise BadRequestError("invalid continue token: continue key is not valid")
+    return _Token(token.v, token.rv, token.start.removesuffix("\0"))
+
+
+def _expired(prefix: str, after: str, options: ListOptions) -> StatusError:
+    if not options.continue_:
+        return ExpiredError("The resourceVersion for the provided list is too old.")
+    error = ExpiredError(
+        "The provided continue parameter is too old to display a consistent list result. You can "
+        "start a new list without the continue parameter, or use the continue token in this "
+        "response to retrieve the remainder of the results. Continuing with the provided token "
+        "results in an inconsistent list - objects that were created, modified, or deleted "
+        "between the time the first chunk was returned and now may show up in the list."
+    )
+    error.list_meta = {"continue": _encode_token(_AT_PRESENT, after.removeprefix(prefix))}
+    return error

@@ -1,0 +1,408 @@
+"""The one path by which objects of every kind are created, changed and deleted.
+
+    create: system metadata → field ownership → admit → prepare → validate → admit → commit
+    update: read → make new → field ownership → admit → prepare → validate → admit → commit
+    delete: preconditions → admit → decide → commit
+
+A commit that loses to another writer is tried again from the top, unless the client named the
+revision it meant. Hot path: `create`, 200 µs for a pod without the commit (bench/api.py).
+Source: apiserver `registry/generic/registry.Store`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from moorage.api import names
+from moorage.api.clock import Clock, format_time
+from moorage.api.errors import (
+    AlreadyExistsError,
+    BadRequestError,
+    ConflictError,
+    FieldError,
+    InternalError,
+    InvalidError,
+    NotFoundError,
+    StatusError,
+)
+from moorage.registry import deletion
+from moorage.registry.deletion import Action, DeleteOptions
+from moorage.registry.kind import Kind, Obj, Served
+from moorage.registry.ownership import Ownership
+from moorage.registry.request import Attributes, Request
+from moorage.registry.selection import Selection
+from moorage.registry.stored import Stored, StoredFactory, to_value
+from moorage.registry.validation.metadata import metadata_errors, metadata_update_errors
+from moorage.storage import RevisionConflictError, Store, StoreBrokenError, WatchCache
+
+_GENERATE_TRIES = 8
+_UPDATE_TRIES = 16
+
+
+class Admission(Protocol):
+    """What stands between a valid request and the store."""
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Change `attributes.obj` in place, or refuse with a StatusError."""
+
+    async def validate(self, attributes: Attributes) -> None:
+        """Refuse with a StatusError, or let pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """The object after an update, and whether the update made it."""
+
+    item: Stored
+    is_created: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The object at or before its end, and whether it is gone."""
+
+    item: Stored
+    is_gone: bool
+
+
+MakeNew = Callable[[Obj | None], Obj]
+"""The new object made from the present one (None: there is none), in the storage version."""
+
+
+class Objects:
+    """Reads and writes the objects of one store."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        cache: WatchCache[Stored],
+        factory: StoredFactory,
+        ownership: Ownership,
+        admission: Admission,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._cache = cache
+        self._factory = factory
+        self._ownership = ownership
+        self._admission = admission
+        self._clock = clock
+
+    def find(self, kind: Kind, namespace: str, name: str) -> Stored | None:
+        return self._cache.get(kind.key(namespace, name))
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Stored:
+        """The object now. Raises NotFoundError."""
+        item = self.find(kind, namespace, name)
+        if item is None:
+            raise NotFoundError.of(kind.plural, name, group=kind.group)
+        return item
+
+    async def create(
+        self,
+        request: Request,
+        kind: Kind,
+        served: Served,
+        namespace: str,
+        obj: Obj,
+        *,
+        is_applied: bool = False,
+    ) -> Stored:
+        """Create an object and return it as stored. Raises StatusErrors for every refusal."""
+        meta = obj["metadata"]
+        if meta.get("resourceVersion"):
+            raise StatusError("resourceVersion should not be set on objects to be created")
+        _place_in_namespace(kind, meta, namespace)
+        self._fill_system_fields(kind, meta)
+        if not is_applied:
+            meta.pop("managedFields", None)
+            self._ownership.on_create(request, kind, served, obj)
+        for attempt in range(_GENERATE_TRIES):
+            generates = not meta.get("name") and bool(meta.get("generateName"))
+            if generates:
+                meta["name"] = names.generate_name(meta["generateName"])
+            try:
+                return await self._create_named(request, kind, served, namespace, obj)
+            except AlreadyExistsError:
+                if not generates or attempt == _GENERATE_TRIES - 1:
+                    raise
+                del meta["name"]
+        raise AssertionError("the loop returns or raises")
+
+    async def _create_named(
+        self, request: Request, kind: Kind, served: Served, namespace: str, obj: Obj
+    ) -> Stored:
+        name = obj["metadata"].get("name", "")
+        attributes = Attributes(
+            request=request, operation="CREATE", kind=kind, served=served,
+            namespace=namespace, name=name, obj=obj,
+        )  # fmt: skip
+        await self._admission.mutate(attributes)
+        strategy = kind.strategy
+        strategy.prepare_create(obj)
+        _raise_invalid(kind, name, [*metadata_errors(kind, obj), *strategy.validate(obj)])
+        await self._admission.validate(attributes)
+        for sentence in strategy.warn(obj, None):
+            request.warn(sentence)
+        key = kind.key(namespace, name)
+        if self._cache.get(key) is not None:
+            raise AlreadyExistsError.of(kind.plural, name, group=kind.group)
+        value = to_value(obj)
+        if request.is_dry_run:
+            return Stored.unsaved(key, value)
+        try:
+            revision = await self._put(key, value, 0)
+        except RevisionConflictError as conflict:
+            raise AlreadyExistsError.of(kind.plural, name, group=kind.group) from conflict
+        return self._as_written(key, revision, value)
+
+    async def update(
+        self,
+        request: Request,
+        kind: Kind,
+        served: Served,
+        namespace: str,
+        name: str,
+        make_new: MakeNew,
+        *,
+        subresource: str = "",
+        may_create: bool = False,
+        is_applied: bool = False,
+    ) -> Updated:
+        """Replace an object by what `make_new` makes of it, and return it as stored.
+
+        The new object's resourceVersion, when it has one, is the revision that must be replaced.
+        `is_applied`: `make_new` is a server-side apply and has settled who owns which field.
+        """
+        key = kind.key(namespace, name)
+        for _ in range(_UPDATE_TRIES):
+            existing = self._cache.get(key)
+            if existing is None:
+                if not may_create:
+                    raise NotFoundError.of(kind.plural, name, group=kind.group)
+                created = make_new(None)
+                created["metadata"].pop("resourceVersion", None)
+                item = await self.create(
+                    request, kind, served, namespace, created, is_applied=is_applied
+                )
+                return Updated(item, is_created=True)
+            old = existing.obj
+            new = make_new(existing.obj)
+            must_match = _check_revision(kind, name, new, existing)
+            try:
+                _keep_system_fields(kind, name, new, old)
+                if not is_applied:
+                    self._ownership.on_update(request, kind, served, new, old, subresource)
+                item = await self._replace(
+                    request, kind, served, namespace, name, existing, old, new, subresource
+                )
+            except RevisionConflictError as conflict:
+                if must_match:
+                    raise _modified(kind, name) from conflict
+                continue
+            return Updated(item)
+        raise _modified(kind, name)
+
+    async def _replace(
+        self,
+        request: Request,
+        kind: Kind,
+        served: Served,
+        namespace: str,
+        name: str,
+        existing: Stored,
+        old: Obj,
+        new: Obj,
+        subresource: str,
+    ) -> Stored:
+        attributes = Attributes(
+            request=request, operation="UPDATE", kind=kind, served=served,
+            namespace=namespace, name=name, obj=new, old=old, subresource=subresource,
+        )  # fmt: skip
+        await self._admission.mutate(attributes)
+        _prepare_update(kind, new, old, subresource)
+        validate = (
+            kind.strategy.validate_status
+            if subresource == "status"
+            else kind.strategy.validate_update
+        )
+        _raise_invalid(kind, name, [*metadata_update_errors(new, old), *validate(new, old)])
+        await self._admission.validate(attributes)
+        if not subresource:
+            for sentence in kind.strategy.warn(new, old):
+                request.warn(sentence)
+        if self._ownership.is_same(new, old):
+            return existing
+        value = to_value(new)
+        if request.is_dry_run:
+            return self._factory(existing.key, existing.revision, value)
+        if deletion.is_over(kind, new):
+            await self._remove(existing, value)
+            return self._factory(existing.key, existing.revision, value)
+        revision = await self._put(existing.key, value, existing.revision)
+        return self._as_written(existing.key, revision, value)
+
+    async def delete(
+        self,
+        request: Request,
+        kind: Kind,
+        served: Served,
+        namespace: str,
+        name: str,
+        options: DeleteOptions,
+    ) -> Deleted:
+        """Begin or finish an object's deletion."""
+        for _ in range(_UPDATE_TRIES):
+            existing = self.get(kind, namespace, name)
+            obj = existing.obj
+            deletion.check_preconditions(kind, obj, options)
+            attributes = Attributes(
+                request=request, operation="DELETE", kind=kind, served=served,
+                namespace=namespace, name=name, obj=None, old=obj,
+            )  # fmt: skip
+            await self._admission.mutate(attributes)
+            await self._admission.validate(attributes)
+            try:
+                return await self._delete_step(request, kind, existing, obj, options)
+            except RevisionConflictError:
+                continue
+        raise _modified(kind, name)
+
+    async def _delete_step(
+        self, request: Request, kind: Kind, existing: Stored, obj: Obj, options: DeleteOptions
+    ) -> Deleted:
+        decision = deletion.decide(kind, obj, options, self._clock.now())
+        if decision.action is Action.KEEP:
+            return Deleted(existing, is_gone=False)
+        value = to_value(decision.obj)
+        is_gone = decision.action is not Action.UPDATE
+        if request.is_dry_run:
+            return Deleted(self._factory(existing.key, existing.revision, value), is_gone)
+        if decision.action is Action.REMOVE:
+            await self._remove(existing, value)
+            return Deleted(self._factory(existing.key, existing.revision, value), is_gone=True)
+        revision = await self._put(existing.key, value, existing.revision)
+        marked = self._as_written(existing.key, revision, value)
+        if decision.action is Action.UPDATE_THEN_REMOVE:
+            await self._remove(marked, value)
+        return Deleted(marked, is_gone)
+
+    async def delete_collection(
+        self,
+        request: Request,
+        kind: Kind,
+        served: Served,
+        namespace: str,
+        selection: Selection,
+        options: DeleteOptions,
+    ) -> list[Stored]:
+        """Delete every selected object; returns them as they were before."""
+        found = [
+            item for item in self._cache.scan(kind.prefix(namespace)) if selection.matches(item)
+        ]
+        for item in found:
+            try:
+                await self.delete(request, kind, served, item.namespace, item.name, options)
+            except NotFoundError:
+                continue
+        return found
+
+    def _fill_system_fields(self, kind: Kind, meta: Obj) -> None:
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+            meta.pop(field, None)
+        meta["uid"] = str(uuid.uuid4())
+        meta["creationTimestamp"] = format_time(self._clock.now())
+        if kind.strategy.spec_of is not None:
+            meta["generation"] = 1
+
+    async def _put(self, key: str, value: bytes, expected: int) -> int:
+        try:
+            return await self._store.put(key, value, expected)
+        except StoreBrokenError as error:
+            raise InternalError.of(f"the change could not be stored: {error}") from error
+
+    async def _remove(self, existing: Stored, last: bytes) -> None:
+        try:
+            await self._store.delete(existing.key, last, existing.revision)
+        except StoreBrokenError as error:
+            raise InternalError.of(f"the deletion could not be stored: {error}") from error
+
+    def _as_written(self, key: str, revision: int, value: bytes) -> Stored:
+        item = self._cache.get(key)
+        if item is not None and item.revision == revision:
+            return item
+        return self._factory(key, revision, value)
+
+
+def _place_in_namespace(kind: Kind, meta: Obj, namespace: str) -> None:
+    if not kind.is_namespaced:
+        meta.pop("namespace", None)
+        return
+    if meta.setdefault("namespace", namespace) != namespace:
+        raise BadRequestError(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+
+
+def _keep_system_fields(kind: Kind, name: str, new: Obj, old: Obj) -> None:
+    """System metadata is the server's: what the client left out stays, what it changed is told."""
+    meta, was = new["metadata"], old["metadata"]
+    if meta.get("uid") and meta["uid"] != was.get("uid"):
+        raise ConflictError.of(
+            kind.plural,
+            name,
+            f"Precondition failed: UID in precondition: {meta['uid']}, "
+            f"UID in object meta: {was.get('uid')}",
+            group=kind.group,
+        )
+    meta["name"] = name
+    for field in ("namespace", "uid", "creationTimestamp", "deletionTimestamp",
+                  "deletionGracePeriodSeconds", "generation"):  # fmt: skip
+        if field in was:
+            meta[field] = was[field]
+        else:
+            meta.pop(field, None)
+    meta.pop("selfLink", None)
+
+
+def _prepare_update(kind: Kind, new: Obj, old: Obj, subresource: str) -> None:
+    strategy = kind.strategy
+    if subresource == "status":
+        strategy.prepare_status(new, old)
+    elif not subresource:
+        strategy.prepare_update(new, old)
+    spec_of = strategy.spec_of
+    if spec_of is not None and spec_of(new) != spec_of(old):
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+
+def _check_revision(kind: Kind, name: str, new: Obj, existing: Stored) -> bool:
+    """Whether the client named the revision to replace. Raises ConflictError for another one."""
+    wanted = new["metadata"].get("resourceVersion", "")
+    if wanted in ("", "0"):
+        if kind.strategy.needs_revision_on_update:
+            raise _revision_needed(kind, name)
+        return False
+    if not wanted.isdigit():
+        raise StatusError(f'strconv.ParseUint: parsing "{wanted}": invalid syntax')
+    if int(wanted) != existing.revision:
+        raise _modified(kind, name)
+    return True
+
+
+def _revision_needed(kind: Kind, name: str) -> StatusError:
+    error = FieldError.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+    return InvalidError.of(kind.plural, name, [error], group=kind.group)
+
+
+def _modified(kind: Kind, name: str) -> StatusError:
+    return ConflictError.of(kind.plural, name, ConflictError.MODIFIED, group=kind.group)
+
+
+def _raise_invalid(kind: Kind, name: str, errors: list[FieldError]) -> None:
+    if errors:
+        raise InvalidError.of(kind.name, name, errors, group=kind.group)

@@ -1,0 +1,78 @@
+"""Which objects a list, a watch or a collection delete is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from moorage.api import fields, labels
+from moorage.api.errors import BadRequestError
+from moorage.registry.kind import Kind, Served
+from moorage.registry.stored import Stored
+
+_NAME = "metadata.name"
+_NAMESPACE = "metadata.namespace"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A label and a field selector, made ready for one kind."""
+
+    labels: labels.Selector = labels.EVERYTHING
+    name: str | None = None
+    checks: tuple[tuple[int, str, bool], ...] = field(default=())
+    """(index into `Stored.fields`, value, must be equal)."""
+    meta_checks: tuple[tuple[str, str, bool], ...] = field(default=())
+
+    @property
+    def is_everything(self) -> bool:
+        return self.labels.is_everything and not self.checks and not self.meta_checks
+
+    def matches(self, item: Stored) -> bool:
+        for index, value, is_equal in self.checks:
+            if (item.fields[index] == value) is not is_equal:
+                return False
+        for label, value, is_equal in self.meta_checks:
+            actual = item.name if label == _NAME else item.namespace
+            if (actual == value) is not is_equal:
+                return False
+        return self.labels.is_everything or self.labels.matches(item.labels)
+
+
+def select(kind: Kind, served: Served, label_text: str, field_text: str) -> Selection:
+    """The selection two query values ask for.
+
+    Raises BadRequestError for text that does not parse or a field the kind does not offer.
+    """
+    if not label_text and not field_text:
+        return EVERYTHING
+    try:
+        label_selector = labels.parse(label_text)
+        field_selector = fields.parse(field_text)
+    except ValueError as error:
+        raise BadRequestError(str(error)) from error
+    indexes = {each.label: index for index, each in enumerate(kind.selectable)}
+    checks: list[tuple[int, str, bool]] = []
+    meta_checks: list[tuple[str, str, bool]] = []
+    for requirement in field_selector.requirements:
+        label = served.field_aliases.get(requirement.field, requirement.field)
+        if label in indexes:
+            checks.append((indexes[label], requirement.value, requirement.is_equal))
+        elif label in (_NAME, _NAMESPACE):
+            meta_checks.append((label, requirement.value, requirement.is_equal))
+        else:
+            raise BadRequestError(_unknown_field(kind, requirement.field))
+    return Selection(
+        label_selector,
+        field_selector.required_value(_NAME),
+        tuple(checks),
+        tuple(meta_checks),
+    )
+
+
+EVERYTHING = Selection()
+
+
+def _unknown_field(kind: Kind, label: str) -> str:
+    if kind.selectable:
+        return f"field label not supported: {label}"
+    return f'"{label}" is not a known field selector: only "{_NAME}", "{_NAMESPACE}"'

@@ -1,0 +1,147 @@
+"""An object as it is kept: bytes that go out as they are, and the little that selectors ask.
+
+The value under a key is the object's JSON without kind, apiVersion and resourceVersion, metadata
+first: `{"metadata":{…},…}`. The revision is known only after the commit, so it is spliced in once,
+when the item is made; GET, LIST and WATCH then send the same bytes with another few in front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from moorage.registry.kind import Kind, Obj, SelectableField
+
+_HEAD = b'"metadata":{"resourceVersion":"'
+_VALUE_HEAD = b'{"metadata":{'
+
+
+class Stored:
+    """One object at one revision, immutable and shared by all readers.
+
+    `tail` is the object's JSON after its opening brace, from `"metadata"` to the closing brace.
+    `fields` holds the values of the kind's selectable fields, in the kind's order.
+    """
+
+    __slots__ = ("fields", "key", "labels", "revision", "tail")
+
+    def __init__(
+        self,
+        key: str,
+        revision: int,
+        tail: bytes,
+        labels: Mapping[str, str],
+        fields: tuple[str, ...],
+    ) -> None:
+        self.key = key
+        self.revision = revision
+        self.tail = tail
+        self.labels = labels
+        self.fields = fields
+
+    @classmethod
+    def unsaved(cls, key: str, value: bytes) -> Stored:
+        """An object that a dry run did not store: it has no resourceVersion."""
+        return cls(key, 0, value[1:], {}, ())
+
+    @property
+    def name(self) -> str:
+        return self.key.rpartition("/")[2]
+
+    @property
+    def namespace(self) -> str:
+        parts = self.key.split("/")
+        return parts[1] if len(parts) == 3 else ""
+
+    @property
+    def obj(self) -> Obj:
+        """The object decoded anew (storage version, no kind): the caller may change it."""
+        decoded: Obj = msgspec.json.decode(b"{" + self.tail)
+        return decoded
+
+    def at(self, revision: int) -> Stored:
+        """The same object under another revision, as a deletion's last word shows it."""
+        rest = self.tail[len(_HEAD) + len(str(self.revision)) :]
+        tail = _HEAD + str(revision).encode() + rest
+        return Stored(self.key, revision, tail, self.labels, self.fields)
+
+    @property
+    def value(self) -> bytes:
+        """The bytes the store keeps for it."""
+        skipped = len(_HEAD) + len(str(self.revision)) + len(b'",')
+        return _VALUE_HEAD + self.tail[skipped:]
+
+
+def to_value(obj: Obj) -> bytes:
+    """The bytes to store for an object. Its metadata must not be empty."""
+    metadata = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
+    rest = {
+        key: value for key, value in obj.items() if key not in ("metadata", "kind", "apiVersion")
+    }
+    return msgspec.json.encode({"metadata": metadata, **rest})
+
+
+class StoredFactory:
+    """Makes items for the watch cache: knows each table's selectable fields."""
+
+    def __init__(self, kinds: Iterable[Kind]) -> None:
+        self._heads = {kind.table: _HeadReader(kind.selectable) for kind in kinds}
+        self._plain = _HeadReader(())
+
+    def __call__(self, key: str, revision: int, value: bytes) -> Stored:
+        """The item for a committed value.
+
+        A table without kind (data of a later version, kept but not served) has labels only.
+        """
+        reader = self._heads.get(key.partition("/")[0], self._plain)
+        labels, fields = reader.read(value)
+        tail = b'%b%d",%b' % (_HEAD, revision, value[len(_VALUE_HEAD) :])
+        return Stored(key, revision, tail, labels, fields)
+
+
+_NO_LABELS: Mapping[str, str] = {}
+
+
+class _HeadReader:
+    """Reads labels and selectable fields out of a value, skipping all else at C speed."""
+
+    def __init__(self, selectable: tuple[SelectableField, ...]) -> None:
+        tree: dict[str, Any] = {"metadata": {"labels": dict[str, str]}}
+        for each in selectable:
+            node = tree
+            for step in each.path[:-1]:
+                node = node.setdefault(step, {})
+            node[each.path[-1]] = Any
+        self._decode = msgspec.json.Decoder(_struct("Head", tree)).decode
+        self._getters = tuple(_getter(each) for each in selectable)
+
+    def read(self, value: bytes) -> tuple[Mapping[str, str], tuple[str, ...]]:
+        head: Any = self._decode(value)
+        labels = head.metadata.labels or _NO_LABELS
+        return labels, tuple(get(head) for get in self._getters)
+
+
+def _struct(name: str, tree: dict[str, Any]) -> type[msgspec.Struct]:
+    members = [
+        (key, (_struct(key, kind) if isinstance(kind, dict) else kind) | None, None)
+        for key, kind in tree.items()
+    ]
+    return msgspec.defstruct(name, members, gc=False)
+
+
+def _getter(field: SelectableField) -> Callable[[Any], str]:
+    path, default = field.path, field.default
+
+    def get(head: Any) -> str:
+        value = head
+        for step in path:
+            value = getattr(value, step)
+            if value is None:
+                return default
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return str(value)
+
+    return get
