@@ -12,7 +12,7 @@ class PolicyRule(Object, frozen=True):
     api_groups: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
     resource_names: tuple[str, ...] = ()
-    non_resource_ur_ls: tuple[str, ...] = field(default=(), name="nonResourceURLs")
+    non_resource_urls: tuple[str, ...] = field(default=(), name="nonResourceURLs")
 
 
 class AggregationRule(Object, frozen=True):
@@ -21,7 +21,7 @@ class AggregationRule(Object, frozen=True):
 
 class ClusterRole(Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    rules: tuple[PolicyRule, ...] = ()
+    rules: tuple[PolicyRule, ...] | None = ()
     aggregation_rule: AggregationRule | None = None
 
 
@@ -46,7 +46,7 @@ class ClusterRoleBinding(Object, frozen=True):
 
 class Role(Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    rules: tuple[PolicyRule, ...] = ()
+    rules: tuple[PolicyRule, ...] | None = ()
 
 
 class RoleBinding(Object, frozen=True):

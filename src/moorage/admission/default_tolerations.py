@@ -1,0 +1,43 @@
+"""Every pod bears an unready or unreachable node for five minutes, unless it says otherwise.
+
+Source: apiserver plugin DefaultTolerationSeconds.
+"""
+
+from __future__ import annotations
+
+from moorage.admission.chain import CREATE, Scope
+from moorage.registry.kind import Obj
+from moorage.registry.request import Attributes
+
+NOT_READY = "node.kubernetes.io/not-ready"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+_SECONDS = 300
+
+
+class DefaultTolerationSeconds:
+    name = "DefaultTolerationSeconds"
+    scope = Scope.of(["pods"], [CREATE])
+    validate = None
+
+    def __init__(self) -> None:
+        self.mutate = self._admit
+
+    def _admit(self, attributes: Attributes) -> None:
+        assert attributes.obj is not None
+        spec = attributes.obj["spec"]
+        own = spec.get("tolerations", [])
+        missing = [
+            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _SECONDS}
+            for key in (NOT_READY, UNREACHABLE)
+            if not any(_answers(toleration, key) for toleration in own)
+        ]
+        if missing:
+            spec["tolerations"] = [*own, *missing]
+
+
+def _answers(toleration: Obj, key: str) -> bool:
+    """Whether the pod's author already said how long it bears this taint."""
+    return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in (
+        "",
+        "NoExecute",
+    )

@@ -1,0 +1,116 @@
+"""Every pod runs as a service account and is given a token for it.
+
+Source: apiserver plugin ServiceAccount. The token is a projected volume that the node agent fills
+and rotates; legacy token secrets are never mounted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from moorage.admission.chain import CREATE, Scope
+from moorage.admission.refusal import refused
+from moorage.api.configuration import ServiceAccount
+from moorage.api.names import random_suffix
+from moorage.registry.kind import Obj
+from moorage.registry.request import Attributes
+
+DEFAULT_ACCOUNT = "default"
+TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+ROOT_CA_CONFIG_MAP = "kube-root-ca.crt"
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+_TOKEN_SECONDS = 3607
+_MODE = 0o644
+
+
+class ServiceAccountAdmission:
+    """`find(name, namespace)` returns a service account, or None."""
+
+    name = "ServiceAccount"
+    scope = Scope.of(["pods"], [CREATE])
+
+    def __init__(self, find: Callable[[str, str], ServiceAccount | None]) -> None:
+        self._find = find
+        self.mutate = self._admit
+        self.validate = self._check
+
+    def _admit(self, attributes: Attributes) -> None:
+        assert attributes.obj is not None
+        if _is_mirror(attributes.obj):
+            return
+        spec = attributes.obj["spec"]
+        name = spec.setdefault("serviceAccountName", DEFAULT_ACCOUNT)
+        spec["serviceAccount"] = name
+        account = self._account(attributes, name)
+        if _wants_token(spec, account):
+            _mount_token(spec)
+        if not spec.get("imagePullSecrets") and account.image_pull_secrets:
+            spec["imagePullSecrets"] = [{"name": each.name} for each in account.image_pull_secrets]
+
+    def _check(self, attributes: Attributes) -> None:
+        assert attributes.obj is not None
+        spec = attributes.obj["spec"]
+        if _is_mirror(attributes.obj):
+            if spec.get("serviceAccountName"):
+                raise refused(attributes, "a mirror pod may not reference service accounts")
+            return
+        self._account(attributes, spec.get("serviceAccountName", ""))
+
+    def _account(self, attributes: Attributes, name: str) -> ServiceAccount:
+        account = self._find(name, attributes.namespace)
+        if account is None:
+            raise refused(
+                attributes,
+                f"error looking up service account {attributes.namespace}/{name}: "
+                f'serviceaccount "{name}" not found',
+            )
+        return account
+
+
+def _is_mirror(pod: Obj) -> bool:
+    return MIRROR_ANNOTATION in pod["metadata"].get("annotations", ())
+
+
+def _wants_token(spec: Obj, account: ServiceAccount) -> bool:
+    own: bool | None = spec.get("automountServiceAccountToken")
+    if own is not None:
+        return own
+    return account.automount_service_account_token is not False
+
+
+def _mount_token(spec: Obj) -> None:
+    """Add the token volume, mounted in every container that has nothing at its place."""
+    volume_name = f"kube-api-access-{random_suffix()}"
+    is_mounted = False
+    for container in [*spec.get("initContainers", ()), *spec.get("containers", ())]:
+        mounts = container.get("volumeMounts", [])
+        if any(mount.get("mountPath") == TOKEN_MOUNT for mount in mounts):
+            continue
+        mount = {"name": volume_name, "readOnly": True, "mountPath": TOKEN_MOUNT}
+        container["volumeMounts"] = [*mounts, mount]
+        is_mounted = True
+    if is_mounted:
+        spec["volumes"] = [*spec.get("volumes", ()), _token_volume(volume_name)]
+
+
+def _token_volume(name: str) -> Obj:
+    sources = [
+        {"serviceAccountToken": {"expirationSeconds": _TOKEN_SECONDS, "path": "token"}},
+        {
+            "configMap": {
+                "name": ROOT_CA_CONFIG_MAP,
+                "items": [{"key": "ca.crt", "path": "ca.crt"}],
+            }
+        },
+        {
+            "downwardAPI": {
+                "items": [
+                    {
+                        "path": "namespace",
+                        "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"},
+                    }
+                ]
+            }
+        },
+    ]
+    return {"name": name, "projected": {"sources": sources, "defaultMode": _MODE}}

@@ -1,0 +1,170 @@
+"""Cluster IPs and node ports for services.
+
+What is taken is read from the services there are; what was just given out and is not stored yet is
+remembered for a while. Source: API docs "Service ClusterIP allocation".
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from collections.abc import Callable, Iterable
+
+from moorage.admission.chain import CREATE, UPDATE, Scope
+from moorage.api.clock import Clock
+from moorage.api.errors import FieldError, InvalidError
+from moorage.api.services import Service
+from moorage.registry.kind import Obj
+from moorage.registry.request import Attributes
+
+HEADLESS = "None"
+NODE_PORTS = range(30000, 32768)
+_WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
+_RESERVED_S = 60.0
+_TRIES = 1000
+
+
+class ServiceAddresses:
+    """`every` returns all services. `network` is the range cluster IPs are from."""
+
+    name = "ServiceAddresses"
+    scope = Scope.of(["services"], [CREATE, UPDATE])
+    validate = None
+
+    def __init__(
+        self,
+        every: Callable[[], Iterable[Service]],
+        network: ipaddress.IPv4Network,
+        clock: Clock,
+    ) -> None:
+        self._every = every
+        self._network = network
+        self._clock = clock
+        self._reserved: dict[str | int, float] = {}
+        self.mutate = self._admit
+
+    def _admit(self, attributes: Attributes) -> None:
+        assert attributes.obj is not None
+        spec = attributes.obj["spec"]
+        old_spec = (attributes.old or {}).get("spec", {})
+        if spec.get("type") == "ExternalName":
+            spec.pop("clusterIP", None)
+            spec.pop("clusterIPs", None)
+            return
+        self._settle_ip(attributes, spec, old_spec)
+        self._settle_node_ports(attributes, spec, old_spec)
+
+    def _settle_ip(self, attributes: Attributes, spec: Obj, old_spec: Obj) -> None:
+        wanted = spec.get("clusterIP") or next(iter(spec.get("clusterIPs", ())), "")
+        if not wanted:
+            wanted = old_spec.get("clusterIP", "")
+        if not wanted:
+            wanted = self._free_ip(is_kept=not attributes.request.is_dry_run)
+        elif wanted not in (HEADLESS, old_spec.get("clusterIP")):
+            self._claim_ip(attributes, wanted)
+        spec["clusterIP"] = wanted
+        spec["clusterIPs"] = [wanted]
+
+    def _claim_ip(self, attributes: Attributes, wanted: str) -> None:
+        problem = ""
+        try:
+            if ipaddress.IPv4Address(wanted) not in self._network:
+                problem = (
+                    "the provided IP is not in the valid range. The range of valid IPs is "
+                    f"{self._network}"
+                )
+        except ValueError:
+            problem = "must be a valid IPv4 address"
+        if not problem and wanted in self._used_ips():
+            problem = "provided IP is already allocated"
+        if problem:
+            error = FieldError.invalid(
+                "spec.clusterIPs", [wanted], f"failed to allocate IP {wanted}: {problem}"
+            )
+            raise InvalidError.of("Service", attributes.name, [error])
+        self._reserve(wanted)
+
+    def _free_ip(self, *, is_kept: bool) -> str:
+        used = self._used_ips()
+        size = self._network.num_addresses
+        for _ in range(_TRIES):
+            # Neither the network's own address nor its last one, nor the first: that is the API's.
+            candidate = str(self._network[2 + secrets.randbelow(size - 3)])
+            if candidate not in used:
+                if is_kept:
+                    self._reserve(candidate)
+                return candidate
+        raise InvalidError.of(
+            "Service",
+            "",
+            [FieldError.invalid("spec.clusterIPs", [], "failed to allocate IP: range is full")],
+        )
+
+    def _settle_node_ports(self, attributes: Attributes, spec: Obj, old_spec: Obj) -> None:
+        ports = spec.get("ports", [])
+        if spec.get("type") not in _WITH_NODE_PORTS:
+            if old_spec.get("type") in _WITH_NODE_PORTS:
+                for port in ports:
+                    port.pop("nodePort", None)
+            return
+        before = {_port_key(port): port.get("nodePort") for port in old_spec.get("ports", ())}
+        own = set(before.values())
+        for index, port in enumerate(ports):
+            if not port.get("nodePort"):
+                port["nodePort"] = before.get(_port_key(port)) or self._free_port(
+                    is_kept=not attributes.request.is_dry_run
+                )
+            elif port["nodePort"] not in own:
+                self._claim_port(attributes, port["nodePort"], index)
+
+    def _claim_port(self, attributes: Attributes, wanted: int, index: int) -> None:
+        problem = ""
+        if wanted not in NODE_PORTS:
+            problem = (
+                "provided port is not in the valid range. The range of valid ports is "
+                f"{NODE_PORTS.start}-{NODE_PORTS.stop - 1}"
+            )
+        elif wanted in self._used_ports():
+            problem = "provided port is already allocated"
+        if problem:
+            error = FieldError.invalid(f"spec.ports[{index}].nodePort", wanted, problem)
+            raise InvalidError.of("Service", attributes.name, [error])
+        self._reserve(wanted)
+
+    def _free_port(self, *, is_kept: bool) -> int:
+        used = self._used_ports()
+        for _ in range(_TRIES):
+            candidate = secrets.choice(NODE_PORTS)
+            if candidate not in used:
+                if is_kept:
+                    self._reserve(candidate)
+                return candidate
+        raise InvalidError.of(
+            "Service",
+            "",
+            [FieldError.invalid("spec.ports[0].nodePort", 0, "failed to allocate: range is full")],
+        )
+
+    def _used_ips(self) -> set[str | int]:
+        return self._live_reservations().union(
+            *(service.spec.cluster_ips for service in self._every())
+        )
+
+    def _used_ports(self) -> set[str | int]:
+        return self._live_reservations().union(
+            port.node_port for service in self._every() for port in service.spec.ports
+        )
+
+    def _reserve(self, address: str | int) -> None:
+        self._reserved[address] = self._clock.monotonic() + _RESERVED_S
+
+    def _live_reservations(self) -> set[str | int]:
+        now = self._clock.monotonic()
+        for address, until in list(self._reserved.items()):
+            if until < now:
+                del self._reserved[address]
+        return set(self._reserved)
+
+
+def _port_key(port: Obj) -> tuple[int, str]:
+    return port.get("port", 0), port.get("protocol", "")

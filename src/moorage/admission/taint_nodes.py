@@ -1,0 +1,28 @@
+"""A new node takes no pods until its agent reports that it is ready.
+
+Source: apiserver plugin TaintNodesByCondition.
+"""
+
+from __future__ import annotations
+
+from moorage.admission.chain import CREATE, Scope
+from moorage.admission.default_tolerations import NOT_READY
+from moorage.registry.request import Attributes
+
+_TAINT = {"key": NOT_READY, "effect": "NoSchedule"}
+
+
+class TaintNewNodes:
+    name = "TaintNodesByCondition"
+    scope = Scope.of(["nodes"], [CREATE])
+    validate = None
+
+    def __init__(self) -> None:
+        self.mutate = self._admit
+
+    def _admit(self, attributes: Attributes) -> None:
+        assert attributes.obj is not None
+        spec = attributes.obj.setdefault("spec", {})
+        taints = spec.get("taints", [])
+        if not any(_TAINT.items() <= taint.items() for taint in taints):
+            spec["taints"] = [*taints, dict(_TAINT)]

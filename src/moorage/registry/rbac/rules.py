@@ -1,0 +1,138 @@
+"""What one policy rule allows, and whether rules cover other rules.
+
+Source: rbac.authorization.k8s.io/v1, API docs "Using RBAC Authorization". A rule without
+subresource says nothing about subresources; `*/status` is every resource's status; resource names
+match only requests that carry a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from moorage.api.rbac import PolicyRule
+
+ALL = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """What somebody wants to do. For a path outside the API's resources only verb and path."""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+    @property
+    def is_resource(self) -> bool:
+        return not self.path
+
+    @property
+    def full_resource(self) -> str:
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+
+def allows(rule: PolicyRule, action: Action) -> bool:
+    """Whether the rule allows the action (its namespace aside: the binding decides that)."""
+    if ALL not in rule.verbs and action.verb not in rule.verbs:
+        return False
+    if not action.is_resource:
+        return any(_path_matches(pattern, action.path) for pattern in rule.non_resource_urls)
+    return (
+        (ALL in rule.api_groups or action.group in rule.api_groups)
+        and _resource_matches(rule.resources, action)
+        and (not rule.resource_names or action.name in rule.resource_names)
+    )
+
+
+def _resource_matches(resources: Sequence[str], action: Action) -> bool:
+    if ALL in resources or action.full_resource in resources:
+        return True
+    return bool(action.subresource) and f"{ALL}/{action.subresource}" in resources
+
+
+def _path_matches(pattern: str, path: str) -> bool:
+    return pattern == path or (pattern.endswith(ALL) and path.startswith(pattern.rstrip(ALL)))
+
+
+def uncovered(held: Iterable[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
+    """The smallest parts of `wanted` that no held rule covers: granting them is escalation."""
+    owners = list(held)
+    return [
+        part
+        for rule in wanted
+        for part in _parts(rule)
+        if not any(_covers(owner, part) for owner in owners)
+    ]
+
+
+def _parts(rule: PolicyRule) -> Iterable[PolicyRule]:
+    """A rule as rules with one verb, one group, one resource, one name or path each."""
+    for verb in rule.verbs:
+        for path in rule.non_resource_urls:
+            yield PolicyRule(verbs=(verb,), non_resource_urls=(path,))
+        for group in rule.api_groups:
+            for resource in rule.resources:
+                for name in rule.resource_names or ("",):
+                    yield PolicyRule(
+                        verbs=(verb,),
+                        api_groups=(group,),
+                        resources=(resource,),
+                        resource_names=(name,) if name else (),
+                    )
+
+
+def _covers(owner: PolicyRule, part: PolicyRule) -> bool:
+    if ALL not in owner.verbs and part.verbs[0] not in owner.verbs:
+        return False
+    if part.non_resource_urls:
+        wanted = part.non_resource_urls[0]
+        return any(_path_matches(pattern, wanted) for pattern in owner.non_resource_urls)
+    group, resource = part.api_groups[0], part.resources[0]
+    if ALL not in owner.api_groups and group not in owner.api_groups:
+        return False
+    subresource = resource.partition("/")[2]
+    is_resource_held = (
+        ALL in owner.resources
+        or resource in owner.resources
+        or bool(subresource and f"{ALL}/{subresource}" in owner.resources)
+    )
+    if not is_resource_held:
+        return False
+    return not owner.resource_names or (
+        bool(part.resource_names) and part.resource_names[0] in owner.resource_names
+    )
+
+
+def described(rules: Iterable[PolicyRule]) -> str:
+    """Rules as the escalation refusal prints them: verbs of one resource together."""
+    grouped: dict[tuple[tuple[str, ...], ...], list[str]] = {}
+    for rule in rules:
+        key = (rule.api_groups, rule.resources, rule.resource_names, rule.non_resource_urls)
+        grouped.setdefault(key, []).extend(rule.verbs)
+    return "\n".join(_described(key, verbs) for key, verbs in grouped.items())
+
+
+def _described(key: tuple[tuple[str, ...], ...], verbs: Sequence[str]) -> str:
+    groups, resources, resource_names, paths = key
+    labelled = (
+        ("APIGroups", groups),
+        ("Resources", resources),
+        ("ResourceNames", resource_names),
+        ("NonResourceURLs", paths),
+        ("Verbs", verbs),
+    )
+    parts = [
+        f"{label}:[{' '.join(_quoted(value) for value in values)}]"
+        for label, values in labelled
+        if values
+    ]
+    return "{" + ", ".join(parts) + "}"
+
+
+def _quoted(value: str) -> str:
+    return f'"{value}"'

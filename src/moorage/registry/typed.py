@@ -1,0 +1,49 @@
+"""Stored objects as typed structs, decoded once a revision.
+
+Admission and authorization look at the same few objects (classes, roles, accounts) for every
+request; this keeps their decoded form until they change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+import msgspec
+
+from moorage.api.meta import Object
+from moorage.registry.kind import Kind
+from moorage.registry.stored import Stored
+from moorage.storage import WatchCache
+
+T = TypeVar("T", bound=Object)
+
+_MOST_REMEMBERED = 10_000
+
+
+class TypedReader(Generic[T]):
+    """Reads one kind's objects as `T`."""
+
+    def __init__(self, cache: WatchCache[Stored], kind: Kind, type_: type[T]) -> None:
+        self._cache = cache
+        self._kind = kind
+        self._decode = msgspec.json.Decoder(type_).decode
+        self._decoded: dict[str, tuple[int, T]] = {}
+
+    def get(self, name: str, namespace: str = "") -> T | None:
+        item = self._cache.get(self._kind.key(namespace, name))
+        return None if item is None else self._typed(item)
+
+    def all(self, namespace: str = "") -> Iterator[T]:
+        for item in self._cache.scan(self._kind.prefix(namespace)):
+            yield self._typed(item)
+
+    def _typed(self, item: Stored) -> T:
+        known = self._decoded.get(item.key)
+        if known is not None and known[0] == item.revision:
+            return known[1]
+        if len(self._decoded) >= _MOST_REMEMBERED:
+            self._decoded.clear()
+        typed = self._decode(b"{" + item.tail)
+        self._decoded[item.key] = (item.revision, typed)
+        return typed
