@@ -1,0 +1,37 @@
+"""Deployments as extensions/v1beta1 had them.
+
+The only field apps/v1 lacks, `rollbackTo`, is kept as the annotation that upstream uses for it.
+Source: extensions/v1beta1 of Kubernetes 1.2 to 1.15.
+"""
+
+from __future__ import annotations
+
+from moorage.registry.defaults.workloads import default_extensions_deployment
+from moorage.registry.kind import Obj
+
+ROLLBACK_ANNOTATION = "deprecated.deployment.rollback.to"
+
+
+def from_extensions(obj: Obj) -> Obj:
+    converted = {**obj, "spec": dict(obj["spec"])}
+    default_extensions_deployment(converted)
+    rollback = converted["spec"].pop("rollbackTo", None)
+    if rollback is not None:
+        metadata = dict(converted["metadata"])
+        annotations = dict(metadata.get("annotations", {}))
+        annotations[ROLLBACK_ANNOTATION] = str(rollback.get("revision", 0))
+        converted["metadata"] = {**metadata, "annotations": annotations}
+    return converted
+
+
+def to_extensions(obj: Obj) -> Obj:
+    annotations = obj["metadata"].get("annotations", {})
+    if ROLLBACK_ANNOTATION not in annotations:
+        return obj
+    kept = {key: value for key, value in annotations.items() if key != ROLLBACK_ANNOTATION}
+    metadata = {**obj["metadata"], "annotations": kept}
+    if not kept:
+        del metadata["annotations"]
+    revision = int(annotations[ROLLBACK_ANNOTATION])
+    rollback = {"revision": revision} if revision else {}
+    return {**obj, "metadata": metadata, "spec": {**obj["spec"], "rollbackTo": rollback}}
