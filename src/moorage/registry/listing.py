@@ -85,6 +85,10 @@ class Lister:
         limit = options.limit if options.resource_version != "0" else 0
         return self._page_now(prefix, "", options.selection, limit)
 
+    def as_listed(self, items: list[Stored]) -> Listed:
+        """Items found otherwise, as a list of now."""
+        return Listed(items, self.cache.revision)
+
     async def _next_page(self, prefix: str, options: ListOptions) -> Listed:
         token = _decode_token(options.continue_)
         after = prefix + token.start

@@ -1,0 +1,119 @@
+"""From a request's credentials to a user, remembering what was verified for a short while.
+
+Order: bearer token, then client certificate, then anonymous. A bearer token that is not valid is
+never excused by anything else. Source: apiserver `authentication/request/union`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from moorage.api.clock import Clock
+from moorage.api.errors import UnauthorizedError
+from moorage.apiserver.authentication.certificates import user_of_certificate
+from moorage.apiserver.authentication.service_accounts import TokenVerifier
+from moorage.registry.request import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
+
+_REMEMBERED = 4096
+_REMEMBER_S = 10.0
+
+_ANONYMOUS_USER = User(name=ANONYMOUS, groups=(UNAUTHENTICATED,))
+
+
+@dataclass(frozen=True, slots=True)
+class StaticToken:
+    """A token that stands for a user for as long as the server runs."""
+
+    token: str
+    user: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+
+
+class Authenticator:
+    """Finds the user of a request. Raises UnauthorizedError."""
+
+    def __init__(
+        self,
+        *,
+        static_tokens: tuple[StaticToken, ...],
+        verifier: TokenVerifier,
+        allows_anonymous: bool,
+        clock: Clock,
+    ) -> None:
+        # Kept as digests: looking one up takes the same time however much of it is right.
+        self._static = {
+            _digest(each.token): User(
+                name=each.user, uid=each.uid, groups=(*each.groups, AUTHENTICATED)
+            )
+            for each in static_tokens
+        }
+        self._verifier = verifier
+        self._allows_anonymous = allows_anonymous
+        self._clock = clock
+        self._verified: OrderedDict[str, tuple[float, User]] = OrderedDict()
+        self._certificates: OrderedDict[bytes, User | None] = OrderedDict()
+
+    def authenticate(
+        self, headers: Mapping[str, str], peer_certificate: bytes | None, token: str | None = None
+    ) -> User:
+        """The user. `token` is one that came by another way than the Authorization header."""
+        presented = token or _bearer(headers.get("Authorization", ""))
+        if presented is not None:
+            return self._user_of_token(presented)
+        if peer_certificate is not None:
+            user = self._user_of_certificate(peer_certificate)
+            if user is not None:
+                return user
+        if self._allows_anonymous:
+            return _ANONYMOUS_USER
+        raise UnauthorizedError
+
+    def user_of_token(
+        self, token: str, audiences: tuple[str, ...] | None = None
+    ) -> tuple[User, tuple[str, ...]] | None:
+        """For TokenReview: the user and the matching audiences, nothing remembered."""
+        static = self._static.get(_digest(token))
+        if static is not None:
+            return static, self._verifier.audiences if audiences is None else audiences
+        return self._verifier.verify(token, audiences)
+
+    def _user_of_token(self, token: str) -> User:
+        now = self._clock.monotonic()
+        known = self._verified.get(token)
+        if known is not None and known[0] > now:
+            return known[1]
+        found = self.user_of_token(token)
+        if found is None:
+            raise UnauthorizedError
+        self._verified[token] = (now + _REMEMBER_S, found[0])
+        _trim(self._verified)
+        return found[0]
+
+    def _user_of_certificate(self, der: bytes) -> User | None:
+        if der not in self._certificates:
+            self._certificates[der] = user_of_certificate(der)
+            _trim(self._certificates)
+        return self._certificates[der]
+
+
+def _bearer(header: str) -> str | None:
+    scheme, _, token = header.partition(" ")
+    if scheme.lower() != "bearer":
+        return None
+    return token.strip() or None
+
+
+def _digest(token: str) -> bytes:
+    return hmac.digest(b"moorage static token", token.encode(), hashlib.sha256)
+
+
+def _trim(
+    remembered: OrderedDict[bytes, User | None] | OrderedDict[str, tuple[float, User]],
+) -> None:
+    while len(remembered) > _REMEMBERED:
+        remembered.popitem(last=False)

@@ -1,0 +1,45 @@
+"""The user in a client certificate: common name, and each organization a group.
+
+The TLS layer has verified the chain; a certificate that is not for client use is refused here.
+Source: API docs "X509 client certificates".
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from moorage.registry.request import AUTHENTICATED, User
+
+CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
+
+
+def user_of_certificate(der: bytes) -> User | None:
+    """The user a verified certificate (DER) stands for, or None when it names nobody."""
+    certificate = x509.load_der_x509_certificate(der)
+    if not _is_for_clients(certificate):
+        return None
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    if not names or not str(names[0].value):
+        return None
+    organizations = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    groups = tuple(str(each.value) for each in organizations)
+    fingerprint = hashlib.sha256(der).hexdigest()
+    return User(
+        name=str(names[0].value),
+        groups=(*groups, AUTHENTICATED),
+        extra={CREDENTIAL_ID: (f"X509SHA256={fingerprint}",)},
+    )
+
+
+def _is_for_clients(certificate: x509.Certificate) -> bool:
+    try:
+        usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return True
+    return any(
+        usage in (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE)
+        for usage in usages
+    )

@@ -1,0 +1,99 @@
+"""Acting as somebody else, when one may.
+
+Source: API docs "User impersonation". Groups, uid and extras need a user; each impersonated thing
+needs the verb `impersonate` on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import unquote
+
+from multidict import CIMultiDictProxy
+
+from moorage.api.errors import BadRequestError, ForbiddenError
+from moorage.apiserver.authentication.service_accounts import service_account_groups
+from moorage.registry.rbac import Action
+from moorage.registry.request import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
+
+_EXTRA = "Impersonate-Extra-"
+_ACCOUNT_PREFIX = "system:serviceaccount:"
+_AUTHENTICATION = "authentication.k8s.io"
+
+IsAllowed = Callable[[User, Action], bool]
+
+
+def impersonated(user: User, headers: CIMultiDictProxy[str], is_allowed: IsAllowed) -> User:
+    """The user the headers ask to act as; `user` itself without such headers.
+
+    Raises ForbiddenError when that is not allowed, BadRequestError for headers without a user.
+    """
+    name = headers.get("Impersonate-User", "")
+    groups = tuple(headers.getall("Impersonate-Group", []))
+    uid = headers.get("Impersonate-Uid", "")
+    extra = _extra(headers)
+    if not name:
+        if groups or uid or extra:
+            raise BadRequestError("requested impersonation without impersonating a user")
+        return user
+    for action in _needed(name, groups, uid, extra):
+        if not is_allowed(user, action):
+            raise _refused(user, action)
+    if not groups and name.startswith(_ACCOUNT_PREFIX):
+        groups = service_account_groups(name.removeprefix(_ACCOUNT_PREFIX).partition(":")[0])
+    usual = UNAUTHENTICATED if name == ANONYMOUS else AUTHENTICATED
+    if usual not in groups:
+        groups = (*groups, usual)
+    return User(name=name, uid=uid, groups=groups, extra=extra)
+
+
+def _extra(headers: CIMultiDictProxy[str]) -> dict[str, tuple[str, ...]]:
+    extra: dict[str, list[str]] = {}
+    for header, value in headers.items():
+        if header.lower().startswith(_EXTRA.lower()):
+            key = unquote(header[len(_EXTRA) :]).lower()
+            extra.setdefault(key, []).append(value)
+    return {key: tuple(values) for key, values in extra.items()}
+
+
+def _needed(
+    name: str, groups: tuple[str, ...], uid: str, extra: dict[str, tuple[str, ...]]
+) -> list[Action]:
+    needed = [_user_action(name)]
+    needed += [Action(verb="impersonate", resource="groups", name=group) for group in groups]
+    if uid:
+        needed.append(Action(verb="impersonate", group=_AUTHENTICATION, resource="uids", name=uid))
+    needed += [
+        Action(
+            verb="impersonate",
+            group=_AUTHENTICATION,
+            resource="userextras",
+            subresource=key,
+            name=value,
+        )
+        for key, values in extra.items()
+        for value in values
+    ]
+    return needed
+
+
+def _user_action(name: str) -> Action:
+    if name.startswith(_ACCOUNT_PREFIX):
+        namespace, _, account = name.removeprefix(_ACCOUNT_PREFIX).partition(":")
+        return Action(
+            verb="impersonate", resource="serviceaccounts", namespace=namespace, name=account
+        )
+    return Action(verb="impersonate", resource="users", name=name)
+
+
+def _refused(user: User, action: Action) -> ForbiddenError:
+    return ForbiddenError.of(
+        action.resource,
+        action.name,
+        f'User "{user.name}" cannot impersonate resource "{action.full_resource}" in API group '
+        f'"{action.group}" '
+        + (
+            f'in the namespace "{action.namespace}"' if action.namespace else "at the cluster scope"
+        ),
+        group=action.group,
+    )

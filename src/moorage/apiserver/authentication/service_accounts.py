@@ -1,0 +1,246 @@
+"""Tokens of service accounts: made for TokenRequest, checked on every use.
+
+A token is a JWT signed by the cluster; it dies with the account, pod, secret or node it is bound
+to. Keys are P-256, so the algorithm is ES256 (Kubernetes defaults to RSA and accepts both). Source:
+KEP-1205, API docs "Managing Service Accounts".
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jwt
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from moorage.api.clock import Clock
+from moorage.apiserver.authentication.certificates import CREDENTIAL_ID
+from moorage.registry.request import AUTHENTICATED, User
+
+ALGORITHM = "ES256"
+SERVICE_ACCOUNTS_GROUP = "system:serviceaccounts"
+_CLAIM = "kubernetes.io"
+# What the standard token volume asks for; such tokens live a year so that clients that never read
+# the file again go on working, and warn after the time asked for.
+_VOLUME_SECONDS = 3607
+_YEAR_SECONDS = 365 * 24 * 3600
+_COORDINATE_BYTES = 32
+
+FindUid = Callable[[str, str, str], str | None]
+"""(plural, namespace, name) → the uid of the object that is there now, or None."""
+
+
+def service_account_user(namespace: str, name: str) -> str:
+    return f"system:serviceaccount:{namespace}:{name}"
+
+
+def service_account_groups(namespace: str) -> tuple[str, ...]:
+    return (SERVICE_ACCOUNTS_GROUP, f"{SERVICE_ACCOUNTS_GROUP}:{namespace}")
+
+
+@dataclass(frozen=True, slots=True)
+class BoundObject:
+    """What a token is bound to: `pod`, `secret` or `node`."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedToken:
+    """A token and when its holder should have replaced it (seconds since 1970)."""
+
+    token: str
+    expires: int
+
+
+class TokenSigner:
+    """Makes tokens. `key` is the cluster's private key, `issuer` its URL."""
+
+    def __init__(
+        self,
+        key: ec.EllipticCurvePrivateKey,
+        issuer: str,
+        audiences: Sequence[str],
+        clock: Clock,
+    ) -> None:
+        self._key = key
+        self.issuer = issuer
+        self.audiences = tuple(audiences)
+        self._clock = clock
+        self.key_id = _key_id(key.public_key())
+
+    def issue(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        audiences: Sequence[str],
+        seconds: int,
+        bound: Sequence[BoundObject] = (),
+    ) -> IssuedToken:
+        """A token for an account, valid for these audiences and that long."""
+        now = int(self._clock.now().timestamp())
+        claims: dict[str, Any] = {
+            "namespace": namespace,
+            "serviceaccount": {"name": name, "uid": uid},
+            **{each.kind: {"name": each.name, "uid": each.uid} for each in bound},
+        }
+        lifetime = seconds
+        if seconds == _VOLUME_SECONDS and set(audiences) & set(self.audiences):
+            lifetime = _YEAR_SECONDS
+            claims["warnafter"] = now + seconds
+        payload = {
+            "aud": list(audiences),
+            "exp": now + lifetime,
+            "iat": now,
+            "iss": self.issuer,
+            "jti": str(uuid.uuid4()),
+            _CLAIM: claims,
+            "nbf": now,
+            "sub": service_account_user(namespace, name),
+        }
+        token = jwt.encode(payload, self._key, ALGORITHM, headers={"kid": self.key_id})
+        return IssuedToken(token, now + seconds)
+
+    def issue_legacy(self, namespace: str, name: str, uid: str, secret: BoundObject) -> str:
+        """The lasting token of a token secret: it dies with the secret or the account."""
+        now = int(self._clock.now().timestamp())
+        claims = {
+            "namespace": namespace,
+            "serviceaccount": {"name": name, "uid": uid},
+            "secret": {"name": secret.name, "uid": secret.uid},
+        }
+        payload = {
+            "aud": list(self.audiences),
+            "iat": now,
+            "iss": self.issuer,
+            _CLAIM: claims,
+            "sub": service_account_user(namespace, name),
+        }
+        return jwt.encode(payload, self._key, ALGORITHM, headers={"kid": self.key_id})
+
+    def key_set(self) -> dict[str, Any]:
+        """The JSON Web Key Set that others verify with."""
+        numbers = self._key.public_key().public_numbers()
+        key = {
+            "use": "sig",
+            "kty": "EC",
+            "kid": self.key_id,
+            "crv": "P-256",
+            "alg": ALGORITHM,
+            "x": _coordinate(numbers.x),
+            "y": _coordinate(numbers.y),
+        }
+        return {"keys": [key]}
+
+    @property
+    def public_key(self) -> ec.EllipticCurvePublicKey:
+        return self._key.public_key()
+
+
+class TokenVerifier:
+    """Checks tokens against the key, the clock and the objects there are."""
+
+    def __init__(
+        self,
+        key: ec.EllipticCurvePublicKey,
+        issuer: str,
+        audiences: Sequence[str],
+        find_uid: FindUid,
+        clock: Clock,
+    ) -> None:
+        self._key = key
+        self._issuer = issuer
+        self.audiences = tuple(audiences)
+        self._find_uid = find_uid
+        self._clock = clock
+
+    def verify(
+        self, token: str, audiences: Sequence[str] | None = None
+    ) -> tuple[User, tuple[str, ...]] | None:
+        """The account's user and the audiences that matched; None for a token that is not valid.
+
+        `audiences` are those the verifier stands for; by default the API's own.
+        """
+        claims = self._claims(token)
+        if claims is None or not self._is_alive(claims):
+            return None
+        accepted = self.audiences if audiences is None else tuple(audiences)
+        matched = tuple(each for each in accepted if each in claims.get("aud", ()))
+        if not matched:
+            return None
+        return _user(claims), matched
+
+    def _claims(self, token: str) -> Mapping[str, Any] | None:
+        try:
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                self._key,
+                algorithms=[ALGORITHM],
+                issuer=self._issuer,
+                # The clock is ours, so times are compared here.
+                options={
+                    "verify_aud": False, "verify_exp": False, "verify_nbf": False,
+                    "verify_iat": False, "require": ["iss", "sub"],
+                },
+            )  # fmt: skip
+        except jwt.InvalidTokenError:
+            return None
+        now = self._clock.now().timestamp()
+        if now >= claims.get("exp", now + 1) or now < claims.get("nbf", now):
+            return None
+        return claims if isinstance(claims.get(_CLAIM), dict) else None
+
+    def _is_alive(self, claims: Mapping[str, Any]) -> bool:
+        about = claims[_CLAIM]
+        namespace = about.get("namespace", "")
+        account = about.get("serviceaccount") or {}
+        bindings = [("serviceaccounts", namespace, account)]
+        bindings += [
+            (plural, "" if plural == "nodes" else namespace, about[kind])
+            for kind, plural in (("pod", "pods"), ("secret", "secrets"), ("node", "nodes"))
+            # A pod's token names the node too, but dies with the pod alone.
+            if kind in about and not (kind == "node" and "pod" in about)
+        ]
+        return all(
+            self._find_uid(plural, where, each.get("name", "")) == each.get("uid")
+            for plural, where, each in bindings
+        )
+
+
+def _user(claims: Mapping[str, Any]) -> User:
+    about = claims[_CLAIM]
+    namespace, account = about["namespace"], about["serviceaccount"]
+    extra: dict[str, tuple[str, ...]] = {}
+    if "jti" in claims:
+        extra[CREDENTIAL_ID] = (f"JTI={claims['jti']}",)
+    for kind in ("node", "pod"):
+        if kind in about:
+            extra[f"authentication.kubernetes.io/{kind}-name"] = (about[kind]["name"],)
+            extra[f"authentication.kubernetes.io/{kind}-uid"] = (about[kind].get("uid", ""),)
+    return User(
+        name=service_account_user(namespace, account["name"]),
+        uid=account["uid"],
+        groups=(*service_account_groups(namespace), AUTHENTICATED),
+        extra=extra,
+    )
+
+
+def _key_id(key: ec.EllipticCurvePublicKey) -> str:
+    der = key.public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return base64.urlsafe_b64encode(hashlib.sha256(der).digest()).rstrip(b"=").decode()
+
+
+def _coordinate(number: int) -> str:
+    raw = number.to_bytes(_COORDINATE_BYTES, "big")
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

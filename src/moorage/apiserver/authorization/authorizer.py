@@ -1,0 +1,97 @@
+"""Whether a user may do something: system:masters, node rules, RBAC, in that order.
+
+Decisions are remembered until any role or binding changes. Hot path: a remembered decision is one
+dict lookup.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from moorage.api.errors import ForbiddenError, qualified
+from moorage.apiserver.authorization.node import NodeAuthorizer
+from moorage.registry.rbac import Action, RuleResolver, allows
+from moorage.registry.request import SYSTEM_MASTERS, User
+
+_REMEMBERED = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Allowed or not, and why."""
+
+    is_allowed: bool
+    reason: str = ""
+
+
+_MASTERS = Decision(is_allowed=True)
+_NO_RULE = Decision(is_allowed=False)
+
+_Key = tuple[str, tuple[str, ...], Action]
+
+
+class Authorizer:
+    """The cluster's authorizer. Call `forget` when roles or bindings changed."""
+
+    def __init__(self, resolver: RuleResolver, nodes: NodeAuthorizer) -> None:
+        self._resolver = resolver
+        self._nodes = nodes
+        self._decided: dict[_Key, Decision] = {}
+
+    def forget(self) -> None:
+        self._decided.clear()
+
+    def is_allowed(self, user: User, action: Action) -> bool:
+        return self.decide(user, action).is_allowed
+
+    def decide(self, user: User, action: Action, field_selector: str = "") -> Decision:
+        """`field_selector` matters to node agents only: they may list what is theirs."""
+        if SYSTEM_MASTERS in user.groups:
+            return _MASTERS
+        node_refusal = ""
+        node_decision = self._nodes.decide(user, action, field_selector)
+        if node_decision is not None:
+            if node_decision == "":
+                return _MASTERS
+            node_refusal = node_decision
+        key = (user.name, user.groups, action)
+        decision = self._decided.get(key)
+        if decision is None:
+            decision = self._by_rules(user, action)
+            if len(self._decided) >= _REMEMBERED:
+                self._decided.clear()
+            self._decided[key] = decision
+        if not decision.is_allowed and node_refusal:
+            return Decision(is_allowed=False, reason=node_refusal)
+        return decision
+
+    def check(self, user: User, action: Action, field_selector: str = "") -> None:
+        """Raises ForbiddenError, worded for the user, when the action is not allowed."""
+        decision = self.decide(user, action, field_selector)
+        if not decision.is_allowed:
+            raise refusal(user, action, decision.reason)
+
+    def _by_rules(self, user: User, action: Action) -> Decision:
+        for held in self._resolver.rules_of(user, action.namespace):
+            if allows(held.rule, action):
+                return Decision(is_allowed=True, reason=held.source)
+        return _NO_RULE
+
+
+def refusal(user: User, action: Action, reason: str = "") -> ForbiddenError:
+    """The 403 of an action that is not allowed."""
+    because = f": {reason}" if reason else ""
+    if not action.is_resource:
+        return ForbiddenError(
+            f'forbidden: User "{user.name}" cannot {action.verb} path "{action.path}"{because}', {}
+        )
+    where = f'in the namespace "{action.namespace}"' if action.namespace else "at the cluster scope"
+    subject = qualified(action.resource, action.group)
+    if action.name:
+        subject += f' "{action.name}"'
+    details = {"name": action.name, "group": action.group, "kind": action.resource}
+    return ForbiddenError(
+        f'{subject} is forbidden: User "{user.name}" cannot {action.verb} resource '
+        f'"{action.full_resource}" in API group "{action.group}" {where}{because}',
+        {key: value for key, value in details.items() if value},
+    )

@@ -1,0 +1,152 @@
+"""What node agents may do: read what their pods need, write about themselves.
+
+Which of those objects they may write is NodeRestriction's matter (moorage.admission). Source: API
+docs "Node Authorization", KEP-4601 (selectors).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from moorage.admission.node_restriction import node_name_of
+from moorage.api import fields
+from moorage.api.containers import Container, EphemeralContainer
+from moorage.api.pods import Pod
+from moorage.api.rbac import PolicyRule
+from moorage.registry.rbac import Action, allows
+from moorage.registry.request import User
+
+_READ = ("get", "list", "watch")
+
+
+def _rule(group: str, resources: Iterable[str], verbs: Iterable[str]) -> PolicyRule:
+    return PolicyRule(api_groups=(group,), resources=tuple(resources), verbs=tuple(verbs))
+
+
+NODE_RULES: tuple[PolicyRule, ...] = (
+    _rule("", ["services", "namespaces"], _READ),
+    _rule("node.k8s.io", ["runtimeclasses"], _READ),
+    _rule("", ["nodes"], ["create", "update", "patch"]),
+    _rule("", ["nodes/status"], ["update", "patch"]),
+    _rule("", ["pods"], ["create", "delete"]),
+    _rule("", ["pods/status"], ["update", "patch"]),
+    _rule("", ["pods/eviction"], ["create"]),
+    _rule("", ["serviceaccounts/token"], ["create"]),
+    _rule("", ["events"], ["create", "update", "patch"]),
+    _rule("events.k8s.io", ["events"], ["create", "update", "patch"]),
+    _rule("coordination.k8s.io", ["leases"], ["get", "create", "update", "patch", "delete"]),
+    _rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
+    _rule(
+        "authorization.k8s.io", ["subjectaccessreviews", "localsubjectaccessreviews"], ["create"]
+    ),
+)
+"""What every agent may do whatever runs on its node (the system:node cluster role)."""
+
+_ALLOWED = ""
+
+PodsOf = Callable[[str, str], Iterable[Pod]]
+"""(node name, namespace) → the pods bound to that node there."""
+
+
+class NodeAuthorizer:
+    """`pods_of` gives the pods of a node in one namespace."""
+
+    def __init__(self, pods_of: PodsOf) -> None:
+        self._pods_of = pods_of
+
+    def decide(self, user: User, action: Action, field_selector: str) -> str | None:
+        """`""` when allowed, the reason when not, None when the user is no node agent."""
+        node_name = node_name_of(user)
+        if node_name is None:
+            return None
+        if not action.is_resource:
+            return "no node rule for this path"
+        if any(allows(rule, action) for rule in NODE_RULES):
+            return _ALLOWED
+        if not action.group and action.verb in _READ and not action.subresource:
+            return self._decide_read(node_name, action, field_selector)
+        return f"node '{node_name}' may not {action.verb} {action.full_resource}"
+
+    def _decide_read(self, node_name: str, action: Action, field_selector: str) -> str:
+        match action.resource:
+            case "nodes":
+                if action.name == node_name or action.verb != "get":
+                    return _ALLOWED
+                return f"node '{node_name}' cannot read '{action.name}', only its own Node object"
+            case "pods":
+                return self._decide_pods(node_name, action, field_selector)
+            case "secrets" | "configmaps" | "serviceaccounts":
+                return self._decide_referenced(node_name, action)
+            case _:
+                return f"node '{node_name}' may not read {action.resource}"
+
+    def _decide_pods(self, node_name: str, action: Action, field_selector: str) -> str:
+        if action.verb == "get":
+            pods = self._pods_of(node_name, action.namespace)
+            if any(pod.metadata.name == action.name for pod in pods):
+                return _ALLOWED
+            return f"no relationship found between node '{node_name}' and this object"
+        try:
+            wanted = fields.parse(field_selector).required_value("spec.nodeName")
+        except ValueError:
+            wanted = None
+        if wanted == node_name:
+            return _ALLOWED
+        return f"can only list/watch pods with spec.nodeName field selector (node '{node_name}')"
+
+    def _decide_referenced(self, node_name: str, action: Action) -> str:
+        if not action.name:
+            return "can only read an individual resource of this type"
+        references = _REFERENCES[action.resource]
+        for pod in self._pods_of(node_name, action.namespace):
+            if action.name in references(pod):
+                return _ALLOWED
+        return f"no relationship found between node '{node_name}' and this object"
+
+
+def _secrets_of(pod: Pod) -> set[str]:
+    found = {each.name for each in pod.spec.image_pull_secrets}
+    for volume in pod.spec.volumes:
+        if volume.secret is not None:
+            found.add(volume.secret.secret_name)
+        if volume.projected is not None:
+            found |= {s.secret.name for s in volume.projected.sources if s.secret is not None}
+    for container in _containers(pod):
+        found |= {e.secret_ref.name for e in container.env_from if e.secret_ref is not None}
+        for variable in container.env:
+            if variable.value_from is not None and variable.value_from.secret_key_ref is not None:
+                found.add(variable.value_from.secret_key_ref.name)
+    return found
+
+
+def _config_maps_of(pod: Pod) -> set[str]:
+    found: set[str] = set()
+    for volume in pod.spec.volumes:
+        if volume.config_map is not None:
+            found.add(volume.config_map.name)
+        if volume.projected is not None:
+            sources = volume.projected.sources
+            found |= {s.config_map.name for s in sources if s.config_map is not None}
+    for container in _containers(pod):
+        found |= {e.config_map_ref.name for e in container.env_from if e.config_map_ref is not None}
+        for variable in container.env:
+            source = variable.value_from
+            if source is not None and source.config_map_key_ref is not None:
+                found.add(source.config_map_key_ref.name)
+    return found
+
+
+def _accounts_of(pod: Pod) -> set[str]:
+    return {pod.spec.service_account_name}
+
+
+def _containers(pod: Pod) -> list[Container | EphemeralContainer]:
+    spec = pod.spec
+    return [*spec.init_containers, *spec.containers, *spec.ephemeral_containers]
+
+
+_REFERENCES: dict[str, Callable[[Pod], set[str]]] = {
+    "secrets": _secrets_of,
+    "configmaps": _config_maps_of,
+    "serviceaccounts": _accounts_of,
+}

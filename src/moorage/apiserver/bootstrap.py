@@ -1,0 +1,270 @@
+"""What a cluster contains before anyone has created anything.
+
+Written at every start where absent; roles that carry `autoupdate` get missing rules back. Source:
+API docs "Default roles and role bindings", "Initial namespaces".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from moorage.admission.namespaces import IMMORTAL
+from moorage.api.errors import AlreadyExistsError
+from moorage.apiserver.authorization.node import NODE_RULES
+from moorage.registry.kind import Kind, Obj
+from moorage.registry.kinds.core import NAMESPACE, SERVICE
+from moorage.registry.kinds.rbac import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+)
+from moorage.registry.kinds.scheduling import PRIORITY_CLASS
+from moorage.registry.objects import Objects
+from moorage.registry.request import SYSTEM_MASTERS, Request, User
+
+SYSTEM_NAMESPACES = (*sorted(IMMORTAL), "kube-node-lease")
+_USER = User(name="system:apiserver", groups=(SYSTEM_MASTERS,))
+_READ = ("get", "list", "watch")
+_WRITE = ("create", "delete", "deletecollection", "patch", "update")
+_EVERYONE = "system:authenticated"
+_RBAC = "rbac.authorization.k8s.io"
+_AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
+_BOOTSTRAPPING = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+
+
+def _rule(groups: str, resources: str, verbs: Sequence[str] | str) -> Obj:
+    """Groups and resources as words; `core` stands for the core group."""
+    return {
+        "apiGroups": ["" if group == "core" else group for group in groups.split()],
+        "resources": resources.split(),
+        "verbs": verbs.split() if isinstance(verbs, str) else list(verbs),
+    }
+
+
+def _path_rule(paths: str, verbs: str = "get") -> Obj:
+    return {"nonResourceURLs": paths.split(), "verbs": verbs.split()}
+
+
+_EVENTS = _rule("core events.k8s.io", "events", "create patch update")
+_LEADER = _rule("coordination.k8s.io", "leases", "get create update patch list watch")
+_REVIEWS = (
+    _rule("authentication.k8s.io", "tokenreviews", "create"),
+    _rule("authorization.k8s.io", "subjectaccessreviews", "create"),
+)
+
+ROLES: dict[str, list[Obj]] = {
+    "cluster-admin": [_rule("*", "*", "*"), _path_rule("*", "*")],
+    "system:discovery": [
+        _path_rule("/api /api/* /apis /apis/* /healthz /livez /openapi /openapi/* /readyz "
+                   "/version /version/"),
+    ],
+    "system:basic-user": [
+        _rule("authorization.k8s.io", "selfsubjectaccessreviews selfsubjectrulesreviews",
+              "create"),
+        _rule("authentication.k8s.io", "selfsubjectreviews", "create"),
+    ],
+    "system:public-info-viewer": [_path_rule("/healthz /livez /readyz /version /version/")],
+    "system:service-account-issuer-discovery": [
+        _path_rule("/.well-known/openid-configuration /.well-known/openid-configuration/ "
+                   "/openid/v1/jwks /openid/v1/jwks/"),
+    ],
+    "system:monitoring": [
+        _path_rule("/healthz /healthz/* /livez /livez/* /metrics /readyz /readyz/*"),
+    ],
+    "system:auth-delegator": list(_REVIEWS),
+    "system:kubelet-api-admin": [
+        _rule("core", "nodes", _READ),
+        _rule("core", "nodes/proxy nodes/log nodes/metrics nodes/stats", "*"),
+    ],
+    "system:kube-scheduler": [
+        _EVENTS,
+        _LEADER,
+        _rule("core", "nodes pods namespaces services", _READ),
+        _rule("core", "pods", "delete"),
+        _rule("core", "bindings pods/binding", "create"),
+        _rule("core", "pods/status", "patch update"),
+        _rule("apps", "replicasets", _READ),
+        _rule("node.k8s.io", "runtimeclasses", _READ),
+        *_REVIEWS,
+    ],
+    # Garbage collection and namespace deletion read and remove anything there is.
+    "system:kube-controller-manager": [
+        _EVENTS,
+        _LEADER,
+        _rule("*", "*", "get list watch delete deletecollection patch update"),
+        _rule("core", "pods pods/eviction serviceaccounts configmaps secrets", "create"),
+        _rule("core", "serviceaccounts/token", "create"),
+        _rule("apps", "replicasets", "create"),
+        _rule("rbac.authorization.k8s.io", "clusterroles", "escalate bind"),
+        _path_rule("/api /api/* /apis /apis/*"),
+        *_REVIEWS,
+    ],
+    "moorage:runtimeclass-viewer": [_rule("node.k8s.io", "runtimeclasses", _READ)],
+    "system:aggregate-to-view": [
+        _rule("core", "configmaps endpoints events namespaces namespaces/status pods pods/log "
+              "pods/status serviceaccounts services services/status", _READ),
+        _rule("apps", "deployments deployments/scale deployments/status replicasets "
+              "replicasets/scale replicasets/status", _READ),
+        _rule("extensions", "deployments deployments/scale", _READ),
+        _rule("discovery.k8s.io", "endpointslices", _READ),
+        _rule("events.k8s.io", "events", _READ),
+        _rule("coordination.k8s.io", "leases", _READ),
+    ],
+    "system:aggregate-to-edit": [
+        _rule("core", "pods/attach pods/exec pods/portforward secrets", _READ),
+        _rule("core", "serviceaccounts", "impersonate"),
+        _rule("core", "pods pods/attach pods/exec pods/portforward configmaps secrets services "
+              "serviceaccounts", _WRITE),
+        _rule("core", "pods/eviction serviceaccounts/token", "create"),
+        _rule("core events.k8s.io", "events", _WRITE),
+        _rule("apps", "deployments deployments/scale replicasets replicasets/scale", _WRITE),
+        _rule("extensions", "deployments deployments/scale", _WRITE),
+        _rule("coordination.k8s.io", "leases", _WRITE),
+    ],
+    "system:aggregate-to-admin": [
+        _rule("authorization.k8s.io", "localsubjectaccessreviews", "create"),
+        _rule(_RBAC, "roles rolebindings", [*_READ, *_WRITE]),
+    ],
+}  # fmt: skip
+"""Cluster role → its rules."""
+
+AGGREGATED = {"view": ("view",), "edit": ("edit", "view"), "admin": ("admin", "edit", "view")}
+"""Role whose rules are gathered → whose `aggregate-to` labels are gathered into it."""
+
+BINDINGS: dict[str, tuple[str, str, str]] = {
+    "cluster-admin": ("cluster-admin", "Group", SYSTEM_MASTERS),
+    "system:discovery": ("system:discovery", "Group", _EVERYONE),
+    "system:basic-user": ("system:basic-user", "Group", _EVERYONE),
+    "system:public-info-viewer": ("system:public-info-viewer", "Group", _EVERYONE),
+    "system:service-account-issuer-discovery": (
+        "system:service-account-issuer-discovery", "Group", "system:serviceaccounts",
+    ),
+    "system:monitoring": ("system:monitoring", "Group", "system:monitoring"),
+    "system:kube-scheduler": ("system:kube-scheduler", "User", "system:kube-scheduler"),
+    "system:kube-controller-manager": (
+        "system:kube-controller-manager", "User", "system:kube-controller-manager",
+    ),
+    "moorage:runtimeclass-viewer": ("moorage:runtimeclass-viewer", "Group", _EVERYONE),
+}  # fmt: skip
+"""Cluster role binding → (role, subject kind, subject name)."""
+
+PRIORITY_CLASSES = {
+    "system-cluster-critical": (
+        2000000000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another "
+        "node if necessary.",
+    ),
+    "system-node-critical": (
+        2000001000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+}
+
+
+async def bootstrap(objects: Objects, *, service_ip: str, secure_port: int) -> None:
+    """Create what is missing. `service_ip` is the address of the service `kubernetes`."""
+    await _create_all(objects, NAMESPACE, [_named(name) for name in SYSTEM_NAMESPACES])
+    await _create_all(
+        objects,
+        CLUSTER_ROLE,
+        [*(_role(name, rules) for name, rules in ROLES.items()), _node_role(),
+         *(_aggregated_role(name) for name in AGGREGATED)],
+    )  # fmt: skip
+    await _create_all(
+        objects,
+        CLUSTER_ROLE_BINDING,
+        [_binding(name, *binding) for name, binding in BINDINGS.items()],
+    )
+    await _create_all(
+        objects,
+        PRIORITY_CLASS,
+        [
+            {**_named(name), "value": value, "description": description,
+             "preemptionPolicy": "PreemptLowerPriority"}
+            for name, (value, description) in PRIORITY_CLASSES.items()
+        ],
+    )  # fmt: skip
+    await _create_all(objects, SERVICE, [_api_service(service_ip, secure_port)], "default")
+
+
+async def _create_all(
+    objects: Objects, kind: Kind, wanted: Iterable[Obj], namespace: str = ""
+) -> None:
+    request = Request(user=_USER, user_agent="apiserver/bootstrap")
+
+    async def create(obj: Obj) -> None:
+        if objects.find(kind, namespace, obj["metadata"]["name"]) is not None:
+            return
+        kind.strategy.default(obj)
+        try:
+            await objects.create(request, kind, kind.storage, namespace, obj)
+        except AlreadyExistsError:
+            return  # Another server of the same store was quicker.
+
+    # At once, so that they share a commit.
+    await asyncio.gather(*(create(obj) for obj in wanted))
+
+
+def _named(name: str, **metadata: Any) -> Obj:
+    return {"metadata": {"name": name, **metadata}}
+
+
+def _system_named(name: str, extra_labels: dict[str, str] | None = None) -> Obj:
+    return _named(
+        name,
+        labels={**_BOOTSTRAPPING, **(extra_labels or {})},
+        annotations={_AUTOUPDATE: "true"},
+    )
+
+
+def _role(name: str, rules: list[Obj]) -> Obj:
+    labels = {}
+    if name.startswith("system:aggregate-to-"):
+        labels[f"{_RBAC}/aggregate-to-{name.rpartition('-')[2]}"] = "true"
+    return {**_system_named(name, labels), "rules": rules}
+
+
+def _node_role() -> Obj:
+    rules = [
+        {
+            "apiGroups": list(rule.api_groups),
+            "resources": list(rule.resources),
+            "verbs": list(rule.verbs),
+        }
+        for rule in NODE_RULES
+    ]
+    return _role("system:node", rules)
+
+
+def _aggregated_role(name: str) -> Obj:
+    selectors = [
+        {"matchLabels": {f"{_RBAC}/aggregate-to-{source}": "true"}} for source in AGGREGATED[name]
+    ]
+    rules = [rule for source in AGGREGATED[name] for rule in ROLES[f"system:aggregate-to-{source}"]]
+    return {
+        **_system_named(name),
+        "aggregationRule": {"clusterRoleSelectors": selectors},
+        "rules": rules,
+    }
+
+
+def _binding(name: str, role: str, subject_kind: str, subject: str) -> Obj:
+    return {
+        **_system_named(name),
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": _RBAC, "kind": subject_kind, "name": subject}],
+    }
+
+
+def _api_service(service_ip: str, secure_port: int) -> Obj:
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    return {
+        "metadata": {"name": "kubernetes", "namespace": "default", "labels": labels},
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": service_ip,
+            "clusterIPs": [service_ip],
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": secure_port}],
+        },
+    }

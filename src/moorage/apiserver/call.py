@@ -1,0 +1,64 @@
+"""One API call after authentication and routing: what the verbs work with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from moorage.api.errors import TooLargeError, UnsupportedMediaTypeError
+from moorage.apiserver.negotiation import Form, body_media, negotiate
+from moorage.apiserver.routing import Target
+from moorage.registry.codec import Media
+from moorage.registry.kind import Kind, Served
+from moorage.registry.request import User
+
+BODY_LIMIT_BYTES = 3 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Call:
+    """A request for a resource. `audit_id` names it in answers and logs."""
+
+    http: web.BaseRequest
+    user: User
+    target: Target
+    verb: str
+    kind: Kind
+    served: Served
+    audit_id: str
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        return self.http.query
+
+    @property
+    def user_agent(self) -> str:
+        return self.http.headers.get("User-Agent", "")
+
+    @property
+    def namespace(self) -> str:
+        """The namespace the object is in: none for cluster-scoped kinds."""
+        return self.target.namespace if self.kind.is_namespaced else ""
+
+    def form(self, *transforms: str) -> Form:
+        """The form of the answer. Raises NotAcceptableError."""
+        return negotiate(self.http.headers.get("Accept", ""), frozenset(transforms))
+
+    async def body(self) -> bytes:
+        """The whole body. Raises TooLargeError beyond 3 MiB."""
+        declared = self.http.content_length
+        if declared is not None and declared > BODY_LIMIT_BYTES:
+            raise TooLargeError.limit(BODY_LIMIT_BYTES)
+        try:
+            return await self.http.read()
+        except web.HTTPRequestEntityTooLarge as error:
+            raise TooLargeError.limit(BODY_LIMIT_BYTES) from error
+
+    def media(self) -> Media:
+        """How the body is written. Raises UnsupportedMediaTypeError."""
+        if self.http.headers.get("Content-Encoding", "identity") != "identity":
+            raise UnsupportedMediaTypeError("request bodies must not be compressed")
+        return body_media(self.http.headers.get("Content-Type", ""))

@@ -1,0 +1,242 @@
+"""Every request passes here: who, may they, what is it about, answer.
+
+Whatever goes wrong ends as a Status with the right code; a fault of ours is logged with the
+request's audit id and answered with 500, and the server stays up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from secrets import token_hex
+
+from aiohttp import web
+
+from moorage.api.errors import (
+    InternalError,
+    MethodNotAllowedError,
+    NotFoundError,
+    StatusError,
+    TooManyRequestsError,
+)
+from moorage.api.logs import Log
+from moorage.apiserver.authentication import Authenticator
+from moorage.apiserver.authentication.impersonation import impersonated
+from moorage.apiserver.authorization import Authorizer
+from moorage.apiserver.call import Call
+from moorage.apiserver.replies import (
+    Reply,
+    error_reply,
+    not_found_page,
+    prettified,
+    send,
+    text_reply,
+)
+from moorage.apiserver.resources import Resources
+from moorage.apiserver.reviews import Reviews
+from moorage.apiserver.routing import Target, is_true, parse_path, verb_of
+from moorage.apiserver.watch import WatchStreams
+from moorage.registry.kind import Kind, Served, by_resource
+from moorage.registry.rbac import Action
+from moorage.registry.request import User
+
+Answer = Callable[[Call], Awaitable[Reply | web.StreamResponse]]
+Page = Callable[[web.BaseRequest], Reply | None]
+"""Answers a path outside the resources, or None when it is not its own."""
+
+MAX_IN_FLIGHT = 800
+_BEARER_PROTOCOL = "base64url.bearer.authorization.k8s.io."
+
+log = Log(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Subresources:
+    """(plural, subresource, verb) → who answers. `any_kind` holds those that every kind shares."""
+
+    own: Mapping[tuple[str, str, str], Answer]
+    any_kind: Mapping[tuple[str, str], Answer]
+
+    def find(self, call: Call) -> Answer | None:
+        plural, subresource = call.kind.plural, call.target.subresource
+        own = self.own.get((plural, subresource, call.verb))
+        return own or self.any_kind.get((subresource, call.verb))
+
+
+class Handler:
+    """The function behind the HTTP server."""
+
+    def __init__(
+        self,
+        *,
+        kinds: Sequence[Kind],
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        resources: Resources,
+        watches: WatchStreams,
+        reviews: Reviews,
+        subresources: Subresources,
+        pages: Sequence[Page],
+    ) -> None:
+        self._kinds = by_resource(kinds)
+        self._groups = {served.group for kind in kinds for served in kind.served}
+        self._authenticator = authenticator
+        self._authorizer = authorizer
+        self._watches = watches
+        self._reviews = reviews
+        self._subresources = subresources
+        self._pages = pages
+        self._in_flight = 0
+        self._verbs: dict[str, Answer] = {
+            "get": resources.get,
+            "list": resources.list,
+            "create": resources.create,
+            "update": resources.update,
+            "patch": resources.patch,
+            "delete": resources.delete,
+            "deletecollection": resources.delete_collection,
+            "watch": watches.serve,
+        }
+
+    async def __call__(self, http: web.BaseRequest) -> web.StreamResponse:
+        audit_id = _audit_id()
+        try:
+            answer = await self._answer(http, audit_id)
+        except StatusError as error:
+            answer = error_reply(error)
+        except (asyncio.CancelledError, ConnectionResetError):
+            raise
+        except Exception:
+            log.exception("request broke", request=audit_id, method=http.method, path=http.path)
+            answer = error_reply(InternalError.of("see the server's log"))
+        if isinstance(answer, web.StreamResponse):
+            return answer
+        user_agent = http.headers.get("User-Agent", "")
+        prettified(answer, user_agent, is_asked=is_true(http.query, "pretty"))
+        return await send(http, answer, audit_id)
+
+    async def _answer(self, http: web.BaseRequest, audit_id: str) -> Reply | web.StreamResponse:
+        user = self._user(http)
+        target = parse_path(http.path)
+        verb = verb_of(http.method, target, http.query)
+        field_selector = http.query.get("fieldSelector", "")
+        self._authorizer.check(user, _action(verb, target, field_selector), field_selector)
+        if not target.is_resource:
+            return self._page(http)
+        kind, served = self._kind(target)
+        call = Call(http, user, target, verb, kind, served, audit_id)
+        answer = self._answer_for(call)
+        if verb == "watch":
+            return await answer(call)
+        if self._in_flight >= MAX_IN_FLIGHT:
+            return _overloaded()
+        self._in_flight += 1
+        try:
+            reply = await answer(call)
+        finally:
+            self._in_flight -= 1
+        if isinstance(reply, Reply) and served.warning:
+            reply.warnings = [served.warning, *reply.warnings]
+        return reply
+
+    def _user(self, http: web.BaseRequest) -> User:
+        transport = http.transport
+        tls = transport.get_extra_info("ssl_object") if transport is not None else None
+        certificate = tls.getpeercert(binary_form=True) if tls is not None else None
+        headers = http.headers
+        user = self._authenticator.authenticate(headers, certificate, _websocket_token(headers))
+        return impersonated(user, headers, self._authorizer.is_allowed)
+
+    def _kind(self, target: Target) -> tuple[Kind, Served]:
+        found = self._kinds.get((target.group, target.version, target.resource))
+        if found is None:
+            raise NotFoundError.no_such_resource()
+        kind, _ = found
+        if target.namespace and not kind.is_namespaced and kind.plural != "namespaces":
+            raise NotFoundError.no_such_resource()
+        return found
+
+    def _answer_for(self, call: Call) -> Answer:
+        """Who answers the call. Raises NotFoundError, MethodNotAllowedError."""
+        kind, target, verb = call.kind, call.target, call.verb
+        if target.subresource:
+            subresource = kind.subresources.get(target.subresource)
+            if subresource is None:
+                raise NotFoundError.no_such_resource()
+            answer = self._subresources.find(call)
+            if verb not in subresource.verbs or answer is None:
+                raise MethodNotAllowedError
+            return answer
+        if verb not in kind.verbs or not _fits_path(call):
+            raise MethodNotAllowedError
+        if not kind.is_stored:
+            return self._reviews.create
+        return self._verbs[verb]
+
+    def _page(self, http: web.BaseRequest) -> Reply:
+        for page in self._pages:
+            reply = page(http)
+            if reply is not None:
+                return reply
+        parts = [part for part in http.path.split("/") if part]
+        if len(parts) >= 3 and parts[0] == "apis" and parts[1] in self._groups:
+            raise NotFoundError.no_such_resource()
+        return not_found_page()
+
+
+def _fits_path(call: Call) -> bool:
+    """Whether the method makes sense on this collection or object."""
+    kind, target = call.kind, call.target
+    if call.verb == "create":
+        return not target.name and (bool(target.namespace) or not kind.is_namespaced)
+    if call.verb in ("update", "patch") and not target.name:
+        return False
+    return not (target.name and kind.is_namespaced and not target.namespace)
+
+
+def _action(verb: str, target: Target, field_selector: str) -> Action:
+    if not target.is_resource:
+        return Action(verb=verb, path=target.path)
+    name = target.name
+    if not name and verb in ("list", "watch") and field_selector.startswith("metadata.name="):
+        # A list of one name is a request for that name.
+        name = field_selector.partition("=")[2].partition(",")[0]
+    return Action(
+        verb=verb,
+        group=target.group,
+        resource=target.resource,
+        subresource=target.subresource,
+        namespace=target.namespace,
+        name=name,
+    )
+
+
+def _websocket_token(headers: Mapping[str, str]) -> str | None:
+    """A bearer token that a browser's websocket can only send as a subprotocol."""
+    offered = headers.get("Sec-WebSocket-Protocol", "")
+    if _BEARER_PROTOCOL not in offered:
+        return None
+    from moorage.streaming import bearer_token
+
+    return bearer_token(offered)
+
+
+def _overloaded() -> Reply:
+    reply = text_reply("Too many requests, please try again later.\n", TooManyRequestsError.code)
+    reply.headers["Retry-After"] = "1"
+    return reply
+
+
+def _audit_id() -> str:
+    digits = token_hex(16)
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def in_kind(answer: Answer, kind: Kind) -> Answer:
+    """An answer that sees the call as one about another kind (`bindings` is about pods)."""
+
+    async def redirected(call: Call) -> Reply | web.StreamResponse:
+        return await answer(replace(call, kind=kind, served=kind.storage))
+
+    return redirected

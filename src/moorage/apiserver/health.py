@@ -1,0 +1,85 @@
+"""Is the server alive, is it ready, which version is it.
+
+Source: API docs "Kubernetes API health endpoints".
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping
+
+from moorage import __version__
+from moorage.apiserver.replies import Reply, json_reply, text_reply
+from moorage.apiserver.routing import is_true
+
+KUBERNETES_VERSION = ("1", "36", "v1.36.0")
+"""The wire level that is served: major, minor, git version."""
+
+Check = Callable[[], bool]
+_PATHS = ("healthz", "livez", "readyz")
+
+
+class Health:
+    """Named checks; `readyz` asks all of them, the others those that are not only of readiness."""
+
+    def __init__(self, live: Mapping[str, Check], ready: Mapping[str, Check]) -> None:
+        everything = {**live, **ready}
+        self._checks = {"healthz": dict(live), "livez": dict(live), "readyz": everything}
+
+    def reply(self, path: str, query: Mapping[str, str]) -> Reply | None:
+        """The answer to a health path; None for any other path."""
+        endpoint, _, check = path.strip("/").partition("/")
+        if endpoint not in _PATHS:
+            return None
+        checks = self._checks[endpoint]
+        if check:
+            if check not in checks:
+                return text_reply("404 page not found\n", 404)
+            return text_reply("ok") if checks[check]() else _failed(endpoint, {check: False})
+        results = {name: holds() for name, holds in checks.items()}
+        if not all(results.values()):
+            return _failed(endpoint, results)
+        if is_true(query, "verbose"):
+            return text_reply(_listed(results) + f"{endpoint} check passed\n")
+        return text_reply("ok")
+
+
+def _failed(endpoint: str, results: Mapping[str, bool]) -> Reply:
+    return text_reply(_listed(results) + f"{endpoint} check failed\n", 500)
+
+
+def _listed(results: Mapping[str, bool]) -> str:
+    return "".join(
+        f"[+]{name} ok\n" if holds else f"[-]{name} failed: reason withheld\n"
+        for name, holds in results.items()
+    )
+
+
+def version_reply() -> Reply:
+    """`/version`. The Kubernetes fields tell the wire level; `gitVersion` also names us."""
+    major, minor, git = KUBERNETES_VERSION
+    return json_reply(
+        {
+            "major": major,
+            "minor": minor,
+            "emulationMajor": major,
+            "emulationMinor": minor,
+            "minCompatibilityMajor": major,
+            "minCompatibilityMinor": str(int(minor) - 1),
+            "gitVersion": f"{git}+moorage.{__version__}",
+            "gitCommit": "",
+            "gitTreeState": "clean",
+            "buildDate": "1970-01-01T00:00:00Z",
+            "goVersion": "",
+            "compiler": platform.python_implementation().lower(),
+            "platform": f"{platform.system().lower()}/{_architecture()}",
+        }
+    )
+
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def _architecture() -> str:
+    machine = platform.machine()
+    return _ARCHITECTURES.get(machine, machine)

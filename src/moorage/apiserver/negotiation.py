@@ -1,0 +1,99 @@
+"""In which form an answer goes out, and in which a body came in.
+
+Answers are JSON or YAML, whole or as Table or metadata only. Clients that put protobuf first get
+JSON, which every one of them reads. Source: API docs "Alternate representations of resources".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from moorage.api.errors import NotAcceptableError, UnsupportedMediaTypeError
+from moorage.registry.codec import Media
+
+TABLE = "Table"
+PARTIAL = "PartialObjectMetadata"
+PARTIAL_LIST = "PartialObjectMetadataList"
+
+_JSON = "application/json"
+_YAML = "application/yaml"
+_PROTOBUF = "application/vnd.kubernetes.protobuf"
+_META_VERSIONS = frozenset({"v1", "v1beta1"})
+
+_ACCEPTED = (
+    "only the following media types are accepted: application/json, application/yaml, "
+    "application/vnd.kubernetes.protobuf"
+)
+_BODY_TYPES = {_JSON: Media.JSON, _YAML: Media.YAML, _PROTOBUF: Media.PROTOBUF}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How to write an answer. `as_` is empty for the whole object; `version` is meta.k8s.io's."""
+
+    is_yaml: bool = False
+    as_: str = ""
+    version: str = "v1"
+
+    @property
+    def content_type(self) -> str:
+        return _YAML if self.is_yaml else _JSON
+
+
+PLAIN = Form()
+
+
+@lru_cache(maxsize=1024)
+def negotiate(accept: str, transforms: frozenset[str]) -> Form:
+    """The first acceptable clause's form. `transforms` are those the answer can be put in.
+
+    Raises NotAcceptableError when there is none.
+    """
+    if not accept:
+        return PLAIN
+    for clause in accept.split(","):
+        form = _form(clause, transforms)
+        if form is not None:
+            return form
+    raise NotAcceptableError(_ACCEPTED)
+
+
+def _form(clause: str, transforms: frozenset[str]) -> Form | None:
+    media, parameters = _parse_clause(clause)
+    if media not in (_JSON, _YAML, _PROTOBUF, "*/*"):
+        return None
+    as_ = parameters.get("as", "")
+    if not as_:
+        return Form(is_yaml=media == _YAML)
+    is_known = (
+        as_ in transforms
+        and parameters.get("g") == "meta.k8s.io"
+        and parameters.get("v") in _META_VERSIONS
+    )
+    # A Table has no protobuf form; clients that ask for one list JSON behind it.
+    if not is_known or (media == _PROTOBUF and as_ == TABLE):
+        return None
+    return Form(is_yaml=media == _YAML, as_=as_, version=parameters["v"])
+
+
+def _parse_clause(clause: str) -> tuple[str, dict[str, str]]:
+    media, *rest = clause.split(";")
+    parameters = dict(part.strip().partition("=")[::2] for part in rest)
+    return media.strip().lower(), parameters
+
+
+def body_media(content_type: str) -> Media:
+    """How a body is written; without a Content-Type it is JSON.
+
+    Raises UnsupportedMediaTypeError.
+    """
+    if not content_type:
+        return Media.JSON
+    media = _BODY_TYPES.get(content_type.partition(";")[0].strip().lower())
+    if media is None:
+        raise UnsupportedMediaTypeError(
+            "the body of the request was in an unknown format - accepted media types include: "
+            + ", ".join((_JSON, _YAML, _PROTOBUF))
+        )
+    return media

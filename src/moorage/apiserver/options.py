@@ -1,0 +1,94 @@
+"""The query options that writes share.
+
+Source: `metav1.CreateOptions`, `UpdateOptions`, `PatchOptions`, `DeleteOptions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from moorage.api.errors import BadRequestError, FieldError, InvalidError
+from moorage.registry.deletion import DeleteOptions
+from moorage.registry.kind import Obj
+from moorage.registry.request import Request, User
+
+_MANAGER_BYTES = 128
+_VALIDATIONS = ("Ignore", "Warn", "Strict")
+_META_GROUP = "meta.k8s.io"
+
+
+def write_request(
+    user: User,
+    user_agent: str,
+    query: Mapping[str, str],
+    options_kind: str,
+    *,
+    is_apply: bool = False,
+) -> Request:
+    """The request a create, update or patch makes. Raises InvalidError for bad options."""
+    errors: list[FieldError] = []
+    is_dry_run = _dry_run(_dry_run_values(query), errors)
+    manager = query.get("fieldManager", "")
+    if len(manager.encode()) > _MANAGER_BYTES:
+        errors.append(FieldError.too_long("fieldManager", _MANAGER_BYTES))
+    if is_apply and not manager:
+        errors.append(FieldError.required("fieldManager", "is required for apply patch"))
+    if not is_apply and query.get("force"):
+        errors.append(FieldError.forbidden("force", "may not be specified for non-apply patch"))
+    validation = query.get("fieldValidation", "") or "Warn"
+    if validation not in _VALIDATIONS:
+        errors.append(FieldError.not_supported("fieldValidation", validation, _VALIDATIONS))
+    if errors:
+        raise InvalidError.of(options_kind, "", errors, group=_META_GROUP)
+    return Request(
+        user=user,
+        user_agent=user_agent,
+        is_dry_run=is_dry_run,
+        field_manager=manager,
+        field_validation=validation,
+    )
+
+
+def delete_options(query: Mapping[str, str], body: Obj) -> tuple[DeleteOptions, bool]:
+    """What a delete asks for, in its body or else its query, and whether it is a dry run."""
+    if not body:
+        body = _from_query(query)
+    errors: list[FieldError] = []
+    is_dry_run = _dry_run(body.get("dryRun") or _dry_run_values(query), errors)
+    if errors:
+        raise InvalidError.of("DeleteOptions", "", errors, group=_META_GROUP)
+    return DeleteOptions.of(body), is_dry_run
+
+
+def _from_query(query: Mapping[str, str]) -> Obj:
+    options: Obj = {}
+    if query.get("gracePeriodSeconds"):
+        options["gracePeriodSeconds"] = int_option(query, "gracePeriodSeconds")
+    if query.get("propagationPolicy"):
+        options["propagationPolicy"] = query["propagationPolicy"]
+    if query.get("orphanDependents"):
+        options["orphanDependents"] = query["orphanDependents"] not in ("0", "false")
+    return options
+
+
+def int_option(query: Mapping[str, str], name: str) -> int:
+    """A whole number in the query. Raises BadRequestError."""
+    text = query.get(name, "")
+    try:
+        return int(text) if text else 0
+    except ValueError as error:
+        raise BadRequestError(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error
+
+
+def _dry_run_values(query: Mapping[str, str]) -> list[str]:
+    getall = getattr(query, "getall", None)
+    if getall is not None:
+        return list(getall("dryRun", []))
+    return [query["dryRun"]] if "dryRun" in query else []
+
+
+def _dry_run(values: list[str], errors: list[FieldError]) -> bool:
+    wrong = [value for value in values if value != "All"]
+    if wrong:
+        errors.append(FieldError.not_supported("dryRun", values, ("All",)))
+    return bool(values) and not wrong

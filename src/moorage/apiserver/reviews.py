@@ -1,0 +1,187 @@
+"""Answers to questions about identities and permissions.
+
+Source: authentication.k8s.io/v1, authorization.k8s.io/v1; API docs "Checking API access".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from moorage.api.clock import Clock, format_time
+from moorage.api.errors import BadRequestError, FieldError, InvalidError
+from moorage.apiserver.authentication import Authenticator
+from moorage.apiserver.authorization import Authorizer
+from moorage.apiserver.call import Call
+from moorage.apiserver.replies import Reply, formed
+from moorage.registry.codec import Codec
+from moorage.registry.kind import Obj
+from moorage.registry.rbac import Action, RuleResolver
+from moorage.registry.request import SYSTEM_MASTERS, User
+
+
+@dataclass(frozen=True, slots=True)
+class Reviews:
+    """Answers every kind of review."""
+
+    codec: Codec
+    authenticator: Authenticator
+    authorizer: Authorizer
+    resolver: RuleResolver
+    clock: Clock
+
+    async def create(self, call: Call) -> Reply:
+        form = call.form()
+        decoded = self.codec.decode(call.kind, call.served, await call.body(), call.media())
+        review = decoded.obj
+        review.setdefault("metadata", {})
+        answer: Callable[[Call, Obj], Obj] = {
+            "TokenReview": self._token,
+            "SelfSubjectReview": self._self_subject,
+            "SubjectAccessReview": self._subject_access,
+            "LocalSubjectAccessReview": self._local_access,
+            "SelfSubjectAccessReview": self._self_access,
+            "SelfSubjectRulesReview": self._rules,
+        }[call.kind.name]
+        review["status"] = answer(call, review)
+        document = {"kind": call.kind.name, "apiVersion": call.served.api_version, **review}
+        return formed(msgspec.json.encode(document) + b"\n", form, 201)
+
+    def _token(self, call: Call, review: Obj) -> Obj:
+        del call
+        spec = review["spec"]
+        token = spec.get("token", "")
+        if not token:
+            raise BadRequestError("token is required for TokenReview in authentication")
+        asked = tuple(spec.get("audiences", ()))
+        found = self.authenticator.user_of_token(token, asked or None)
+        if found is None:
+            return {"user": {}, "error": "invalid bearer token"}
+        user, audiences = found
+        return {"authenticated": True, "user": _user_info(user), "audiences": list(audiences)}
+
+    def _self_subject(self, call: Call, review: Obj) -> Obj:
+        review["metadata"]["creationTimestamp"] = format_time(self.clock.now())
+        return {"userInfo": _user_info(call.user)}
+
+    def _subject_access(self, call: Call, review: Obj) -> Obj:
+        del call
+        spec = review["spec"]
+        errors = _attribute_errors(spec)
+        if not spec.get("user") and not spec.get("groups"):
+            errors.append(
+                FieldError.invalid(
+                    "spec.user", "", "at least one of user or group must be specified"
+                )
+            )
+        _raise_invalid(errors)
+        extra = {key: tuple(values) for key, values in spec.get("extra", {}).items()}
+        user = User(
+            name=spec.get("user", ""),
+            uid=spec.get("uid", ""),
+            groups=tuple(spec.get("groups", ())),
+            extra=extra,
+        )
+        return self._decision(user, spec)
+
+    def _local_access(self, call: Call, review: Obj) -> Obj:
+        spec = review["spec"]
+        attributes = spec.get("resourceAttributes") or {}
+        if attributes.get("namespace", "") != call.namespace:
+            raise BadRequestError(
+                f"spec.resourceAttributes.namespace must match namespace: {call.namespace}"
+            )
+        if "nonResourceAttributes" in spec:
+            _raise_invalid(
+                [
+                    FieldError.invalid(
+                        "spec.nonResourceAttributes",
+                        spec["nonResourceAttributes"],
+                        "disallowed on this kind of request",
+                    )
+                ]
+            )
+        return self._subject_access(call, review)
+
+    def _self_access(self, call: Call, review: Obj) -> Obj:
+        _raise_invalid(_attribute_errors(review["spec"]))
+        return self._decision(call.user, review["spec"])
+
+    def _decision(self, user: User, spec: Obj) -> Obj:
+        decision = self.authorizer.decide(user, action_of(spec))
+        status: Obj = {"allowed": decision.is_allowed}
+        if decision.reason:
+            status["reason"] = decision.reason
+        return status
+
+    def _rules(self, call: Call, review: Obj) -> Obj:
+        namespace = review["spec"].get("namespace", "")
+        if not namespace:
+            raise BadRequestError("no namespace on request")
+        resource_rules: list[Obj] = []
+        path_rules: list[Obj] = []
+        if SYSTEM_MASTERS in call.user.groups:
+            resource_rules.append({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]})
+            path_rules.append({"verbs": ["*"], "nonResourceURLs": ["*"]})
+        for held in self.resolver.rules_of(call.user, namespace):
+            rule: Obj = msgspec.to_builtins(held.rule)
+            (path_rules if held.rule.non_resource_urls else resource_rules).append(rule)
+        return {
+            "resourceRules": resource_rules,
+            "nonResourceRules": path_rules,
+            "incomplete": False,
+        }
+
+
+def action_of(spec: Obj) -> Action:
+    """The action a SubjectAccessReview asks about."""
+    paths = spec.get("nonResourceAttributes")
+    if paths is not None:
+        return Action(verb=paths.get("verb", ""), path=paths.get("path", ""))
+    attributes = spec.get("resourceAttributes") or {}
+    return Action(
+        verb=attributes.get("verb", ""),
+        group=attributes.get("group", ""),
+        resource=attributes.get("resource", ""),
+        subresource=attributes.get("subresource", ""),
+        namespace=attributes.get("namespace", ""),
+        name=attributes.get("name", ""),
+    )
+
+
+def _attribute_errors(spec: Obj) -> list[FieldError]:
+    has_resource, has_path = "resourceAttributes" in spec, "nonResourceAttributes" in spec
+    if has_resource and has_path:
+        return [
+            FieldError.invalid(
+                "spec.nonResourceAttributes",
+                spec["nonResourceAttributes"],
+                "cannot be specified in combination with resourceAttributes",
+            )
+        ]
+    if not has_resource and not has_path:
+        return [
+            FieldError.invalid(
+                "spec.resourceAttributes",
+                None,
+                "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+            )
+        ]
+    return []
+
+
+def _raise_invalid(errors: list[FieldError]) -> None:
+    if errors:
+        raise InvalidError.of("", "", errors, group="authorization.k8s.io")
+
+
+def _user_info(user: User) -> Obj:
+    info = {
+        "username": user.name,
+        "uid": user.uid,
+        "groups": list(user.groups),
+        "extra": {key: list(values) for key, values in user.extra.items()},
+    }
+    return {key: value for key, value in info.items() if value}

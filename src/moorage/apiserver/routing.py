@@ -1,0 +1,91 @@
+"""What a request is about, read from its method and path alone.
+
+Authorization and dispatch both work on this. Source: apiserver `RequestInfo`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+_WRITE_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+# Parts of the namespace path that belong to the namespace itself, not to a resource inside it.
+_NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The thing a path names.
+
+    `resource` is empty for paths outside the API's resources (`/healthz`, `/openapi/v3`),
+    `is_watch` true for the old `/watch/` form. `rest` is what follows the subresource.
+    """
+
+    path: str
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    rest: str = ""
+    is_watch: bool = False
+
+    @property
+    def is_resource(self) -> bool:
+        return bool(self.resource)
+
+
+@lru_cache(maxsize=8192)
+def parse_path(path: str) -> Target:
+    """The target of a URL path (already percent-decoded)."""
+    parts = [part for part in path.split("/") if part]
+    if len(parts) >= 3 and parts[0] == "api":
+        return _resource_target(path, "", parts[1], parts[2:])
+    if len(parts) >= 4 and parts[0] == "apis":
+        return _resource_target(path, parts[1], parts[2], parts[3:])
+    return Target(path=path)
+
+
+def _resource_target(path: str, group: str, version: str, parts: list[str]) -> Target:
+    is_watch = parts[0] == "watch" and len(parts) > 1
+    if is_watch:
+        parts = parts[1:]
+    namespace = ""
+    if parts[0] == "namespaces" and len(parts) >= 2:
+        namespace = parts[1]
+        if len(parts) >= 3 and parts[2] not in _NAMESPACE_SUBRESOURCES:
+            parts = parts[2:]
+    return Target(
+        path=path,
+        group=group,
+        version=version,
+        resource=parts[0],
+        namespace=namespace,
+        name=parts[1] if len(parts) > 1 else "",
+        subresource=parts[2] if len(parts) > 2 else "",
+        rest="/".join(parts[3:]),
+        is_watch=is_watch,
+    )
+
+
+def is_true(query: Mapping[str, str], key: str) -> bool:
+    """A query boolean: absent, `0` and `false` are false, anything else (even empty) is true."""
+    value = query.get(key)
+    return value is not None and value not in ("0", "false")
+
+
+def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
+    """The API verb: what RBAC rules name. For other paths the method in lower case."""
+    if not target.is_resource:
+        return method.lower()
+    if method in ("GET", "HEAD"):
+        # A watch is of a collection; on one object the old path form is the only one.
+        if target.is_watch or (not target.name and is_true(query, "watch")):
+            return "watch"
+        return "get" if target.name else "list"
+    verb = _WRITE_VERBS.get(method, "")
+    if verb == "delete" and not target.name:
+        return "deletecollection"
+    return verb

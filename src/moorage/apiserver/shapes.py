@@ -1,0 +1,100 @@
+"""Objects and lists in the form that was negotiated: whole, as a Table, or metadata only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from moorage.api.errors import BadRequestError
+from moorage.apiserver.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Form
+from moorage.registry.codec import Codec
+from moorage.registry.columns.table import IncludeObject, render_table
+from moorage.registry.kind import Kind, Served
+from moorage.registry.listing import Listed
+from moorage.registry.stored import Stored
+
+
+class _MetadataOnly(msgspec.Struct):
+    metadata: msgspec.Raw
+
+
+_metadata_decoder = msgspec.json.Decoder(_MetadataOnly)
+_INCLUDE = {"": IncludeObject.METADATA, **{each.value: each for each in IncludeObject}}
+
+
+def object_bytes(
+    codec: Codec, kind: Kind, served: Served, item: Stored, form: Form, query: Mapping[str, str]
+) -> bytes:
+    """One object's JSON, with the final newline."""
+    match form.as_:
+        case "":
+            return codec.encode(kind, served, item) + b"\n"
+        case "Table":
+            listed = Listed([item], item.revision)
+            return msgspec.json.encode(_table(kind, served, listed, form, query)) + b"\n"
+        case _:
+            return partial(item, form.version) + b"\n"
+
+
+def list_bytes(
+    codec: Codec, kind: Kind, served: Served, listed: Listed, form: Form, query: Mapping[str, str]
+) -> bytes:
+    """A list's JSON, with the final newline. Hot path: a join of stored bytes."""
+    if form.as_ == TABLE:
+        return msgspec.json.encode(_table(kind, served, listed, form, query)) + b"\n"
+    if form.as_ == PARTIAL_LIST:
+        head = codec.prefix(PARTIAL_LIST, f"meta.k8s.io/{form.version}")
+        items = [partial(item, form.version) for item in listed.items]
+    else:
+        head = codec.prefix(f"{kind.name}List", served.api_version)
+        items = [codec.encode_item(served, item) for item in listed.items]
+    meta = msgspec.json.encode(list_metadata(listed))
+    return b'%b"metadata":%b,"items":[%b]}\n' % (head, meta, b",".join(items))
+
+
+def list_metadata(listed: Listed) -> dict[str, str | int]:
+    metadata: dict[str, str | int] = {"resourceVersion": str(listed.revision)}
+    if listed.continue_:
+        metadata["continue"] = listed.continue_
+        if listed.remaining is not None:
+            metadata["remainingItemCount"] = listed.remaining
+    return metadata
+
+
+def partial(item: Stored, version: str) -> bytes:
+    """`PartialObjectMetadata` of an object: its metadata's own bytes, nothing decoded."""
+    metadata = _metadata_decoder.decode(b"{" + item.tail).metadata
+    return b'{"kind":"%b","apiVersion":"meta.k8s.io/%b","metadata":%b}' % (
+        PARTIAL.encode(),
+        version.encode(),
+        bytes(metadata),
+    )
+
+
+def include_object(query: Mapping[str, str]) -> IncludeObject:
+    """What a Table's rows carry of their objects. Raises BadRequestError."""
+    wanted = query.get("includeObject", "")
+    policy = _INCLUDE.get(wanted)
+    if policy is None:
+        raise BadRequestError(f'unrecognized includeObject value: "{wanted}"')
+    return policy
+
+
+def _table(
+    kind: Kind, served: Served, listed: Listed, form: Form, query: Mapping[str, str]
+) -> object:
+    return render_table(
+        kind.printer,
+        [decoded_object(kind, served, item) for item in listed.items],
+        now=time.time(),
+        include=include_object(query),
+        list_metadata=list_metadata(listed),
+        version=form.version,
+    )
+
+
+def decoded_object(kind: Kind, served: Served, item: Stored) -> dict[str, object]:
+    """A stored object with kind and apiVersion, decoded."""
+    return {"kind": kind.name, "apiVersion": served.api_version, **item.obj}

@@ -1,0 +1,147 @@
+"""`serviceaccounts/token`: a token for an account, for somebody who may ask.
+
+Source: authentication.k8s.io/v1 `TokenRequest`, KEP-1205.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+
+from moorage.api.clock import format_time
+from moorage.api.errors import (
+    BadRequestError,
+    ConflictError,
+    FieldError,
+    InvalidError,
+    NotFoundError,
+)
+from moorage.apiserver.authentication.service_accounts import BoundObject, TokenSigner
+from moorage.apiserver.call import Call
+from moorage.apiserver.options import write_request
+from moorage.apiserver.replies import Reply, formed
+from moorage.registry.codec import Codec
+from moorage.registry.kind import Kind, Obj
+from moorage.registry.objects import Admission, Objects
+from moorage.registry.request import Attributes
+
+_TYPE = "io.k8s.api.authentication.v1.TokenRequest"
+_DEFAULT_SECONDS = 3600
+_LEAST_SECONDS = 600
+_MOST_SECONDS = 2**32
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSubresource:
+    """Issues tokens. `bindable` maps a kind that tokens may be bound to, to its declaration."""
+
+    codec: Codec
+    objects: Objects
+    admission: Admission
+    signer: TokenSigner
+    bindable: dict[str, Kind]
+
+    async def create(self, call: Call) -> Reply:
+        request = write_request(call.user, call.user_agent, call.query, "CreateOptions")
+        wanted = self.codec.decode_as(
+            "TokenRequest", "authentication.k8s.io/v1", _TYPE, await call.body(), call.media()
+        ).obj
+        name, namespace = call.target.name, call.namespace
+        account = self.objects.get(call.kind, namespace, name).obj
+        attributes = Attributes(
+            request=request, operation="CREATE", kind=call.kind, served=call.served,
+            namespace=namespace, name=name, obj=wanted, subresource="token",
+        )  # fmt: skip
+        await self.admission.mutate(attributes)
+        await self.admission.validate(attributes)
+        spec = _completed(wanted, name, namespace, self.signer)
+        bound = self._bound_objects(spec.get("boundObjectRef"), name, namespace)
+        meta = account["metadata"]
+        issued = self.signer.issue(
+            namespace,
+            name,
+            meta["uid"],
+            audiences=spec["audiences"],
+            seconds=spec["expirationSeconds"],
+            bound=bound,
+        )
+        answer = {
+            "kind": "TokenRequest",
+            "apiVersion": "authentication.k8s.io/v1",
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "creationTimestamp": meta["creationTimestamp"],
+            },
+            "spec": spec,
+            "status": {
+                "token": issued.token,
+                "expirationTimestamp": format_time(datetime.fromtimestamp(issued.expires, UTC)),
+            },
+        }
+        return formed(msgspec.json.encode(answer) + b"\n", call.form(), 201)
+
+    def _bound_objects(
+        self, reference: Obj | None, account: str, namespace: str
+    ) -> list[BoundObject]:
+        if not reference:
+            return []
+        kind = self.bindable.get(reference.get("kind", ""))
+        if kind is None or reference.get("apiVersion", "v1") != "v1":
+            raise BadRequestError(
+                f"cannot bind token for serviceaccount {account!r} to {reference.get('kind')!r} "
+                "object"
+            )
+        name = reference.get("name", "")
+        item = self.objects.find(kind, namespace if kind.is_namespaced else "", name)
+        if item is None:
+            raise NotFoundError.of(kind.plural, name)
+        obj = item.obj
+        uid = obj["metadata"]["uid"]
+        if reference.get("uid") and reference["uid"] != uid:
+            raise ConflictError.of(
+                kind.plural,
+                name,
+                f"the UID in the bound object reference ({reference['uid']}) does not match the "
+                f"UID in record. The object might have been deleted and then recreated",
+            )
+        bound = [BoundObject(kind.singular, name, uid)]
+        node_name = obj.get("spec", {}).get("nodeName") if kind.name == "Pod" else None
+        if node_name:
+            node = self.objects.find(self.bindable["Node"], "", node_name)
+            node_uid = node.obj["metadata"]["uid"] if node is not None else ""
+            bound.append(BoundObject("node", node_name, node_uid))
+        return bound
+
+
+def _completed(wanted: Obj, name: str, namespace: str, signer: TokenSigner) -> Obj:
+    """The request's spec with its defaults. Raises BadRequestError, InvalidError."""
+    meta, spec = wanted.get("metadata", {}), dict(wanted.get("spec", {}))
+    for field, own in (("name", name), ("namespace", namespace)):
+        if meta.get(field, own) != own:
+            raise BadRequestError(
+                f"the {field} of the token request does not match the {field} on the URL"
+            )
+    spec["audiences"] = spec.get("audiences") or list(signer.audiences)
+    spec.setdefault("expirationSeconds", _DEFAULT_SECONDS)
+    errors: list[FieldError] = []
+    seconds = spec["expirationSeconds"]
+    if seconds < _LEAST_SECONDS:
+        errors.append(
+            FieldError.invalid(
+                "spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"
+            )
+        )
+    if seconds > _MOST_SECONDS:
+        errors.append(
+            FieldError.invalid(
+                "spec.expirationSeconds",
+                seconds,
+                "may not specify a duration larger than 2^32 seconds",
+            )
+        )
+    if errors:
+        raise InvalidError.of("TokenRequest", "", errors, group="authentication.k8s.io")
+    return spec

@@ -1,0 +1,64 @@
+"""What a server does on the side: old events go, old history goes.
+
+Source: kube-apiserver `--event-ttl` (1 hour), etcd compaction every 5 minutes. Continue tokens
+live as long as the history they point into.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from moorage.api.clock import Clock, parse_time
+from moorage.api.errors import NotFoundError, StatusError
+from moorage.api.logs import Log
+from moorage.registry.deletion import DeleteOptions
+from moorage.registry.kinds.events import EVENT
+from moorage.registry.objects import Objects
+from moorage.registry.request import SYSTEM_MASTERS, Request, User
+from moorage.registry.stored import Stored
+from moorage.storage import Store, StoreBrokenError, WatchCache
+
+EVENT_TTL = timedelta(hours=1)
+COMPACTION_INTERVAL_S = 300.0
+_EXPIRY_INTERVAL_S = 60.0
+_USER = User(name="system:apiserver", groups=(SYSTEM_MASTERS,))
+
+log = Log(__name__)
+
+
+async def keep_compacting(store: Store, clock: Clock) -> None:
+    """Forget history older than one interval, for ever."""
+    last = store.revision
+    while True:
+        await clock.sleep(COMPACTION_INTERVAL_S)
+        try:
+            await store.compact(last)
+        except StoreBrokenError as error:
+            log.error("compaction failed", revision=last, error=error)
+        last = store.revision
+
+
+async def keep_expiring_events(objects: Objects, cache: WatchCache[Stored], clock: Clock) -> None:
+    """Delete events an hour after they were last seen, for ever."""
+    while True:
+        await clock.sleep(_EXPIRY_INTERVAL_S)
+        await expire_events(objects, cache, clock)
+
+
+async def expire_events(objects: Objects, cache: WatchCache[Stored], clock: Clock) -> None:
+    oldest = clock.now() - EVENT_TTL
+    for item in cache.scan(EVENT.prefix("")):
+        event = item.obj
+        seen = event.get("lastTimestamp") or event["metadata"]["creationTimestamp"]
+        if parse_time(seen) >= oldest:
+            continue
+        request = Request(user=_USER, user_agent="apiserver/upkeep")
+        try:
+            await objects.delete(
+                request, EVENT, EVENT.storage, item.namespace, item.name, DeleteOptions()
+            )
+        except NotFoundError:
+            continue
+        except StatusError as error:
+            log.warning("event not expired", event=item.key, error=error)
+            return

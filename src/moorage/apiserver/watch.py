@@ -1,0 +1,219 @@
+"""Watch streams: one JSON frame a change, many frames a write.
+
+An event's frame is made once for each version that is watched and shared by its watchers. A stream
+ends at its deadline, with the server, when the client goes, or when the client reads too slowly.
+Hot path: per watcher one append and a share of a write (bench/watch.py). Source: API concepts
+"Efficient detection of changes", "Watch bookmarks".
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+import msgspec
+from aiohttp import web
+
+from moorage.api.clock import Clock
+from moorage.api.errors import BadRequestError, ExpiredError, NotAcceptableError, StatusError
+from moorage.apiserver.call import Call
+from moorage.apiserver.negotiation import PARTIAL, TABLE, Form
+from moorage.apiserver.options import int_option
+from moorage.apiserver.replies import JSON
+from moorage.apiserver.routing import is_true
+from moorage.apiserver.shapes import decoded_object, include_object, partial
+from moorage.registry.codec import Codec
+from moorage.registry.columns.table import bookmark_table, row_table
+from moorage.registry.kind import Kind, Served
+from moorage.registry.selection import select
+from moorage.registry.stored import Stored
+from moorage.registry.watching import ADDED, Watch, WatchOptions, close_watch, open_watch
+from moorage.storage import WatchCache, WatcherOverflowError
+
+_BOOKMARK_S = 60.0
+_LAST_BOOKMARK_S = 2.0
+_DEFAULT_TIMEOUT_S = (1800, 3600)
+_INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
+
+Frame = Callable[[str, Stored], bytes]
+
+
+class WatchStreams:
+    """Serves watches from one cache."""
+
+    def __init__(self, cache: WatchCache[Stored], codec: Codec, clock: Clock) -> None:
+        self._cache = cache
+        self._codec = codec
+        self._clock = clock
+        self._frames = _FrameMaker(codec)
+
+    async def serve(self, call: Call) -> web.StreamResponse:
+        """Stream until the end. Raises StatusErrors for what can be refused before it begins."""
+        form = call.form(TABLE, PARTIAL)
+        if form.is_yaml:
+            raise NotAcceptableError("YAML cannot be streamed: watch in application/json")
+        options = _options(call)
+        timeout_s = int_option(call.query, "timeoutSeconds") or random.randint(*_DEFAULT_TIMEOUT_S)
+        deadline = self._clock.monotonic() + timeout_s
+        frame = self._frame_of(call, form)
+        try:
+            watch = open_watch(self._cache, call.kind, call.namespace, options, frame)
+        except ExpiredError as error:
+            # The stream begins well and says so inside, as clients expect of a watch.
+            return await self._refuse(call, error)
+        response = await _started(call)
+        try:
+            await self._stream(response, call, watch, options, form, frame, deadline)
+        except (ConnectionResetError, WatcherOverflowError):
+            pass  # Either end gave up on the other; the client lists and watches again.
+        finally:
+            close_watch(self._cache, watch)
+        return response
+
+    async def _stream(
+        self,
+        response: web.StreamResponse,
+        call: Call,
+        watch: Watch[bytes],
+        options: WatchOptions,
+        form: Form,
+        frame: Frame,
+        deadline: float,
+    ) -> None:
+        initial = [frame(ADDED, item) for item in watch.initial]
+        if watch.ends_initial_events:
+            initial.append(self._bookmark(call, form, watch.revision, is_end_of_initial=True))
+        if initial:
+            await response.write(b"".join(initial))
+        next_bookmark = self._clock.monotonic() + _BOOKMARK_S
+        while True:
+            now = self._clock.monotonic()
+            until = min(deadline - _LAST_BOOKMARK_S, next_bookmark)
+            batch = await watch.watcher.next_batch(max(until - now, 0.0))
+            if batch:
+                await response.write(b"".join(batch))
+                continue
+            now = self._clock.monotonic()
+            if options.allows_bookmarks:
+                await response.write(self._bookmark(call, form, self._cache.revision))
+            if now >= deadline - _LAST_BOOKMARK_S:
+                break
+            next_bookmark = now + _BOOKMARK_S
+        remaining_s = max(deadline - self._clock.monotonic(), 0.0)
+        while remaining_s > 0:
+            batch = await watch.watcher.next_batch(remaining_s)
+            if batch:
+                await response.write(b"".join(batch))
+            remaining_s = deadline - self._clock.monotonic()
+        await response.write_eof()
+
+    async def _refuse(self, call: Call, error: StatusError) -> web.StreamResponse:
+        response = await _started(call)
+        event = {"type": "ERROR", "object": error.to_object()}
+        await response.write(msgspec.json.encode(event) + b"\n")
+        await response.write_eof()
+        return response
+
+    def _frame_of(self, call: Call, form: Form) -> Frame:
+        kind, served = call.kind, call.served
+        match form.as_:
+            case "":
+                return self._frames.whole(kind, served)
+            case "Table":
+                return self._table_frames(call, form)
+            case _:
+                return lambda type_, item: _framed(type_, partial(item, form.version))
+
+    def _table_frames(self, call: Call, form: Form) -> Frame:
+        include = include_object(call.query)
+        is_first = True
+
+        def frame(type_: str, item: Stored) -> bytes:
+            nonlocal is_first
+            table = row_table(
+                call.kind.printer,
+                decoded_object(call.kind, call.served, item),
+                now=time.time(),
+                include=include,
+                version=form.version,
+                has_columns=is_first,
+            )
+            is_first = False
+            return _framed(type_, msgspec.json.encode(table))
+
+        return frame
+
+    def _bookmark(
+        self, call: Call, form: Form, revision: int, *, is_end_of_initial: bool = False
+    ) -> bytes:
+        metadata: dict[str, object] = {"resourceVersion": str(revision)}
+        if is_end_of_initial:
+            metadata["annotations"] = _INITIAL_EVENTS_END
+        kind, api_version = call.kind.name, call.served.api_version
+        if form.as_ == TABLE:
+            obj = {"kind": kind, "apiVersion": api_version, "metadata": metadata}
+            table = bookmark_table(call.kind.printer, obj, version=form.version)
+            return _framed("BOOKMARK", msgspec.json.encode(table))
+        if form.as_ == PARTIAL:
+            kind, api_version = PARTIAL, f"meta.k8s.io/{form.version}"
+        obj = {"kind": kind, "apiVersion": api_version, "metadata": metadata}
+        return _framed("BOOKMARK", msgspec.json.encode(obj))
+
+
+class _FrameMaker:
+    """Frames of whole objects. The last one made is kept: the next watcher wants the same."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._last_key: tuple[int, str, str, str] = (0, "", "", "")
+        self._last = b""
+
+    def whole(self, kind: Kind, served: Served) -> Frame:
+        api_version = served.api_version
+
+        def frame(type_: str, item: Stored) -> bytes:
+            key = (item.revision, item.key, type_, api_version)
+            if key != self._last_key:
+                self._last = _framed(type_, self._codec.encode(kind, served, item))
+                self._last_key = key
+            return self._last
+
+        return frame
+
+
+def _framed(type_: str, body: bytes) -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (type_.encode(), body)
+
+
+def _options(call: Call) -> WatchOptions:
+    query = call.query
+    field_selector = query.get("fieldSelector", "")
+    if call.target.name:
+        own = f"metadata.name={call.target.name}"
+        field_selector = f"{field_selector},{own}" if field_selector else own
+    sends = query.get("sendInitialEvents")
+    if sends is not None and sends not in ("true", "false", "1", "0", ""):
+        raise BadRequestError(f"sendInitialEvents: invalid value {sends!r}")
+    return WatchOptions(
+        selection=select(call.kind, call.served, query.get("labelSelector", ""), field_selector),
+        resource_version=query.get("resourceVersion", ""),
+        match=query.get("resourceVersionMatch", ""),
+        allows_bookmarks=is_true(query, "allowWatchBookmarks"),
+        sends_initial_events=None if sends is None else is_true(query, "sendInitialEvents"),
+    )
+
+
+async def _started(call: Call) -> web.StreamResponse:
+    response = web.StreamResponse(
+        headers={
+            "Content-Type": JSON,
+            "Cache-Control": "no-cache, private",
+            "Audit-Id": call.audit_id,
+        }
+    )
+    if call.served.warning:
+        response.headers["Warning"] = f'299 - "{call.served.warning}"'
+    response.enable_chunked_encoding()
+    await response.prepare(call.http)
+    return response
