@@ -22,6 +22,7 @@ from moorage.api.errors import (
 )
 from moorage.api.logs import Log
 from moorage.apiserver.authentication import Authenticator
+from moorage.apiserver.authentication.authenticator import websocket_token
 from moorage.apiserver.authentication.impersonation import impersonated
 from moorage.apiserver.authorization import Authorizer
 from moorage.apiserver.call import Call
@@ -46,7 +47,6 @@ Page = Callable[[web.BaseRequest], Reply | None]
 """Answers a path outside the resources, or None when it is not its own."""
 
 MAX_IN_FLIGHT = 800
-_BEARER_PROTOCOL = "base64url.bearer.authorization.k8s.io."
 
 log = Log(__name__)
 
@@ -145,7 +145,7 @@ class Handler:
         tls = transport.get_extra_info("ssl_object") if transport is not None else None
         certificate = tls.getpeercert(binary_form=True) if tls is not None else None
         headers = http.headers
-        user = self._authenticator.authenticate(headers, certificate, _websocket_token(headers))
+        user = self._authenticator.authenticate(headers, certificate, websocket_token(headers))
         return impersonated(user, headers, self._authorizer.is_allowed)
 
     def _kind(self, target: Target) -> tuple[Kind, Served]:
@@ -210,16 +210,6 @@ def _action(verb: str, target: Target, field_selector: str) -> Action:
         namespace=target.namespace,
         name=name,
     )
-
-
-def _websocket_token(headers: Mapping[str, str]) -> str | None:
-    """A bearer token that a browser's websocket can only send as a subprotocol."""
-    offered = headers.get("Sec-WebSocket-Protocol", "")
-    if _BEARER_PROTOCOL not in offered:
-        return None
-    from moorage.streaming import bearer_token
-
-    return bearer_token(offered)
 
 
 def _overloaded() -> Reply:

@@ -6,6 +6,7 @@ never excused by anything else. Source: apiserver `authentication/request/union`
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 from collections import OrderedDict
@@ -20,6 +21,7 @@ from moorage.registry.request import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, 
 
 _REMEMBERED = 4096
 _REMEMBER_S = 10.0
+_WEBSOCKET_PREFIX = "base64url.bearer.authorization.k8s.io."
 
 _ANONYMOUS_USER = User(name=ANONYMOUS, groups=(UNAUTHENTICATED,))
 
@@ -99,6 +101,20 @@ class Authenticator:
             self._certificates[der] = user_of_certificate(der)
             _trim(self._certificates)
         return self._certificates[der]
+
+
+def websocket_token(headers: Mapping[str, str]) -> str | None:
+    """A bearer token that a browser's websocket can only send as a subprotocol."""
+    for offered in headers.get("Sec-WebSocket-Protocol", "").split(","):
+        protocol = offered.strip()
+        if protocol.startswith(_WEBSOCKET_PREFIX):
+            encoded = protocol.removeprefix(_WEBSOCKET_PREFIX)
+            try:
+                padded = encoded + "=" * (-len(encoded) % 4)
+                return base64.urlsafe_b64decode(padded).decode()
+            except ValueError as error:
+                raise UnauthorizedError from error
+    return None
 
 
 def _bearer(header: str) -> str | None:
