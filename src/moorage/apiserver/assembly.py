@@ -1,0 +1,272 @@
+"""The parts of an API server, wired.
+
+Everything that one part needs of another is an argument here; nothing else in the package builds
+its own collaborators.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.admission.chain import AdmissionChain, Plugin
+from moorage.admission.default_tolerations import DefaultTolerationSeconds
+from moorage.admission.namespaces import NamespaceLifecycle
+from moorage.admission.node_restriction import NodeRestriction
+from moorage.admission.priority import PriorityAdmission
+from moorage.admission.rbac_escalation import RbacEscalation
+from moorage.admission.runtime_class import RuntimeClassAdmission
+from moorage.admission.service_account import ServiceAccountAdmission
+from moorage.admission.service_addresses import ServiceAddresses
+from moorage.admission.taint_nodes import TaintNewNodes
+from moorage.api.clock import Clock
+from moorage.api.configuration import ServiceAccount
+from moorage.api.namespaces import Namespace
+from moorage.api.pods import Pod
+from moorage.api.priorities import PriorityClass
+from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
+from moorage.api.runtimeclasses import RuntimeClass
+from moorage.api.services import Service
+from moorage.apiserver.authentication import Authenticator, TokenSigner, TokenVerifier
+from moorage.apiserver.authentication.authenticator import StaticToken
+from moorage.apiserver.authorization import Authorizer, NodeAuthorizer
+from moorage.apiserver.connect import Connect, NodeTls
+from moorage.apiserver.handler import Handler, Page, Subresources
+from moorage.apiserver.health import Health, version_reply
+from moorage.apiserver.oidc import IssuerPages
+from moorage.apiserver.patching import Patcher
+from moorage.apiserver.pki import load_signing_key
+from moorage.apiserver.resources import Resources
+from moorage.apiserver.reviews import Reviews
+from moorage.apiserver.subresources import PodSubresources, ScaleSubresource, TokenSubresource
+from moorage.apiserver.watch import WatchStreams
+from moorage.registry.codec import Codec
+from moorage.registry.kind import Kind
+from moorage.registry.kinds import ALL_KINDS, STORED_KINDS, core, node, rbac, scheduling
+from moorage.registry.listing import Lister
+from moorage.registry.objects import Objects
+from moorage.registry.ownership import Ownership
+from moorage.registry.rbac import RuleResolver
+from moorage.registry.schema import load_schema
+from moorage.registry.stored import Stored, StoredFactory
+from moorage.registry.typed import TypedReader
+from moorage.storage import Change, Store, WatchCache
+
+RUNTIME_CLASS_GATE = "RuntimeClass"
+_NODE_NAME_FIELD = 0
+_RBAC_TABLES = tuple(
+    f"{kind.table}/"
+    for kind in (rbac.ROLE, rbac.ROLE_BINDING, rbac.CLUSTER_ROLE, rbac.CLUSTER_ROLE_BINDING)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiOptions:
+    """What an API server is told. Paths are of PEM files.
+
+    `public_url` is how pods reach the server; `node_tls` how the server reaches node agents.
+    """
+
+    signing_key: Path
+    issuer: str
+    public_url: str
+    service_network: ipaddress.IPv4Network
+    node_tls: NodeTls
+    static_tokens: tuple[StaticToken, ...] = ()
+    allows_anonymous: bool = False
+    gates: Mapping[str, bool] | None = None
+
+    def is_enabled(self, gate: str) -> bool:
+        """A feature gate; all are on by default."""
+        return (self.gates or {}).get(gate, True)
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """A wired API server: what listens calls `handler`, what starts it fills `objects`."""
+
+    handler: Handler
+    objects: Objects
+    cache: WatchCache[Stored]
+    connect: Connect
+    ready: set[str]
+    """Names of what is ready; `/readyz` wants `READINESS`."""
+
+
+READINESS = ("bootstrap",)
+
+
+def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
+    """Wire everything on an open store. `Api.cache.load()` comes next, before any request."""
+    factory = StoredFactory(STORED_KINDS)
+    cache: WatchCache[Stored] = WatchCache(store, factory)
+    codec = Codec(load_schema())
+    readers = _Readers(cache)
+    resolver = RuleResolver(
+        readers.roles, readers.role_bindings, readers.cluster_roles, readers.cluster_role_bindings
+    )
+    authorizer = Authorizer(resolver, NodeAuthorizer(readers.pods_of_node))
+    store.listen(_forget_on_change(authorizer))
+    signing_key = load_signing_key(options.signing_key)
+    signer = TokenSigner(signing_key, options.issuer, (options.issuer,), clock)
+    verifier = TokenVerifier(
+        signer.public_key, options.issuer, signer.audiences, readers.uid_of, clock
+    )
+    authenticator = Authenticator(
+        static_tokens=options.static_tokens,
+        verifier=verifier,
+        allows_anonymous=options.allows_anonymous,
+        clock=clock,
+    )
+    ownership = Ownership(codec, clock)
+    admission = AdmissionChain(_plugins(options, readers, resolver, authorizer, clock))
+    objects = Objects(
+        store=store,
+        cache=cache,
+        factory=factory,
+        ownership=ownership,
+        admission=admission,
+        clock=clock,
+    )
+    patcher = Patcher(codec, objects, ownership)
+    connect = Connect(objects, options.node_tls)
+    ready: set[str] = set()
+    handler = Handler(
+        kinds=ALL_KINDS,
+        authenticator=authenticator,
+        authorizer=authorizer,
+        resources=(resources := Resources(codec, objects, Lister(store, cache, factory), patcher)),
+        watches=WatchStreams(cache, codec, clock),
+        reviews=Reviews(codec, authenticator, authorizer, resolver, clock),
+        subresources=_subresources(
+            resources,
+            PodSubresources(codec, objects, clock),
+            ScaleSubresource(codec, objects, patcher),
+            TokenSubresource(codec, objects, admission, signer, _bindable()),
+            connect,
+        ),
+        pages=_pages(ready, signer, options),
+    )
+    return Api(handler, objects, cache, connect, ready)
+
+
+class _Readers:
+    """Typed views of the cache for admission and authorization."""
+
+    def __init__(self, cache: WatchCache[Stored]) -> None:
+        self._cache = cache
+        self.namespaces = TypedReader(cache, core.NAMESPACE, Namespace)
+        self.accounts = TypedReader(cache, core.SERVICE_ACCOUNT, ServiceAccount)
+        self.services = TypedReader(cache, core.SERVICE, Service)
+        self.classes = TypedReader(cache, node.RUNTIME_CLASS, RuntimeClass)
+        self.priorities = TypedReader(cache, scheduling.PRIORITY_CLASS, PriorityClass)
+        self.roles = TypedReader(cache, rbac.ROLE, Role)
+        self.role_bindings = TypedReader(cache, rbac.ROLE_BINDING, RoleBinding)
+        self.cluster_roles = TypedReader(cache, rbac.CLUSTER_ROLE, ClusterRole)
+        self.cluster_role_bindings = TypedReader(
+            cache, rbac.CLUSTER_ROLE_BINDING, ClusterRoleBinding
+        )
+        self._pods = TypedReader(cache, core.POD, Pod)
+        self._by_plural = {kind.plural: kind for kind in _bindable().values()}
+        self._by_plural[core.SERVICE_ACCOUNT.plural] = core.SERVICE_ACCOUNT
+
+    def find_pod(self, name: str, namespace: str) -> Pod | None:
+        return self._pods.get(name, namespace)
+
+    def pods_of_node(self, node_name: str, namespace: str) -> Iterable[Pod]:
+        for item in self._cache.scan(core.POD.prefix(namespace)):
+            if item.fields[_NODE_NAME_FIELD] == node_name:
+                pod = self._pods.get(item.name, item.namespace)
+                if pod is not None:
+                    yield pod
+
+    def uid_of(self, plural: str, namespace: str, name: str) -> str | None:
+        item = self._cache.get(self._by_plural[plural].key(namespace, name))
+        return None if item is None else str(item.obj["metadata"]["uid"])
+
+
+def _bindable() -> dict[str, Kind]:
+    """Kinds that tokens may be bound to."""
+    return {kind.name: kind for kind in (core.POD, core.SECRET, core.NODE)}
+
+
+def _forget_on_change(authorizer: Authorizer):  # type: ignore[no-untyped-def]
+    def listen(changes: list[Change]) -> None:
+        if any(change.key.startswith(_RBAC_TABLES) for change in changes):
+            authorizer.forget()
+
+    return listen
+
+
+def _plugins(
+    options: ApiOptions,
+    readers: _Readers,
+    resolver: RuleResolver,
+    authorizer: Authorizer,
+    clock: Clock,
+) -> list[Plugin]:
+    """The admission plugins in the order in which they run."""
+    return [
+        NamespaceLifecycle(readers.namespaces.get),
+        ServiceAccountAdmission(readers.accounts.get),
+        NodeRestriction(readers.find_pod),
+        TaintNewNodes(),
+        PriorityAdmission(readers.priorities.get, readers.priorities.all),
+        DefaultTolerationSeconds(),
+        RuntimeClassAdmission(
+            readers.classes.get, is_enabled=options.is_enabled(RUNTIME_CLASS_GATE)
+        ),
+        ServiceAddresses(readers.services.all, options.service_network, clock),
+        RbacEscalation(resolver, authorizer.is_allowed),
+    ]
+
+
+def _subresources(
+    resources: Resources,
+    pods: PodSubresources,
+    scale: ScaleSubresource,
+    tokens: TokenSubresource,
+    connect: Connect,
+) -> Subresources:
+    def update_as(subresource: str):  # type: ignore[no-untyped-def]
+        return lambda call: resources.update(call, subresource)
+
+    def patch_as(subresource: str):  # type: ignore[no-untyped-def]
+        return lambda call: resources.patch(call, subresource)
+
+    own = {
+        ("pods", "binding", "create"): pods.bind,
+        ("pods", "eviction", "create"): pods.evict,
+        ("pods", "log", "get"): connect.log,
+        ("namespaces", "finalize", "update"): update_as("finalize"),
+        ("serviceaccounts", "token", "create"): tokens.create,
+        ("pods", "ephemeralcontainers", "get"): resources.get,
+        ("pods", "ephemeralcontainers", "update"): update_as("ephemeralcontainers"),
+        ("pods", "ephemeralcontainers", "patch"): patch_as("ephemeralcontainers"),
+    }
+    for stream in ("exec", "attach", "portforward"):
+        for verb in ("get", "create"):
+            own["pods", stream, verb] = connect.stream
+    shared = {
+        ("status", "get"): resources.get,
+        ("status", "update"): update_as("status"),
+        ("status", "patch"): patch_as("status"),
+        ("scale", "get"): scale.get,
+        ("scale", "update"): scale.update,
+        ("scale", "patch"): scale.patch,
+    }
+    return Subresources(own, shared)
+
+
+def _pages(ready: set[str], signer: TokenSigner, options: ApiOptions) -> list[Page]:
+    health = Health(
+        live={"ping": lambda: True},
+        ready={name: (lambda name=name: name in ready) for name in READINESS},
+    )
+    return [
+        lambda http: health.reply(http.path, http.query),
+        lambda http: version_reply() if http.path.rstrip("/") == "/version" else None,
+        IssuerPages(signer, options.public_url),
+    ]

@@ -1,0 +1,129 @@
+"""An API server's life: listeners, first objects, upkeep.
+
+async with ApiServer(options, api_options) as server:   # entered when `/readyz` says ok
+    await server.run()                                  # until cancelled
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from aiohttp import web
+
+from moorage.api.clock import Clock, SystemClock
+from moorage.api.logs import Log
+from moorage.apiserver.assembly import READINESS, Api, ApiOptions, assemble
+from moorage.apiserver.bootstrap import bootstrap
+from moorage.apiserver.call import BODY_LIMIT_BYTES
+from moorage.apiserver.pki import server_context
+from moorage.apiserver.upkeep import keep_compacting, keep_expiring_events
+from moorage.storage import SqliteStore
+
+# Lets a listener bind an address that does not exist yet (the pods' gateway, before any pod).
+_IP_FREEBIND = 15
+_KEEPALIVE_S = 75.0
+_BACKLOG = 1024
+
+log = Log(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """Where to keep data and where to listen. Paths are of PEM files but `database`."""
+
+    database: Path
+    certificate: Path
+    key: Path
+    client_ca: Path
+    addresses: tuple[str, ...]
+    port: int
+
+
+class ApiServer:
+    """One API server on its own store."""
+
+    def __init__(
+        self, options: ServerOptions, api_options: ApiOptions, clock: Clock | None = None
+    ) -> None:
+        self._options = options
+        self._api_options = api_options
+        self._clock = clock or SystemClock()
+        self._stack = AsyncExitStack()
+        self._store: SqliteStore
+        self.api: Api
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            self._store = await stack.enter_async_context(SqliteStore(self._options.database))
+            self.api = assemble(self._store, self._api_options, self._clock)
+            await self.api.cache.load()
+            await stack.enter_async_context(self.api.connect)
+            await self._listen(stack)
+            await bootstrap(
+                self.api.objects,
+                service_ip=str(self._api_options.service_network[1]),
+                secure_port=self._options.port,
+            )
+            self.api.ready.update(READINESS)
+            log.info(
+                "ready",
+                addresses=",".join(self._options.addresses),
+                port=self._options.port,
+                revision=self._store.revision,
+            )
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def run(self) -> None:
+        """Look after the store until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(keep_compacting(self._store, self._clock))
+            tasks.create_task(keep_expiring_events(self.api.objects, self.api.cache, self._clock))
+
+    async def _listen(self, stack: AsyncExitStack) -> None:
+        server = web.Server(
+            self.api.handler,
+            request_factory=_request,
+            handler_cancellation=True,
+            keepalive_timeout=_KEEPALIVE_S,
+            access_log=None,
+        )
+        runner = web.ServerRunner(server, access_log=None)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        options = self._options
+        context = server_context(options.certificate, options.key, options.client_ca)
+        for address in options.addresses:
+            listener = _bound(address, options.port)
+            await web.SockSite(runner, listener, ssl_context=context, backlog=_BACKLOG).start()
+
+
+def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    # One byte more than the limit: the body's own check words the refusal.
+    return web.BaseRequest(
+        message, payload, protocol, writer, task, loop, client_max_size=BODY_LIMIT_BYTES + 1
+    )
+
+
+def _bound(address: str, port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_IP, _IP_FREEBIND, 1)
+    try:
+        listener.bind((address, port))
+    except OSError as error:
+        listener.close()
+        raise OSError(
+            error.errno, f"cannot listen on {address}:{port}: {error.strerror}"
+        ) from error
+    listener.setblocking(False)
+    return listener

@@ -1,0 +1,1 @@
+"""Puts the parts together: certificates, processes, the container engine, and their life."""

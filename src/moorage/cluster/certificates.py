@@ -1,0 +1,196 @@
+"""A cluster's own certificate authority and what it signs.
+
+Keys are P-256. Leaves last a year and are made anew at a start that finds one close to its end, or
+made for other names. Everything is written with mode 0600 through a temporary file, so a crash
+leaves either the old or the new one. Source: API docs "PKI certificates and requirements".
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_CA_LIFE = timedelta(days=3650)
+_LEAF_LIFE = timedelta(days=365)
+_RENEW_BEFORE = timedelta(days=90)
+_SKEW = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Whom a certificate is for. With `hosts` it serves, without it identifies a client."""
+
+    name: str
+    organization: str = ""
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The files of a certificate and its key."""
+
+    certificate: Path
+    key: Path
+
+
+class Authority:
+    """The certificate authority in a folder; made there if absent."""
+
+    def __init__(self, folder: Path, now: datetime) -> None:
+        self._folder = folder
+        self._now = now
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.pair = self._pair("ca")
+        if not (self.pair.certificate.exists() and self.pair.key.exists()):
+            self._make_authority()
+        self._certificate = x509.load_pem_x509_certificate(self.pair.certificate.read_bytes())
+        self._key = _load_key(self.pair.key)
+
+    def issue(self, file_name: str, subject: Subject) -> Pair:
+        """The pair of that name for that subject, made or renewed when it has to be."""
+        pair = self._pair(file_name)
+        if not self._is_usable(pair, subject):
+            self._make_leaf(pair, subject)
+        return pair
+
+    def signing_key(self) -> Path:
+        """The key that signs service account tokens; made once, never renewed."""
+        path = self._folder / "service-accounts.key"
+        if not path.exists():
+            write_private(path, _pem_of(ec.generate_private_key(ec.SECP256R1())))
+        return path
+
+    def _pair(self, file_name: str) -> Pair:
+        return Pair(self._folder / f"{file_name}.crt", self._folder / f"{file_name}.key")
+
+    def _is_usable(self, pair: Pair, subject: Subject) -> bool:
+        if not (pair.certificate.exists() and pair.key.exists()):
+            return False
+        certificate = x509.load_pem_x509_certificate(pair.certificate.read_bytes())
+        return (
+            certificate.issuer == self._certificate.subject
+            and certificate.not_valid_after_utc - self._now > _RENEW_BEFORE
+            and certificate.subject == _name(subject)
+            and _hosts_of(certificate) == frozenset(subject.hosts)
+        )
+
+    def _make_authority(self) -> None:
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = _name(Subject("moorage-ca"))
+        builder = self._builder(name, name, key.public_key(), _CA_LIFE)
+        builder = builder.add_extension(
+            x509.BasicConstraints(ca=True, path_length=0), critical=True
+        )
+        builder = builder.add_extension(_usage(is_authority=True), critical=True)
+        self._save(self.pair, key, builder.sign(key, hashes.SHA256()))
+
+    def _make_leaf(self, pair: Pair, subject: Subject) -> None:
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = self._builder(
+            _name(subject), self._certificate.subject, key.public_key(), _LEAF_LIFE
+        )
+        builder = builder.add_extension(
+            x509.BasicConstraints(ca=False, path_length=None), critical=True
+        )
+        builder = builder.add_extension(_usage(is_authority=False), critical=True)
+        use = ExtendedKeyUsageOID.SERVER_AUTH if subject.hosts else ExtendedKeyUsageOID.CLIENT_AUTH
+        builder = builder.add_extension(x509.ExtendedKeyUsage([use]), critical=False)
+        if subject.hosts:
+            names = x509.SubjectAlternativeName([_general_name(host) for host in subject.hosts])
+            builder = builder.add_extension(names, critical=False)
+        self._save(pair, key, builder.sign(self._key, hashes.SHA256()))
+
+    def _builder(
+        self,
+        subject: x509.Name,
+        issuer: x509.Name,
+        public_key: ec.EllipticCurvePublicKey,
+        life: timedelta,
+    ) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(issuer)
+            .public_key(public_key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(self._now - _SKEW)
+            .not_valid_after(self._now + life)
+        )
+
+    def _save(
+        self, pair: Pair, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate
+    ) -> None:
+        # The key first: a certificate without its key would look usable.
+        write_private(pair.key, _pem_of(key))
+        write_private(pair.certificate, certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def _name(subject: Subject) -> x509.Name:
+    attributes = [x509.NameAttribute(NameOID.COMMON_NAME, subject.name)]
+    if subject.organization:
+        attributes.insert(0, x509.NameAttribute(NameOID.ORGANIZATION_NAME, subject.organization))
+    return x509.Name(attributes)
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _hosts_of(certificate: x509.Certificate) -> frozenset[str]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return frozenset()
+    return frozenset(str(name.value) for name in names)
+
+
+def _usage(*, is_authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not is_authority,
+        key_cert_sign=is_authority,
+        crl_sign=is_authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _load_key(path: Path) -> CertificateIssuerPrivateKeyTypes:
+    key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError(f"{path}: not an elliptic curve key")
+    return key
+
+
+def _pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Put a file in place whole, readable by its owner only."""
+    scratch = path.with_name(f".{path.name}.new")
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)

@@ -1,0 +1,110 @@
+"""Kubeconfig files: the cluster's own, and entries in the user's when asked.
+
+Source: clientcmd/v1 `Config`.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from moorage.client.config import ConfigError
+from moorage.cluster.certificates import Pair, write_private
+
+_SECTIONS = ("clusters", "users", "contexts")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to reach a cluster as somebody. `name` is the cluster's and the context's."""
+
+    name: str
+    server: str
+    authority: Path
+    identity: Pair
+
+
+def document(access: Access) -> dict[str, Any]:
+    """A kubeconfig with one context, everything embedded."""
+    user = f"{access.name}-admin"
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": access.name,
+                "cluster": {
+                    "server": access.server,
+                    "certificate-authority-data": _embedded(access.authority),
+                },
+            }
+        ],
+        "users": [
+            {
+                "name": user,
+                "user": {
+                    "client-certificate-data": _embedded(access.identity.certificate),
+                    "client-key-data": _embedded(access.identity.key),
+                },
+            }
+        ],
+        "contexts": [{"name": access.name, "context": {"cluster": access.name, "user": user}}],
+        "current-context": access.name,
+    }
+
+
+def write(path: Path, access: Access) -> None:
+    """Write the cluster's own kubeconfig."""
+    write_private(path, yaml.safe_dump(document(access), sort_keys=False).encode())
+
+
+def merge(path: Path, access: Access) -> None:
+    """Add or refresh the cluster's entries in the user's file; all else in it stays.
+
+    Raises ConfigError when the file is there but not a kubeconfig.
+    """
+    own = document(access)
+    merged = _read(path) or {"apiVersion": "v1", "kind": "Config"}
+    for section in _SECTIONS:
+        names = {entry["name"] for entry in own[section]}
+        kept = [entry for entry in merged.get(section) or [] if entry.get("name") not in names]
+        merged[section] = [*kept, *own[section]]
+    merged["current-context"] = own["current-context"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_private(path, yaml.safe_dump(merged, sort_keys=False).encode())
+
+
+def unmerge(path: Path, name: str) -> None:
+    """Take the cluster's entries out of the user's file again."""
+    present = _read(path)
+    if present is None:
+        return
+    own = {name, f"{name}-admin"}
+    for section in _SECTIONS:
+        entries = present.get(section) or []
+        present[section] = [entry for entry in entries if entry.get("name") not in own]
+    if present.get("current-context") == name:
+        present["current-context"] = ""
+    write_private(path, yaml.safe_dump(present, sort_keys=False).encode())
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
+    try:
+        present = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    if present is None:
+        return None
+    if not isinstance(present, dict) or present.get("kind", "Config") != "Config":
+        raise ConfigError(f"{path}: not a kubeconfig; it is left as it is")
+    return present
+
+
+def _embedded(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()

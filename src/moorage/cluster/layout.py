@@ -1,0 +1,65 @@
+"""Where everything of one cluster lies, below its data folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+SYSTEM_DATA_DIR = Path("/var/lib/moorage")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths of a cluster. Nothing outside `root` belongs to it but what the kernel holds."""
+
+    root: Path
+
+    @property
+    def settings(self) -> Path:
+        """What was decided at the first start: name, ports, networks."""
+        return self.root / "cluster.json"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's."""
+        return self.root / "kubeconfig"
+
+    @property
+    def pki(self) -> Path:
+        return self.root / "pki"
+
+    @property
+    def database(self) -> Path:
+        return self.root / "db" / "state.db"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the running supervisor, which writes its process id into it."""
+        return self.root / "supervisor.lock"
+
+    @property
+    def state(self) -> Path:
+        """What the supervisor last said of its parts."""
+        return self.root / "supervisor.json"
+
+    @property
+    def node(self) -> Path:
+        """The node agent's own: volumes, pod logs, checkpoints."""
+        return self.root / "node"
+
+    @property
+    def engine(self) -> Path:
+        """The container engine's own."""
+        return self.root / "engine"
+
+    @property
+    def images(self) -> Path:
+        """Image archives made on this machine."""
+        return self.root / "images"
+
+    def log(self, part: str) -> Path:
+        return self.logs / f"{part}.log"

@@ -1,0 +1,33 @@
+"""What a part says to its supervisor, and what it asks of the kernel."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+from moorage.cluster.supervisor import NOTIFY_VARIABLE, READY_MESSAGE
+
+_PR_SET_PDEATHSIG = 1
+
+
+def notify_ready() -> None:
+    """Tell the supervisor that this part does its work now; without one, nothing happens."""
+    descriptor = os.environ.pop(NOTIFY_VARIABLE, None)
+    if descriptor is not None:
+        os.write(int(descriptor), READY_MESSAGE)
+        os.close(int(descriptor))
+
+
+def die_with_parent() -> None:
+    """Have the kernel end this process when its supervisor is gone, however that happened.
+
+    Raises OSError where the kernel refuses.
+    """
+    parent = os.getppid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != parent:
+        # The supervisor died before the kernel was told.
+        os.kill(os.getpid(), signal.SIGTERM)
