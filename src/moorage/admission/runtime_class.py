@@ -55,7 +55,7 @@ class RuntimeClassAdmission:
             _set(spec, "overhead", after.overhead)
         if runtime_class.scheduling is not None:
             _set(spec, "nodeSelector", after.node_selector)
-            _set(spec, "tolerations", msgspec.to_builtins(after.tolerations))
+            _set(spec, "tolerations", msgspec.to_builtins(list(after.tolerations or ())))
 
     def _check(self, attributes: Attributes) -> None:
         spec = _spec(attributes)

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.api import quantity
+from moorage.api.quantity import Quantity, parse
+
+CANONICAL = {
+    "0.5": "500m",
+    "1024Mi": "1Gi",
+    "1.5Gi": "1536Mi",
+    "0.1": "100m",
+    "100m": "100m",
+    "1000": "1k",
+    "1200": "1200",
+    "1023": "1023",
+    "1Ki": "1Ki",
+    "0.5Ki": "512",
+    "1e3": "1e3",
+    "12E": "9223372036854775807",
+    "-1": "-1",
+    ".5": "500m",
+    "5.": "5",
+    "+3": "3",
+    "0": "0",
+    "0Mi": "0",
+    "1n": "1n",
+    "0.0000000001": "1n",
+    "1e999999999": "9223372036854775807",
+    " 1 ": "1",
+    7: "7",
+    0.25: "250m",
+}
+
+
+@pytest.mark.parametrize(("written", "stored"), CANONICAL.items())
+def test_a_quantity_is_stored_in_its_canonical_spelling(written: object, stored: str) -> None:
+    assert quantity.canonical(written) == stored  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "abc", "1.2.3", "1 Gi", "Gi", "1gi", "--1", "1e", "0x10", True]
+)
+def test_what_is_no_quantity_is_refused_with_the_apis_sentence(text: object) -> None:
+    with pytest.raises(ValueError, match="quantities must match the regular expression"):
+        quantity.parse(text)  # type: ignore[arg-type]
+
+
+def test_equal_amounts_are_equal_however_they_are_spelt() -> None:
+    assert parse("0.25") == parse("250m")
+    assert parse("120Mi") == parse("122880Ki")
+    assert hash(parse("1Gi")) == hash(parse("1024Mi"))
+    assert parse("1") < parse("1001m")
+
+
+@pytest.mark.parametrize(
+    ("text", "milli", "value"), [("1500m", 1500, 2), ("1n", 1, 1), ("2", 2000, 2)]
+)
+def test_rounding_to_units_is_upwards(text: str, milli: int, value: int) -> None:
+    assert parse(text).milli == milli
+    assert parse(text).value == value
+
+
+@given(st.integers(min_value=0, max_value=10**20), st.sampled_from(list(quantity.Family)))
+def test_canonical_text_reads_back_as_the_same_amount(nano: int, family: quantity.Family) -> None:
+    text = str(Quantity(nano, family))
+    assert parse(text).nano == nano
+    assert quantity.canonical(text) == text
+
+
+@given(st.text(alphabet="0123456789.eEinumkKMGTP+-", max_size=12))
+def test_any_text_is_either_refused_or_stable(text: str) -> None:
+    try:
+        once = quantity.canonical(text)
+    except ValueError:
+        return
+    assert quantity.canonical(once) == once
+
+
+def test_resource_lists_add_and_peak_by_name() -> None:
+    total = quantity.add_resources({"cpu": "1", "memory": "1Gi"}, {"cpu": "500m"})
+    assert quantity.to_texts(total) == {"cpu": "1500m", "memory": "1Gi"}
+    peak = quantity.max_resources([total, {"cpu": parse("2")}])
+    assert quantity.to_texts(peak) == {"cpu": "2", "memory": "1Gi"}
