@@ -163,9 +163,10 @@ class Supervisor:
         elif READY_MESSAGE in said and not child.is_ready:
             child.is_ready = True
             child.ready_after_s = time.monotonic() - child.started
+            # Who reads the report may look at the state at once.
+            self._save_state()
             self._report(f"{child.part.label} ready ({time.monotonic() - self._began:.2f} s)")
             self._tell_complete()
-        self._save_state()
 
     def _tell_complete(self) -> None:
         if not self._was_complete and all(child.is_ready for child in self._children):

@@ -17,6 +17,7 @@ _ROOTS = (
     "io.k8s.api.node.v1.RuntimeClass",
     "io.k8s.api.node.v1beta1.RuntimeClass",
     "io.k8s.api.node.v1alpha1.RuntimeClass",
+    "io.k8s.api.coordination.v1.Lease",
 )
 
 

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+
+from moorage.api.errors import NotAcceptableError, UnsupportedMediaTypeError
+from moorage.apiserver.negotiation import TABLE, Form, body_media, negotiate
+from moorage.registry.codec import Media
+
+TABLES = (
+    "application/json;as=Table;v=v1;g=meta.k8s.io,"
+    "application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
+)
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+
+@pytest.mark.parametrize(
+    ("accept", "form"),
+    [
+        ("", Form()),
+        ("*/*", Form()),
+        ("application/json", Form()),
+        ("application/yaml", Form(is_yaml=True)),
+        (f"{PROTOBUF},application/json", Form()),
+        (f"{PROTOBUF}, */*", Form()),
+        (PROTOBUF, Form()),
+        (TABLES, Form(as_="Table")),
+        ("application/yaml;as=Table;v=v1;g=meta.k8s.io", Form(is_yaml=True, as_="Table")),
+        (f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io,application/json", Form()),
+        ("text/html, application/json;q=0.9", Form()),
+    ],
+)
+def test_the_first_clause_that_fits_decides(accept: str, form: Form) -> None:
+    assert negotiate(accept, frozenset({TABLE})) == form
+
+
+@pytest.mark.parametrize("accept", ["application/*", "text/html", "application/cbor"])
+def test_what_cannot_be_written_is_not_acceptable(accept: str) -> None:
+    with pytest.raises(NotAcceptableError, match="only the following media types are accepted"):
+        negotiate(accept, frozenset({TABLE}))
+
+
+def test_a_table_of_what_has_none_is_not_acceptable() -> None:
+    with pytest.raises(NotAcceptableError):
+        negotiate("application/json;as=Table;v=v1;g=meta.k8s.io", frozenset())
+
+
+@pytest.mark.parametrize(
+    ("content_type", "media"),
+    [
+        ("", Media.JSON),
+        ("application/json; charset=utf-8", Media.JSON),
+        ("application/yaml", Media.YAML),
+        (PROTOBUF, Media.PROTOBUF),
+    ],
+)
+def test_bodies_come_in_three_media(content_type: str, media: Media) -> None:
+    assert body_media(content_type) is media
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/cbor"])
+def test_other_bodies_are_unsupported(content_type: str) -> None:
+    with pytest.raises(UnsupportedMediaTypeError, match="accepted media types include"):
+        body_media(content_type)

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from moorage.cluster.certificates import Authority, Pair, Subject
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SERVER = Subject("apiserver", hosts=("localhost", "127.0.0.1"))
+CLIENT = Subject("admin", "system:masters")
+
+
+def certificate(pair: Pair) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(pair.certificate.read_bytes())
+
+
+def test_a_second_start_uses_what_the_first_one_made(tmp_path: Path) -> None:
+    first = Authority(tmp_path, NOW)
+    before = first.issue("server", SERVER).certificate.read_bytes()
+    second = Authority(tmp_path, NOW + timedelta(days=100))
+    assert second.issue("server", SERVER).certificate.read_bytes() == before
+    assert first.signing_key().read_bytes() == second.signing_key().read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("days", "subject"),
+    [(300, SERVER), (0, Subject("apiserver", hosts=("localhost", "10.0.0.1"))), (0, CLIENT)],
+)
+def test_a_certificate_near_its_end_or_for_other_names_is_made_anew(
+    tmp_path: Path, days: int, subject: Subject
+) -> None:
+    before = Authority(tmp_path, NOW).issue("x", SERVER).certificate.read_bytes()
+    later = Authority(tmp_path, NOW + timedelta(days=days))
+    assert later.issue("x", subject).certificate.read_bytes() != before
+
+
+def test_keys_are_for_their_owner_only(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "pki", NOW)
+    pair = authority.issue("admin", CLIENT)
+    for path in (pair.key, pair.certificate, authority.pair.key, authority.signing_key()):
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_client_is_its_common_name_and_organization(tmp_path: Path) -> None:
+    made = certificate(Authority(tmp_path, NOW).issue("admin", CLIENT))
+    assert made.subject.rfc4514_string() == "CN=admin,O=system:masters"
+
+
+def test_both_sides_of_a_connection_trust_what_was_issued(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, datetime.now(UTC))
+    server, client = authority.issue("server", SERVER), authority.issue("admin", CLIENT)
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(server.certificate, server.key)
+    serving.load_verify_locations(authority.pair.certificate)
+    serving.verify_mode = ssl.CERT_REQUIRED
+    asking = ssl.create_default_context(cafile=authority.pair.certificate)
+    asking.load_cert_chain(client.certificate, client.key)
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = (
+        asking.wrap_bio(to_client, to_server, server_hostname="localhost"),
+        serving.wrap_bio(to_server, to_client, server_side=True),
+    )
+    done = [False, False]
+    for _ in range(10):
+        for index, side in enumerate(sides):
+            try:
+                side.do_handshake()
+                done[index] = True
+            except ssl.SSLWantReadError:
+                continue
+    assert done == [True, True]
+    assert sides[1].getpeercert() is not None

@@ -1,0 +1,151 @@
+"""The supervisor with real child processes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from moorage.cluster.layout import Layout
+from moorage.cluster.supervisor import running_pid
+
+READY = "from moorage.cluster.notify import notify_ready as n, die_with_parent as d; d(); n();"
+STAYS = READY + "import signal; signal.pause()"
+RUN = """
+import sys
+from pathlib import Path
+from moorage.cluster.layout import Layout
+from moorage.cluster.supervisor import AlreadyRunningError, Part, Supervisor
+named = zip(sys.argv[2::2], sys.argv[3::2])
+parts = [Part(name, name, (sys.executable, "-c", code)) for name, code in named]
+try:
+    Supervisor(Layout(Path(sys.argv[1])), parts, lambda s: print(s, flush=True)).run()
+except AlreadyRunningError as error:
+    print(error, flush=True)
+    sys.exit(3)
+"""
+
+
+class Run:
+    """A supervisor in a process of its own, with what it reports."""
+
+    def __init__(self, root: Path, **parts: str) -> None:
+        arguments = [text for item in parts.items() for text in item]
+        self.layout = Layout(root)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", RUN, str(root), *arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def until(self, text: str) -> str:
+        assert self.process.stdout is not None
+        seen = []
+        for line in self.process.stdout:
+            seen.append(line)
+            if text in line:
+                return line
+        raise AssertionError(f"{text!r} was never reported: {seen}")
+
+    def state(self) -> dict[str, dict[str, object]]:
+        parts: dict[str, dict[str, object]] = json.loads(self.layout.state.read_text())["parts"]
+        return parts
+
+
+@contextlib.contextmanager
+def running(root: Path, **parts: str) -> Iterator[Run]:
+    run = Run(root, **parts)
+    try:
+        yield run
+    finally:
+        run.process.terminate()
+        run.process.wait(30)
+        assert run.process.stdout is not None
+        run.process.stdout.close()
+
+
+def wait_until_gone(pid: int) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return
+        if state == "Z":
+            return
+        os.sched_yield()
+    raise AssertionError(f"process {pid} is still there")
+
+
+def test_it_says_when_each_part_and_the_cluster_are_ready(tmp_path: Path) -> None:
+    with running(tmp_path, one=STAYS, two=STAYS) as run:
+        run.until("cluster ready")
+        assert {name: part["state"] for name, part in run.state().items()} == {
+            "one": "ready",
+            "two": "ready",
+        }
+        assert running_pid(run.layout) == run.process.pid
+    assert running_pid(run.layout) is None
+    assert not run.layout.state.exists()
+
+
+def test_a_part_that_dies_is_started_again(tmp_path: Path) -> None:
+    with running(tmp_path, one=STAYS) as run:
+        run.until("cluster ready")
+        pid = run.state()["one"]["pid"]
+        assert isinstance(pid, int)
+        os.kill(pid, signal.SIGKILL)
+        assert "signal SIGKILL" in run.until("ended")
+        run.until("one ready")
+        assert run.state()["one"]["restarts"] == 1
+
+
+def test_a_part_that_keeps_failing_is_started_later_and_later(tmp_path: Path) -> None:
+    with running(tmp_path, bad="import sys; print('why', file=sys.stderr); sys.exit(7)") as run:
+        assert "exit status 7" in run.until("again in 1 s")
+        run.until("again in 2 s")
+        assert "why" in run.layout.log("bad").read_text()
+
+
+def test_killing_the_supervisor_by_force_ends_its_parts(tmp_path: Path) -> None:
+    with running(tmp_path, one=STAYS) as run:
+        run.until("cluster ready")
+        pid = run.state()["one"]["pid"]
+        assert isinstance(pid, int)
+        run.process.kill()
+        wait_until_gone(pid)
+
+
+def test_one_data_folder_has_one_supervisor(tmp_path: Path) -> None:
+    with running(tmp_path, one=STAYS) as first:
+        first.until("cluster ready")
+        second = Run(tmp_path, one=STAYS)
+        assert f"supervisor process {first.process.pid}" in second.until("already runs")
+        assert second.process.wait(10) == 3
+        assert second.process.stdout is not None
+        second.process.stdout.close()
+
+
+def test_a_part_that_ignores_the_signal_is_ended_by_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stubborn = "import signal; signal.signal(15, signal.SIG_IGN);" + STAYS
+    quick = RUN.replace(
+        "from moorage.cluster.supervisor import",
+        "import moorage.cluster.supervisor as s; s._STOP_S = 0.2\n"
+        "from moorage.cluster.supervisor import",
+    )
+    monkeypatch.setitem(globals(), "RUN", quick)
+    with running(tmp_path, one=stubborn) as run:
+        run.until("cluster ready")
+        pid = run.state()["one"]["pid"]
+        assert isinstance(pid, int)
+    wait_until_gone(pid)
