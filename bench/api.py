@@ -1,0 +1,169 @@
+"""Requests a second at the API server: `.venv/bin/python bench/api.py [--peer KUBECONFIG]`.
+
+Starts an API server of its own in a scratch folder (or uses `--kubeconfig`), loads it with wrk over
+TLS with a bearer token, and prints POST pod (with a runtimeClassName, durable), GET RuntimeClass
+and LIST 500 pods at 1 and 32 connections. With `--peer` the same is done to another server, such as
+a kube-apiserver, in turn, and each figure is printed as a ratio to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import re
+import ssl
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.client.config import ClientConfig, load_kubeconfig
+
+CLASS = "bench"
+NAMESPACE = "default"
+LISTED = "bench-list"
+
+POST_POD = """
+local thread = 0
+function setup(t) t:set("id", thread) thread = thread + 1 end
+local n = 0
+function request()
+  n = n + 1
+  local name = string.format("%s-%d-%d", "{run}", id, n)
+  local body = '{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"' .. name ..
+    '"}},"spec":{{' ..
+    '"runtimeClassName":"{cls}","automountServiceAccountToken":false,' ..
+    '"containers":[{{"name":"app","image":"app:1","resources":' ..
+    '{{"limits":{{"cpu":"100m","memory":"64Mi"}}}}}}]}}}}'
+  return wrk.format("POST", "/api/v1/namespaces/{ns}/pods", nil, body)
+end
+"""
+GET = """
+function request() return wrk.format("GET", "{path}") end
+"""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server under load: its URL and an administrator's token."""
+
+    url: str
+    token: str
+
+    def call(self, method: str, path: str, body: object = None) -> None:
+        context = ssl._create_unverified_context()
+        request = urllib.request.Request(
+            self.url + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
+        )
+        try:
+            urllib.request.urlopen(request, context=context).read()
+        except urllib.error.HTTPError as error:
+            if error.code not in (404, 409):
+                raise SystemExit(f"{method} {path}: {error.code} {error.read()[:300]!r}") from error
+
+    def load(self, script: str, connections: int, seconds: int) -> float:
+        """Requests a second that wrk counts; any answer but 2xx ends the program."""
+        with tempfile.NamedTemporaryFile("w", suffix=".lua") as file:
+            file.write(script)
+            file.flush()
+            out = subprocess.run(
+                ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", file.name,
+                 "-H", f"Authorization: Bearer {self.token}",
+                 "-H", "Content-Type: application/json", self.url],
+                capture_output=True, text=True, check=True,
+            ).stdout  # fmt: skip
+        if "Non-2xx" in out:
+            raise SystemExit(f"{self.url} refused requests:\n{out}")
+        match = re.search(r"Requests/sec:\s+([\d.]+)", out)
+        if match is None:
+            raise SystemExit(f"wrk printed no rate:\n{out}")
+        return float(match[1])
+
+
+def prepare(server: Server) -> None:
+    """The class that pods name, an account for them, and 500 pods to list."""
+    server.call("POST", "/apis/node.k8s.io/v1/runtimeclasses", {
+        "metadata": {"name": CLASS}, "handler": "bench",
+        "overhead": {"podFixed": {"cpu": "250m", "memory": "120Mi"}},
+        "scheduling": {"nodeSelector": {"bench": "yes"}},
+    })  # fmt: skip
+    server.call("POST", "/api/v1/namespaces", {"metadata": {"name": LISTED}})
+    for namespace in (NAMESPACE, LISTED):
+        server.call("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts",
+                    {"metadata": {"name": "default"}})  # fmt: skip
+    for number in range(500):
+        server.call("POST", f"/api/v1/namespaces/{LISTED}/pods", {
+            "metadata": {"name": f"listed-{number:03d}"},
+            "spec": {"runtimeClassName": CLASS, "automountServiceAccountToken": False,
+                     "containers": [{"name": "app", "image": "app:1"}]},
+        })  # fmt: skip
+
+
+def measure(server: Server, run: str, seconds: int) -> dict[str, float]:
+    post = POST_POD.format(run=run, cls=CLASS, ns=NAMESPACE)
+    one_class = GET.format(path=f"/apis/node.k8s.io/v1/runtimeclasses/{CLASS}")
+    pods = GET.format(path=f"/api/v1/namespaces/{LISTED}/pods")
+    figures = {}
+    for connections in (1, 32):
+        figures[f"GET class, {connections} connections"] = server.load(
+            one_class, connections, seconds
+        )
+    for connections in (1, 32):
+        unique = post.replace(f"{run}", f"{run}{connections}")
+        figures[f"POST pod, {connections} connections"] = server.load(unique, connections, seconds)
+    figures["LIST 500 pods, 2 connections"] = server.load(pods, 2, seconds)
+    return figures
+
+
+def server_of(config: ClientConfig) -> Server:
+    if not config.token:
+        raise SystemExit(f"{config.server}: the kubeconfig must have a bearer token")
+    return Server(config.server, config.token)
+
+
+@contextlib.contextmanager
+def own_server() -> Iterator[Server]:
+    """An API server of ours in a process and folder of its own."""
+    from bench.own_api import running
+
+    with running() as (url, token):
+        yield Server(url, token)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--kubeconfig", type=Path, help="a running server to load")
+    parser.add_argument("--peer", type=Path, help="the server to compare with")
+    parser.add_argument("--seconds", type=int, default=5)
+    options = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        if options.kubeconfig:
+            server = server_of(load_kubeconfig(options.kubeconfig))
+        else:
+            server = stack.enter_context(own_server())
+        servers = [server]
+        if options.peer:
+            servers.append(server_of(load_kubeconfig(options.peer)))
+        run = f"run{abs(hash(tempfile.mktemp())) % 10**6}"
+        figures = []
+        for each in servers:
+            prepare(each)
+            figures.append(measure(each, run, options.seconds))
+    for name, value in figures[0].items():
+        line = f"{name:32s} {value:10,.0f}/s"
+        if len(figures) > 1:
+            line += f"   peer {figures[1][name]:10,.0f}/s   {value / figures[1][name]:5.2f} x"
+        print(line)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+    main()

@@ -1,0 +1,1 @@
+"""The `moor` command: parse, call, print."""
