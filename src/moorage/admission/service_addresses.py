@@ -51,6 +51,7 @@ class ServiceAddresses:
             spec.pop("clusterIP", None)
             spec.pop("clusterIPs", None)
             return
+        _settle_families(spec)
         self._settle_ip(attributes, spec, old_spec)
         self._settle_node_ports(attributes, spec, old_spec)
 
@@ -164,6 +165,13 @@ class ServiceAddresses:
             if until < now:
                 del self._reserved[address]
         return set(self._reserved)
+
+
+def _settle_families(spec: Obj) -> None:
+    """One family, the only one the cluster has; a headless service without selector has both."""
+    is_manual = spec.get("clusterIP") == HEADLESS and not spec.get("selector")
+    spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if is_manual else ["IPv4"])
+    spec.setdefault("ipFamilyPolicy", "RequireDualStack" if is_manual else "SingleStack")
 
 
 def _port_key(port: Obj) -> tuple[int, str]:

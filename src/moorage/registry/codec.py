@@ -50,6 +50,7 @@ class Codec:
         self._json = JsonDecoder(schema)
         self._protobuf = ProtobufDecoder(schema)
         self._normalizer = Normalizer(schema)
+        self._partial_normalizer = Normalizer(schema, completes=False)
         self._prefixes: dict[tuple[str, str], bytes] = {}
 
     def decode(self, kind: Kind, served: Served, body: bytes, media: Media) -> Decoded:
@@ -75,13 +76,21 @@ class Codec:
         obj.pop("apiVersion", None)
         return Decoded(obj, list(complaints))
 
-    def fit(self, served: Served, obj: Obj) -> Decoded:
-        """An object made by a patch, in a served version: checked, normalised, still that version.
+    def fit_type(self, type_name: str, obj: Obj) -> Decoded:
+        """An object that a patch made, checked and normalised as one of a type.
 
-        Raises DecodeError when a value does not fit its type.
+        Raises DecodeError when a value does not fit.
         """
-        fitted, complaints = self._json.check(served.type, obj)
-        self._normalizer.normalize(served.type, fitted)
+        fitted, complaints = self._json.check(type_name, obj)
+        self._normalizer.normalize(type_name, fitted)
+        fitted.pop("kind", None)
+        fitted.pop("apiVersion", None)
+        return Decoded(fitted, list(complaints))
+
+    def fit_partial(self, type_name: str, obj: Obj) -> Decoded:
+        """The same for a part of an object: nothing is added that was not stated."""
+        fitted, complaints = self._json.check(type_name, obj)
+        self._partial_normalizer.normalize(type_name, fitted)
         fitted.pop("kind", None)
         fitted.pop("apiVersion", None)
         return Decoded(fitted, list(complaints))

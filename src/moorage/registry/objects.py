@@ -171,12 +171,15 @@ class Objects:
         *,
         subresource: str = "",
         may_create: bool = False,
+        is_patch: bool = False,
         is_applied: bool = False,
     ) -> Updated:
         """Replace an object by what `make_new` makes of it, and return it as stored.
 
         The new object's resourceVersion, when it has one, is the revision that must be replaced.
-        `is_applied`: `make_new` is a server-side apply and has settled who owns which field.
+        `is_patch`: `make_new` kept the present revision unless the client named one, so losing a
+        race means making it again. `is_applied`: `make_new` is a server-side apply and has settled
+        who owns which field.
         """
         key = kind.key(namespace, name)
         for _ in range(_UPDATE_TRIES):
@@ -194,14 +197,14 @@ class Objects:
             new = make_new(existing.obj)
             must_match = _check_revision(kind, name, new, existing)
             try:
-                _keep_system_fields(kind, name, new, old)
+                _keep_system_fields(kind, namespace, name, new, old)
                 if not is_applied:
                     self._ownership.on_update(request, kind, served, new, old, subresource)
                 item = await self._replace(
                     request, kind, served, namespace, name, existing, old, new, subresource
                 )
             except RevisionConflictError as conflict:
-                if must_match:
+                if must_match and not is_patch:
                     raise _modified(kind, name) from conflict
                 continue
             return Updated(item)
@@ -343,14 +346,20 @@ def _place_in_namespace(kind: Kind, meta: Obj, namespace: str) -> None:
         meta.pop("namespace", None)
         return
     if meta.setdefault("namespace", namespace) != namespace:
-        raise BadRequestError(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
+        raise _other_namespace()
 
 
-def _keep_system_fields(kind: Kind, name: str, new: Obj, old: Obj) -> None:
+def _other_namespace() -> BadRequestError:
+    return BadRequestError(
+        "the namespace of the provided object does not match the namespace sent on the request"
+    )
+
+
+def _keep_system_fields(kind: Kind, namespace: str, name: str, new: Obj, old: Obj) -> None:
     """System metadata is the server's: what the client left out stays, what it changed is told."""
     meta, was = new["metadata"], old["metadata"]
+    if kind.is_namespaced and meta.get("namespace", namespace) != namespace:
+        raise _other_namespace()
     if meta.get("uid") and meta["uid"] != was.get("uid"):
         raise ConflictError.of(
             kind.plural,

@@ -5,7 +5,6 @@ Source: autoscaling/v1 `Scale`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -55,9 +54,7 @@ class ScaleSubresource:
         return self._reply(call, scale_of(updated.item.obj))
 
     async def patch(self, call: Call) -> Reply:
-        request, change = await self.patcher.prepare(
-            call, "Scale", _API_VERSION, SCALE_TYPE, subresource="scale"
-        )
+        request, change = await self.patcher.prepare(call, "Scale", _API_VERSION, SCALE_TYPE)
 
         def make_new(old: Obj | None) -> Obj:
             assert old is not None
@@ -71,6 +68,7 @@ class ScaleSubresource:
             call.target.name,
             make_new,
             subresource="scale",
+            is_patch=True,
         )
         return self._reply(call, scale_of(updated.item.obj))
 
@@ -109,11 +107,5 @@ def _scaled(old: Obj | None, scale: Obj) -> Obj:
     if errors:
         raise InvalidError.of("Scale", name, errors, group="autoscaling")
     old["spec"]["replicas"] = scale.get("spec", {}).get("replicas", 0)
-    if meta.get("resourceVersion"):
-        old["metadata"]["resourceVersion"] = meta["resourceVersion"]
-    else:
-        old["metadata"].pop("resourceVersion", None)
+    old["metadata"]["resourceVersion"] = meta.get("resourceVersion", "")
     return old
-
-
-Convert = Callable[[Obj], Obj]

@@ -120,7 +120,7 @@ class _Walker:
         type_ = self._schema[type_name]
         if not isinstance(document, dict | Pairs):
             raise DecodeError(
-                f"json: cannot unmarshal {_json_name(document)} into Go value of type "
+                f"json: cannot unmarshal {json_name(document)} into Go value of type "
                 f"{_go_type(type_.name)}"
             )
         return self._object(type_, document, "", "", 0), self._found
@@ -228,7 +228,7 @@ def _plain(value: Any) -> Any:
 def _mismatch(
     owner: Type, field: Field, value: Any, go_path: str, *, is_item: bool = False
 ) -> DecodeError:
-    shown = _json_name(value)
+    shown = json_name(value)
     if isinstance(value, float) or (type(value) is int and field.kind in ("int32", "int64")):
         shown = f"number {value}"
     expected = _go_field_type(field, is_item=is_item)
@@ -256,7 +256,8 @@ def _go_type(full_name: str) -> str:
     return ".".join(full_name.rsplit(".", 2)[-2:])
 
 
-def _json_name(value: Any) -> str:
+def json_name(value: Any) -> str:
+    """What kind of JSON value this is, in Go's words."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int | float):

@@ -33,10 +33,15 @@ _MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
 class Normalizer:
-    """Brings objects of one schema's types into canonical form."""
+    """Brings objects of one schema's types into canonical form.
 
-    def __init__(self, schema: Schema) -> None:
+    `completes`: fields that the API always writes are added; off, the form is of what was stated,
+    empty values included, since an apply owns those too.
+    """
+
+    def __init__(self, schema: Schema, *, completes: bool = True) -> None:
         self._schema = schema
+        self._completes = completes
         self._plans: dict[str, _Plan] = {}
 
     def normalize(self, type_name: str, obj: dict[str, Any]) -> dict[str, Any]:
@@ -50,6 +55,8 @@ class Normalizer:
             plan = self._plans[type_name] = _Plan()
             type_ = self._schema[type_name]
             plan.fixers = {field.name: self._fixer(field) for field in type_.fields}
+            if not self._completes:
+                return plan
             plan.always = tuple(
                 (field.name, self._zero(field))
                 for field in type_.fields
@@ -68,6 +75,8 @@ class Normalizer:
     def _fixer(self, field: Field) -> Fix | None:
         """What to do with a present, non-null value; None keeps it unless it is empty."""
         one = self._value_fixer(field)
+        if not self._completes:
+            return _keeping_empty(field, one)
         match field.container:
             case "list":
                 return _list_fixer(one)
@@ -119,6 +128,17 @@ class _Plan:
 
 def _kept(value: Any) -> Any:
     return value
+
+
+def _keeping_empty(field: Field, one: Fix | None) -> Fix:
+    match field.container:
+        case "list":
+            whole = _list_fixer(one)
+        case "map":
+            whole = _map_fixer(one)
+        case _:
+            return one or _kept
+    return lambda value: whole(value) if value else value
 
 
 def _unless_empty(fix: Fix) -> Fix:

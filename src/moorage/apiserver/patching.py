@@ -1,0 +1,293 @@
+"""PATCH: four media types, one update path.
+
+A patch is laid over the object in the version of the URL; what comes out is checked like a body and
+goes on as an update. Source: API docs "Updates to existing resources"; field validation KEP-2885.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from moorage.api.errors import (
+    BadRequestError,
+    ConflictError,
+    FieldError,
+    InvalidError,
+    NotFoundError,
+    StatusError,
+    TooLargeError,
+    UnsupportedMediaTypeError,
+)
+from moorage.apiserver.call import Call
+from moorage.apiserver.options import write_request
+from moorage.apiserver.routing import is_true
+from moorage.registry.codec import Codec
+from moorage.registry.kind import Obj
+from moorage.registry.objects import Objects, Updated
+from moorage.registry.ownership import Ownership
+from moorage.registry.patch import (
+    TypedPatchError,
+    apply_json_patch,
+    merge_patch,
+    strategic_merge,
+)
+from moorage.registry.patch.json_patch import MAX_OPERATIONS
+from moorage.registry.patch.strategic import go_map
+from moorage.registry.request import Request
+from moorage.registry.schema.decode import Pairs, json_name, parse_pairs
+from moorage.registry.schema.errors import DecodeError
+from moorage.registry.yaml_body import parse_yaml
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+
+Change = Callable[[Obj], Obj]
+"""An object of the patched version → the patched object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patcher:
+    """Carries out patches."""
+
+    codec: Codec
+    objects: Objects
+    ownership: Ownership
+
+    async def patch(self, call: Call, subresource: str = "") -> tuple[Request, Updated]:
+        """Patch an object, or a part of it that is written like the whole."""
+        if _media(call) == APPLY_PATCH:
+            return await self._apply(call, subresource)
+        request, change = await self.prepare(
+            call, call.kind.name, call.served.api_version, call.served.type
+        )
+
+        def make_new(old: Obj | None) -> Obj:
+            assert old is not None
+            versioned = self.codec.from_storage(call.served, old)
+            new = self.codec.to_storage(call.kind, call.served, change(versioned))
+            _check_unchanged_name(new, call.target.name)
+            return new
+
+        updated = await self.objects.update(
+            request,
+            call.kind,
+            call.served,
+            call.namespace,
+            call.target.name,
+            make_new,
+            subresource=subresource,
+            is_patch=True,
+        )
+        return request, updated
+
+    async def prepare(
+        self, call: Call, name: str, api_version: str, type_name: str
+    ) -> tuple[Request, Change]:
+        """The request, and the patch as a function on objects of one type."""
+        media = _media(call)
+        request = write_request(call.user, call.user_agent, call.query, "PatchOptions")
+        patch, complaints = _parse(await call.body(), media)
+        if isinstance(patch, list) and len(patch) > MAX_OPERATIONS:
+            raise TooLargeError(
+                f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, "
+                f"got {len(patch)}"
+            )
+
+        def change(obj: Obj) -> Obj:
+            whole = {"kind": name, "apiVersion": api_version, **obj}
+            new = self._patched(media, type_name, whole, patch)
+            shown = go_map(patch) if media == STRATEGIC_PATCH else _json(new)
+            if not isinstance(new, dict):
+                raise _unfit(shown, "json: cannot unmarshal into an object")
+            if media != STRATEGIC_PATCH and new.get("kind") != name:
+                raise _unfit(
+                    shown,
+                    f'no kind "{new.get("kind", "")}" is registered for version "{api_version}" '
+                    'in scheme "pkg/api/legacyscheme/scheme.go:30"',
+                )
+            try:
+                fitted = self.codec.fit_type(type_name, new)
+            except DecodeError as error:
+                raise _unfit(shown, str(error)) from error
+            _settle(request, [*complaints, *fitted.complaints], shown)
+            return fitted.obj
+
+        return request, change
+
+    def _patched(self, media: str, type_name: str, obj: Obj, patch: Any) -> Any:
+        match media:
+            case "application/json-patch+json":
+                return apply_json_patch(obj, patch)
+            case "application/merge-patch+json":
+                return merge_patch(obj, patch)
+            case _:
+                return strategic_merge(self.codec.schema, type_name, obj, patch)
+
+    async def _apply(self, call: Call, subresource: str) -> tuple[Request, Updated]:
+        request = write_request(
+            call.user, call.user_agent, call.query, "PatchOptions", is_apply=True
+        )
+        force = is_true(call.query, "force")
+        config = self._config(call, await call.body())
+
+        def make_new(live: Obj | None) -> Obj:
+            if live is None and subresource:
+                raise NotFoundError.of(call.kind.plural, call.target.name, group=call.kind.group)
+            if live is None and config["metadata"].get("uid"):
+                raise _uid_mismatch(config["metadata"]["uid"])
+            try:
+                merged = self.ownership.apply(
+                    request, call.kind, call.served, live, config, subresource, force=force
+                )
+            except TypedPatchError as error:
+                raise _untyped(call, str(error)) from error
+            try:
+                fitted = self.codec.fit_type(call.served.type, merged).obj
+            except DecodeError as error:
+                raise StatusError(f"failed to convert the applied object: {error}") from error
+            return self.codec.to_storage(call.kind, call.served, fitted)
+
+        updated = await self.objects.update(
+            request,
+            call.kind,
+            call.served,
+            call.namespace,
+            call.target.name,
+            make_new,
+            subresource=subresource,
+            may_create=not subresource,
+            is_patch=True,
+            is_applied=True,
+        )
+        return request, updated
+
+    def _config(self, call: Call, body: bytes) -> Obj:
+        """What an apply states, canonical but without defaults."""
+        kind, served = call.kind, call.served
+        try:
+            document, repeated = parse_yaml(body)
+        except DecodeError as error:
+            raise BadRequestError(f"error decoding YAML: {error}") from error
+        if repeated:
+            raise StatusError(f"error decoding YAML: {repeated[0]}")
+        if not isinstance(document, dict):
+            raise BadRequestError("error decoding YAML: not an object")
+        given = (document.get("apiVersion"), document.get("kind"))
+        if given != (served.api_version, kind.name):
+            raise BadRequestError(f"invalid object type: /{given[0]}, Kind={given[1]}")
+        metadata = document.setdefault("metadata", {})
+        if not isinstance(metadata, dict):
+            raise BadRequestError("error decoding YAML: metadata is not an object")
+        if metadata.get("managedFields"):
+            raise BadRequestError("metadata.managedFields must be nil")
+        name = metadata.setdefault("name", call.target.name)
+        if name != call.target.name:
+            raise BadRequestError(
+                f"the name of the object ({name}) does not match the name on the URL "
+                f"({call.target.name})"
+            )
+        if kind.is_namespaced:
+            metadata.setdefault("namespace", call.namespace)
+        try:
+            decoded = self.codec.fit_partial(served.type, document)
+        except DecodeError as error:
+            raise _untyped(call, str(error)) from error
+        if decoded.complaints:
+            field = decoded.complaints[0].partition('"')[2].rstrip('"')
+            raise _untyped(call, f".{field}: field not declared in schema")
+        return decoded.obj
+
+
+def _media(call: Call) -> str:
+    """The patch's media type. Raises UnsupportedMediaTypeError."""
+    media = call.http.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if media not in PATCH_TYPES:
+        raise UnsupportedMediaTypeError("415: Unsupported Media Type", {})
+    return media
+
+
+def _parse(body: bytes, media: str) -> tuple[Any, list[str]]:
+    """A patch in JSON, and a sentence for each repeated key in it. Raises BadRequestError."""
+    prefix = "" if media == STRATEGIC_PATCH else "error decoding patch: "
+    try:
+        patch = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadRequestError(f"{prefix}{error}") from error
+    if media != JSON_PATCH and not isinstance(patch, dict):
+        raise BadRequestError(
+            f"{prefix}json: cannot unmarshal {json_name(patch)} into Go value of type "
+            "map[string]interface {}"
+        )
+    complaints: list[str] = []
+    if body.count(b'":') != msgspec.json.encode(patch).count(b'":'):
+        try:
+            _find_repeated(parse_pairs(body), "", complaints)
+        except DecodeError as error:
+            raise BadRequestError(f"{prefix}{error}") from error
+    return patch, complaints
+
+
+def _find_repeated(node: Any, path: str, found: list[str]) -> None:
+    if isinstance(node, Pairs):
+        seen: set[str] = set()
+        for key, value in node:
+            at = f"{path}.{key}" if path else key
+            if key in seen:
+                found.append(f'duplicate field "{at}"')
+            seen.add(key)
+            _find_repeated(value, at, found)
+    elif isinstance(node, list):
+        for index, item in enumerate(node):
+            _find_repeated(item, f"{path}[{index}]", found)
+
+
+def _settle(request: Request, complaints: list[str], shown: str) -> None:
+    """Apply `fieldValidation` to what decoding the result complained of."""
+    if not complaints or request.field_validation == "Ignore":
+        return
+    if request.field_validation == "Strict":
+        raise _unfit(shown, f"strict decoding error: {', '.join(complaints)}")
+    for complaint in complaints:
+        request.warn(complaint)
+
+
+def _unfit(shown: str, why: str) -> InvalidError:
+    error = FieldError.invalid("patch", shown, why)
+    return InvalidError(
+        f' "" is invalid: {error}',
+        {"causes": [{"reason": error.kind, "message": error.text, "field": error.field}]},
+    )
+
+
+def _untyped(call: Call, why: str) -> StatusError:
+    served = call.served
+    return StatusError(
+        f"failed to create typed patch object (/{call.target.name}; {served.group}/"
+        f"{served.version}, Kind={call.kind.name}): {why}"
+    )
+
+
+def _json(document: Any) -> str:
+    return msgspec.json.encode(document).decode()
+
+
+def _check_unchanged_name(obj: Obj, name: str) -> None:
+    given = obj["metadata"].get("name", name)
+    if given != name:
+        raise BadRequestError(
+            f"the name of the object ({given}) does not match the name on the URL ({name})"
+        )
+
+
+def _uid_mismatch(uid: str) -> StatusError:
+    return ConflictError(
+        f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+    )

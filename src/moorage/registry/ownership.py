@@ -1,0 +1,166 @@
+"""Keeps `metadata.managedFields` for the generic path.
+
+Joins what the trackers need: the acting version of the object, the manager's name, which fields an
+endpoint may write. Objects that carry no entries are not tracked until somebody applies them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from moorage.api.clock import Clock, format_time
+from moorage.registry.codec import Codec
+from moorage.registry.kind import Kind, Obj, Served
+from moorage.registry.patch import (
+    Change,
+    ManagedFields,
+    Manager,
+    Topology,
+    Version,
+    apply,
+    is_same_but_for_times,
+    track_create,
+    track_update,
+)
+from moorage.registry.patch.fieldset import EMPTY, Tree
+from moorage.registry.patch.managed import APPLY, UPDATE
+from moorage.registry.request import Request
+
+_STATUS: Tree = {"f:status": {}}
+
+
+class Ownership:
+    """Tracks the objects of one schema."""
+
+    def __init__(self, codec: Codec, clock: Clock) -> None:
+        self._codec = codec
+        self._clock = clock
+        self._topology = Topology(codec.schema)
+
+    def on_create(self, request: Request, kind: Kind, served: Served, obj: Obj) -> None:
+        """Record the creator, in place. `obj` is in the storage version."""
+        change = self._change(request, kind, served, UPDATE, "")
+        entries = track_create(change, self._in_version(served, obj))
+        _set_entries(obj, entries)
+
+    def on_update(
+        self, request: Request, kind: Kind, served: Served, new: Obj, old: Obj, subresource: str
+    ) -> None:
+        """Record who changed what, in place."""
+        base = self._base_entries(new, old)
+        if not base:
+            _set_entries(new, [])
+            return
+        change = self._change(request, kind, served, UPDATE, subresource)
+        entries = track_update(
+            change,
+            self._in_version(served, _without_entries(old)),
+            self._in_version(served, _without_entries(new)),
+            base,
+        )
+        _set_entries(new, entries)
+
+    def apply(
+        self,
+        request: Request,
+        kind: Kind,
+        served: Served,
+        live: Obj | None,
+        config: Obj,
+        subresource: str,
+        *,
+        force: bool,
+    ) -> Obj:
+        """The object after an apply, in the acting version, its entries settled.
+
+        `live` is in the storage version, `config` in the acting one.
+        """
+        change = self._change(request, kind, served, APPLY, subresource)
+        entries: ManagedFields = [] if live is None else _entries_of(live)
+        versioned = None if live is None else self._in_version(served, _without_entries(live))
+        merged, entries = apply(change, versioned, entries, config, force=force)
+        merged = {**merged, "metadata": dict(merged["metadata"])}
+        _set_entries(merged, entries)
+        return merged
+
+    def is_same(self, new: Obj, old: Obj) -> bool:
+        """Whether an update changes nothing: neither content nor, times aside, ownership."""
+        if not is_same_but_for_times(_entries_of(new), _entries_of(old)):
+            return False
+        return _comparable(new) == _comparable(old)
+
+    def _base_entries(self, new: Obj, old: Obj) -> ManagedFields:
+        """The entries to go on from: the client's own if it sent some, else the object's.
+
+        A single empty entry is the client's way to say: forget them all.
+        """
+        sent = new["metadata"].get("managedFields")
+        if sent is None:
+            return _entries_of(old)
+        if sent == [{}]:
+            return []
+        return list(sent)
+
+    def _change(
+        self, request: Request, kind: Kind, served: Served, operation: str, subresource: str
+    ) -> Change:
+        return Change(
+            topology=self._topology,
+            type_name=served.type,
+            manager=Manager(request.manager, operation, served.api_version, subresource),
+            now=format_time(self._clock.now()),
+            ignored=_ignored(kind, subresource),
+            versions=self._versions(kind, served),
+        )
+
+    def _versions(self, kind: Kind, acting: Served) -> Callable[[str], Version | None]:
+        def version(api_version: str) -> Version | None:
+            for served in kind.served:
+                if served.api_version == api_version:
+                    return Version(served.type, self._converter(acting, served))
+            return None
+
+        return version
+
+    def _converter(self, acting: Served, other: Served) -> Callable[[Obj], Obj] | None:
+        if acting is other or (acting.to_storage is None and other.from_storage is None):
+            return None
+
+        def convert(obj: Obj) -> Obj:
+            stored = obj if acting.to_storage is None else acting.to_storage(obj)
+            return self._in_version(other, stored)
+
+        return convert
+
+    def _in_version(self, served: Served, obj: Obj) -> Obj:
+        return self._codec.from_storage(served, obj)
+
+
+def _ignored(kind: Kind, subresource: str) -> Tree:
+    """The main endpoint does not write the status."""
+    return _STATUS if kind.has_status and not subresource else EMPTY
+
+
+def _entries_of(obj: Obj) -> ManagedFields:
+    entries: ManagedFields = obj["metadata"].get("managedFields", [])
+    return entries
+
+
+def _set_entries(obj: Obj, entries: ManagedFields) -> None:
+    if entries:
+        obj["metadata"]["managedFields"] = entries
+    else:
+        obj["metadata"].pop("managedFields", None)
+
+
+def _without_entries(obj: Obj) -> Obj:
+    return {**obj, "metadata": _without(obj["metadata"], "managedFields")}
+
+
+def _comparable(obj: Obj) -> Obj:
+    return {**obj, "metadata": _without(obj["metadata"], "managedFields", "resourceVersion")}
+
+
+def _without(metadata: dict[str, Any], *fields: str) -> dict[str, Any]:
+    return {key: value for key, value in metadata.items() if key not in fields}

@@ -1,0 +1,36 @@
+"""How objects change: four kinds of patch, and the record of who set which field.
+
+Pure functions on plain values. Objects are canonical dicts of one API version; types say how their
+lists and maps merge.
+"""
+
+from moorage.registry.patch.apply import TypedPatchError, apply
+from moorage.registry.patch.json_patch import apply_json_patch
+from moorage.registry.patch.managed import (
+    Change,
+    ManagedFields,
+    Manager,
+    Version,
+    is_same_but_for_times,
+    track_create,
+    track_update,
+)
+from moorage.registry.patch.merge import merge_patch
+from moorage.registry.patch.strategic import strategic_merge
+from moorage.registry.patch.topology import Topology
+
+__all__ = [
+    "Change",
+    "ManagedFields",
+    "Manager",
+    "Topology",
+    "TypedPatchError",
+    "Version",
+    "apply",
+    "apply_json_patch",
+    "is_same_but_for_times",
+    "merge_patch",
+    "strategic_merge",
+    "track_create",
+    "track_update",
+]

@@ -1,0 +1,276 @@
+"""Server-side apply: a manager states the fields it wants; the rest is left alone.
+
+    live + config ─merge─▶ merged ─conflicts?─▶ ─prune what it no longer states─▶ new object
+
+Source: KEP-555, API docs "Server-Side Apply".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moorage.api.errors import Cause, ConflictError
+from moorage.registry.patch.compare import changes, fields_of
+from moorage.registry.patch.fieldset import (
+    EMPTY,
+    SELF,
+    Tree,
+    difference,
+    element_text,
+    intersection,
+    paths,
+    union,
+)
+from moorage.registry.patch.managed import (
+    BEFORE_FIRST_APPLY,
+    UPDATE,
+    Change,
+    ManagedFields,
+    Manager,
+    arranged,
+    owned_fields,
+)
+from moorage.registry.patch.topology import (
+    Part,
+    Shape,
+    Topology,
+    item_element,
+    value_element,
+)
+
+Map = dict[str, Any]
+
+
+class TypedPatchError(ValueError):
+    """What is applied does not fit its type; the text begins with the field."""
+
+
+def apply(
+    change: Change, live: Map | None, entries: ManagedFields, config: Map, *, force: bool
+) -> tuple[Map, ManagedFields]:
+    """The object and its entries after a manager applied `config`.
+
+    `live` is the object now (None: it is created), `config` what was sent, both canonical and in
+    the acting version. Raises ConflictError when others own what would change and `force` is off,
+    TypedPatchError when a keyed list names an item twice.
+    """
+    topology, type_name = change.topology, change.type_name
+    _check_items(topology, topology.parts(type_name), config, "")
+    stated = owned_fields(fields_of(topology, type_name, config), change.ignored)
+    if live is None:
+        return config, [change.manager.entry(stated, change.now)]
+    if not entries:
+        entries = _first_entries(change, live)
+    merged = _merge_object(topology, topology.parts(type_name), live, config)
+    before = EMPTY
+    others: ManagedFields = []
+    for entry in entries:
+        if Manager.of(entry) == change.manager:
+            before = entry.get("fieldsV1", EMPTY)
+        else:
+            others.append(entry)
+    changed, _ = changes(topology, type_name, live, merged)
+    others = _settle_conflicts(others, owned_fields(changed, change.ignored), force=force)
+    dropped = difference(before, stated)
+    if dropped:
+        kept: Tree = stated
+        for entry in others:
+            kept = union(kept, entry.get("fieldsV1", EMPTY))
+        merged = _prune_object(topology, topology.parts(type_name), merged, dropped, kept)
+    if stated:
+        others.append(_own_entry(change, entries, stated, is_changed=merged != live))
+    return merged, arranged(others)
+
+
+def _own_entry(change: Change, entries: ManagedFields, stated: Tree, *, is_changed: bool) -> Map:
+    """The applier's entry. Its time is that of the last apply that changed the object."""
+    if is_changed:
+        return change.manager.entry(stated, change.now)
+    earlier = next((entry for entry in entries if Manager.of(entry) == change.manager), EMPTY)
+    return change.manager.entry(stated, earlier.get("time", ""))
+
+
+def _first_entries(change: Change, live: Map) -> ManagedFields:
+    """Nobody was recorded so far: all that is there counts as set before."""
+    manager = Manager(BEFORE_FIRST_APPLY, UPDATE, change.manager.api_version)
+    fields, _ = changes(change.topology, change.type_name, {}, live)
+    return [manager.entry(owned_fields(fields, EMPTY), change.now)]
+
+
+def _settle_conflicts(entries: ManagedFields, changed: Tree, *, force: bool) -> ManagedFields:
+    settled: ManagedFields = []
+    conflicts: list[tuple[Manager, Tree]] = []
+    for entry in entries:
+        fields = entry.get("fieldsV1", EMPTY)
+        common = intersection(fields, changed)
+        if not common:
+            settled.append(entry)
+            continue
+        conflicts.append((Manager.of(entry), common))
+        rest = difference(fields, common)
+        if rest:
+            settled.append({**entry, "fieldsV1": rest})
+    if conflicts and not force:
+        raise _conflict(conflicts)
+    return settled
+
+
+def _conflict(conflicts: list[tuple[Manager, Tree]]) -> ConflictError:
+    causes: list[Map] = []
+    blocks: list[str] = []
+    for manager, tree in sorted(conflicts, key=lambda conflict: str(conflict[0])):
+        found = list(paths(tree))
+        causes += [
+            Cause("FieldManagerConflict", f"conflict with {manager}", path).to_object()
+            for path in found
+        ]
+        blocks.append(f"conflicts with {manager}:\n" + "\n".join(f"- {path}" for path in found))
+    count = len(causes)
+    if count == 1:
+        manager, tree = conflicts[0]
+        text = f"conflict with {manager}: {next(paths(tree))}"
+        return ConflictError(f"Apply failed with 1 conflict: {text}", {"causes": causes})
+    return ConflictError(
+        f"Apply failed with {count} conflicts: " + "\n".join(blocks), {"causes": causes}
+    )
+
+
+def _merge_object(topology: Topology, parts: dict[str, Part], live: Map, config: Map) -> Map:
+    merged = dict(live)
+    for name, value in config.items():
+        part = parts.get(name)
+        merged[name] = (
+            value if part is None else _merge_value(topology, part, live.get(name), value)
+        )
+    return merged
+
+
+def _merge_value(topology: Topology, part: Part, live: Any, value: Any) -> Any:
+    if not live or not value or part.shape is Shape.LEAF:
+        return value
+    match part.shape:
+        case Shape.OBJECT:
+            return _merge_object(topology, topology.parts(part.inner), live, value)
+        case Shape.MAP:
+            merged = dict(live)
+            for key, item in value.items():
+                was = live.get(key)
+                if part.inner and isinstance(was, dict) and isinstance(item, dict):
+                    item = _merge_object(topology, topology.parts(part.inner), was, item)
+                merged[key] = item
+            return merged
+        case Shape.KEYED_LIST:
+            return _merge_list(topology, part, live, value)
+        case _:
+            return list({value_element(item): item for item in [*live, *value]}.values())
+
+
+def _merge_list(topology: Topology, part: Part, live: list[Map], value: list[Map]) -> list[Map]:
+    """Items in the stated order; those that only the live list has keep their place in it."""
+    parts = topology.parts(part.inner)
+    stated = {item_element(part, item): item for item in value}
+    present = {item_element(part, item): item for item in live}
+    place = {element: index for index, element in enumerate(present)}
+    order = list(present)
+    merged: list[Map] = []
+    position = 0
+    for element, item in stated.items():
+        # A new item comes after the live ones here, a known one after those it followed.
+        end = place[element] + 1 if element in place else _run_end(order, position, stated)
+        merged += [present[each] for each in order[position:end] if each not in stated]
+        position = max(position, end)
+        was = present.get(element)
+        merged.append(item if was is None else _merge_object(topology, parts, was, item))
+    return merged + [present[each] for each in order[position:] if each not in stated]
+
+
+def _run_end(order: list[str], position: int, stated: Map) -> int:
+    """Where the live items that nobody stated, from a position on, end."""
+    while position < len(order) and order[position] not in stated:
+        position += 1
+    return position
+
+
+def _prune_object(
+    topology: Topology, parts: dict[str, Part], obj: Map, dropped: Tree, kept: Tree
+) -> Map:
+    """The object without dropped fields that nobody keeps."""
+    pruned = dict(obj)
+    for name, part in parts.items():
+        if name not in pruned or part.element not in dropped:
+            continue
+        node, keep = dropped[part.element], kept.get(part.element)
+        value = _prune_value(topology, part, pruned[name], node, keep)
+        if value is None:
+            del pruned[name]
+        else:
+            pruned[name] = value
+    return pruned
+
+
+def _prune_value(topology: Topology, part: Part, value: Any, node: Tree, keep: Tree | None) -> Any:
+    """What is left of a value, None when nothing is."""
+    if part.shape is Shape.LEAF or not value:
+        return value if keep is not None and (not keep or SELF in keep) else None
+    keep_inside: Tree = keep or EMPTY
+    match part.shape:
+        case Shape.OBJECT:
+            left: Any = _prune_object(
+                topology, topology.parts(part.inner), value, node, keep_inside
+            )
+        case Shape.MAP:
+            left = {
+                key: item
+                for key, item in value.items()
+                if f"f:{key}" not in node or f"f:{key}" in keep_inside
+            }
+        case Shape.KEYED_LIST:
+            left = _prune_list(topology, part, value, node, keep_inside)
+        case _:
+            left = [
+                item
+                for item in value
+                if value_element(item) not in node or value_element(item) in keep_inside
+            ]
+    return left if left or keep is not None else None
+
+
+def _prune_list(
+    topology: Topology, part: Part, value: list[Map], node: Tree, keep: Tree
+) -> list[Map]:
+    parts = topology.parts(part.inner)
+    left: list[Map] = []
+    for item in value:
+        element = item_element(part, item)
+        if element not in node:
+            left.append(item)
+        elif element in keep:
+            left.append(_prune_object(topology, parts, item, node[element], keep[element]))
+        elif SELF not in node[element]:
+            left.append(_prune_object(topology, parts, item, node[element], EMPTY))
+    return left
+
+
+def _check_items(topology: Topology, parts: dict[str, Part], obj: Map, path: str) -> None:
+    """Refuse a keyed list or set that names one item twice."""
+    for name, value in obj.items():
+        part = parts.get(name)
+        if part is None or not value:
+            continue
+        at = f"{path}.{name}"
+        if part.shape is Shape.OBJECT:
+            _check_items(topology, topology.parts(part.inner), value, at)
+        elif part.shape in (Shape.KEYED_LIST, Shape.SET):
+            seen: set[str] = set()
+            for item in value:
+                is_keyed = part.shape is Shape.KEYED_LIST
+                element = item_element(part, item) if is_keyed else value_element(item)
+                if element in seen:
+                    kind = "key" if is_keyed else "value"
+                    raise TypedPatchError(
+                        f"{at}: duplicate entries for {kind} {element_text(element)}"
+                    )
+                seen.add(element)
+                if is_keyed:
+                    inner = topology.parts(part.inner)
+                    _check_items(topology, inner, item, f"{at}{element_text(element)}")

@@ -1,0 +1,195 @@
+"""Strategic merge patch: a merge patch that knows which lists are keyed.
+
+Directives (`$patch`, `$retainKeys`, `$setElementOrder/…`, `$deleteFromPrimitiveList/…`) are read
+from the patch and never stored. Source: API conventions "Strategic merge patch"; the list rules are
+the schema's `x-kubernetes-patch-*`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from moorage.api.errors import StatusError
+from moorage.registry.schema import Field, Schema, Type
+
+_PATCH = "$patch"
+_RETAIN = "$retainKeys"
+_ORDER = "$setElementOrder/"
+_DELETE = "$deleteFromPrimitiveList/"
+_DIRECTIVES = (_PATCH, _RETAIN)
+
+Map = dict[str, Any]
+
+
+def strategic_merge(schema: Schema, type_name: str, original: Map, patch: Map) -> Map:
+    """The original with the patch merged in; neither is changed.
+
+    Raises StatusError (500, as upstream) for a directive that makes no sense.
+    """
+    return _Merger(schema).merge_map(schema[type_name], original, patch)
+
+
+class _Merger:
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+
+    def merge_map(self, type_: Type | None, original: Map, patch: Map) -> Map:
+        directive = patch.get(_PATCH)
+        if directive == "delete":
+            return {}
+        if directive == "replace":
+            return _plain_map({key: value for key, value in patch.items() if key != _PATCH})
+        if directive not in (None, "merge"):
+            raise StatusError(f"unknown patch type: {directive} in map: {go_map(patch)}")
+        merged = dict(original)
+        if _RETAIN in patch:
+            merged = _retained(merged, patch)
+        for key, value in patch.items():
+            if key in _DIRECTIVES or key.startswith(_ORDER):
+                continue
+            if key.startswith(_DELETE):
+                self._delete_values(merged, key.removeprefix(_DELETE), value)
+            elif value is None:
+                merged.pop(key, None)
+            else:
+                merged[key] = self._merge_value(type_, key, merged.get(key), value, patch)
+        self._order_untouched(type_, merged, patch)
+        return merged
+
+    def _merge_value(
+        self, type_: Type | None, key: str, present: Any, value: Any, patch: Map
+    ) -> Any:
+        field = type_.by_name.get(key) if type_ is not None else None
+        if isinstance(value, dict):
+            if field is not None and "replace" in field.strategies:
+                return _plain(value)
+            return self.merge_map(
+                self._type_of(field), present if isinstance(present, dict) else {}, value
+            )
+        if isinstance(value, list) and field is not None and "merge" in field.strategies:
+            items = present if isinstance(present, list) else []
+            order = patch.get(_ORDER + key)
+            if field.merge_key:
+                return self._merge_keyed(field, items, value, order)
+            return _merge_values(items, value, order)
+        return _plain(value)
+
+    def _merge_keyed(
+        self, field: Field, present: list[Any], changes: list[Any], order: list[Any] | None
+    ) -> list[Any]:
+        key, type_ = field.merge_key, self._type_of(field)
+        if any(isinstance(item, dict) and item.get(_PATCH) == "replace" and key not in item
+               for item in changes):  # fmt: skip
+            return [_plain(item) for item in changes if _PATCH not in item]
+        merged: dict[Any, Map] = {item.get(key): item for item in present}
+        touched: list[Any] = []
+        for item in changes:
+            if not isinstance(item, dict) or key not in item:
+                raise StatusError(f"map: {go_map(item)} does not contain declared merge key: {key}")
+            identity, directive = item[key], item.get(_PATCH)
+            if directive == "delete":
+                merged.pop(identity, None)
+                continue
+            if directive == "replace":
+                merged[identity] = _plain({k: v for k, v in item.items() if k != _PATCH})
+            else:
+                merged[identity] = self.merge_map(type_, merged.get(identity, {}), item)
+            touched.append(identity)
+        wanted = [item.get(key) for item in order] if order is not None else touched
+        arranged = _arranged(list(merged), wanted, [item.get(key) for item in present])
+        return [merged[identity] for identity in arranged]
+
+    def _delete_values(self, merged: Map, key: str, values: Any) -> None:
+        if key in merged and isinstance(values, list):
+            merged[key] = [item for item in merged[key] if item not in values]
+
+    def _order_untouched(self, type_: Type | None, merged: Map, patch: Map) -> None:
+        """Lists that the patch only orders."""
+        for name, order in patch.items():
+            key = name.removeprefix(_ORDER)
+            if not name.startswith(_ORDER) or key in patch or not isinstance(merged.get(key), list):
+                continue
+            field = type_.by_name.get(key) if type_ is not None else None
+            present = merged[key]
+            if field is not None and field.merge_key:
+                merge_key = field.merge_key
+                by_key = {item.get(merge_key): item for item in present}
+                wanted = [item.get(merge_key) for item in order]
+                merged[key] = [by_key[i] for i in _arranged(list(by_key), wanted, list(by_key))]
+            else:
+                merged[key] = _arranged(present, order, present)
+
+    def _type_of(self, field: Field | None) -> Type | None:
+        if field is None or field.kind != "object" or field.container == "map":
+            return None
+        return self._schema[field.type]
+
+
+def _retained(merged: Map, patch: Map) -> Map:
+    keep = patch[_RETAIN]
+    extra = [key for key in patch if key != _RETAIN and key not in keep and patch[key] is not None]
+    if not isinstance(keep, list) or extra:
+        raise StatusError("the list of retainKeys must contain all fields present in the patch")
+    return {key: value for key, value in merged.items() if key in keep}
+
+
+def _merge_values(present: list[Any], added: list[Any], order: list[Any] | None) -> list[Any]:
+    """Scalars merge as a set."""
+    merged = list(dict.fromkeys([*present, *added]))
+    return _arranged(merged, order if order is not None else added, present)
+
+
+def _arranged(items: Sequence[Any], wanted: Sequence[Any], before: Sequence[Any]) -> list[Any]:
+    """Items in the wanted order; those it does not name keep their place among the others.
+
+    New ones come before the existing ones they meet.
+    """
+    place = {identity: index for index, identity in enumerate(before)}
+    present = set(items)
+    named = [identity for identity in dict.fromkeys(wanted) if identity in present]
+    others = [identity for identity in items if identity not in set(named)]
+    result: list[Any] = []
+    while named and others:
+        is_new = named[0] not in place
+        if is_new or place[named[0]] < place.get(others[0], len(place)):
+            result.append(named.pop(0))
+        else:
+            result.append(others.pop(0))
+    return [*result, *named, *others]
+
+
+def _plain(value: Any) -> Any:
+    """A value as it is stored: nulls and directives are gone."""
+    if isinstance(value, dict):
+        return _plain_map(value)
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _plain_map(value: Map) -> Map:
+    return {
+        key: _plain(item)
+        for key, item in value.items()
+        if item is not None and key not in _DIRECTIVES and not key.startswith((_ORDER, _DELETE))
+    }
+
+
+def go_map(value: Any) -> str:
+    """A map as Go prints it, which is how refusals show patches: `map[image:noname]`."""
+    if not isinstance(value, dict):
+        return msgspec.json.encode(value).decode()
+    return "map[" + " ".join(f"{key}:{_go_text(value[key])}" for key in sorted(value)) + "]"
+
+
+def _go_text(value: Any) -> str:
+    if isinstance(value, dict):
+        return go_map(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + " ".join(map(_go_text, value)) + "]"
+    return "<nil>" if value is None else str(value)
