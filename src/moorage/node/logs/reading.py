@@ -1,0 +1,194 @@
+"""Reading a container's log file: its tail, all of it, and on as it grows.
+
+Follows the file across rotation by looking whether the name still means the file that is open.
+Blocks are read in a thread, lines are parsed in the loop; memory is bounded by one block and one
+line. Source: kubelet `cri-client/pkg/logs.ReadLogs`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from moorage.api.logs import Log
+from moorage.node.logs.changes import DirectoryChanges
+from moorage.node.logs.lines import LineError, LogFilter, LogOptions, Parser, parser_for
+
+log = Log(__name__)
+
+_BLOCK_BYTES = 256 * 1024
+_SEEK_BLOCK_BYTES = 4096
+_LONGEST_LINE_BYTES = 1024 * 1024
+_CHECK_S = 1.0
+
+IsRunning = Callable[[], Awaitable[bool]]
+
+
+class LogReadError(OSError):
+    """A log that cannot be read; the text is for the person who asked for it."""
+
+
+async def read_log(
+    path: Path, options: LogOptions, is_running: IsRunning
+) -> AsyncGenerator[bytes, None]:
+    """The wanted part of a log, in pieces of at most a block.
+
+    With `options.follow` it goes on until `is_running` answers no and the end is reached. Raises
+    LogReadError when the file cannot be opened or holds something else than a log.
+    """
+    reader = _LogFile(path, options)
+    reader.open()
+    try:
+        async for piece in reader.present():
+            yield piece
+        if options.follow and not reader.is_done:
+            async for piece in reader.growing(is_running):
+                yield piece
+    finally:
+        reader.close()
+
+
+class _LogFile:
+    """An open log and how far it has been shown."""
+
+    def __init__(self, path: Path, options: LogOptions) -> None:
+        self._path = path
+        self._options = options
+        self._filter = LogFilter(options)
+        self._file: BinaryIO | None = None
+        self._pending = b""
+        self._parse: Parser | None = None
+        is_limited = options.tail_lines is not None and not options.follow
+        self._lines_left = options.tail_lines if is_limited else None
+
+    @property
+    def is_done(self) -> bool:
+        return self._filter.is_exhausted or self._lines_left == 0
+
+    def open(self) -> None:
+        try:
+            self._path = self._path.resolve(strict=True)
+            self._file = self._path.open("rb")
+        except OSError as error:
+            raise LogReadError(
+                f'failed to open log file "{self._path}": {error.strerror}'
+            ) from error
+        if self._options.tail_lines is not None:
+            self._file.seek(tail_start(self._file, self._options.tail_lines))
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    async def present(self) -> AsyncIterator[bytes]:
+        """Everything up to the present end of the file."""
+        while not self.is_done:
+            block = await asyncio.to_thread(self._read)
+            if not block:
+                return
+            shown = self._shown(block)
+            if shown:
+                yield shown
+
+    async def growing(self, is_running: IsRunning) -> AsyncIterator[bytes]:
+        """What is added from now on, in this file and in those that take its place."""
+        with DirectoryChanges(self._path.parent) as changes:
+            while not self.is_done:
+                # Asked before reading: what a container wrote before it ended is in the file.
+                goes_on = await is_running()
+                async for piece in self.present():
+                    yield piece
+                if self._is_replaced():
+                    self._follow_name()
+                    continue
+                if not goes_on:
+                    return
+                await changes.wait(_CHECK_S)
+
+    def _read(self) -> bytes:
+        assert self._file is not None
+        return self._file.read(_BLOCK_BYTES)
+
+    def _shown(self, block: bytes) -> bytes:
+        *lines, self._pending = (self._pending + block).split(b"\n")
+        if len(self._pending) > _LONGEST_LINE_BYTES:
+            lines.append(self._pending)
+            self._pending = b""
+        pieces: list[bytes] = []
+        for line in lines:
+            if self.is_done:
+                break
+            pieces.append(self._shown_line(line + b"\n"))
+        return b"".join(pieces)
+
+    def _shown_line(self, line: bytes) -> bytes:
+        if self._parse is None:
+            try:
+                self._parse = parser_for(line)
+            except LineError as error:
+                raise LogReadError(f"failed to get parse function: {error}") from error
+        try:
+            parsed = self._parse(line)
+        except LineError as error:
+            log.warning("log line skipped", path=self._path, error=error)
+            return b""
+        if self._lines_left is not None:
+            self._lines_left -= 1
+        return self._filter.shown(parsed)
+
+    def _is_replaced(self) -> bool:
+        assert self._file is not None
+        try:
+            named = self._path.stat()
+        except FileNotFoundError:
+            return False
+        opened = os.fstat(self._file.fileno())
+        return (named.st_ino, named.st_dev) != (opened.st_ino, opened.st_dev)
+
+    def _follow_name(self) -> None:
+        try:
+            fresh = self._path.open("rb")
+        except FileNotFoundError:
+            return
+        self.close()
+        self._file = fresh
+        self._pending = b""
+
+
+def tail_start(file: BinaryIO, lines: int) -> int:
+    """The offset at which the last `lines` lines of a file begin.
+
+    A last line without newline counts as none, as it is not complete yet.
+    """
+    position = file.seek(0, os.SEEK_END)
+    if lines <= 0:
+        return position
+    # The newline that ends the last line is not the start of a wanted one.
+    missing = lines + 1
+    while position > 0:
+        length = min(_SEEK_BLOCK_BYTES, position)
+        position -= length
+        file.seek(position)
+        block = file.read(length)
+        found = block.count(b"\n")
+        if found >= missing:
+            offset = len(block)
+            for _ in range(missing):
+                offset = block.rindex(b"\n", 0, offset)
+            return position + offset + 1
+        missing -= found
+    return 0
+
+
+async def last_of_log(path: Path, lines: int, limit_bytes: int) -> str:
+    """The end of a log as text: at most so many lines and bytes. Raises LogReadError."""
+    found = read_log(path, LogOptions(tail_lines=lines), _never)
+    pieces = [piece async for piece in found]
+    return b"".join(pieces)[-limit_bytes:].decode(errors="replace")
+
+
+async def _never() -> bool:
+    return False

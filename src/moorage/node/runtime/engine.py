@@ -1,0 +1,269 @@
+"""The calls the node agent makes to a container engine, one method each.
+
+Only what the agent needs of the CRI, with the kubelet's deadlines and its rules for what a reply
+must hold, so that the rest of the package never builds a request by hand. Every failure is a
+`CriError`; "already gone" is success where the caller wanted it gone. Source: CRI v1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+
+from moorage.cri import CriClient, CriError, pb
+from moorage.cri.client import REQUEST_TIMEOUT_S, SANDBOX_TIMEOUT_S
+from moorage.node.runtime.labels import POD_UID
+
+if TYPE_CHECKING:
+    from grpc.aio import UnaryUnaryMultiCallable
+
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineVersion:
+    name: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExecResult:
+    """What a command in a container left behind: output of both streams, and its exit code."""
+
+    stdout: bytes
+    stderr: bytes
+    exit_code: int
+
+
+class Engine:
+    """One container engine behind its CRI socket."""
+
+    def __init__(self, cri: CriClient) -> None:
+        self.cri = cri
+
+    async def version(self) -> EngineVersion:
+        reply = await self.cri.call(
+            self.cri.runtime.Version, pb.VersionRequest(version="0.1.0"), timeout_s=10.0
+        )
+        if not (reply.runtime_name and reply.runtime_version and reply.runtime_api_version):
+            raise _malformed("Version", "not all fields are set")
+        return EngineVersion(reply.runtime_name, reply.runtime_version)
+
+    async def status(self) -> pb.StatusResponse:
+        """Conditions, handlers and features. Raises CriError when conditions are missing."""
+        reply = await self.cri.call(self.cri.runtime.Status, pb.StatusRequest(), timeout_s=10.0)
+        if len(reply.status.conditions) < 2:
+            raise _malformed("Status", "fewer than two conditions")
+        return reply
+
+    async def verbose_info(self) -> Mapping[str, str]:
+        """What the engine tells about itself for people; its form differs between engines."""
+        request = pb.StatusRequest(verbose=True)
+        return (await self.cri.call(self.cri.runtime.Status, request)).info
+
+    async def cgroup_driver(self) -> pb.CgroupDriver.ValueType | None:
+        """The driver the engine uses, None from an engine too old to say."""
+        try:
+            reply = await self.cri.call(self.cri.runtime.RuntimeConfig, pb.RuntimeConfigRequest())
+        except CriError as error:
+            if error.is_unimplemented:
+                return None
+            raise
+        return reply.linux.cgroup_driver if reply.HasField("linux") else None
+
+    async def run_sandbox(self, config: pb.PodSandboxConfig, handler: str) -> str:
+        """Create and start a sandbox under a handler; its id."""
+        reply = await self.cri.call(
+            self.cri.runtime.RunPodSandbox,
+            pb.RunPodSandboxRequest(config=config, runtime_handler=handler),
+            timeout_s=SANDBOX_TIMEOUT_S,
+        )
+        if not reply.pod_sandbox_id:
+            raise _malformed("RunPodSandbox", "pod_sandbox_id is not set")
+        return reply.pod_sandbox_id
+
+    async def stop_sandbox(self, sandbox_id: str) -> None:
+        await self._call_unless_gone(
+            self.cri.runtime.StopPodSandbox, pb.StopPodSandboxRequest(pod_sandbox_id=sandbox_id)
+        )
+
+    async def remove_sandbox(self, sandbox_id: str) -> None:
+        await self._call_unless_gone(
+            self.cri.runtime.RemovePodSandbox, pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id)
+        )
+
+    async def sandboxes(self, uid: str | None = None) -> Sequence[pb.PodSandbox]:
+        """All sandboxes of the node, or of one pod."""
+        request = pb.ListPodSandboxRequest()
+        if uid is not None:
+            request.filter.label_selector[POD_UID] = uid
+        return (await self.cri.call(self.cri.runtime.ListPodSandbox, request)).items
+
+    async def sandbox_status(self, sandbox_id: str) -> pb.PodSandboxStatus:
+        reply = await self.cri.call(
+            self.cri.runtime.PodSandboxStatus,
+            pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id),
+        )
+        if not (reply.status.id and reply.status.metadata.uid and reply.status.created_at):
+            raise _malformed("PodSandboxStatus", "id, metadata or created_at is not set")
+        return reply.status
+
+    async def create_container(
+        self, sandbox_id: str, config: pb.ContainerConfig, sandbox: pb.PodSandboxConfig
+    ) -> str:
+        """Create a container in a sandbox; its id."""
+        reply = await self.cri.call(
+            self.cri.runtime.CreateContainer,
+            pb.CreateContainerRequest(
+                pod_sandbox_id=sandbox_id, config=config, sandbox_config=sandbox
+            ),
+        )
+        if not reply.container_id:
+            raise _malformed("CreateContainer", "container_id is not set")
+        return reply.container_id
+
+    async def start_container(self, container_id: str) -> None:
+        await self.cri.call(
+            self.cri.runtime.StartContainer, pb.StartContainerRequest(container_id=container_id)
+        )
+
+    async def stop_container(self, container_id: str, grace_s: int) -> None:
+        """Ask the container to end, kill it after `grace_s` seconds; returns when it has ended."""
+        await self._call_unless_gone(
+            self.cri.runtime.StopContainer,
+            pb.StopContainerRequest(container_id=container_id, timeout=grace_s),
+            timeout_s=REQUEST_TIMEOUT_S + grace_s,
+        )
+
+    async def remove_container(self, container_id: str) -> None:
+        await self._call_unless_gone(
+            self.cri.runtime.RemoveContainer, pb.RemoveContainerRequest(container_id=container_id)
+        )
+
+    async def containers(self, uid: str | None = None) -> Sequence[pb.Container]:
+        """All containers of the node, or of one pod."""
+        request = pb.ListContainersRequest()
+        if uid is not None:
+            request.filter.label_selector[POD_UID] = uid
+        return (await self.cri.call(self.cri.runtime.ListContainers, request)).containers
+
+    async def container_status(self, container_id: str) -> pb.ContainerStatus:
+        reply = await self.cri.call(
+            self.cri.runtime.ContainerStatus,
+            pb.ContainerStatusRequest(container_id=container_id),
+        )
+        if not (reply.status.id and reply.status.created_at):
+            raise _malformed("ContainerStatus", "id or created_at is not set")
+        return reply.status
+
+    async def reopen_log(self, container_id: str) -> None:
+        await self.cri.call(
+            self.cri.runtime.ReopenContainerLog,
+            pb.ReopenContainerLogRequest(container_id=container_id),
+        )
+
+    async def exec_sync(
+        self, container_id: str, command: Sequence[str], timeout_s: int
+    ) -> ExecResult:
+        """Run a command and wait for its end; `timeout_s` 0 means however long it takes."""
+        reply = await self.cri.call(
+            self.cri.runtime.ExecSync,
+            pb.ExecSyncRequest(container_id=container_id, cmd=command, timeout=timeout_s),
+            timeout_s=None if timeout_s == 0 else REQUEST_TIMEOUT_S + timeout_s,
+        )
+        return ExecResult(reply.stdout, reply.stderr, reply.exit_code)
+
+    async def exec_url(self, request: pb.ExecRequest) -> str:
+        """Where the engine waits for the client of an interactive command."""
+        return _url("Exec", (await self.cri.call(self.cri.runtime.Exec, request)).url)
+
+    async def attach_url(self, request: pb.AttachRequest) -> str:
+        return _url("Attach", (await self.cri.call(self.cri.runtime.Attach, request)).url)
+
+    async def port_forward_url(self, sandbox_id: str, ports: Sequence[int]) -> str:
+        reply = await self.cri.call(
+            self.cri.runtime.PortForward,
+            pb.PortForwardRequest(pod_sandbox_id=sandbox_id, port=ports),
+        )
+        return _url("PortForward", reply.url)
+
+    async def container_stats(self) -> Sequence[pb.ContainerStats]:
+        reply = await self.cri.call(
+            self.cri.runtime.ListContainerStats, pb.ListContainerStatsRequest()
+        )
+        return reply.stats
+
+    async def sandbox_stats(self) -> Sequence[pb.PodSandboxStats]:
+        """Statistics per sandbox; empty from an engine that has none."""
+        try:
+            reply = await self.cri.call(
+                self.cri.runtime.ListPodSandboxStats, pb.ListPodSandboxStatsRequest()
+            )
+        except CriError as error:
+            if error.is_unimplemented:
+                return ()
+            raise
+        return reply.stats
+
+    def events(self) -> AsyncIterator[pb.ContainerEventResponse]:
+        """Container events as they happen. The first step raises if the engine has none."""
+        return self.cri.stream(self.cri.runtime.GetContainerEvents, pb.GetEventsRequest())
+
+    async def images(self) -> Sequence[pb.Image]:
+        return (await self.cri.call(self.cri.images.ListImages, pb.ListImagesRequest())).images
+
+    async def image(self, reference: str) -> pb.Image | None:
+        """The image a tag, digest or id names, None when it is not on the node."""
+        reply = await self.cri.call(
+            self.cri.images.ImageStatus,
+            pb.ImageStatusRequest(image=pb.ImageSpec(image=reference)),
+        )
+        return reply.image if reply.HasField("image") and reply.image.id else None
+
+    async def pull_image(
+        self, image: pb.ImageSpec, auth: pb.AuthConfig | None, sandbox: pb.PodSandboxConfig
+    ) -> str:
+        """Fetch an image; the reference to create containers with. Has no deadline."""
+        reply = await self.cri.call(
+            self.cri.images.PullImage,
+            pb.PullImageRequest(image=image, auth=auth, sandbox_config=sandbox),
+            timeout_s=None,
+        )
+        if not reply.image_ref:
+            raise _malformed("PullImage", "image_ref is not set")
+        return reply.image_ref
+
+    async def remove_image(self, reference: str) -> None:
+        await self._call_unless_gone(
+            self.cri.images.RemoveImage, pb.RemoveImageRequest(image=pb.ImageSpec(image=reference))
+        )
+
+    async def image_filesystems(self) -> pb.ImageFsInfoResponse:
+        return await self.cri.call(self.cri.images.ImageFsInfo, pb.ImageFsInfoRequest())
+
+    async def _call_unless_gone(
+        self,
+        method: UnaryUnaryMultiCallable[Request, Reply],
+        request: Request,
+        *,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> None:
+        try:
+            await self.cri.call(method, request, timeout_s=timeout_s)
+        except CriError as error:
+            if not error.is_not_found:
+                raise
+
+
+def _url(method: str, url: str) -> str:
+    if not url:
+        raise _malformed(method, "url is not set")
+    return url
+
+
+def _malformed(method: str, why: str) -> CriError:
+    return CriError(method, grpc.StatusCode.INTERNAL, f"malformed reply to {method}: {why}")

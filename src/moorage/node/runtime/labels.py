@@ -1,0 +1,126 @@
+"""What a container carries through the CRI so that an agent can be replaced while it runs.
+
+The keys and forms are the kubelet's: restart counts, hashes, termination messages and stop hooks
+survive a restart of the agent, and either agent adopts what the other started. Source: kubelet
+`kuberuntime/labels.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from moorage.api.containers import Container, EphemeralContainer, LifecycleHandler
+from moorage.api.pods import Pod
+
+POD_NAME = "io.kubernetes.pod.name"
+POD_NAMESPACE = "io.kubernetes.pod.namespace"
+POD_UID = "io.kubernetes.pod.uid"
+CONTAINER_NAME = "io.kubernetes.container.name"
+OWNER = "moorage.dev/node"
+"""The node whose agent created a sandbox: on a shared engine, no other may clean it up."""
+
+HASH = "io.kubernetes.container.hash"
+RESTART_COUNT = "io.kubernetes.container.restartCount"
+MESSAGE_PATH = "io.kubernetes.container.terminationMessagePath"
+MESSAGE_POLICY = "io.kubernetes.container.terminationMessagePolicy"
+PORTS = "io.kubernetes.container.ports"
+PRE_STOP = "io.kubernetes.container.preStopHandler"
+DELETION_GRACE = "io.kubernetes.pod.deletionGracePeriod"
+TERMINATION_GRACE = "io.kubernetes.pod.terminationGracePeriod"
+
+AnyContainer = Container | EphemeralContainer
+
+_FNV_OFFSET = 2166136261
+_FNV_PRIME = 16777619
+
+
+def sandbox_labels(pod: Pod, owner: str) -> dict[str, str]:
+    """The pod's own labels, who it is, and the node that runs it."""
+    return {**pod.metadata.labels, **_identity(pod), OWNER: owner}
+
+
+def container_labels(pod: Pod, container: AnyContainer) -> dict[str, str]:
+    return {**_identity(pod), CONTAINER_NAME: container.name}
+
+
+def _identity(pod: Pod) -> dict[str, str]:
+    meta = pod.metadata
+    return {POD_NAME: meta.name, POD_NAMESPACE: meta.namespace, POD_UID: meta.uid}
+
+
+def container_annotations(pod: Pod, container: AnyContainer, restart_count: int) -> dict[str, str]:
+    """Everything about a container that must be known when its pod object no longer is."""
+    annotations = {
+        HASH: f"{container_hash(container):x}",
+        RESTART_COUNT: str(restart_count),
+        MESSAGE_PATH: container.termination_message_path,
+        MESSAGE_POLICY: container.termination_message_policy,
+    }
+    if pod.metadata.deletion_grace_period_seconds is not None:
+        annotations[DELETION_GRACE] = str(pod.metadata.deletion_grace_period_seconds)
+    if pod.spec.termination_grace_period_seconds is not None:
+        annotations[TERMINATION_GRACE] = str(pod.spec.termination_grace_period_seconds)
+    if container.lifecycle is not None and container.lifecycle.pre_stop is not None:
+        annotations[PRE_STOP] = msgspec.json.encode(container.lifecycle.pre_stop).decode()
+    if container.ports:
+        annotations[PORTS] = msgspec.json.encode(container.ports).decode()
+    return annotations
+
+
+def container_hash(container: AnyContainer) -> int:
+    """A number that changes when the container must be replaced: its image, for one name.
+
+    FNV-1a (32 bits) over the form in which the kubelet prints the fields it hashes.
+    """
+    fields = msgspec.json.encode({"image": container.image, "name": container.name})
+    printed = f"([]uint8)[{' '.join(str(byte) for byte in fields)}]"
+    value = _FNV_OFFSET
+    for byte in printed.encode():
+        value = ((value ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What a container's annotations say."""
+
+    hash: int | None
+    restart_count: int
+    message_path: str
+    message_policy: str
+    grace_period_s: int | None
+    pre_stop: LifecycleHandler | None
+
+
+def remembered(annotations: Mapping[str, str]) -> Remembered:
+    """Read annotations back; what is absent or unreadable counts as not set."""
+    grace = _number(annotations.get(DELETION_GRACE))
+    if grace is None:
+        grace = _number(annotations.get(TERMINATION_GRACE))
+    return Remembered(
+        hash=_number(annotations.get(HASH), base=16),
+        restart_count=_number(annotations.get(RESTART_COUNT)) or 0,
+        message_path=annotations.get(MESSAGE_PATH, ""),
+        message_policy=annotations.get(MESSAGE_POLICY, ""),
+        grace_period_s=grace,
+        pre_stop=_handler(annotations.get(PRE_STOP)),
+    )
+
+
+def _number(text: str | None, base: int = 10) -> int | None:
+    try:
+        return int(text, base) if text is not None else None
+    except ValueError:
+        return None
+
+
+def _handler(text: str | None) -> LifecycleHandler | None:
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=LifecycleHandler)
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,64 @@
+"""The message a container leaves behind: its termination message file, or the end of its log.
+
+Source: core/v1 `terminationMessagePath`, `terminationMessagePolicy`; limits of the kubelet
+(4 KiB from the file, 80 lines and 2 KiB from the log).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from moorage.cri import pb
+from moorage.node.logs.reading import LogReadError, last_of_log
+from moorage.node.runtime.labels import remembered
+
+FALLBACK_TO_LOGS = "FallbackToLogsOnError"
+
+_FILE_LIMIT_BYTES = 4096
+_LOG_LINES = 80
+_LOG_LIMIT_BYTES = 2048
+
+
+async def termination_message(status: pb.ContainerStatus) -> str:
+    """What to show as the message of a terminated container; the engine's own words first."""
+    if status.state != pb.CONTAINER_EXITED:
+        return status.message
+    memory = remembered(status.annotations)
+    left = await _from_file(status, memory.message_path)
+    wants_log = memory.message_policy == FALLBACK_TO_LOGS and status.exit_code != 0
+    if not left and wants_log and status.log_path:
+        left = await _from_log(Path(status.log_path))
+    return ": ".join(part for part in (status.message, left) if part)
+
+
+async def _from_file(status: pb.ContainerStatus, path: str) -> str:
+    if not path:
+        return ""
+    wanted = path if path.startswith("/") else f"/{path}"
+    for mount in status.mounts:
+        if mount.container_path == wanted:
+            return await asyncio.to_thread(_last_bytes, Path(mount.host_path))
+    return ""
+
+
+def _last_bytes(path: Path) -> str:
+    try:
+        # The container owns this file: it must not be able to point us elsewhere or to block us.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"Error on reading termination log {path}: {error.strerror}"
+    with os.fdopen(descriptor, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - _FILE_LIMIT_BYTES))
+        return file.read(_FILE_LIMIT_BYTES).decode(errors="replace")
+
+
+async def _from_log(path: Path) -> str:
+    try:
+        return await last_of_log(path, _LOG_LINES, _LOG_LIMIT_BYTES)
+    except LogReadError as error:
+        return f"Error on reading termination message from logs: {error}"

@@ -1,0 +1,247 @@
+"""What the engine has of a pod: sandboxes and containers, newest first, as plain values.
+
+Everything the decisions and the status need, read once from the CRI's messages; equal values mean
+that nothing changed. Times are nanoseconds since the epoch, 0 for "not yet", as in the CRI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from ipaddress import ip_address
+
+from moorage.cri import pb
+from moorage.node.runtime.labels import CONTAINER_NAME, OWNER, POD_UID, Remembered, remembered
+
+
+class State(Enum):
+    """A container's state, named as the kubelet prints it."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    EXITED = "exited"
+    UNKNOWN = "unknown"
+
+
+_STATES = {
+    pb.CONTAINER_CREATED: State.CREATED,
+    pb.CONTAINER_RUNNING: State.RUNNING,
+    pb.CONTAINER_EXITED: State.EXITED,
+}
+
+_ORDER = {State.CREATED: 0, State.RUNNING: 1, State.EXITED: 2, State.UNKNOWN: 3}
+
+
+def state_of(value: pb.ContainerState.ValueType) -> State:
+    return _STATES.get(value, State.UNKNOWN)
+
+
+def is_step_back(before: State, after: State) -> bool:
+    """Whether a state was read before another that is already known: containers only advance."""
+    return _ORDER[after] < _ORDER[before]
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxView:
+    """A pod sandbox. `ips` is empty until the network is there, and on the host's network.
+
+    `owner` is the node agent that created it, by node name; empty for one a kubelet created.
+    """
+
+    id: str
+    uid: str
+    name: str
+    namespace: str
+    attempt: int
+    is_ready: bool
+    created_ns: int
+    handler: str
+    is_host_network: bool
+    ips: tuple[str, ...]
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MountView:
+    host_path: str
+    container_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserView:
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcesView:
+    """What the engine says it enforces; 0 where it says nothing."""
+
+    cpu_shares: int
+    cpu_quota: int
+    cpu_period: int
+    memory_limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerView:
+    """A container. `message` includes what the container left as its termination message."""
+
+    id: str
+    uid: str
+    sandbox_id: str
+    name: str
+    state: State
+    created_ns: int
+    started_ns: int
+    finished_ns: int
+    exit_code: int
+    reason: str
+    message: str
+    image: str
+    image_ref: str
+    image_id: str
+    log_path: str
+    memory: Remembered
+    mounts: tuple[MountView, ...] = ()
+    user: UserView | None = None
+    resources: ResourcesView | None = None
+    stop_signal: str = ""
+
+    @property
+    def restart_count(self) -> int:
+        return self.memory.restart_count
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it ended, or may have."""
+        return self.state in (State.EXITED, State.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """All that the engine has of one pod; both tuples are ordered newest first."""
+
+    uid: str
+    name: str = ""
+    namespace: str = ""
+    sandboxes: tuple[SandboxView, ...] = ()
+    containers: tuple[ContainerView, ...] = ()
+
+    @property
+    def sandbox(self) -> SandboxView | None:
+        """The newest sandbox."""
+        return self.sandboxes[0] if self.sandboxes else None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.sandboxes and not self.containers
+
+    @property
+    def ips(self) -> tuple[str, ...]:
+        """The addresses of the newest sandbox, while it is up."""
+        sandbox = self.sandbox
+        return sandbox.ips if sandbox is not None and sandbox.is_ready else ()
+
+    def latest(self, name: str) -> ContainerView | None:
+        """The newest container of that name, whichever sandbox it was in."""
+        return next((each for each in self.containers if each.name == name), None)
+
+    def history(self, name: str) -> tuple[ContainerView, ...]:
+        return tuple(each for each in self.containers if each.name == name)
+
+    @property
+    def alive(self) -> tuple[ContainerView, ...]:
+        """Containers that run, or may: an unknown state counts until it was stopped."""
+        return tuple(
+            each for each in self.containers if each.state in (State.RUNNING, State.UNKNOWN)
+        )
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing of the pod runs any more."""
+        return not self.alive and not any(each.is_ready for each in self.sandboxes)
+
+
+def pod_view(
+    uid: str, sandboxes: Iterable[SandboxView], containers: Iterable[ContainerView]
+) -> PodView:
+    """Put a pod together, newest first."""
+    ordered = tuple(sorted(sandboxes, key=lambda each: (-each.created_ns, each.id)))
+    name, namespace = (ordered[0].name, ordered[0].namespace) if ordered else ("", "")
+    newest_first = sorted(containers, key=lambda each: (-each.created_ns, each.id))
+    return PodView(uid, name, namespace, ordered, tuple(newest_first))
+
+
+def sandbox_view(status: pb.PodSandboxStatus) -> SandboxView:
+    """From a PodSandboxStatus; an address that is none is left out."""
+    candidates = [status.network.ip, *(each.ip for each in status.network.additional_ips)]
+    return SandboxView(
+        id=status.id,
+        uid=status.metadata.uid,
+        name=status.metadata.name,
+        namespace=status.metadata.namespace,
+        attempt=status.metadata.attempt,
+        is_ready=status.state == pb.SANDBOX_READY,
+        created_ns=status.created_at,
+        handler=status.runtime_handler,
+        is_host_network=status.linux.namespaces.options.network == pb.NODE,
+        ips=tuple(each for each in candidates if _is_ip(each)),
+        owner=status.labels.get(OWNER, ""),
+    )
+
+
+def container_view(status: pb.ContainerStatus, sandbox_id: str, message: str) -> ContainerView:
+    """From a ContainerStatus. `message` is the status's own with the termination message added."""
+    return ContainerView(
+        id=status.id,
+        uid=status.labels.get(POD_UID, ""),
+        sandbox_id=sandbox_id,
+        name=status.labels.get(CONTAINER_NAME, status.metadata.name),
+        state=state_of(status.state),
+        created_ns=status.created_at,
+        started_ns=status.started_at,
+        finished_ns=status.finished_at,
+        exit_code=status.exit_code,
+        reason=status.reason,
+        message=message,
+        image=status.image.image,
+        image_ref=status.image_ref,
+        image_id=status.image_id,
+        log_path=status.log_path,
+        memory=remembered(status.annotations),
+        mounts=tuple(MountView(each.host_path, each.container_path) for each in status.mounts),
+        user=_user(status),
+        resources=_resources(status),
+        stop_signal=_stop_signal(status),
+    )
+
+
+def _user(status: pb.ContainerStatus) -> UserView | None:
+    if not status.HasField("user"):
+        return None
+    linux = status.user.linux
+    return UserView(linux.uid, linux.gid, tuple(linux.supplemental_groups))
+
+
+def _resources(status: pb.ContainerStatus) -> ResourcesView | None:
+    if not status.HasField("resources"):
+        return None
+    linux = status.resources.linux
+    return ResourcesView(
+        linux.cpu_shares, linux.cpu_quota, linux.cpu_period, linux.memory_limit_in_bytes
+    )
+
+
+def _stop_signal(status: pb.ContainerStatus) -> str:
+    return "" if status.stop_signal == 0 else pb.Signal.Name(status.stop_signal)
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
