@@ -1,0 +1,1 @@
+"""From a pod's specification to the CRI's configurations: pure wherever no file is needed."""

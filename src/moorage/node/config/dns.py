@@ -1,0 +1,123 @@
+"""Which name servers a pod asks.
+
+Pure, from the pod's policy, the cluster's DNS and the node's resolv.conf, within the limits of
+what resolvers accept. Without a cluster DNS, `ClusterFirst` means the node's own. Source: core/v1
+`dnsPolicy` and `dnsConfig`, kubelet `network/dns`, resolv.conf(5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from moorage.api.pods import Pod, PodDNSConfig
+from moorage.cri import pb
+
+_MAX_SERVERS = 3
+_MAX_SEARCHES = 32
+_MAX_SEARCH_CHARS = 2048
+_MAX_DOMAIN = 253
+_CLUSTER_OPTIONS = ("ndots:5",)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolver:
+    """Name servers, search domains and options, in order."""
+
+    servers: tuple[str, ...] = ()
+    searches: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+    def to_cri(self) -> pb.DNSConfig:
+        return pb.DNSConfig(servers=self.servers, searches=self.searches, options=self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class PodDns:
+    """What a pod is given, and what had to be left out or replaced, in words for an event."""
+
+    resolver: Resolver
+    complaints: tuple[str, ...] = ()
+    lacks_cluster_dns: bool = False
+
+
+def parse_resolv_conf(text: str) -> Resolver:
+    """The resolver a resolv.conf describes."""
+    servers: list[str] = []
+    searches: list[str] = []
+    options: dict[str, str] = {}
+    for line in text.splitlines():
+        fields = line.split()
+        if not fields or fields[0].startswith(("#", ";")):
+            continue
+        match fields[0]:
+            case "nameserver":
+                servers += fields[1:2]
+            case "search":
+                searches = [each.removesuffix(".") for each in fields[1:] if each != "."]
+            case "options":
+                options |= {each.partition(":")[0]: each for each in fields[1:]}
+    return Resolver(tuple(servers), tuple(searches), tuple(options.values()))
+
+
+def pod_dns(
+    pod: Pod, node: Resolver, cluster_servers: Sequence[str], cluster_domain: str
+) -> PodDns:
+    """The resolver for a pod."""
+    policy = pod.spec.dns_policy or "ClusterFirst"
+    is_cluster_first = policy == "ClusterFirstWithHostNet" or (
+        policy == "ClusterFirst" and not pod.spec.host_network
+    )
+    lacks_cluster_dns = is_cluster_first and not cluster_servers
+    if policy == "None":
+        found = Resolver()
+    elif is_cluster_first and cluster_servers:
+        searches = _cluster_searches(pod.metadata.namespace, cluster_domain, node.searches)
+        found = Resolver(tuple(cluster_servers), searches, _CLUSTER_OPTIONS)
+    else:
+        found = node
+    if pod.spec.dns_config is not None:
+        found = _with_config(found, pod.spec.dns_config)
+    resolver, complaints = _within_limits(found)
+    return PodDns(resolver, complaints, lacks_cluster_dns)
+
+
+def _cluster_searches(namespace: str, domain: str, of_node: Iterable[str]) -> tuple[str, ...]:
+    if not domain:
+        return tuple(of_node)
+    return _unique((f"{namespace}.svc.{domain}", f"svc.{domain}", domain, *of_node))
+
+
+def _with_config(base: Resolver, config: PodDNSConfig) -> Resolver:
+    options = {each.partition(":")[0]: each for each in base.options}
+    for option in config.options:
+        text = f"{option.name}:{option.value}" if option.value else option.name
+        options[option.name] = text
+    return Resolver(
+        _unique((*base.servers, *config.nameservers)),
+        _unique((*base.searches, *config.searches)),
+        tuple(options.values()),
+    )
+
+
+def _within_limits(found: Resolver) -> tuple[Resolver, tuple[str, ...]]:
+    complaints: list[str] = []
+    servers = found.servers[:_MAX_SERVERS]
+    if servers != found.servers:
+        complaints.append(
+            "Nameserver limits were exceeded, some nameservers have been omitted, "
+            f"the applied nameserver line is: {' '.join(servers)}"
+        )
+    searches = tuple(each for each in found.searches[:_MAX_SEARCHES] if len(each) <= _MAX_DOMAIN)
+    while len(" ".join(searches)) > _MAX_SEARCH_CHARS:
+        searches = searches[:-1]
+    if searches != found.searches:
+        complaints.append(
+            "Search Line limits were exceeded, some search paths have been omitted, "
+            f"the applied search line is: {' '.join(searches)}"
+        )
+    return Resolver(servers, searches, found.options), tuple(complaints)
+
+
+def _unique(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(values))

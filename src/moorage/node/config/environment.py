@@ -1,0 +1,208 @@
+"""The environment of a container.
+
+Service variables first, then `envFrom`, then `env` in order, later ones winning; `$(NAME)` in a
+value sees everything before it. ConfigMaps and Secrets are handed in, already fetched, so this
+stays pure. Source: core/v1 EnvVar, kubelet `makeEnvironmentVariables`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from moorage.api.configuration import ConfigMap, Secret
+from moorage.api.containers import EnvVarSource
+from moorage.api.pods import Pod
+from moorage.node.config.downward import Surroundings, field_value, resource_value
+from moorage.node.config.errors import ConfigError, MissingError
+from moorage.node.config.expansion import expand
+from moorage.node.runtime.labels import AnyContainer
+
+T = TypeVar("T")
+
+Environment = dict[str, str]
+EnvFileReader = Callable[[str, str], str]
+"""Gives the text of a file (path) in a volume (name). Raises ConfigError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentSources:
+    """What variables may be taken from. An object that does not exist is None."""
+
+    services: Mapping[str, str] = field(default_factory=dict)
+    config_maps: Mapping[str, ConfigMap | None] = field(default_factory=dict)
+    secrets: Mapping[str, Secret | None] = field(default_factory=dict)
+    read_env_file: EnvFileReader | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """The ConfigMaps and Secrets that environments name."""
+
+    config_maps: frozenset[str]
+    secrets: frozenset[str]
+
+
+def references(containers: Iterable[AnyContainer]) -> References:
+    """What must be fetched before these environments can be made."""
+    config_maps: set[str] = set()
+    secrets: set[str] = set()
+    for container in containers:
+        for source in container.env_from:
+            if source.config_map_ref is not None:
+                config_maps.add(source.config_map_ref.name)
+            if source.secret_ref is not None:
+                secrets.add(source.secret_ref.name)
+        for variable in container.env:
+            origin = variable.value_from
+            if origin is not None and origin.config_map_key_ref is not None:
+                config_maps.add(origin.config_map_key_ref.name)
+            if origin is not None and origin.secret_key_ref is not None:
+                secrets.add(origin.secret_key_ref.name)
+    return References(frozenset(config_maps), frozenset(secrets))
+
+
+def container_environment(
+    pod: Pod, container: AnyContainer, sources: EnvironmentSources, where: Surroundings
+) -> Environment:
+    """NAME → value. Raises ConfigError for what is missing and not optional."""
+    own = _from_whole_objects(pod, container, sources)
+    for variable in container.env:
+        if variable.value:
+            own[variable.name] = expand(variable.value, own, sources.services)
+        elif variable.value_from is not None:
+            value = _value_from(pod, container, variable.value_from, sources, where)
+            if value is not None:
+                own[variable.name] = value
+        else:
+            own[variable.name] = ""
+    return {**sources.services, **own}
+
+
+def static_environment(container: AnyContainer) -> Environment:
+    """Only the variables with literal values: what the commands of probes may refer to."""
+    return {each.name: each.value for each in container.env if each.value_from is None}
+
+
+def _from_whole_objects(
+    pod: Pod, container: AnyContainer, sources: EnvironmentSources
+) -> Environment:
+    own: Environment = {}
+    for origin in container.env_from:
+        if origin.config_map_ref is not None:
+            ref = origin.config_map_ref
+            config_map = _found(sources.config_maps, ref.name, "configmap", bool(ref.optional))
+            if config_map is not None:
+                own |= {origin.prefix + key: value for key, value in config_map.data.items()}
+        if origin.secret_ref is not None:
+            secret_ref = origin.secret_ref
+            secret = _found(sources.secrets, secret_ref.name, "secret", bool(secret_ref.optional))
+            if secret is not None:
+                own |= {
+                    origin.prefix + key: _decoded(pod, secret_ref.name, key, value)
+                    for key, value in secret.data.items()
+                }
+    return own
+
+
+def _value_from(
+    pod: Pod,
+    container: AnyContainer,
+    origin: EnvVarSource,
+    sources: EnvironmentSources,
+    where: Surroundings,
+) -> str | None:
+    """The value, None for an optional one that is not there."""
+    if origin.field_ref is not None:
+        return field_value(pod, origin.field_ref.field_path, where)
+    if origin.resource_field_ref is not None:
+        return resource_value(pod, container, origin.resource_field_ref, where)
+    if origin.config_map_key_ref is not None:
+        ref = origin.config_map_key_ref
+        config_map = _found(sources.config_maps, ref.name, "configmap", bool(ref.optional))
+        return _key(pod, config_map, ref.key, "ConfigMap", ref.name, bool(ref.optional))
+    if origin.secret_key_ref is not None:
+        key_ref = origin.secret_key_ref
+        secret = _found(sources.secrets, key_ref.name, "secret", bool(key_ref.optional))
+        text = _key(pod, secret, key_ref.key, "Secret", key_ref.name, bool(key_ref.optional))
+        return None if text is None else _decoded(pod, key_ref.name, key_ref.key, text)
+    if origin.file_key_ref is not None:
+        file_ref = origin.file_key_ref
+        if sources.read_env_file is None:
+            raise ConfigError(f"cannot find the volume {file_ref.volume_name!r} of fileKeyRef")
+        text = sources.read_env_file(file_ref.volume_name, file_ref.path)
+        value = env_file_value(text, file_ref.key)
+        if value is None and not file_ref.optional:
+            raise MissingError(
+                f'environment variable key "{file_ref.key}" not found in file "{file_ref.path}"'
+            )
+        return value
+    raise ConfigError("a variable's valueFrom names no source that this node knows")
+
+
+def _found(objects: Mapping[str, T | None], name: str, kind: str, is_optional: bool) -> T | None:
+    found = objects.get(name)
+    if found is None and not is_optional:
+        raise MissingError(f'{kind} "{name}" not found')
+    return found
+
+
+def _key(
+    pod: Pod,
+    holder: ConfigMap | Secret | None,
+    key: str,
+    kind: str,
+    name: str,
+    is_optional: bool,
+) -> str | None:
+    if holder is not None and key in holder.data:
+        return holder.data[key]
+    if is_optional:
+        return None
+    raise MissingError(f"couldn't find key {key} in {kind} {pod.metadata.namespace}/{name}")
+
+
+def _decoded(pod: Pod, name: str, key: str, text: str) -> str:
+    try:
+        # Values go to the engine as bytes; what is not UTF-8 must survive the way there.
+        return base64.b64decode(text).decode(errors="surrogateescape")
+    except binascii.Error as error:
+        raise ConfigError(
+            f"Secret {pod.metadata.namespace}/{name}: key {key} is not base64"
+        ) from error
+
+
+def env_file_value(text: str, key: str) -> str | None:
+    """The value of a key in an environment file (`KEY='value'` lines), None when it is not there.
+
+    Raises ConfigError for a file that is none. Source: KEP-3721.
+    """
+    position = 0
+    while position < len(text):
+        end = text.find("\n", position)
+        end = len(text) if end < 0 else end
+        line = text[position:end].lstrip(" \t")
+        if not line or line.startswith("#"):
+            position = end + 1
+            continue
+        name, equals, rest = line.partition("=")
+        if not equals or not name or name != name.rstrip():
+            raise ConfigError("couldn't parse env file: a line is not of the form KEY='value'")
+        if rest.startswith((" ", "\t")) or not rest:
+            value, position = "", end + 1
+        elif rest.startswith("'"):
+            opening = end - len(rest) + 1
+            closing = text.find("'", opening)
+            if closing < 0:
+                raise ConfigError("couldn't parse env file: a value has no closing quote")
+            value = text[opening:closing]
+            newline = text.find("\n", closing)
+            position = len(text) if newline < 0 else newline + 1
+        else:
+            raise ConfigError("couldn't parse env file: values must be in single quotes")
+        if name == key:
+            return value
+    return None

@@ -1,0 +1,59 @@
+"""Which Linux namespaces a pod shares with the node and its containers with each other.
+
+Pure. Source: core/v1 `hostNetwork`, `hostPID`, `hostIPC`, `shareProcessNamespace`, `hostUsers`;
+CRI NamespaceOption; KEP-127 (user namespaces).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from moorage.api.nodes import NodeRuntimeHandler
+from moorage.api.pods import PodSpec
+from moorage.cri import pb
+from moorage.node.config.errors import ConfigError
+
+
+def namespaces(
+    spec: PodSpec, user_namespace: pb.UserNamespace | None, target: str | None = None
+) -> pb.NamespaceOption:
+    """The CRI's form. `target` is the container whose processes an ephemeral one looks at."""
+    option = pb.NamespaceOption(
+        network=pb.NODE if spec.host_network else pb.POD,
+        ipc=pb.NODE if spec.host_ipc else pb.POD,
+        pid=_pid_mode(spec),
+        userns_options=user_namespace,
+    )
+    if target is not None and option.pid == pb.CONTAINER:
+        option.pid = pb.TARGET
+        option.target_id = target
+    return option
+
+
+def _pid_mode(spec: PodSpec) -> pb.NamespaceMode.ValueType:
+    if spec.host_pid:
+        return pb.NODE
+    return pb.POD if spec.share_process_namespace else pb.CONTAINER
+
+
+def check_user_namespaces(handler: str, handlers: Iterable[NodeRuntimeHandler]) -> None:
+    """Raise ConfigError, in upstream's words, where `hostUsers: false` cannot be had."""
+    known = {each.name: each for each in handlers}
+    refused = "can't set `spec.hostUsers: false`, "
+    found = known.get(handler)
+    if found is not None and found.features is not None and found.features.user_namespaces:
+        return
+    if not handler:
+        raise ConfigError(f"{refused}runtime does not support user namespaces")
+    sentence = f'{refused}RuntimeClass handler "{handler}" does not support user namespaces'
+    if known and found is None:
+        raise ConfigError(f'{sentence}: the handler "{handler}" is not known')
+    raise ConfigError(sentence)
+
+
+def has_recursive_read_only(handler: str, handlers: Iterable[NodeRuntimeHandler]) -> bool:
+    """Whether mounts below a read-only mount can be made read-only too."""
+    for each in handlers:
+        if each.name == handler and each.features is not None:
+            return bool(each.features.recursive_read_only_mounts)
+    return False

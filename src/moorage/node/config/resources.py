@@ -1,0 +1,150 @@
+"""CPU shares, quotas, memory limits and OOM scores, in the numbers the kernel takes.
+
+Pure. Used for containers, for what the sandbox is told about the pod, and for the pod's cgroup.
+Source: kubelet `cm/helpers_linux.go`, `qos/policy.go`; CFS bandwidth control.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from moorage.api import quantity
+from moorage.api.pods import Pod
+from moorage.api.qos import BEST_EFFORT, GUARANTEED
+from moorage.api.quantity import Quantity
+from moorage.api.resource_names import HUGEPAGES_PREFIX, is_hugepages
+from moorage.cri import pb
+from moorage.node.pods.spec import quality, sidecars
+from moorage.node.runtime.labels import AnyContainer
+from moorage.runtimeclass import pod_limits
+from moorage.runtimeclass.overhead import pod_requests_without_overhead
+
+MIN_SHARES = 2
+MAX_SHARES = 262144
+PERIOD_US = 100_000
+MIN_QUOTA_US = 1000
+
+_SHARES_PER_CPU = 1024
+_GUARANTEED_SCORE = -997
+_BEST_EFFORT_SCORE = 1000
+_FIXED_SCORES = {GUARANTEED: _GUARANTEED_SCORE, BEST_EFFORT: _BEST_EFFORT_SCORE}
+_NODE_CRITICAL_PRIORITY = 2_000_001_000
+_ZERO = Quantity(0)
+
+
+def shares(milli_cpu: int) -> int:
+    """cpu.shares for so many thousandths of a CPU."""
+    return max(MIN_SHARES, min(MAX_SHARES, milli_cpu * _SHARES_PER_CPU // 1000))
+
+
+def quota_us(milli_cpu: int) -> int:
+    """The CFS quota in microseconds per period; 0 means that none is set."""
+    if milli_cpu == 0:
+        return 0
+    return max(MIN_QUOTA_US, milli_cpu * PERIOD_US // 1000)
+
+
+def linux_resources(
+    cpu_request: Quantity | None, cpu_limit: Quantity, memory_limit: Quantity
+) -> pb.LinuxContainerResources:
+    """The CRI's form. Without a CPU request the limit stands in for it."""
+    weight = cpu_limit if cpu_request is None else cpu_request
+    return pb.LinuxContainerResources(
+        cpu_period=PERIOD_US,
+        cpu_quota=quota_us(cpu_limit.milli),
+        cpu_shares=shares(weight.milli),
+        memory_limit_in_bytes=memory_limit.value,
+    )
+
+
+def overhead_resources(pod: Pod) -> pb.LinuxContainerResources:
+    """The sandbox's own part: requests equal to limits; an empty message without overhead."""
+    if not pod.spec.overhead:
+        return pb.LinuxContainerResources()
+    cpu = _amount(pod.spec.overhead, "cpu")
+    return linux_resources(cpu, cpu, _amount(pod.spec.overhead, "memory"))
+
+
+def sandbox_resources(pod: Pod) -> pb.LinuxContainerResources:
+    """The sum of the containers, without overhead."""
+    requests = pod_requests_without_overhead(pod.spec)
+    limits = pod_limits(msgspec.structs.replace(pod.spec, overhead={}))
+    return linux_resources(
+        requests.get("cpu"), limits.get("cpu", _ZERO), limits.get("memory", _ZERO)
+    )
+
+
+def container_resources(
+    pod: Pod, container: AnyContainer, *, memory_capacity_bytes: int, oom_score_floor: int
+) -> pb.LinuxContainerResources:
+    """A container's own resources; limits of the pod hold where it has none."""
+    own = container.resources
+    request = quantity.parse(own.requests["cpu"]) if "cpu" in own.requests else None
+    found = linux_resources(
+        request, _limit(pod, container, "cpu"), _limit(pod, container, "memory")
+    )
+    score = oom_score_adj(pod, container, memory_capacity_bytes)
+    found.oom_score_adj = max(score, oom_score_floor)
+    for name, text in sorted(own.limits.items()):
+        if is_hugepages(name):
+            page = quantity.parse(name.removeprefix(HUGEPAGES_PREFIX))
+            found.hugepage_limits.add(
+                page_size=page_name(page.value), limit=quantity.parse(text).value
+            )
+    return found
+
+
+def page_name(size_bytes: int) -> str:
+    """How the kernel's cgroup files call a page size: `2MB`, `1GB`."""
+    for unit, factor in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
+        if size_bytes % factor == 0:
+            return f"{size_bytes // factor}{unit}"
+    return f"{size_bytes}B"
+
+
+def _limit(pod: Pod, container: AnyContainer, name: str) -> Quantity:
+    own = _amount(container.resources.limits, name)
+    if own or pod.spec.resources is None:
+        return own
+    return _amount(pod.spec.resources.limits, name)
+
+
+def oom_score_adj(pod: Pod, container: AnyContainer, memory_capacity_bytes: int) -> int:
+    """How soon the kernel picks the container's processes when memory runs out."""
+    if (pod.spec.priority or 0) >= _NODE_CRITICAL_PRIORITY:
+        return _GUARANTEED_SCORE
+    fixed = _FIXED_SCORES.get(quality(pod))
+    if fixed is not None:
+        return fixed
+    spare = _spare_memory_share(pod)
+    score = _share_score(container, spare, memory_capacity_bytes)
+    if container in sidecars(pod.spec):
+        least = min(pod.spec.containers, key=_memory_request)
+        score = min(score, _share_score(least, spare, memory_capacity_bytes))
+    return max(1000 + _GUARANTEED_SCORE, min(score, _BEST_EFFORT_SCORE - 1))
+
+
+def _share_score(container: AnyContainer, spare_bytes: int, capacity_bytes: int) -> int:
+    wanted = _memory_request(container) + spare_bytes
+    return 1000 - 1000 * wanted // max(capacity_bytes, 1)
+
+
+def _spare_memory_share(pod: Pod) -> int:
+    """Each container's part of pod-level memory that no container asked for."""
+    if pod.spec.resources is None or not pod.spec.resources.requests:
+        return 0
+    own = msgspec.structs.replace(pod.spec, resources=None)
+    together = pod_requests_without_overhead(own).get("memory", _ZERO).value
+    spare = _amount(pod.spec.resources.requests, "memory").value - together
+    count = len(pod.spec.containers) + len(pod.spec.init_containers)
+    return max(spare, 0) // max(count, 1)
+
+
+def _memory_request(container: AnyContainer) -> int:
+    return _amount(container.resources.requests, "memory").value
+
+
+def _amount(resources: Mapping[str, str], name: str) -> Quantity:
+    return quantity.parse(resources.get(name, "0"))

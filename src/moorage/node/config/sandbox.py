@@ -1,0 +1,92 @@
+"""The configuration a pod sandbox is created with.
+
+Pure. Sent again with every container of the pod. Source: CRI PodSandboxConfig, kubelet
+`generatePodSandboxConfig`; KEP-2371 for resources and overhead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.api.pods import Pod
+from moorage.cri import pb
+from moorage.node.config.dns import Resolver
+from moorage.node.config.identity import hostname_of, kernel_hostname
+from moorage.node.config.namespaces import namespaces
+from moorage.node.config.resources import overhead_resources, sandbox_resources
+from moorage.node.config.security import sandbox_security
+from moorage.node.runtime.labels import sandbox_labels
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSetting:
+    """What this node adds to a pod's own wishes."""
+
+    node_name: str
+    log_directory: Path
+    cgroup_parent: str
+    cluster_domain: str
+    resolver: Resolver
+    user_namespace: pb.UserNamespace | None = None
+
+
+def sandbox_config(pod: Pod, attempt: int, setting: SandboxSetting) -> pb.PodSandboxConfig:
+    """The CRI's form. Raises ConfigError."""
+    meta, spec = pod.metadata, pod.spec
+    config = pb.PodSandboxConfig(
+        metadata=pb.PodSandboxMetadata(
+            name=meta.name, namespace=meta.namespace, uid=meta.uid, attempt=attempt
+        ),
+        log_directory=str(setting.log_directory),
+        dns_config=setting.resolver.to_cri(),
+        labels=sandbox_labels(pod, setting.node_name),
+        annotations=meta.annotations,
+        port_mappings=_port_mappings(pod),
+        linux=_linux(pod, setting),
+    )
+    if not spec.host_network:
+        config.hostname = kernel_hostname(pod, hostname_of(pod, setting.cluster_domain))
+    return config
+
+
+def _linux(pod: Pod, setting: SandboxSetting) -> pb.LinuxPodSandboxConfig:
+    security = sandbox_security(pod)
+    security.namespace_options.CopyFrom(namespaces(pod.spec, setting.user_namespace))
+    context = pod.spec.security_context
+    return pb.LinuxPodSandboxConfig(
+        cgroup_parent=setting.cgroup_parent,
+        security_context=security,
+        sysctls={dotted(each.name): each.value for each in context.sysctls}
+        if context is not None
+        else {},
+        overhead=overhead_resources(pod),
+        resources=sandbox_resources(pod),
+    )
+
+
+def dotted(sysctl: str) -> str:
+    """A sysctl's name with dots between its parts, as runtimes tell namespaced ones.
+
+    Written with slashes, dots are part of a name (sysctl.d(5)).
+    """
+    if "/" not in sysctl or ("." in sysctl and sysctl.index(".") < sysctl.index("/")):
+        return sysctl
+    return sysctl.translate(_SWAPPED)
+
+
+_SWAPPED = str.maketrans("./", "/.")
+
+
+def _port_mappings(pod: Pod) -> list[pb.PortMapping]:
+    every = (*pod.spec.containers, *pod.spec.init_containers)
+    return [
+        pb.PortMapping(
+            protocol=pb.Protocol.Value(port.protocol or "TCP"),
+            container_port=port.container_port,
+            host_port=port.host_port,
+            host_ip=port.host_ip,
+        )
+        for container in every
+        for port in container.ports
+    ]

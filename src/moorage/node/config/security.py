@@ -1,0 +1,213 @@
+"""Users, capabilities, seccomp, AppArmor and the paths of /proc: a container's privileges.
+
+Pure. The container's own settings come before the pod's. Source: core/v1 SecurityContext,
+kubelet `kuberuntime/security_context.go`, Pod Security "procMount".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.api.containers import (
+    AppArmorProfile,
+    SeccompProfile,
+    SecurityContext,
+    SELinuxOptions,
+)
+from moorage.api.pods import Pod, PodSecurityContext
+from moorage.cri import pb
+from moorage.node.config.errors import ConfigError
+from moorage.node.pods.spec import described, members
+from moorage.node.runtime.labels import AnyContainer
+
+_MASKED = (
+    "/proc/asound",
+    "/proc/acpi",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/sys/firmware",
+    "/sys/devices/virtual/powercap",
+)
+_READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+_MAX_USER = 2**31 - 1
+
+_EMPTY = SecurityContext()
+_EMPTY_POD = PodSecurityContext()
+
+
+@dataclass(frozen=True, slots=True)
+class ImageUser:
+    """The user an image says it runs as: a number, a name, or neither."""
+
+    uid: int | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecurityDefaults:
+    """What this node adds: where profiles are, and whether seccomp is on unless said otherwise.
+
+    `masked_paths` are those of this machine that no container may see, beside the usual ones.
+    """
+
+    seccomp_dir: Path
+    has_seccomp_by_default: bool = False
+    masked_paths: tuple[str, ...] = ()
+
+
+def container_security(
+    pod: Pod, container: AnyContainer, user: ImageUser, defaults: SecurityDefaults
+) -> pb.LinuxContainerSecurityContext:
+    """The CRI's form, namespaces left out. Raises ConfigError."""
+    verify_non_root(pod, container, user)
+    own = container.security_context or _EMPTY
+    of_pod = pod.spec.security_context or _EMPTY_POD
+    context = pb.LinuxContainerSecurityContext(
+        privileged=bool(own.privileged),
+        readonly_rootfs=bool(own.read_only_root_filesystem),
+        no_new_privs=own.allow_privilege_escalation is False,
+        seccomp=_seccomp(own.seccomp_profile or of_pod.seccomp_profile, defaults),
+        selinux_options=_selinux(own.se_linux_options or of_pod.se_linux_options),
+    )
+    _apply_user(context, own, of_pod, user)
+    _apply_groups(context, of_pod)
+    _apply_app_armor(context, own.app_armor_profile or of_pod.app_armor_profile)
+    if own.capabilities is not None:
+        context.capabilities.add_capabilities.extend(own.capabilities.add)
+        context.capabilities.drop_capabilities.extend(own.capabilities.drop)
+    if own.proc_mount != "Unmasked":
+        context.masked_paths.extend((*_MASKED, *defaults.masked_paths))
+        context.readonly_paths.extend(_READ_ONLY)
+    return context
+
+
+def verify_non_root(pod: Pod, container: AnyContainer, user: ImageUser) -> None:
+    """Raise ConfigError when `runAsNonRoot` is asked and cannot be shown to hold."""
+    own = container.security_context or _EMPTY
+    of_pod = pod.spec.security_context or _EMPTY_POD
+    wanted = own.run_as_non_root if own.run_as_non_root is not None else of_pod.run_as_non_root
+    if not wanted:
+        return
+    where = f'(pod: "{described(pod)}", container: {container.name})'
+    chosen = own.run_as_user if own.run_as_user is not None else of_pod.run_as_user
+    if chosen is not None:
+        if chosen == 0:
+            raise ConfigError(f"container's runAsUser breaks non-root policy {where}")
+        return
+    if user.uid is None and user.name:
+        raise ConfigError(
+            f"container has runAsNonRoot and image has non-numeric user ({user.name}), "
+            f"cannot verify user is non-root {where}"
+        )
+    if user.uid == 0:
+        raise ConfigError(f"container has runAsNonRoot and image will run as root {where}")
+    if user.uid is not None and not 0 <= user.uid <= _MAX_USER:
+        raise ConfigError(
+            f"container has runAsNonRoot and image has an invalid user id ({user.uid}). "
+            f"(Must be 1-({_MAX_USER})): must be between 0 and {_MAX_USER}, inclusive {where}"
+        )
+
+
+def sandbox_security(pod: Pod) -> pb.LinuxSandboxSecurityContext:
+    """The sandbox's own context, namespaces left out. Raises ConfigError."""
+    of_pod = pod.spec.security_context or _EMPTY_POD
+    context = pb.LinuxSandboxSecurityContext(
+        privileged=is_privileged(pod),
+        # The sandbox's process needs nothing that the runtime's profile forbids.
+        seccomp=pb.SecurityProfile(profile_type=pb.SecurityProfile.RuntimeDefault),
+        selinux_options=_selinux(of_pod.se_linux_options),
+    )
+    if of_pod.run_as_user is not None:
+        context.run_as_user.value = of_pod.run_as_user
+    if of_pod.run_as_group is not None:
+        context.run_as_group.value = of_pod.run_as_group
+    _apply_groups(context, of_pod)
+    return context
+
+
+def is_privileged(pod: Pod) -> bool:
+    """Whether any container is, which the sandbox must then be too."""
+    spec = pod.spec
+    contexts = (each.container.security_context for each in members(spec))
+    return any(context is not None and context.privileged for context in contexts)
+
+
+def _apply_user(
+    context: pb.LinuxContainerSecurityContext,
+    own: SecurityContext,
+    of_pod: PodSecurityContext,
+    user: ImageUser,
+) -> None:
+    chosen = own.run_as_user if own.run_as_user is not None else of_pod.run_as_user
+    group = own.run_as_group if own.run_as_group is not None else of_pod.run_as_group
+    if chosen is not None:
+        context.run_as_user.value = chosen
+    else:
+        if user.uid is not None:
+            context.run_as_user.value = user.uid
+        context.run_as_username = user.name
+    if group is not None:
+        context.run_as_group.value = group
+
+
+def _apply_groups(
+    context: pb.LinuxContainerSecurityContext | pb.LinuxSandboxSecurityContext,
+    of_pod: PodSecurityContext,
+) -> None:
+    if of_pod.fs_group is not None:
+        context.supplemental_groups.append(of_pod.fs_group)
+    context.supplemental_groups.extend(of_pod.supplemental_groups)
+    policy = of_pod.supplemental_groups_policy
+    if policy is not None:
+        try:
+            context.supplemental_groups_policy = pb.SupplementalGroupsPolicy.Value(policy)
+        except ValueError:
+            raise ConfigError(f"unsupported supplementalGroupsPolicy: {policy}") from None
+
+
+def _seccomp(profile: SeccompProfile | None, defaults: SecurityDefaults) -> pb.SecurityProfile:
+    if profile is None:
+        is_on = defaults.has_seccomp_by_default
+        return _profile("RuntimeDefault" if is_on else "Unconfined", "")
+    if profile.type == "Localhost":
+        if not profile.localhost_profile:
+            raise ConfigError("localhostProfile must be set if seccompProfile type is Localhost.")
+        return _profile("Localhost", str(defaults.seccomp_dir / profile.localhost_profile))
+    return _profile(profile.type, "")
+
+
+def _apply_app_armor(
+    context: pb.LinuxContainerSecurityContext, profile: AppArmorProfile | None
+) -> None:
+    """Both the field and its older spelling, which engines before the field understand."""
+    if profile is None:
+        return
+    if profile.type == "Localhost" and not profile.localhost_profile:
+        raise ConfigError("missing localhost apparmor profile name")
+    name = profile.localhost_profile or ""
+    context.apparmor.CopyFrom(_profile(profile.type, name))
+    older = {"RuntimeDefault": "runtime/default", "Unconfined": "unconfined"}
+    context.apparmor_profile = older.get(profile.type, f"localhost/{name}")
+
+
+def _profile(type_: str, reference: str) -> pb.SecurityProfile:
+    try:
+        kind = pb.SecurityProfile.ProfileType.Value(type_)
+    except ValueError:
+        raise ConfigError(f'unknown security profile type: "{type_}"') from None
+    return pb.SecurityProfile(profile_type=kind, localhost_ref=reference)
+
+
+def _selinux(options: SELinuxOptions | None) -> pb.SELinuxOption | None:
+    if options is None:
+        return None
+    return pb.SELinuxOption(
+        user=options.user, role=options.role, type=options.type, level=options.level
+    )
