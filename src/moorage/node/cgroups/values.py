@@ -1,0 +1,163 @@
+"""What a pod's cgroup is set to, and into which files it goes.
+
+Pure. Requests and limits of the whole pod with the sandbox's overhead, which static pods get too.
+Source: kubelet `ResourceConfigForPod`, `getCPUWeight`; KEP-688.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from moorage.api import quantity
+from moorage.api.containers import ResourceRequirements
+from moorage.api.pods import Pod
+from moorage.api.qos import BEST_EFFORT, BURSTABLE, GUARANTEED
+from moorage.api.quantity import Quantity
+from moorage.api.resource_names import HUGEPAGES_PREFIX, is_hugepages
+from moorage.node.config.resources import (
+    MAX_SHARES,
+    MIN_SHARES,
+    PERIOD_US,
+    page_name,
+    quota_us,
+    shares,
+)
+from moorage.node.pods.spec import quality
+from moorage.runtimeclass import pod_limits, pod_requests
+
+UNLIMITED = -1
+
+KUBEPODS = "kubepods"
+QOS_DIRECTORIES = {GUARANTEED: "", BURSTABLE: "burstable", BEST_EFFORT: "besteffort"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CgroupValues:
+    """The settings of one cgroup; None leaves the kernel's.
+
+    `quota_us` and `memory_bytes` of UNLIMITED lift a limit. `huge_pages` is bytes by page size as
+    the kernel names it.
+    """
+
+    shares: int | None = None
+    quota_us: int | None = None
+    memory_bytes: int | None = None
+    pids: int | None = None
+    huge_pages: Mapping[str, int] = field(default_factory=dict)
+
+
+def pod_directory(pod: Pod) -> str:
+    """The pod's cgroup below the root: `kubepods/burstable/podUID`."""
+    return "/".join(
+        part for part in (KUBEPODS, QOS_DIRECTORIES[quality(pod)], f"pod{pod.metadata.uid}") if part
+    )
+
+
+def pod_values(pod: Pod, *, pids_limit: int = UNLIMITED) -> CgroupValues:
+    """The settings of a pod's cgroup; overhead counts except for BestEffort."""
+    class_ = quality(pod)
+    pids = pids_limit if pids_limit > 0 else None
+    requests = pod_requests(pod.spec)
+    pages = _huge_pages(requests)
+    if class_ == BEST_EFFORT:
+        return CgroupValues(shares=MIN_SHARES, pids=pids, huge_pages=pages)
+    limits = pod_limits(pod.spec)
+    is_guaranteed = class_ == GUARANTEED
+    return CgroupValues(
+        shares=shares(_milli(requests.get("cpu"))),
+        quota_us=quota_us(_milli(limits.get("cpu")))
+        if is_guaranteed or _is_limited(pod, "cpu")
+        else None,
+        memory_bytes=_bytes(limits.get("memory"))
+        if is_guaranteed or _is_limited(pod, "memory")
+        else None,
+        pids=pids,
+        huge_pages=pages,
+    )
+
+
+def burstable_values(pods: Iterable[Pod]) -> CgroupValues:
+    """The settings of the burstable pods' parent: the sum of what they request."""
+    milli = sum(
+        _milli(pod_requests(pod.spec).get("cpu")) for pod in pods if quality(pod) == BURSTABLE
+    )
+    return CgroupValues(shares=shares(milli))
+
+
+def _is_limited(pod: Pod, name: str) -> bool:
+    """Whether the whole pod has a limit: its own, or one in every container."""
+    if pod.spec.resources is not None and _has_limit(pod.spec.resources, name):
+        return True
+    every = (*pod.spec.containers, *pod.spec.init_containers)
+    return all(_has_limit(each.resources, name) for each in every)
+
+
+def _has_limit(resources: ResourceRequirements, name: str) -> bool:
+    return bool(quantity.parse(resources.limits.get(name, "0")))
+
+
+def _huge_pages(requests: Mapping[str, Quantity]) -> dict[str, int]:
+    return {
+        page_name(quantity.parse(name.removeprefix(HUGEPAGES_PREFIX)).value): amount.value
+        for name, amount in requests.items()
+        if is_hugepages(name)
+    }
+
+
+def _milli(amount: Quantity | None) -> int:
+    return 0 if amount is None else amount.milli
+
+
+def _bytes(amount: Quantity | None) -> int:
+    return 0 if amount is None else amount.value
+
+
+def weight(cpu_shares: int) -> int:
+    """cpu.weight, 1 to 10000, for cpu.shares, 2 to 262144, as the kubelet converts."""
+    if cpu_shares >= MAX_SHARES:
+        return 10000
+    return 1 + (cpu_shares - MIN_SHARES) * 9999 // (MAX_SHARES - MIN_SHARES)
+
+
+File = tuple[str, str, str]
+"""Controller, file and content."""
+
+
+def v1_files(values: CgroupValues) -> list[File]:
+    """What to write into the hierarchies of version 1, in order."""
+    files: list[File] = []
+    if values.shares is not None:
+        files.append(("cpu", "cpu.shares", str(values.shares)))
+    if values.quota_us is not None:
+        quota = values.quota_us if values.quota_us > 0 else UNLIMITED
+        files.append(("cpu", "cpu.cfs_period_us", str(PERIOD_US)))
+        files.append(("cpu", "cpu.cfs_quota_us", str(quota)))
+    if values.memory_bytes:
+        files.append(("memory", "memory.limit_in_bytes", str(values.memory_bytes)))
+    if values.pids is not None:
+        files.append(("pids", "pids.max", _or_max(values.pids)))
+    for page, limit in values.huge_pages.items():
+        files.append(("hugetlb", f"hugetlb.{page}.limit_in_bytes", str(limit)))
+    return files
+
+
+def v2_files(values: CgroupValues) -> list[File]:
+    """What to write into the unified hierarchy, in order."""
+    files: list[File] = []
+    if values.shares is not None:
+        files.append(("cpu", "cpu.weight", str(weight(values.shares))))
+    if values.quota_us is not None:
+        quota = str(values.quota_us) if values.quota_us > 0 else "max"
+        files.append(("cpu", "cpu.max", f"{quota} {PERIOD_US}"))
+    if values.memory_bytes:
+        files.append(("memory", "memory.max", _or_max(values.memory_bytes)))
+    if values.pids is not None:
+        files.append(("pids", "pids.max", _or_max(values.pids)))
+    for page, limit in values.huge_pages.items():
+        files.append(("hugetlb", f"hugetlb.{page}.max", str(limit)))
+    return files
+
+
+def _or_max(value: int) -> str:
+    return "max" if value == UNLIMITED else str(value)

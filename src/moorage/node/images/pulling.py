@@ -1,0 +1,245 @@
+"""Having an image before a container is made from it.
+
+Looks on the node as the pull policy says, pulls with the pod's credentials, a few at a time, and
+backs off from an image that cannot be had. Every outcome is an event and, where it stops a
+container, a reason in its status. Source: core/v1 `imagePullPolicy`; kubelet `images` package,
+whose texts are kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from moorage.api.clock import Clock
+from moorage.api.configuration import Secret
+from moorage.api.logs import Log
+from moorage.api.pods import Pod
+from moorage.client.recorder import NORMAL, WARNING
+from moorage.cri import CriError, pb
+from moorage.node.config.security import ImageUser
+from moorage.node.images.credentials import SecretFormatError, credentials_in, matching
+from moorage.node.images.reference import InvalidReferenceError, parse, with_default_tag
+from moorage.node.pods.events import PodEvents
+from moorage.node.pods.spec import Member, spoken_seconds
+from moorage.node.runtime.engine import Engine
+
+log = Log(__name__)
+
+ALWAYS = "Always"
+NEVER = "Never"
+
+_FIRST_PAUSE_S = 10.0
+_LONGEST_PAUSE_S = 300.0
+_FORGET_S = 2 * _LONGEST_PAUSE_S
+
+_KNOWN_CAUSES = {
+    "RegistryUnavailable": "the registry is unavailable",
+    "SignatureValidationFailed": "the signature validation failed",
+}
+
+
+class ImageError(Exception):
+    """No image: `reason` for the container's status, the text for its message.
+
+    `retry_s` is the moment (monotonic seconds) before which another try is in vain.
+    """
+
+    def __init__(self, reason: str, message: str, *, retry_s: float | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.retry_s = retry_s
+
+
+@dataclass(frozen=True, slots=True)
+class FoundImage:
+    """An image on the node: what to name to the engine, and whom it says to run as."""
+
+    reference: str
+    user: ImageUser
+
+
+@dataclass(slots=True)
+class _Failure:
+    pause_s: float
+    failed_s: float
+    sentence: str
+
+
+class ImagePuller:
+    """Images for the containers of this node's pods."""
+
+    def __init__(
+        self, engine: Engine, events: PodEvents, clock: Clock, *, parallel_pulls: int
+    ) -> None:
+        self._engine = engine
+        self._events = events
+        self._clock = clock
+        self._slots = asyncio.Semaphore(parallel_pulls)
+        self._failures: dict[tuple[str, str], _Failure] = {}
+
+    async def ensure(
+        self,
+        pod: Pod,
+        wanted: Member,
+        secrets: Sequence[Secret],
+        sandbox: pb.PodSandboxConfig,
+    ) -> FoundImage:
+        """The image of a container. Raises ImageError."""
+        container = wanted.container
+        policy = container.image_pull_policy or _default_policy(container.image)
+        return await self.ensure_image(pod, wanted, container.image, policy, secrets, sandbox)
+
+    async def ensure_image(
+        self,
+        pod: Pod,
+        about: Member,
+        image: str,
+        policy: str,
+        secrets: Sequence[Secret],
+        sandbox: pb.PodSandboxConfig,
+    ) -> FoundImage:
+        """An image for a container or for a volume of it. Raises ImageError."""
+        try:
+            name = with_default_tag(image)
+        except InvalidReferenceError as error:
+            message = f'Failed to apply default image tag "{image}": {error}'
+            self._events.about(pod, about, WARNING, "InspectFailed", message)
+            raise ImageError("InvalidImageName", message) from error
+        if policy != ALWAYS:
+            found = await self._present(pod, about, name)
+            if found is not None:
+                self._events.about(
+                    pod, about, NORMAL, "Pulled",
+                    f'Container image "{image}" already present on machine and can be accessed '
+                    "by the pod",
+                )  # fmt: skip
+                return _found(found, found.id)
+            if policy == NEVER:
+                message = f'Container image "{image}" is not present with pull policy of Never'
+                self._events.about(pod, about, WARNING, "ErrImageNeverPull", message)
+                raise ImageError("ErrImageNeverPull", message)
+        return await self._pull(pod, about, image, name, secrets, sandbox)
+
+    def forget(self, uid: str) -> None:
+        """A pod is gone: its failures do not matter any more."""
+        for key in [key for key in self._failures if key[0] == uid]:
+            del self._failures[key]
+
+    async def _present(self, pod: Pod, about: Member, name: str) -> pb.Image | None:
+        try:
+            return await self._engine.image(name)
+        except CriError as error:
+            message = f'Failed to inspect image "{name}": {error}'
+            self._events.about(pod, about, WARNING, "InspectFailed", message)
+            raise ImageError("ImageInspectError", message) from error
+
+    async def _pull(
+        self,
+        pod: Pod,
+        about: Member,
+        image: str,
+        name: str,
+        secrets: Sequence[Secret],
+        sandbox: pb.PodSandboxConfig,
+    ) -> FoundImage:
+        key = (pod.metadata.uid, image)
+        self._check_backoff(pod, about, image, key)
+        self._events.about(pod, about, NORMAL, "Pulling", f'Pulling image "{image}"')
+        asked_s = self._clock.monotonic()
+        try:
+            async with self._slots:
+                begun_s = self._clock.monotonic()
+                reference = await self._pull_with_any(pod, name, secrets, sandbox)
+            found = await self._engine.image(name)
+        except CriError as error:
+            self._events.about(
+                pod, about, WARNING, "Failed", f'Failed to pull image "{image}": {error}'
+            )
+            raise self._failed(key, image, error) from error
+        self._failures.pop(key, None)
+        now_s = self._clock.monotonic()
+        size = found.size if found is not None else 0
+        self._events.about(
+            pod, about, NORMAL, "Pulled",
+            f'Successfully pulled image "{image}" in {_spoken(now_s - begun_s)} '
+            f"({_spoken(now_s - asked_s)} including waiting). Image size: {size} bytes.",
+        )  # fmt: skip
+        return _found(found, reference)
+
+    def _check_backoff(self, pod: Pod, about: Member, image: str, key: tuple[str, str]) -> None:
+        failure = self._failures.get(key)
+        if failure is None:
+            return
+        retry_s = failure.failed_s + failure.pause_s
+        if self._clock.monotonic() >= retry_s:
+            return
+        message = f'Back-off pulling image "{image}"'
+        self._events.about(pod, about, NORMAL, "BackOff", message)
+        raise ImageError("ImagePullBackOff", f"{message}: {failure.sentence}", retry_s=retry_s)
+
+    def _failed(self, key: tuple[str, str], image: str, error: CriError) -> ImageError:
+        reason, message = "ErrImagePull", str(error)
+        for known, cause in _KNOWN_CAUSES.items():
+            if error.sentence.startswith(known):
+                rest = error.sentence.removeprefix(known)
+                reason = known
+                message = f"image pull failed for {image} because {cause}{rest}"
+        now_s = self._clock.monotonic()
+        before = self._failures.get(key)
+        pause_s = _FIRST_PAUSE_S
+        if before is not None and now_s - before.failed_s <= _FORGET_S:
+            pause_s = min(before.pause_s * 2, _LONGEST_PAUSE_S)
+        self._failures[key] = _Failure(pause_s, now_s, f"{reason}: {message}")
+        return ImageError(reason, message)
+
+    async def _pull_with_any(
+        self, pod: Pod, name: str, secrets: Sequence[Secret], sandbox: pb.PodSandboxConfig
+    ) -> str:
+        """Pull with each fitting credential until one is accepted, without any if none fits."""
+        spec = pb.ImageSpec(
+            image=name, user_specified_image=name, annotations=pod.metadata.annotations
+        )
+        candidates: list[pb.AuthConfig | None] = [*self._credentials(pod, name, secrets)]
+        failure: CriError | None = None
+        for auth in candidates or [None]:
+            try:
+                return await self._engine.pull_image(spec, auth, sandbox)
+            except CriError as error:
+                failure = error
+        assert failure is not None
+        raise failure
+
+    @staticmethod
+    def _credentials(pod: Pod, name: str, secrets: Sequence[Secret]) -> list[pb.AuthConfig]:
+        found = []
+        for secret in secrets:
+            try:
+                found += credentials_in(secret)
+            except SecretFormatError as error:
+                log.warning("pull secret ignored", pod=pod.metadata.name, error=error)
+        return matching(found, parse(name))
+
+
+def _default_policy(image: str) -> str:
+    """What the API server would have filled in: mutable names are always asked for."""
+    try:
+        return ALWAYS if parse(image).tag == "latest" else "IfNotPresent"
+    except InvalidReferenceError:
+        return "IfNotPresent"
+
+
+def _found(image: pb.Image | None, reference: str) -> FoundImage:
+    if image is None:
+        return FoundImage(reference, ImageUser(uid=0))
+    if image.HasField("uid"):
+        return FoundImage(reference, ImageUser(uid=image.uid.value))
+    if image.username:
+        return FoundImage(reference, ImageUser(name=image.username))
+    return FoundImage(reference, ImageUser(uid=0))
+
+
+def _spoken(seconds: float) -> str:
+    return spoken_seconds(int(seconds * 1000) / 1000)

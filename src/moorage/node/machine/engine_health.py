@@ -1,0 +1,161 @@
+"""How the container engine fares, and what it offers.
+
+Asked every few seconds; while it does not answer, several times a second, so that a node whose
+engine has just started is Ready at once. Source: CRI Status, kubelet `updateRuntimeUp` and
+`runtimeState`, whose sentences are kept; KEP-3857 and KEP-127 for handlers' features.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from moorage.api.clock import Clock
+from moorage.api.logs import Log
+from moorage.api.nodes import NodeRuntimeHandler, NodeRuntimeHandlerFeatures
+from moorage.cri import CriError, pb
+from moorage.node.options import CGROUPFS, SYSTEMD, OptionsError
+from moorage.node.runtime.engine import Engine
+
+log = Log(__name__)
+
+_DOWN_PERIOD_S = 0.2
+_FRESH = "container runtime status check may not have completed yet"
+
+Handlers = tuple[NodeRuntimeHandler, ...]
+ReadHandlers = Callable[[pb.StatusResponse], Awaitable[Handlers]]
+"""Gives the handlers of an engine from its status, in whatever way an engine of its age tells."""
+
+_DRIVERS = {pb.SYSTEMD: SYSTEMD, pb.CGROUPFS: CGROUPFS}
+
+
+async def reported_handlers(status: pb.StatusResponse) -> Handlers:
+    """The handlers that a status lists; engines before CRI 1.30 list none."""
+    return tuple(
+        NodeRuntimeHandler(
+            name=each.name,
+            features=NodeRuntimeHandlerFeatures(
+                recursive_read_only_mounts=each.features.recursive_read_only_mounts,
+                user_namespaces=each.features.user_namespaces,
+            ),
+        )
+        for each in status.runtime_handlers
+    )
+
+
+class EngineHealth:
+    """The engine's state as last seen. Listeners hear of every change."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        *,
+        period_s: float,
+        cgroup_driver: str,
+        read_handlers: ReadHandlers = reported_handlers,
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._period_s = period_s
+        self._cgroup_driver = cgroup_driver
+        self._read_handlers = read_handlers
+        self._listeners: list[Callable[[], None]] = []
+        self.engine_name = "unknown"
+        self.engine_version = "Unknown"
+        self.handlers: Handlers = ()
+        self.has_groups_policy: bool | None = None
+        self.runtime_trouble: str | None = _FRESH
+        self.network_trouble: str | None = None
+        self._asked = asyncio.Event()
+
+    async def wait_asked(self) -> None:
+        """Return once the engine has been asked for the first time, whatever it answered."""
+        await self._asked.wait()
+
+    @property
+    def is_ready(self) -> bool:
+        return self.runtime_trouble is None and self.network_trouble is None
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call this after every change. It must not block."""
+        self._listeners.append(listener)
+
+    async def run(self) -> None:
+        """Keep asking until cancelled. Raises OptionsError for an engine that does not fit."""
+        is_known = False
+        while True:
+            try:
+                if not is_known:
+                    await self._identify()
+                    is_known = True
+                await self._check()
+            except CriError as error:
+                is_known = False
+                self._note_down(error)
+                self._asked.set()
+                await self._clock.sleep(_DOWN_PERIOD_S)
+                continue
+            self._asked.set()
+            await self._clock.sleep(self._period_s)
+
+    async def _identify(self) -> None:
+        version = await self._engine.version()
+        driver = await self._engine.cgroup_driver()
+        if driver is not None and _DRIVERS[driver] != self._cgroup_driver:
+            raise OptionsError(
+                f"engine {version.name} uses the cgroup driver {_DRIVERS[driver]!r}, this node "
+                f"agent {self._cgroup_driver!r}: set both to {CGROUPFS!r} (containerd: "
+                "SystemdCgroup = false in the handler's options; CRI-O: cgroup_manager = "
+                '"cgroupfs" and conmon_cgroup = "pod")'
+            )
+        if (version.name, version.version) != (self.engine_name, self.engine_version):
+            log.info("engine found", engine=version.name, version=version.version)
+        self.engine_name, self.engine_version = version.name, version.version
+
+    async def _check(self) -> None:
+        status = await self._engine.status()
+        before = self._state()
+        conditions = {each.type: each for each in status.status.conditions}
+        self.runtime_trouble = _trouble(
+            conditions.get("RuntimeReady"), "container runtime not ready"
+        )
+        self.network_trouble = _trouble(
+            conditions.get("NetworkReady"), "container runtime network not ready"
+        )
+        if self.runtime_trouble is None:
+            self.handlers = await self._read_handlers(status)
+            self.has_groups_policy = (
+                status.features.supplemental_groups_policy if status.HasField("features") else None
+            )
+        self._announce(before)
+
+    def _note_down(self, error: CriError) -> None:
+        before = self._state()
+        self.runtime_trouble = f"container runtime is down: {error.sentence}"
+        if self._state() != before:
+            log.warning("engine does not answer", error=error)
+        self._announce(before)
+
+    def _announce(self, before: object) -> None:
+        if self._state() != before:
+            for listener in self._listeners:
+                listener()
+
+    def _state(self) -> tuple[object, ...]:
+        return (
+            self.engine_name,
+            self.engine_version,
+            self.handlers,
+            self.has_groups_policy,
+            self.runtime_trouble,
+            self.network_trouble,
+        )
+
+
+def _trouble(condition: pb.RuntimeCondition | None, what: str) -> str | None:
+    if condition is None:
+        return f"{what}: the engine does not report this condition"
+    if condition.status:
+        return None
+    return f"{what}: {condition.type}=false reason:{condition.reason} message:{condition.message}"

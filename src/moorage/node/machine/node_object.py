@@ -1,0 +1,263 @@
+"""This node's object in the API: made when it is missing, and its status kept true.
+
+Written when something has changed, and every few minutes as a sign of life; the lease is the
+cheaper sign. Taints and others' labels are left to controllers. Source: core/v1 Node; kubelet
+`kubelet_node_status.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from moorage.api.clock import Clock, format_time
+from moorage.api.errors import AlreadyExistsError, NotFoundError, StatusError
+from moorage.api.logs import Log
+from moorage.api.node_labels import ARCH, HOSTNAME, OS
+from moorage.api.nodes import ContainerImage, Node, NodeCondition, NodeStatus
+from moorage.api.references import ObjectReference
+from moorage.client import Client, EventRecorder, PatchType
+from moorage.client.backoff import Backoff
+from moorage.client.recorder import NORMAL
+from moorage.client.resources import NODES
+from moorage.client.rest import UnreachableError
+from moorage.cri import CriError
+from moorage.node.machine.engine_health import EngineHealth
+from moorage.node.machine.facts import MachineFacts
+from moorage.node.machine.node_status import (
+    PRESSURE_EVENTS,
+    NodeKnowledge,
+    images_of,
+    node_status,
+)
+from moorage.node.machine.pressure import Pressure, pressure_of, read_supply
+from moorage.node.options import NodeOptions
+from moorage.node.pods.waking import Wake
+from moorage.node.runtime.engine import Engine
+
+log = Log(__name__)
+
+_LOOK_PERIOD_S = 10.0
+_MERGED_LISTS = frozenset({"addresses"})
+
+
+class NodeObject:
+    """Keeps the Node of this agent. `run()` registers it and goes on until cancelled."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        engine: Engine,
+        health: EngineHealth,
+        recorder: EventRecorder,
+        clock: Clock,
+        options: NodeOptions,
+        facts: MachineFacts,
+        addresses: tuple[str, ...],
+        capacity: Mapping[str, str],
+        allocatable: Mapping[str, str],
+    ) -> None:
+        self._client = client
+        self._engine = engine
+        self._health = health
+        self._recorder = recorder
+        self._clock = clock
+        self._options = options
+        self._facts = facts
+        self._addresses = addresses
+        self._capacity = capacity
+        self._allocatable = allocatable
+        self._stored: Node | None = None
+        self._images: list[ContainerImage] = []
+        self._pressure = Pressure()
+        self._wake = Wake(clock)
+        self._written_s = float("-inf")
+        self._registered = asyncio.Event()
+        health.add_listener(self._wake.call)
+
+    @property
+    def node(self) -> Node | None:
+        """The object as last seen."""
+        return self._stored
+
+    async def wait_registered(self) -> None:
+        """Return once the API has this node."""
+        await self._registered.wait()
+
+    def seen(self, node: Node) -> None:
+        """The API's newest object, as watched."""
+        self._stored = node
+
+    async def run(self) -> None:
+        backoff = Backoff(first_s=0.2, limit_s=10.0)
+        self._event("Starting", "Starting node agent.")
+        # The first thing said about the node should be true.
+        await self._health.wait_asked()
+        while True:
+            try:
+                await self._keep()
+                backoff.reset()
+                await self._wake.wait(_LOOK_PERIOD_S)
+            except NotFoundError:
+                # Someone deleted the node: it is made again.
+                self._stored = None
+            except (StatusError, UnreachableError) as error:
+                pause_s = backoff.next_s()
+                log.warning("node status not written", error=error, retry_s=round(pause_s, 1))
+                await self._clock.sleep(pause_s)
+
+    async def _keep(self) -> None:
+        """Bring the API's object up to date, once."""
+        await self._look()
+        if self._stored is None:
+            await self._register()
+            return
+        now_s = self._clock.monotonic()
+        before, after = self._stored.status, self._status(self._stored.status.conditions)
+        is_due = now_s - self._written_s >= self._options.status_period_s
+        if not is_due and _timeless(before) == _timeless(after):
+            return
+        await self._write(before, after)
+        self._written_s = now_s
+
+    async def _look(self) -> None:
+        supply = await asyncio.to_thread(read_supply, self._options.root_dir)
+        self._pressure = pressure_of(supply)
+        if self._health.runtime_trouble is None:
+            try:
+                self._images = images_of(await self._engine.images())
+            except CriError as error:
+                log.warning("images not listed", error=error)
+
+    def _status(self, before: tuple[NodeCondition, ...]) -> NodeStatus:
+        health, server = self._health, self._options.server
+        troubles = [each for each in (health.runtime_trouble, health.network_trouble) if each]
+        return node_status(
+            NodeKnowledge(
+                facts=self._facts,
+                capacity=self._capacity,
+                allocatable=self._allocatable,
+                addresses=self._addresses,
+                hostname=self._options.hostname or self._facts.hostname,
+                port=server.port if server is not None else 0,
+                engine_name=health.engine_name,
+                engine_version=health.engine_version,
+                troubles=troubles,
+                handlers=health.handlers,
+                has_groups_policy=health.has_groups_policy,
+                images=self._images,
+                pressure=self._pressure,
+                before=before,
+                stamp=format_time(self._clock.now()),
+            )
+        )
+
+    async def _register(self) -> None:
+        status = self._status(())
+        node = {
+            "metadata": {
+                "name": self._options.name,
+                "labels": {**self._own_labels(), **self._options.labels},
+            },
+            "spec": {"taints": self._options.taints} if self._options.taints else {},
+            "status": status,
+        }
+        try:
+            self._stored = await self._client.create(NODES, node)
+            self._written_s = self._clock.monotonic()
+            log.info("node registered", node=self._options.name, ready=self._health.is_ready)
+            self._announce((), status.conditions)
+        except AlreadyExistsError:
+            self._stored = await self._client.get(NODES, self._options.name)
+            await self._correct_labels(self._stored)
+            self._wake.call()
+        self._registered.set()
+
+    def _own_labels(self) -> dict[str, str]:
+        return {
+            HOSTNAME: self._options.hostname or self._facts.hostname,
+            OS: "linux",
+            ARCH: self._facts.architecture,
+        }
+
+    async def _correct_labels(self, node: Node) -> None:
+        wanted = self._own_labels() | dict(self._options.labels)
+        wrong = {
+            key: value for key, value in wanted.items() if node.metadata.labels.get(key) != value
+        }
+        if wrong:
+            patch = {"metadata": {"labels": wrong}}
+            self._stored = await self._client.patch(NODES, self._options.name, patch)
+
+    async def _write(self, before: NodeStatus, after: NodeStatus) -> None:
+        patch = {"status": status_changes(before, after)}
+        self._stored = await self._client.patch(
+            NODES, self._options.name, patch, kind=PatchType.STRATEGIC, subresource="status"
+        )
+        self._announce(before.conditions, after.conditions)
+
+    def _announce(
+        self, before: tuple[NodeCondition, ...], after: tuple[NodeCondition, ...]
+    ) -> None:
+        earlier = {each.type: each.status for each in before}
+        for condition in after:
+            if earlier.get(condition.type) == condition.status:
+                continue
+            reason = PRESSURE_EVENTS[condition.type, condition.status]
+            self._event(reason, f"Node {self._options.name} status is now: {reason}")
+            log.info(
+                "node condition",
+                type=condition.type,
+                status=condition.status,
+                message=condition.message,
+            )
+
+    def _event(self, reason: str, message: str) -> None:
+        # The kubelet gives its node's name as the uid of events, and `kubectl describe` asks so.
+        name = self._options.name
+        about = ObjectReference(kind="Node", api_version="v1", name=name, uid=name)
+        self._recorder.record(about, NORMAL, reason, message)
+
+
+def status_changes(before: NodeStatus, after: NodeStatus) -> dict[str, Any]:
+    """The strategic merge patch from one status to another; conditions always carry heartbeats."""
+    old: dict[str, Any] = msgspec.to_builtins(before)
+    new: dict[str, Any] = msgspec.to_builtins(after)
+    changes: dict[str, Any] = {"conditions": new.pop("conditions", [])}
+    for field in OWNED_FIELDS:
+        if old.get(field) == new.get(field):
+            continue
+        value = new.get(field)
+        if isinstance(value, dict) and field in old:
+            value = {**value, "$patch": "replace"}
+        elif field in _MERGED_LISTS and value is not None and field in old:
+            value = [*value, {"$patch": "replace"}]
+        changes[field] = value
+    return changes
+
+
+OWNED_FIELDS = (
+    "capacity",
+    "allocatable",
+    "addresses",
+    "daemonEndpoints",
+    "nodeInfo",
+    "images",
+    "runtimeHandlers",
+    "features",
+)
+
+
+def _timeless(status: NodeStatus) -> tuple[Any, ...]:
+    """What of a status is worth a write of its own."""
+    plain: dict[str, Any] = msgspec.to_builtins(status)
+    conditions = sorted(
+        (each.type, each.status, each.reason, each.message)
+        for each in status.conditions
+        if (each.type, each.status) in PRESSURE_EVENTS
+    )
+    return (conditions, *(plain.get(field) for field in OWNED_FIELDS))

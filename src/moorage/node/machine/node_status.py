@@ -1,0 +1,205 @@
+"""The status of this node's object: capacity, conditions, handlers, images.
+
+Pure, from the machine's facts and its engine's health to the status to report. A condition's
+transition time changes only with its status; heartbeats are set by whoever writes. Source: core/v1
+NodeStatus, kubelet `nodestatus/setters.go`, whose reasons and sentences are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from moorage import __version__
+from moorage.api import quantity
+from moorage.api.nodes import (
+    ContainerImage,
+    DaemonEndpoint,
+    NodeAddress,
+    NodeCondition,
+    NodeDaemonEndpoints,
+    NodeFeatures,
+    NodeRuntimeHandler,
+    NodeStatus,
+    NodeSwapStatus,
+    NodeSystemInfo,
+)
+from moorage.api.quantity import Family, Quantity
+from moorage.cri import pb
+from moorage.node.machine.facts import MachineFacts
+from moorage.node.machine.pressure import Pressure
+
+KUBERNETES_VERSION = "v1.36.0"
+"""The API level this agent speaks; clients compare it with the server's."""
+
+_MAX_IMAGES = 50
+_MAX_NAMES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeKnowledge:
+    """Everything the status is worked out from, at one moment. `stamp` is now, RFC 3339."""
+
+    facts: MachineFacts
+    capacity: Mapping[str, str]
+    allocatable: Mapping[str, str]
+    addresses: Sequence[str]
+    hostname: str
+    port: int
+    engine_name: str
+    engine_version: str
+    troubles: Sequence[str]
+    handlers: Sequence[NodeRuntimeHandler]
+    has_groups_policy: bool | None
+    images: Sequence[ContainerImage]
+    pressure: Pressure
+    before: Sequence[NodeCondition]
+    stamp: str
+
+
+def capacity_of(facts: MachineFacts, max_pods: int) -> dict[str, str]:
+    """What the machine has, by resource."""
+    found = {
+        "cpu": str(facts.cpu_count),
+        "memory": _kibibytes(facts.memory_bytes),
+        "ephemeral-storage": _kibibytes(facts.disk_bytes),
+        "pods": str(max_pods),
+    }
+    return found | {name: _binary(size) for name, size in facts.huge_pages.items()}
+
+
+def allocatable_of(capacity: Mapping[str, str], reserved: Mapping[str, str]) -> dict[str, str]:
+    """What pods may have of it: less what is reserved, and memory less what huge pages hold."""
+    found: dict[str, str] = {}
+    pages = [quantity.parse(text) for name, text in capacity.items() if name.startswith("huge")]
+    for name, text in capacity.items():
+        amount = quantity.parse(text) - quantity.parse(reserved.get(name, "0"))
+        if name == "memory":
+            for size in pages:
+                amount = amount - size
+        found[name] = str(amount) if amount.nano > 0 else "0"
+    return found
+
+
+def node_status(known: NodeKnowledge) -> NodeStatus:
+    """The status to report."""
+    facts = known.facts
+    return NodeStatus(
+        capacity=dict(known.capacity),
+        allocatable=dict(known.allocatable),
+        addresses=(
+            *(NodeAddress(type="InternalIP", address=each) for each in known.addresses),
+            NodeAddress(type="Hostname", address=known.hostname),
+        ),
+        daemon_endpoints=NodeDaemonEndpoints(kubelet_endpoint=DaemonEndpoint(port=known.port)),
+        node_info=NodeSystemInfo(
+            machine_id=facts.machine_id,
+            system_uuid=facts.system_uuid or facts.machine_id,
+            boot_id=facts.boot_id,
+            kernel_version=facts.kernel,
+            os_image=facts.os_image,
+            container_runtime_version=f"{known.engine_name}://{known.engine_version}",
+            kubelet_version=f"{KUBERNETES_VERSION}+moorage-{__version__}",
+            operating_system="linux",
+            architecture=facts.architecture,
+            swap=NodeSwapStatus(capacity=facts.swap_bytes) if facts.swap_bytes else None,
+        ),
+        conditions=tuple(_conditions(known)),
+        images=tuple(known.images),
+        runtime_handlers=tuple(known.handlers),
+        features=None
+        if known.has_groups_policy is None
+        else NodeFeatures(supplemental_groups_policy=known.has_groups_policy),
+    )
+
+
+_PRESSURES = (
+    (
+        "MemoryPressure",
+        ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
+        ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ),
+    (
+        "DiskPressure",
+        ("KubeletHasDiskPressure", "kubelet has disk pressure"),
+        ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ),
+    (
+        "PIDPressure",
+        ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+        ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ),
+)
+
+PRESSURE_EVENTS = {
+    ("MemoryPressure", "True"): "NodeHasInsufficientMemory",
+    ("MemoryPressure", "False"): "NodeHasSufficientMemory",
+    ("DiskPressure", "True"): "NodeHasDiskPressure",
+    ("DiskPressure", "False"): "NodeHasNoDiskPressure",
+    ("PIDPressure", "True"): "NodeHasInsufficientPID",
+    ("PIDPressure", "False"): "NodeHasSufficientPID",
+    ("Ready", "True"): "NodeReady",
+    ("Ready", "False"): "NodeNotReady",
+}
+"""(condition, status) it has changed to → the event's reason."""
+
+
+def _conditions(known: NodeKnowledge) -> Iterable[NodeCondition]:
+    earlier = {each.type: each for each in known.before}
+    pressure = known.pressure
+    states = (pressure.memory, pressure.disk, pressure.pids)
+    for (type_, bad, good), is_bad in zip(_PRESSURES, states, strict=True):
+        reason, message = bad if is_bad else good
+        yield _condition(known, earlier, type_, is_bad, reason, message)
+    if known.troubles:
+        trouble = known.troubles[0]
+        if len(known.troubles) > 1:
+            trouble = f"[{', '.join(known.troubles)}]"
+        yield _condition(known, earlier, "Ready", False, "KubeletNotReady", trouble)
+    else:
+        yield _condition(
+            known, earlier, "Ready", True, "KubeletReady", "kubelet is posting ready status"
+        )
+
+
+def _condition(
+    known: NodeKnowledge,
+    earlier: Mapping[str, NodeCondition],
+    type_: str,
+    is_true: bool,
+    reason: str,
+    message: str,
+) -> NodeCondition:
+    status = "True" if is_true else "False"
+    before = earlier.get(type_)
+    is_same = before is not None and before.status == status
+    since = before.last_transition_time if before is not None and is_same else None
+    return NodeCondition(
+        type=type_,
+        status=status,
+        last_heartbeat_time=known.stamp,
+        last_transition_time=since or known.stamp,
+        reason=reason,
+        message=message,
+    )
+
+
+def images_of(images: Iterable[pb.Image]) -> list[ContainerImage]:
+    """The largest images of the node, with their names; those without a name are left out."""
+    found = [
+        ContainerImage(
+            names=(*image.repo_digests, *image.repo_tags)[:_MAX_NAMES], size_bytes=image.size
+        )
+        for image in images
+        if image.repo_digests or image.repo_tags
+    ]
+    found.sort(key=lambda each: (-each.size_bytes, each.names))
+    return found[:_MAX_IMAGES]
+
+
+def _kibibytes(size: int) -> str:
+    return f"{size // 1024}Ki"
+
+
+def _binary(size: int) -> str:
+    return str(Quantity(size * quantity.NANO, Family.BINARY))

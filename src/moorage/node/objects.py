@@ -1,0 +1,140 @@
+"""The ConfigMaps and Secrets that this node's pods refer to, fetched when they are needed.
+
+A node may read only the objects its pods name, one by one, so there is no collection to follow:
+each object is fetched, kept for a while and fetched again when it is older than the reader
+accepts. Readers that come together share one request. Source: Node authorizer; kubelet's `Cache`
+change detection strategy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from moorage.api.clock import Clock
+from moorage.api.errors import ForbiddenError, NotFoundError, StatusError
+from moorage.api.logs import Log
+from moorage.api.meta import Object
+from moorage.client import Client, Resource
+from moorage.client.rest import UnreachableError
+
+log = Log(__name__)
+
+T = TypeVar("T", bound=Object)
+R = TypeVar("R")
+
+_FORGET_S = 600.0
+_AUTHORIZER_LAG_S = 3.0
+_FIRST_PAUSE_S = 0.02
+
+Key = tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class _Entry(Generic[T]):
+    found: T | None
+    fetched_s: float
+    used_s: float
+
+
+class ObjectCache:
+    """Objects by name. What does not exist is remembered as None just as long."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._entries: dict[Key, _Entry[Any]] = {}
+        self._fetches: dict[Key, asyncio.Future[Any]] = {}
+
+    async def get(
+        self, resource: Resource[T], namespace: str, name: str, *, max_age_s: float
+    ) -> T | None:
+        """The object, None when there is none of that name.
+
+        Raises StatusError or UnreachableError; when the server is away and an older copy is at
+        hand, that copy is given instead.
+        """
+        key = (resource.plural, namespace, name)
+        entry = self._entries.get(key)
+        now = self._clock.monotonic()
+        if entry is not None and now - entry.fetched_s <= max_age_s:
+            entry.used_s = now
+            found: T | None = entry.found
+            return found
+        try:
+            return await self._shared_fetch(resource, key)
+        except UnreachableError:
+            if entry is None:
+                raise
+            log.warning("using an older copy", resource=resource.plural, name=name)
+            stale: T | None = entry.found
+            return stale
+
+    def forget_unused(self) -> None:
+        """Drop what no pod has asked for lately."""
+        limit = self._clock.monotonic() - _FORGET_S
+        self._entries = {key: entry for key, entry in self._entries.items() if entry.used_s > limit}
+
+    async def _shared_fetch(self, resource: Resource[T], key: Key) -> T | None:
+        while True:
+            running = self._fetches.get(key)
+            if running is None:
+                break
+            # Another reader's cancellation is not ours: then we fetch for ourselves.
+            await asyncio.wait((running,))
+            if not running.cancelled():
+                shared: T | None = running.result()
+                return shared
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._fetches[key] = future
+        try:
+            found = await self._fetch(resource, key)
+            future.set_result(found)
+            return found
+        except (StatusError, UnreachableError) as error:
+            future.set_exception(error)
+            # Readers that wait take it from the future; without any it must not be called lost.
+            future.exception()
+            raise
+        finally:
+            if not future.done():
+                future.cancel()
+            del self._fetches[key]
+
+    async def _fetch(self, resource: Resource[T], key: Key) -> T | None:
+        _, namespace, name = key
+        found = await retry_forbidden(
+            self._clock, lambda: _get_or_none(self._client, resource, namespace, name)
+        )
+        now = self._clock.monotonic()
+        self._entries[key] = _Entry(found, now, now)
+        return found
+
+
+async def _get_or_none(
+    client: Client, resource: Resource[T], namespace: str, name: str
+) -> T | None:
+    try:
+        return await client.get(resource, name, namespace)
+    except NotFoundError:
+        return None
+
+
+async def retry_forbidden(clock: Clock, call: Callable[[], Awaitable[R]]) -> R:
+    """Make a call again while it is forbidden, for a few seconds.
+
+    Right after a pod was bound, the server's authorizer may not know yet that this node may read
+    what the pod names. Source: Node authorizer's graph is fed by informers.
+    """
+    deadline = clock.monotonic() + _AUTHORIZER_LAG_S
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        try:
+            return await call()
+        except ForbiddenError:
+            if clock.monotonic() + pause_s > deadline:
+                raise
+        await clock.sleep(pause_s)
+        pause_s *= 2

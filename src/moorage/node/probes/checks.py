@@ -1,0 +1,192 @@
+"""The four ways to probe a container: run a command, HTTP, a TCP connection, gRPC health.
+
+Each gives one result in the kubelet's words. Source: core/v1 ProbeHandler, KEP-2727 (gRPC),
+grpc.health.v1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from enum import Enum
+
+import grpc
+from grpc import aio
+
+from moorage.api.containers import GRPCAction, HTTPGetAction, Probe, TCPSocketAction
+from moorage.cri import CriError
+from moorage.node.config.environment import static_environment
+from moorage.node.config.expansion import expand
+from moorage.node.pods.spec import spoken_seconds
+from moorage.node.probes.http import HttpClient, HttpFailure
+from moorage.node.probes.ports import resolve_port
+from moorage.node.runtime.engine import Engine
+from moorage.node.runtime.labels import AnyContainer
+
+_OUTPUT_LIMIT = 10 * 1024
+_HEALTH = "/grpc.health.v1.Health/Check"
+_SERVING = 1
+_HEALTH_NAMES = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
+
+
+class Outcome(Enum):
+    SUCCESS = "success"
+    WARNING = "warning"
+    FAILURE = "failure"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What one attempt came to. ERROR: the probe itself could not be carried out."""
+
+    outcome: Outcome
+    output: str = ""
+
+
+SUCCESS = CheckResult(Outcome.SUCCESS)
+
+
+class Checks:
+    """Carries out single probe attempts."""
+
+    def __init__(self, engine: Engine, http: HttpClient) -> None:
+        self._engine = engine
+        self._http = http
+
+    async def run(
+        self, probe: Probe, container: AnyContainer, container_id: str, address: str
+    ) -> CheckResult:
+        """One attempt against a running container of a pod with this address."""
+        timeout_s = max(probe.timeout_seconds, 1)
+        try:
+            if probe.exec is not None:
+                return await self._exec(probe.exec.command, container, container_id, timeout_s)
+            if probe.http_get is not None:
+                return await self._http_get(probe.http_get, container, address, timeout_s)
+            if probe.tcp_socket is not None:
+                return await _tcp(probe.tcp_socket, container, address, timeout_s)
+            if probe.grpc is not None:
+                return await _grpc(probe.grpc, address, timeout_s)
+        except ValueError as error:
+            return CheckResult(Outcome.ERROR, str(error))
+        return CheckResult(Outcome.ERROR, "missing probe handler")
+
+    async def _exec(
+        self, command: tuple[str, ...], container: AnyContainer, container_id: str, timeout_s: int
+    ) -> CheckResult:
+        variables = static_environment(container)
+        expanded = [expand(each, variables) for each in command]
+        try:
+            result = await self._engine.exec_sync(container_id, expanded, timeout_s)
+        except CriError as error:
+            if error.is_timeout:
+                return CheckResult(Outcome.FAILURE, _timed_out(expanded, timeout_s))
+            return CheckResult(Outcome.ERROR, str(error))
+        output = (result.stdout + result.stderr)[:_OUTPUT_LIMIT].decode(errors="replace")
+        if result.exit_code == 0:
+            return CheckResult(Outcome.SUCCESS, output)
+        if result.exit_code < 0:
+            # Some engines answer a timeout so, instead of with the code for one.
+            return CheckResult(Outcome.FAILURE, _timed_out(expanded, timeout_s))
+        return CheckResult(Outcome.FAILURE, output)
+
+    async def _http_get(
+        self, action: HTTPGetAction, container: AnyContainer, address: str, timeout_s: int
+    ) -> CheckResult:
+        try:
+            answer = await self._http.get(
+                action, container, address, purpose="probe", timeout_s=timeout_s
+            )
+        except HttpFailure as error:
+            return CheckResult(Outcome.FAILURE, str(error))
+        if answer.is_redirect:
+            return CheckResult(
+                Outcome.WARNING, f"Probe terminated redirects, Response body: {answer.body}"
+            )
+        if 200 <= answer.status < 300:
+            return CheckResult(Outcome.SUCCESS, answer.body)
+        return CheckResult(Outcome.FAILURE, f"HTTP probe failed with statuscode: {answer.status}")
+
+
+def _timed_out(command: list[str], timeout_s: int) -> str:
+    return f'command timed out: "{" ".join(command)}" timed out after {timeout_s}s'
+
+
+async def _tcp(
+    action: TCPSocketAction, container: AnyContainer, address: str, timeout_s: int
+) -> CheckResult:
+    host, port = action.host or address, resolve_port(action.port, container)
+    try:
+        async with asyncio.timeout(timeout_s):
+            _, writer = await asyncio.open_connection(host, port)
+    except TimeoutError:
+        return CheckResult(Outcome.FAILURE, f"dial tcp {host}:{port}: i/o timeout")
+    except ConnectionRefusedError:
+        why = f"dial tcp {host}:{port}: connect: connection refused"
+        return CheckResult(Outcome.FAILURE, why)
+    except OSError as error:
+        why = f"dial tcp {host}:{port}: {error.strerror or error}"
+        return CheckResult(Outcome.FAILURE, why)
+    writer.close()
+    return SUCCESS
+
+
+async def _grpc(action: GRPCAction, address: str, timeout_s: int) -> CheckResult:
+    host = f"[{address}]" if ":" in address else address
+    target = f"{host}:{action.port}"
+    spoken = spoken_seconds(timeout_s)
+    async with aio.insecure_channel(
+        target, options=[("grpc.primary_user_agent", "kube-probe/1.36")]
+    ) as channel:
+        check = channel.unary_unary(
+            _HEALTH, request_serializer=_request, response_deserializer=_status
+        )
+        try:
+            async with asyncio.timeout(timeout_s):
+                await channel.channel_ready()
+        except TimeoutError:
+            return CheckResult(
+                Outcome.FAILURE,
+                f'timeout: failed to connect service "{target}" within {spoken}: '
+                "context deadline exceeded",
+            )
+        try:
+            status = await check(action.service or "", timeout=timeout_s)
+        except aio.AioRpcError as error:
+            return CheckResult(Outcome.FAILURE, _grpc_failure(error, spoken))
+    if status == _SERVING:
+        return CheckResult(Outcome.SUCCESS, "service healthy")
+    name = _HEALTH_NAMES.get(status, str(status))
+    return CheckResult(Outcome.FAILURE, f'service unhealthy (responded with "{name}")')
+
+
+def _grpc_failure(error: aio.AioRpcError, spoken: str) -> str:
+    match error.code():
+        case grpc.StatusCode.UNIMPLEMENTED:
+            return (
+                "error: this server does not implement the grpc health protocol "
+                f"(grpc.health.v1.Health): {error.details()}"
+            )
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            return f"timeout: health rpc did not complete within {spoken}"
+    return f"error: health rpc probe failed: {error.details()}"
+
+
+def _request(service: str) -> bytes:
+    """HealthCheckRequest: field 1, a string."""
+    name = service.encode()
+    return b"\x0a" + _varint(len(name)) + name if name else b""
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*encoded, value])
+
+
+def _status(reply: bytes) -> int:
+    """HealthCheckResponse: field 1, an enum; 0 when it is absent."""
+    return reply[1] if len(reply) >= 2 and reply[0] == 0x08 else 0

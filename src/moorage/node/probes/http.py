@@ -1,0 +1,129 @@
+"""HTTP requests to containers, for probes and hooks.
+
+Certificates are not checked, as nobody could issue one for a pod's address; redirects are
+followed on the same host only. Source: core/v1 HTTPGetAction, kubelet `probe/http`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+from urllib.parse import urlsplit
+
+import aiohttp
+from yarl import URL
+
+from moorage.api.containers import HTTPGetAction
+from moorage.node.probes.ports import resolve_port
+from moorage.node.runtime.labels import AnyContainer
+
+_BODY_LIMIT = 10 * 1024
+_MAX_REDIRECTS = 10
+_VERSION = "1.36"
+
+
+class HttpFailure(Exception):  # noqa: N818 - an answer of a probe, not a fault of this program
+    """No answer came."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    status: int
+    body: str
+
+    @property
+    def is_redirect(self) -> bool:
+        return 300 <= self.status < 400
+
+
+class HttpClient:
+    """Requests to containers; each on a connection of its own, as a client from outside has."""
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=False, force_close=True, limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def get(
+        self,
+        action: HTTPGetAction,
+        container: AnyContainer,
+        address: str,
+        *,
+        purpose: str,
+        timeout_s: float | None,
+    ) -> HttpAnswer:
+        """One GET. `purpose` goes into the User-Agent.
+
+        Raises HttpFailure when no answer comes, ValueError for a port that does not exist.
+        """
+        assert self._session is not None
+        url = url_of(action, container, address)
+        headers = headers_of(action, purpose)
+        timeout = aiohttp.ClientTimeout(total=timeout_s)
+        try:
+            for _ in range(_MAX_REDIRECTS):
+                async with self._session.get(
+                    url, headers=headers, timeout=timeout, allow_redirects=False
+                ) as response:
+                    body = await response.content.read(_BODY_LIMIT)
+                    answer = HttpAnswer(response.status, body.decode(errors="replace"))
+                    target = response.headers.get("Location", "")
+                if not answer.is_redirect or not target:
+                    return answer
+                following = url.join(URL(target))
+                if following.host != url.host:
+                    return answer
+                url = following
+        except TimeoutError as error:
+            raise HttpFailure(
+                f'Get "{url}": context deadline exceeded '
+                "(Client.Timeout exceeded while awaiting headers)"
+            ) from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise HttpFailure(f'Get "{url}": {_cause(error, url)}') from error
+        raise HttpFailure(f'Get "{url}": stopped after {_MAX_REDIRECTS} redirects')
+
+
+def url_of(action: HTTPGetAction, container: AnyContainer, address: str) -> URL:
+    """Where the request goes. Raises ValueError for a port that does not exist."""
+    host = action.host or address
+    parts = urlsplit(action.path or "/")
+    return URL.build(
+        scheme=(action.scheme or "HTTP").lower(),
+        host=host,
+        port=resolve_port(action.port, container),
+        path=parts.path if parts.path.startswith("/") else f"/{parts.path}",
+        query_string=parts.query,
+    )
+
+
+def headers_of(action: HTTPGetAction, purpose: str) -> list[tuple[str, str]]:
+    """The request's headers; an Accept that was emptied on purpose is left out."""
+    headers = [(header.name, header.value) for header in action.http_headers]
+    given = {name.lower(): value for name, value in headers}
+    if "user-agent" not in given:
+        headers.append(("User-Agent", f"kube-{purpose}/{_VERSION}"))
+    if "accept" not in given:
+        headers.append(("Accept", "*/*"))
+    return [(name, value) for name, value in headers if name.lower() != "accept" or value]
+
+
+def _cause(error: Exception, url: URL) -> str:
+    """The reason in the words a Go client uses, where it is a common one."""
+    inner: BaseException | None = error
+    while inner is not None:
+        if isinstance(inner, ConnectionRefusedError):
+            return f"dial tcp {url.host}:{url.port}: connect: connection refused"
+        inner = getattr(inner, "os_error", None) or inner.__cause__
+    return str(error) or type(error).__name__

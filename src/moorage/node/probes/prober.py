@@ -1,0 +1,223 @@
+"""Probing the containers of one pod, each as long as it runs.
+
+One task a probe and container, started when the container runs and ended with it. Liveness and
+readiness wait until the container has started; then they ask at once. Source: core/v1 Probe,
+kubelet `prober`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from moorage.api.clock import Clock
+from moorage.api.containers import Probe
+from moorage.api.logs import Log
+from moorage.api.pods import Pod
+from moorage.client.recorder import WARNING
+from moorage.node.metrics import Metrics
+from moorage.node.pods.events import PodEvents
+from moorage.node.pods.spec import Kind, Member, members
+from moorage.node.probes.checks import CheckResult, Checks, Outcome
+from moorage.node.probes.thresholds import ProbeKind, Thresholds
+from moorage.node.runtime.views import ContainerView, PodView, State
+from moorage.node.status.knowledge import Verdicts
+
+log = Log(__name__)
+
+_TRIES = 3
+_ADOPTED_AFTER_S = 10.0
+_NANO = 1_000_000_000
+
+Key = tuple[str, ProbeKind]
+
+
+@dataclass(slots=True)
+class _Running:
+    kind: ProbeKind
+    container_id: str
+    task: asyncio.Task[None]
+
+
+class PodProber:
+    """The probes of one pod. `on_verdict` is called when one has changed."""
+
+    def __init__(
+        self,
+        checks: Checks,
+        events: PodEvents,
+        metrics: Metrics,
+        clock: Clock,
+        on_verdict: Callable[[], None],
+    ) -> None:
+        self._checks = checks
+        self._events = events
+        self._metrics = metrics
+        self._clock = clock
+        self._on_verdict = on_verdict
+        self._running: dict[Key, _Running] = {}
+        self._started: dict[str, asyncio.Event] = {}
+        self._pod: Pod | None = None
+        self._address = ""
+        self._is_sparing = False
+        self._liveness: dict[str, bool] = {}
+        self._readiness: dict[str, bool] = {}
+        self._startup: dict[str, bool] = {}
+
+    @property
+    def verdicts(self) -> Verdicts:
+        return Verdicts(readiness=self._readiness, startup=self._startup, liveness=self._liveness)
+
+    def follow(self, pod: Pod, view: PodView, address: str, tasks: asyncio.TaskGroup) -> None:
+        """Probe what runs now, and no longer what doesn't. `address` is the pod's."""
+        self._pod, self._address = pod, address
+        running = {each.id for each in view.containers if each.state is State.RUNNING}
+        self._drop([key for key, each in self._running.items() if each.container_id not in running])
+        for member in members(pod.spec):
+            if member.kind is Kind.EPHEMERAL:
+                continue
+            found = view.latest(member.name)
+            if found is not None and found.state is State.RUNNING:
+                self._begin(member, found, tasks)
+        self._forget_ended({each.id for each in view.containers})
+
+    def mark_started(self, container_id: str) -> None:
+        """A container has started: by its probe, by having none, or by what was known before."""
+        self._started.setdefault(container_id, asyncio.Event()).set()
+
+    def adopt(self, container_id: str) -> None:
+        """An earlier agent reported this container as started."""
+        self._startup[container_id] = True
+        self.mark_started(container_id)
+
+    def spare_the_dying(self) -> None:
+        """The pod is being ended: nothing that would kill a container matters any more."""
+        self._is_sparing = True
+        self._drop(
+            [key for key, each in self._running.items() if each.kind is not ProbeKind.READINESS]
+        )
+        self._liveness.clear()
+
+    def stop(self) -> None:
+        """End every probe."""
+        self._drop(list(self._running))
+
+    def _begin(self, member: Member, found: ContainerView, tasks: asyncio.TaskGroup) -> None:
+        container = member.container
+        probes = (
+            (ProbeKind.LIVENESS, container.liveness_probe),
+            (ProbeKind.READINESS, container.readiness_probe),
+            (ProbeKind.STARTUP, container.startup_probe),
+        )
+        if container.startup_probe is None:
+            self.mark_started(found.id)
+        for kind, probe in probes:
+            key = (found.id, kind)
+            if probe is None or (self._is_sparing and kind is not ProbeKind.READINESS):
+                continue
+            if key not in self._running and not self._is_settled(key):
+                task = tasks.create_task(self._probe(member, found, kind, probe))
+                self._running[key] = _Running(kind, found.id, task)
+
+    def _is_settled(self, key: Key) -> bool:
+        container_id, kind = key
+        if kind is ProbeKind.STARTUP:
+            return container_id in self._startup
+        return kind is ProbeKind.LIVENESS and self._liveness.get(container_id) is False
+
+    async def _probe(
+        self, member: Member, found: ContainerView, kind: ProbeKind, probe: Probe
+    ) -> None:
+        """Ask until the verdict is final, or cancelled."""
+        thresholds = Thresholds.of(kind, probe)
+        if kind is not ProbeKind.STARTUP:
+            await self._started.setdefault(found.id, asyncio.Event()).wait()
+        period_s = max(probe.period_seconds, 1)
+        await self._clock.sleep(self._first_pause_s(found, probe, period_s))
+        while True:
+            begun_s = self._clock.monotonic()
+            result = await self._ask(member, found, probe)
+            self._report(member, kind, result)
+            if result.outcome is not Outcome.ERROR:
+                is_success = result.outcome in (Outcome.SUCCESS, Outcome.WARNING)
+                verdict = thresholds.add(is_success)
+                if verdict is not None:
+                    self._decide(kind, found.id, verdict)
+                    if thresholds.is_final(verdict):
+                        return
+            spent_s = self._clock.monotonic() - begun_s
+            await self._clock.sleep(max(0.0, period_s - spent_s))
+
+    def _first_pause_s(self, found: ContainerView, probe: Probe, period_s: float) -> float:
+        age_s = self._clock.now().timestamp() - found.started_ns / _NANO
+        if age_s > probe.initial_delay_seconds + _ADOPTED_AFTER_S:
+            # Taken over from an earlier agent, like all others: don't ask all at one moment.
+            return random.uniform(0.0, period_s)
+        return max(0.0, probe.initial_delay_seconds - age_s)
+
+    async def _ask(self, member: Member, found: ContainerView, probe: Probe) -> CheckResult:
+        result = CheckResult(Outcome.ERROR, "not asked")
+        for _ in range(_TRIES):
+            result = await self._checks.run(probe, member.container, found.id, self._address)
+            if result.outcome is not Outcome.ERROR:
+                break
+        return result
+
+    def _decide(self, kind: ProbeKind, container_id: str, verdict: bool) -> None:
+        table = {
+            ProbeKind.LIVENESS: self._liveness,
+            ProbeKind.READINESS: self._readiness,
+            ProbeKind.STARTUP: self._startup,
+        }[kind]
+        if kind is ProbeKind.STARTUP and verdict:
+            self.mark_started(container_id)
+        if table.get(container_id) is not verdict:
+            table[container_id] = verdict
+            self._on_verdict()
+
+    def _report(self, member: Member, kind: ProbeKind, result: CheckResult) -> None:
+        assert self._pod is not None
+        meta = self._pod.metadata
+        self._metrics.probes.count(
+            probe_type=kind.value,
+            result=_RESULTS[result.outcome],
+            container=member.name,
+            pod=meta.name,
+            namespace=meta.namespace,
+            pod_uid=meta.uid,
+        )
+        form = _EVENTS.get(result.outcome)
+        if form is not None:
+            reason, text = form
+            message = text.format(kind=kind.value, output=result.output)
+            self._events.about(self._pod, member, WARNING, reason, message)
+
+    def _drop(self, keys: list[Key]) -> None:
+        for key in keys:
+            self._running.pop(key).task.cancel()
+
+    def _forget_ended(self, present: set[str]) -> None:
+        for table in (self._liveness, self._readiness, self._startup):
+            for container_id in [each for each in table if each not in present]:
+                del table[container_id]
+        for container_id in [each for each in self._started if each not in present]:
+            del self._started[container_id]
+
+
+_RESULTS = {
+    Outcome.SUCCESS: "successful",
+    Outcome.WARNING: "successful",
+    Outcome.FAILURE: "failed",
+    Outcome.ERROR: "unknown",
+}
+
+_EVENTS = {
+    Outcome.WARNING: ("ProbeWarning", "{kind} probe warning: {output}"),
+    Outcome.FAILURE: ("Unhealthy", "{kind} probe failed: {output}"),
+    Outcome.ERROR: (
+        "Unhealthy",
+        "{kind} probe errored and resulted in unknown state: {output}",
+    ),
+}

@@ -1,0 +1,47 @@
+"""Which kinds of volume there are, and which of them this node can mount.
+
+A table from the field of `Volume` to the name the API gives it; the ones without an entry in
+`MOUNTED` are refused by name. Source: core/v1 Volume.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from moorage.api.volumes import Volume
+
+EMPTY_DIR = "emptyDir"
+HOST_PATH = "hostPath"
+CONFIG_MAP = "configMap"
+SECRET = "secret"
+DOWNWARD = "downwardAPI"
+PROJECTED = "projected"
+IMAGE = "image"
+
+PLUGINS = {
+    EMPTY_DIR: "empty-dir",
+    CONFIG_MAP: "configmap",
+    SECRET: "secret",
+    DOWNWARD: "downward-api",
+    PROJECTED: "projected",
+}
+"""Kinds with a directory of their own → its name below the pod's volumes."""
+
+FILLED = frozenset({CONFIG_MAP, SECRET, DOWNWARD, PROJECTED})
+"""Kinds whose files come from the API; a container cannot write to them."""
+
+MOUNTED = frozenset({*PLUGINS, HOST_PATH, IMAGE})
+
+_FIELDS = {
+    field.name: field.encode_name
+    for field in msgspec.structs.fields(Volume)
+    if field.name != "name"
+}
+
+
+def kind_of(volume: Volume) -> str:
+    """The kind as the API names it; a volume without any source is an emptyDir."""
+    for field, name in _FIELDS.items():
+        if getattr(volume, field) is not None:
+            return name
+    return EMPTY_DIR

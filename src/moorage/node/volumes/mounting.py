@@ -1,0 +1,103 @@
+"""Mounting and unmounting on this machine: the seam to mount(2).
+
+Everything that changes the mount table goes through a `Mounter`, so that the rest works the same
+in tests without privileges. Source: mount(2), umount(2), proc_pid_mountinfo(5).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+_MS_BIND = 0x1000
+_MNT_DETACH = 2
+_UMOUNT_NOFOLLOW = 8
+_MOUNTINFO = Path("/proc/self/mountinfo")
+_OCTAL = re.compile(rb"\\([0-7]{3})")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Mounter(Protocol):
+    """What may be done to the mount table. Every call blocks and raises OSError."""
+
+    def mount_tmpfs(self, target: Path, size_bytes: int) -> None:
+        """A tmpfs that holds at most so many bytes; 0 means no limit of its own."""
+
+    def bind(self, source: str, target: Path) -> None:
+        """Show a file or directory at another place too."""
+
+    def unmount(self, target: Path) -> None:
+        """Undo one mount; nothing happens where none is."""
+
+    def is_mounted(self, target: Path) -> bool:
+        """Whether another file system begins there."""
+
+    def mounts_below(self, path: Path) -> Iterator[Path]:
+        """Mount points at or below a path, the deepest first."""
+
+
+class SystemMounter:
+    """The kernel's mount table."""
+
+    def mount_tmpfs(self, target: Path, size_bytes: int) -> None:
+        limits = [f"size={size_bytes}"] if size_bytes else []
+        try:
+            # Secrets must not reach a disk by way of swap; kernels before 6.4 lack the option.
+            _mount("tmpfs", target, "tmpfs", 0, ",".join([*limits, "noswap"]))
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            _mount("tmpfs", target, "tmpfs", 0, ",".join(limits))
+
+    def bind(self, source: str, target: Path) -> None:
+        _mount(source, target, None, _MS_BIND, None)
+
+    def unmount(self, target: Path) -> None:
+        if _libc.umount2(os.fsencode(target), _UMOUNT_NOFOLLOW) == 0:
+            return
+        code = ctypes.get_errno()
+        if code in (errno.EINVAL, errno.ENOENT):
+            return
+        # A process may still stand in it: take it out of sight, it goes with its last user.
+        if _libc.umount2(os.fsencode(target), _UMOUNT_NOFOLLOW | _MNT_DETACH) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), str(target))
+
+    def is_mounted(self, target: Path) -> bool:
+        return os.path.ismount(target)
+
+    def mounts_below(self, path: Path) -> Iterator[Path]:
+        found = [
+            point
+            for point in mount_points(_MOUNTINFO.read_bytes())
+            if point == path or path in point.parents
+        ]
+        return iter(sorted(found, key=lambda point: len(point.parts), reverse=True))
+
+
+def mount_points(mountinfo: bytes) -> Iterator[Path]:
+    """The mount points a mountinfo file lists."""
+    for line in mountinfo.splitlines():
+        fields = line.split(b" ")
+        if len(fields) > 4:
+            plain = _OCTAL.sub(lambda match: bytes([int(match[1], 8)]), fields[4])
+            yield Path(os.fsdecode(plain))
+
+
+def _mount(source: str, target: Path, kind: str | None, flags: int, options: str | None) -> None:
+    status = _libc.mount(
+        os.fsencode(source),
+        os.fsencode(target),
+        os.fsencode(kind) if kind is not None else None,
+        ctypes.c_ulong(flags),
+        os.fsencode(options) if options is not None else None,
+    )
+    if status != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), str(target))

@@ -1,0 +1,276 @@
+"""All volumes of a pod: mounted before its containers start, refreshed while it runs, removed.
+
+One volume that cannot be made stops the pod, with an error that names the volume and its kind.
+Mounting again what is mounted already changes nothing, so a restarted agent just calls `mount`.
+Source: kubelet volume manager and its empty-dir, configmap, secret, projected, host-path plugins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from moorage.api import quantity
+from moorage.api.clock import Clock
+from moorage.api.errors import StatusError
+from moorage.api.pods import Pod
+from moorage.api.volumes import Volume
+from moorage.client.resources import CONFIG_MAPS, SECRETS
+from moorage.client.rest import UnreachableError
+from moorage.node.config.downward import Surroundings
+from moorage.node.config.errors import ConfigError
+from moorage.node.objects import ObjectCache
+from moorage.node.paths import NodePaths, PodPaths
+from moorage.node.volumes.atomic import PayloadError, write_payload
+from moorage.node.volumes.host_path import HostPathError, check_host_path
+from moorage.node.volumes.kinds import (
+    EMPTY_DIR,
+    FILLED,
+    HOST_PATH,
+    IMAGE,
+    MOUNTED,
+    PLUGINS,
+    kind_of,
+)
+from moorage.node.volumes.mounting import Mounter
+from moorage.node.volumes.ownership import give_to_group
+from moorage.node.volumes.payload import VolumeNeeds, VolumeSources, needs_of, payload_of
+from moorage.node.volumes.tokens import PodTokens
+
+_FRESH_S = 1.0
+_MEMORY = "Memory"
+_EMPTY_DIR_MODE = 0o777
+_FILLED_DIR_MODE = 0o755
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class VolumeError(Exception):
+    """A volume that could not be made; the text is the event's message."""
+
+    def __init__(self, volume: str, why: object, *, step: str = "SetUp") -> None:
+        super().__init__(f'MountVolume.{step} failed for volume "{volume}" : {why}')
+        self.volume = volume
+
+
+@dataclass(frozen=True, slots=True)
+class MountedVolume:
+    """A volume ready to be put into containers: a directory or file of the node, or an image."""
+
+    name: str
+    kind: str
+    path: Path | None
+    is_read_only: bool = False
+
+
+Mounted = dict[str, MountedVolume]
+"""Volume name → what it became."""
+
+
+class VolumeKeeper:
+    """Mounts, refreshes and removes the volumes of this node's pods."""
+
+    def __init__(
+        self,
+        *,
+        objects: ObjectCache,
+        tokens: PodTokens,
+        mounter: Mounter,
+        paths: NodePaths,
+        clock: Clock,
+        refresh_s: float,
+    ) -> None:
+        self._objects = objects
+        self._tokens = tokens
+        self._mounter = mounter
+        self._paths = paths
+        self._clock = clock
+        self._refresh_s = refresh_s
+
+    async def mount(self, pod: Pod, where: Surroundings) -> Mounted:
+        """Make every volume of the pod. Raises VolumeError for the first that fails."""
+        for volume in pod.spec.volumes:
+            kind = kind_of(volume)
+            if kind not in MOUNTED:
+                raise VolumeError(
+                    volume.name,
+                    f"volumes of kind {kind} are not supported by this node, only "
+                    f"{', '.join(sorted(MOUNTED))}",
+                    step="FindPluginBySpec",
+                )
+        sources = await self._sources(pod, max_age_s=_FRESH_S)
+        mounted = await asyncio.to_thread(self._mount_all, pod, sources, where)
+        return {each.name: each for each in mounted}
+
+    async def refresh(self, pod: Pod, where: Surroundings) -> None:
+        """Bring the files of a running pod up to date. Raises VolumeError."""
+        filled = [each for each in pod.spec.volumes if kind_of(each) in FILLED]
+        if filled:
+            sources = await self._sources(pod, max_age_s=self._refresh_s / 2)
+            await asyncio.to_thread(self._fill_all, pod, filled, sources, where)
+
+    def refresh_due_s(self, pod: Pod) -> float | None:
+        """Seconds until the pod's files should be looked at again, None when they never change."""
+        if not any(kind_of(each) in FILLED for each in pod.spec.volumes):
+            return None
+        renewal_s = self._tokens.renewal_s(pod)
+        if renewal_s is None:
+            return self._refresh_s
+        return max(1.0, min(self._refresh_s, renewal_s - self._clock.now().timestamp()))
+
+    async def remove(self, uid: str) -> None:
+        """Unmount and delete everything of a pod that has ended. Raises OSError."""
+        self._tokens.forget(uid)
+        await asyncio.to_thread(self._remove, self._paths.pod(uid))
+
+    async def _sources(self, pod: Pod, *, max_age_s: float) -> VolumeSources:
+        needs = VolumeNeeds()
+        blamed: dict[str, str] = {}
+        for volume in pod.spec.volumes:
+            own = needs_of(volume)
+            needs |= own
+            for name in own.config_maps | own.secrets:
+                blamed[name] = volume.name
+        first = next((each.name for each in pod.spec.volumes if needs_of(each).tokens), "")
+        namespace = pod.metadata.namespace
+        try:
+            config_maps, secrets, tokens = await asyncio.gather(
+                _gathered(
+                    needs.config_maps,
+                    lambda name: self._objects.get(
+                        CONFIG_MAPS, namespace, name, max_age_s=max_age_s
+                    ),
+                ),
+                _gathered(
+                    needs.secrets,
+                    lambda name: self._objects.get(SECRETS, namespace, name, max_age_s=max_age_s),
+                ),
+                _gathered(needs.tokens, lambda wanted: self._tokens.get(pod, wanted)),
+            )
+        except (StatusError, UnreachableError) as error:
+            culprit = next(iter(blamed.values()), first)
+            raise VolumeError(culprit, error) from error
+        return VolumeSources(config_maps=config_maps, secrets=secrets, tokens=tokens)
+
+    def _mount_all(
+        self, pod: Pod, sources: VolumeSources, where: Surroundings
+    ) -> list[MountedVolume]:
+        return [self._mount_one(pod, each, sources, where) for each in pod.spec.volumes]
+
+    def _mount_one(
+        self, pod: Pod, volume: Volume, sources: VolumeSources, where: Surroundings
+    ) -> MountedVolume:
+        kind = kind_of(volume)
+        try:
+            if kind == HOST_PATH:
+                return self._host_path(volume)
+            if kind == IMAGE:
+                return MountedVolume(volume.name, kind, None, is_read_only=True)
+            place = self._paths.pod(pod.metadata.uid).volume(PLUGINS[kind], volume.name)
+            if kind == EMPTY_DIR:
+                self._empty_dir(pod, volume, place, where)
+                return MountedVolume(volume.name, kind, place)
+            self._filled(pod, volume, place, sources, where)
+            return MountedVolume(volume.name, kind, place, is_read_only=True)
+        except (ConfigError, PayloadError, HostPathError, OSError) as error:
+            raise VolumeError(volume.name, error) from error
+
+    def _fill_all(
+        self,
+        pod: Pod,
+        volumes: Iterable[Volume],
+        sources: VolumeSources,
+        where: Surroundings,
+    ) -> None:
+        for volume in volumes:
+            self._mount_one(pod, volume, sources, where)
+
+    def _host_path(self, volume: Volume) -> MountedVolume:
+        assert volume.host_path is not None
+        path = Path(volume.host_path.path)
+        check_host_path(path, volume.host_path.type or "")
+        return MountedVolume(volume.name, HOST_PATH, path)
+
+    def _empty_dir(self, pod: Pod, volume: Volume, place: Path, where: Surroundings) -> None:
+        source = volume.empty_dir
+        medium = source.medium if source is not None else ""
+        if medium not in ("", _MEMORY):
+            raise ConfigError(f'emptyDir medium "{medium}" is not supported by this node')
+        is_new = self._directory(place, _EMPTY_DIR_MODE, in_memory=medium == _MEMORY,
+                                 size_bytes=_memory_size(pod, volume, where))  # fmt: skip
+        if is_new:
+            _give(pod, place, is_read_only=False)
+
+    def _filled(
+        self,
+        pod: Pod,
+        volume: Volume,
+        place: Path,
+        sources: VolumeSources,
+        where: Surroundings,
+    ) -> None:
+        # Worked out first: a volume whose sources are missing leaves no trace.
+        payload = payload_of(pod, volume, sources, where)
+        in_memory = kind_of(volume) != "configMap"
+        self._directory(place, _FILLED_DIR_MODE, in_memory=in_memory, size_bytes=0)
+        write_payload(
+            place,
+            payload,
+            self._clock.now(),
+            finish=lambda fresh: _give(pod, fresh, is_read_only=True),
+        )
+
+    def _directory(self, place: Path, mode: int, *, in_memory: bool, size_bytes: int) -> bool:
+        """Make the directory, on a tmpfs of its own where asked; whether it is new."""
+        is_new = not place.exists()
+        place.mkdir(parents=True, exist_ok=True)
+        if in_memory and (is_new or not self._mounter.is_mounted(place)):
+            self._mounter.mount_tmpfs(place, size_bytes)
+            is_new = True
+        if is_new:
+            place.chmod(mode)
+        return is_new
+
+    def _remove(self, pod: PodPaths) -> None:
+        if not pod.root.exists():
+            return
+        for point in self._mounter.mounts_below(pod.root):
+            self._mounter.unmount(point)
+        shutil.rmtree(pod.root)
+
+
+async def _gathered(
+    keys: Collection[K], fetch: Callable[[K], Coroutine[Any, Any, V]]
+) -> dict[K, V]:
+    ordered = list(keys)
+    found = await asyncio.gather(*(fetch(key) for key in ordered))
+    return dict(zip(ordered, found, strict=True))
+
+
+def _memory_size(pod: Pod, volume: Volume, where: Surroundings) -> int:
+    """The most a memory-backed emptyDir may hold: its limit, the pod's, or the node's memory."""
+    limits = [where.allocatable.get("memory", "0")]
+    if volume.empty_dir is not None and volume.empty_dir.size_limit:
+        limits.append(volume.empty_dir.size_limit)
+    of_containers = [each.resources.limits.get("memory") for each in pod.spec.containers]
+    if of_containers and all(of_containers):
+        total = quantity.add_resources(*({"memory": each or "0"} for each in of_containers))
+        limits.append(str(total["memory"]))
+    sizes = [quantity.parse(each).value for each in limits]
+    return min((size for size in sizes if size > 0), default=0)
+
+
+def _give(pod: Pod, place: Path, *, is_read_only: bool) -> None:
+    context = pod.spec.security_context
+    if context is not None and context.fs_group is not None:
+        give_to_group(
+            place,
+            context.fs_group,
+            is_read_only=is_read_only,
+            policy=context.fs_group_change_policy,
+        )

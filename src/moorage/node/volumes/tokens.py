@@ -1,0 +1,123 @@
+"""Service account tokens for pods: asked for, remembered, and renewed before they end.
+
+A token is bound to the pod, so it dies with it. It is renewed after four fifths of its life, or
+after a day, whichever is sooner. Source: KEP-1205 (TokenRequest), KEP-542 (projected tokens),
+kubelet `token_manager.go`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from moorage.api.clock import Clock, parse_time
+from moorage.api.logs import Log
+from moorage.api.meta import Object, ObjectMeta
+from moorage.api.pods import Pod
+from moorage.client import Client, Resource
+from moorage.client.rest import UnreachableError
+from moorage.node.objects import retry_forbidden
+from moorage.node.volumes.payload import TokenWanted
+
+log = Log(__name__)
+
+_RENEW_AFTER = 0.8
+_LONGEST_S = 24 * 3600.0
+
+
+class _Spec(Object, frozen=True):
+    expiration_seconds: int | None = None
+
+
+class _Status(Object, frozen=True):
+    token: str = ""
+    expiration_timestamp: str = ""
+
+
+class TokenRequest(Object, frozen=True):
+    """The answer to a request for a token. Source: authentication.k8s.io/v1."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+_SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "TokenRequest", TokenRequest)
+
+Key = tuple[str, TokenWanted]
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    text: str
+    renew_s: float
+    end_s: float
+
+
+class PodTokens:
+    """The tokens of this node's pods, by pod and audience."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._tokens: dict[Key, _Token] = {}
+
+    async def get(self, pod: Pod, wanted: TokenWanted) -> str:
+        """A token with at least a fifth of its life left. Raises StatusError.
+
+        While the server is away, a token that is due to be renewed but still good is given.
+        """
+        key = (pod.metadata.uid, wanted)
+        token = self._tokens.get(key)
+        now_s = self._clock.now().timestamp()
+        if token is not None and now_s < token.renew_s:
+            return token.text
+        try:
+            fresh = await self._request(pod, wanted, now_s)
+        except UnreachableError:
+            if token is not None and now_s < token.end_s:
+                log.warning("token not renewed", pod=pod.metadata.name, uid=pod.metadata.uid)
+                return token.text
+            raise
+        self._tokens[key] = fresh
+        return fresh.text
+
+    def renewal_s(self, pod: Pod) -> float | None:
+        """The moment (seconds since the epoch) the pod's next token is due, None without any."""
+        uid = pod.metadata.uid
+        return min(
+            (token.renew_s for key, token in self._tokens.items() if key[0] == uid), default=None
+        )
+
+    def forget(self, uid: str) -> None:
+        for key in [key for key in self._tokens if key[0] == uid]:
+            del self._tokens[key]
+
+    async def _request(self, pod: Pod, wanted: TokenWanted, now_s: float) -> _Token:
+        body = {
+            "kind": "TokenRequest",
+            "apiVersion": "authentication.k8s.io/v1",
+            "spec": {
+                "audiences": [wanted.audience] if wanted.audience else [],
+                "expirationSeconds": wanted.life_s,
+                "boundObjectRef": {
+                    "kind": "Pod",
+                    "apiVersion": "v1",
+                    "name": pod.metadata.name,
+                    "uid": pod.metadata.uid,
+                },
+            },
+        }
+        answer = await retry_forbidden(
+            self._clock,
+            lambda: self._client.create(
+                _SERVICE_ACCOUNTS,
+                body,
+                pod.metadata.namespace,
+                name=pod.spec.service_account_name or "default",
+                subresource="token",
+            ),
+        )
+        end_s = parse_time(answer.status.expiration_timestamp).timestamp()
+        life_s = answer.spec.expiration_seconds or wanted.life_s
+        renew_s = min(end_s - life_s * (1 - _RENEW_AFTER), now_s + _LONGEST_S)
+        return _Token(answer.status.token, renew_s, end_s)
