@@ -1,0 +1,318 @@
+"""The node agent, put together and run.
+
+    async with Client(config, user_agent="moorage-node") as client, CriClient(endpoint) as cri:
+        await run_node(client, cri, NodeOptions(name="n1"))
+
+Everything runs in one task group: what fails takes the agent down, loudly, and its supervisor
+starts it again; cancelling ends the agent and leaves the pods running. A start takes over
+whatever runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from moorage.api.clock import Clock, SystemClock
+from moorage.api.logs import Log
+from moorage.api.nodes import Node
+from moorage.client import Client, EventRecorder, Informer
+from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES, SERVICES
+from moorage.cri import CriClient
+from moorage.node.cgroups.quality import QualityTree
+from moorage.node.cgroups.tree import CgroupTree
+from moorage.node.cgroups.values import pod_directory
+from moorage.node.config.security import SecurityDefaults
+from moorage.node.context import NodeContext
+from moorage.node.garbage.containers import ContainerCollector
+from moorage.node.garbage.images import ImageCollector
+from moorage.node.garbage.orphans import OrphanCollector
+from moorage.node.garbage.usage import UsageWatch
+from moorage.node.images.pulling import ImagePuller
+from moorage.node.logs.rotation import LogKeeper
+from moorage.node.machine.engine_health import EngineHealth, ReadHandlers, reported_handlers
+from moorage.node.machine.lease import NodeLease
+from moorage.node.machine.machine import Machine, this_machine
+from moorage.node.machine.node_object import NodeObject
+from moorage.node.machine.node_status import allocatable_of, capacity_of
+from moorage.node.metrics import Metrics
+from moorage.node.objects import ObjectCache
+from moorage.node.options import RUNTIME_CLASS, NodeOptions
+from moorage.node.paths import NodePaths
+from moorage.node.pods.classes import RuntimeClasses
+from moorage.node.pods.events import PodEvents
+from moorage.node.pods.hooks import Hooks
+from moorage.node.pods.roster import Roster
+from moorage.node.pods.sandboxes import SandboxMaker
+from moorage.node.pods.starting import ContainerStarter
+from moorage.node.pods.stopping import ContainerStopper
+from moorage.node.pods.user_namespaces import UserNamespaces
+from moorage.node.probes.checks import Checks
+from moorage.node.probes.http import HttpClient
+from moorage.node.runtime.engine import Engine
+from moorage.node.runtime.observer import Observer
+from moorage.node.server.endpoint import serve
+from moorage.node.status.writer import StatusWriter
+from moorage.node.volumes.pod_volumes import VolumeKeeper
+from moorage.node.volumes.tokens import PodTokens
+
+log = Log(__name__)
+
+COMPONENT = "kubelet"
+"""The name events go under: what `kubectl` and people look for."""
+
+_HOUSEKEEPING_S = 60.0
+
+
+async def run_node(
+    client: Client,
+    cri: CriClient,
+    options: NodeOptions,
+    *,
+    clock: Clock | None = None,
+    machine: Machine | None = None,
+    read_handlers: ReadHandlers = reported_handlers,
+) -> None:
+    """Be the agent of one node until cancelled; running pods are never touched by the end of it.
+
+    Raises OptionsError before anything is started when the options cannot work, or when the
+    engine does not fit them; OSError when the HTTPS port is taken.
+    """
+    options.check()
+    clock = clock or SystemClock()
+    for directory in (options.root_dir, options.root_dir / "pods", options.pod_logs_dir):
+        await asyncio.to_thread(directory.mkdir, parents=True, exist_ok=True)
+    if machine is None:
+        machine = await asyncio.to_thread(this_machine, options.root_dir)
+    async with HttpClient() as http:
+        agent = _Agent(client, cri, options, clock, machine, http, read_handlers)
+        await agent.run()
+
+
+class _Agent:
+    """The parts of one agent and how they hang together."""
+
+    def __init__(
+        self,
+        client: Client,
+        cri: CriClient,
+        options: NodeOptions,
+        clock: Clock,
+        machine: Machine,
+        http: HttpClient,
+        read_handlers: ReadHandlers,
+    ) -> None:
+        self._client = client
+        self._options = options
+        self._clock = clock
+        self._machine = machine
+        facts = machine.facts
+        self._host_ips = (options.node_ip or facts.address,)
+        self._capacity = capacity_of(facts, options.max_pods)
+        self._allocatable = allocatable_of(self._capacity, options.reserved)
+        self._metrics = Metrics()
+        self._engine = Engine(cri)
+        self._observer = Observer(self._engine, clock, period_s=options.relist_period_s)
+        self._health = EngineHealth(
+            self._engine,
+            clock,
+            period_s=options.engine_check_period_s,
+            cgroup_driver=options.cgroup_driver,
+            read_handlers=read_handlers,
+        )
+        self._recorder = EventRecorder(client, COMPONENT, host=options.name, clock=clock)
+        mine = f"spec.nodeName={options.name}"
+        self._pods = Informer(client, PODS, field_selector=mine, clock=clock)
+        self._classes = Informer(client, RUNTIME_CLASSES, clock=clock)
+        self._services = Informer(client, SERVICES, clock=clock)
+        self._nodes = Informer(
+            client, NODES, field_selector=f"metadata.name={options.name}", clock=clock
+        )
+        self._objects = ObjectCache(client, clock)
+        self._node = NodeObject(
+            client=client,
+            engine=self._engine,
+            health=self._health,
+            recorder=self._recorder,
+            clock=clock,
+            options=options,
+            facts=facts,
+            addresses=self._host_ips,
+            capacity=self._capacity,
+            allocatable=self._allocatable,
+        )
+        self._lease = NodeLease(
+            client, self._node, clock, name=options.name, duration_s=options.lease_duration_s
+        )
+        self._context = self._make_context(http)
+        self._roster = Roster(self._context, self._pods, self._node)
+        self._quality = QualityTree(
+            self._context.cgroups,
+            clock,
+            allocatable=self._allocatable,
+            pods=lambda: [each.pod for each in self._roster if each.is_active],
+        )
+
+    async def run(self) -> None:
+        await self._quality.prepare()
+        self._nodes.add_handler(self._on_node)
+        async with asyncio.TaskGroup() as tasks:
+            for part in (
+                self._recorder,
+                self._health,
+                self._observer,
+                self._pods,
+                self._classes,
+                self._services,
+                self._node,
+                self._lease,
+            ):
+                tasks.create_task(part.run())
+            server = self._options.server
+            if server is not None:
+                tasks.create_task(serve(server, self._context, self._roster))
+            await self._observer.wait_listed()
+            await self._pods.wait_synced()
+            await self._node.wait_registered()
+            tasks.create_task(self._nodes.run())
+            tasks.create_task(self._roster.run())
+            for keeper in self._keepers():
+                tasks.create_task(keeper.run())
+            tasks.create_task(self._housekeep())
+
+    def _on_node(self, before: Node | None, after: Node | None) -> None:
+        del before
+        if after is not None:
+            self._node.seen(after)
+
+    async def _housekeep(self) -> None:
+        while True:
+            await self._clock.sleep(_HOUSEKEEPING_S)
+            self._objects.forget_unused()
+
+    def _keepers(
+        self,
+    ) -> tuple[
+        QualityTree
+        | LogKeeper
+        | ContainerCollector
+        | OrphanCollector
+        | ImageCollector
+        | UsageWatch,
+        ...,
+    ]:
+        """What looks after the node beside the pods' workers."""
+        context, options = self._context, self._options
+        return (
+            self._quality,
+            context.logs,
+            ContainerCollector(
+                engine=self._engine,
+                observer=self._observer,
+                logs=context.logs,
+                options=options.container_garbage,
+                clock=self._clock,
+                workers=lambda: self._roster.uids,
+            ),
+            OrphanCollector(
+                node_name=options.name,
+                engine=self._engine,
+                observer=self._observer,
+                stopper=context.stopper,
+                volumes=context.volumes,
+                cgroups=context.cgroups,
+                logs=context.logs,
+                paths=context.paths,
+                clock=self._clock,
+                workers=lambda: self._roster.uids,
+            ),
+            ImageCollector(self._engine, options.image_garbage, self._clock),
+            UsageWatch(lambda: self._roster, context.paths, self._metrics, self._clock),
+        )
+
+    def _make_context(self, http: HttpClient) -> NodeContext:
+        options, clock, engine = self._options, self._clock, self._engine
+        paths = NodePaths(options.root_dir, options.pod_logs_dir)
+        events = PodEvents(self._recorder)
+        hooks = Hooks(engine, http, clock)
+        user_namespaces = UserNamespaces(paths, max_pods=options.max_pods)
+        images = ImagePuller(engine, events, clock, parallel_pulls=options.parallel_pulls)
+        cgroups = CgroupTree(self._machine.cgroups, options.cgroup_root)
+        classes = RuntimeClasses(
+            self._client, self._classes, is_enabled=options.is_enabled(RUNTIME_CLASS)
+        )
+        volumes = VolumeKeeper(
+            objects=self._objects,
+            tokens=PodTokens(self._client, clock),
+            mounter=self._machine.mounter,
+            paths=paths,
+            clock=clock,
+            refresh_s=options.refresh_period_s,
+        )
+        sandboxes = SandboxMaker(
+            engine=engine,
+            observer=self._observer,
+            classes=classes,
+            handlers=lambda: self._health.handlers,
+            user_namespaces=user_namespaces,
+            events=events,
+            metrics=self._metrics,
+            clock=clock,
+            options=options,
+            paths=paths,
+            cgroup_parent=lambda pod: cgroups.path(pod_directory(pod)),
+        )
+        starter = ContainerStarter(
+            engine=engine,
+            observer=self._observer,
+            images=images,
+            objects=self._objects,
+            services=self._services,
+            hooks=hooks,
+            events=events,
+            metrics=self._metrics,
+            mounter=self._machine.mounter,
+            user_namespaces=user_namespaces,
+            clock=clock,
+            options=options,
+            paths=paths,
+            security=SecurityDefaults(
+                seccomp_dir=options.root_dir / "seccomp",
+                has_seccomp_by_default=options.seccomp_default,
+                masked_paths=self._machine.facts.thermal_paths,
+            ),
+            memory_capacity_bytes=self._machine.facts.memory_bytes,
+        )
+        stopper = ContainerStopper(
+            engine=engine, observer=self._observer, hooks=hooks, events=events, clock=clock
+        )
+        logs = LogKeeper(
+            engine=engine,
+            observer=self._observer,
+            paths=paths,
+            links=options.container_logs_dir,
+            options=options.log_rotation,
+            clock=clock,
+        )
+        return NodeContext(
+            options=options,
+            paths=paths,
+            clock=clock,
+            client=self._client,
+            engine=engine,
+            observer=self._observer,
+            health=self._health,
+            classes=classes,
+            cgroups=cgroups,
+            volumes=volumes,
+            images=images,
+            sandboxes=sandboxes,
+            starter=starter,
+            stopper=stopper,
+            checks=Checks(engine, http),
+            events=events,
+            metrics=self._metrics,
+            logs=logs,
+            writer=StatusWriter(self._client, clock),
+            host_ips=self._host_ips,
+            allocatable=lambda: self._allocatable,
+        )

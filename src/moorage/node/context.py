@@ -1,0 +1,53 @@
+"""What every pod's worker works with: the parts of this node agent, put together once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from moorage.api.clock import Clock
+from moorage.client import Client
+from moorage.node.cgroups.tree import CgroupTree
+from moorage.node.images.pulling import ImagePuller
+from moorage.node.logs.rotation import LogKeeper
+from moorage.node.machine.engine_health import EngineHealth
+from moorage.node.metrics import Metrics
+from moorage.node.options import NodeOptions
+from moorage.node.paths import NodePaths
+from moorage.node.pods.classes import RuntimeClasses
+from moorage.node.pods.events import PodEvents
+from moorage.node.pods.sandboxes import SandboxMaker
+from moorage.node.pods.starting import ContainerStarter
+from moorage.node.pods.stopping import ContainerStopper
+from moorage.node.probes.checks import Checks
+from moorage.node.runtime.engine import Engine
+from moorage.node.runtime.observer import Observer
+from moorage.node.status.writer import StatusWriter
+from moorage.node.volumes.pod_volumes import VolumeKeeper
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeContext:
+    """The parts. `allocatable` gives what pods of this node may have together, now."""
+
+    options: NodeOptions
+    paths: NodePaths
+    clock: Clock
+    client: Client
+    engine: Engine
+    observer: Observer
+    health: EngineHealth
+    classes: RuntimeClasses
+    cgroups: CgroupTree
+    volumes: VolumeKeeper
+    images: ImagePuller
+    sandboxes: SandboxMaker
+    starter: ContainerStarter
+    stopper: ContainerStopper
+    checks: Checks
+    events: PodEvents
+    metrics: Metrics
+    logs: LogKeeper
+    writer: StatusWriter
+    host_ips: tuple[str, ...]
+    allocatable: Callable[[], Mapping[str, str]]

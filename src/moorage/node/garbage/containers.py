@@ -1,0 +1,113 @@
+"""Removing dead containers and sandboxes, keeping the last of each for its logs.
+
+The choice is pure. Pods without a worker are not looked at here: they are discarded as a whole.
+Source: kubelet `ContainerGCPolicy`, `kuberuntime_gc.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from moorage.api.clock import Clock
+from moorage.api.logs import Log
+from moorage.cri import CriError
+from moorage.node.logs.rotation import LogKeeper
+from moorage.node.options import ContainerGarbageOptions
+from moorage.node.runtime.engine import Engine
+from moorage.node.runtime.observer import Observer
+from moorage.node.runtime.views import ContainerView, PodView, SandboxView, State
+
+log = Log(__name__)
+
+_NANO = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """What may go."""
+
+    containers: tuple[tuple[PodView, ContainerView], ...] = ()
+    sandboxes: tuple[SandboxView, ...] = ()
+
+
+def garbage_in(pods: Sequence[PodView], options: ContainerGarbageOptions, now_s: float) -> Garbage:
+    """Dead containers beyond those to keep, and dead sandboxes that nothing refers to."""
+    containers: list[tuple[PodView, ContainerView]] = []
+    kept: list[tuple[PodView, ContainerView]] = []
+    sandboxes: list[SandboxView] = []
+    for pod in pods:
+        old = [each for each in _superseded(pod) if _age_s(each, now_s) >= options.minimum_age_s]
+        containers += [(pod, each) for each in old if _place(pod, each) >= options.per_container]
+        kept += [(pod, each) for each in old if _place(pod, each) < options.per_container]
+        sandboxes += _empty_sandboxes(pod)
+    if options.in_all >= 0 and len(kept) > options.in_all:
+        kept.sort(key=lambda each: each[1].finished_ns)
+        containers += kept[: len(kept) - options.in_all]
+    return Garbage(tuple(containers), tuple(sandboxes))
+
+
+def _superseded(pod: PodView) -> list[ContainerView]:
+    """Dead containers that have a successor: the newest of each name is the pod's present."""
+    return [
+        each
+        for each in pod.containers
+        if each.state is State.EXITED and pod.latest(each.name) is not each
+    ]
+
+
+def _place(pod: PodView, container: ContainerView) -> int:
+    """How many dead ones of its name are newer than this one, the present one aside."""
+    return pod.history(container.name).index(container) - 1
+
+
+def _age_s(container: ContainerView, now_s: float) -> float:
+    return now_s - container.finished_ns / _NANO
+
+
+def _empty_sandboxes(pod: PodView) -> list[SandboxView]:
+    inhabited = {each.sandbox_id for each in pod.containers}
+    return [each for each in pod.sandboxes[1:] if not each.is_ready and each.id not in inhabited]
+
+
+class ContainerCollector:
+    """Removes dead containers and sandboxes of pods that live. `run()` goes on until cancelled."""
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        observer: Observer,
+        logs: LogKeeper,
+        options: ContainerGarbageOptions,
+        clock: Clock,
+        workers: Callable[[], Collection[str]],
+    ) -> None:
+        self._engine = engine
+        self._observer = observer
+        self._logs = logs
+        self._options = options
+        self._clock = clock
+        self._workers = workers
+
+    async def run(self) -> None:
+        while True:
+            await self._clock.sleep(self._options.period_s)
+            try:
+                await self.collect()
+            except (CriError, OSError) as error:
+                log.warning("container garbage not removed", error=error)
+
+    async def collect(self) -> None:
+        """Remove what may go now. Raises CriError, OSError."""
+        owned = set(self._workers())
+        pods = [each for each in self._observer.pods if each.uid in owned]
+        garbage = garbage_in(pods, self._options, self._clock.now().timestamp())
+        for pod, container in garbage.containers:
+            await self._logs.remove_container(pod, container)
+            await self._engine.remove_container(container.id)
+            self._observer.forget_container(container.id)
+        for sandbox in garbage.sandboxes:
+            await self._engine.stop_sandbox(sandbox.id)
+            await self._engine.remove_sandbox(sandbox.id)
+            self._observer.forget_sandbox(sandbox.id)

@@ -1,0 +1,148 @@
+"""Removing images when their disk runs full, the longest unused first.
+
+The choice is pure. Images of containers, pinned images and the sandbox's own are kept. Source:
+kubelet `image_gc_manager.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from moorage.api.clock import Clock
+from moorage.api.logs import Log
+from moorage.cri import CriError, pb
+from moorage.node.options import ImageGarbageOptions
+from moorage.node.runtime.engine import Engine
+
+log = Log(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUse:
+    """The disk that holds the images."""
+
+    total_bytes: int
+    free_bytes: int
+
+    @property
+    def percent(self) -> int:
+        return 100 - 100 * self.free_bytes // self.total_bytes if self.total_bytes else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An image that could go, and when it was last of use (seconds)."""
+
+    id: str
+    size_bytes: int
+    used_s: float
+    seen_s: float
+
+
+def bytes_to_free(disk: DiskUse, options: ImageGarbageOptions) -> int:
+    """How much must go; 0 while the disk is below the high threshold."""
+    if disk.percent < options.high_percent:
+        return 0
+    return disk.total_bytes * (100 - options.low_percent) // 100 - disk.free_bytes
+
+
+def chosen(
+    candidates: Iterable[Candidate], wanted_bytes: int, minimum_age_s: float, now_s: float
+) -> list[Candidate]:
+    """The images to remove, in order: longest unused first, until enough is freed."""
+    found: list[Candidate] = []
+    freed = 0
+    for each in sorted(candidates, key=lambda image: (image.used_s, image.seen_s)):
+        if freed >= wanted_bytes:
+            break
+        if now_s - each.seen_s >= minimum_age_s:
+            found.append(each)
+            freed += each.size_bytes
+    return found
+
+
+class ImageCollector:
+    """Keeps the images' disk below its threshold. `run()` goes on until cancelled."""
+
+    def __init__(self, engine: Engine, options: ImageGarbageOptions, clock: Clock) -> None:
+        self._engine = engine
+        self._options = options
+        self._clock = clock
+        self._seen_s: dict[str, float] = {}
+        self._used_s: dict[str, float] = {}
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.collect()
+            except (CriError, OSError) as error:
+                log.warning("image garbage not removed", error=error)
+            await self._clock.sleep(self._options.period_s)
+
+    async def collect(self) -> None:
+        """Look at images and disk, and remove what must go. Raises CriError, OSError."""
+        now_s = self._clock.monotonic()
+        images = await self._engine.images()
+        used = await self._used(images)
+        self._note(images, used, now_s)
+        wanted = bytes_to_free(await self._disk(), self._options)
+        if wanted <= 0:
+            return
+        candidates = [
+            Candidate(each.id, each.size, self._used_s.get(each.id, 0.0), self._seen_s[each.id])
+            for each in images
+            if each.id not in used and not each.pinned
+        ]
+        going = chosen(candidates, wanted, self._options.minimum_age_s, now_s)
+        freed = sum(each.size_bytes for each in going)
+        log.info("images removed", wanted_bytes=wanted, freed_bytes=freed, count=len(going))
+        for image in going:
+            await self._engine.remove_image(image.id)
+        if freed < wanted:
+            log.warning("image disk stays full", wanted_bytes=wanted, freed_bytes=freed)
+
+    def _note(self, images: Sequence[pb.Image], used: Collection[str], now_s: float) -> None:
+        present = {each.id for each in images}
+        self._seen_s = {key: self._seen_s.get(key, now_s) for key in present}
+        self._used_s = {key: value for key, value in self._used_s.items() if key in present}
+        self._used_s |= dict.fromkeys((key for key in used if key in present), now_s)
+
+    async def _used(self, images: Iterable[pb.Image]) -> set[str]:
+        """The ids of the images that something needs."""
+        names: set[str] = set()
+        for container in await self._engine.containers():
+            names |= {container.image_ref, container.image_id, container.image.image}
+        sandbox = sandbox_image(await self._engine.verbose_info())
+        return {
+            each.id
+            for each in images
+            if names & {each.id, *each.repo_tags, *each.repo_digests}
+            or any(_is_same_name(tag, sandbox) for tag in each.repo_tags)
+        }
+
+    async def _disk(self) -> DiskUse:
+        reply = await self._engine.image_filesystems()
+        if not reply.image_filesystems:
+            return DiskUse(0, 0)
+        path = reply.image_filesystems[0].fs_id.mountpoint
+        found = await asyncio.to_thread(os.statvfs, path)
+        return DiskUse(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+
+def sandbox_image(info: Mapping[str, str]) -> str:
+    """The image of sandboxes, where the engine tells: those before CRI 1.24 pin nothing."""
+    try:
+        config = msgspec.json.decode(info.get("config", "{}"))
+    except msgspec.DecodeError:
+        return ""
+    image = config.get("sandboxImage", "") if isinstance(config, dict) else ""
+    return image if isinstance(image, str) else ""
+
+
+def _is_same_name(tag: str, name: str) -> bool:
+    return bool(name) and (tag == name or tag.endswith(f"/{name}"))

@@ -1,0 +1,221 @@
+"""What a pod's worker has done: each action of a pod's life from the first call to the last.
+
+Thin: every function carries out one decision, records its events, and says in one of two
+exceptions why it failed. Source: kubelet `SyncPod`, `SyncTerminatingPod`, `SyncTerminatedPod`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from moorage.api.errors import NotFoundError, StatusError
+from moorage.api.logs import Log
+from moorage.api.pods import Pod
+from moorage.client.recorder import NORMAL, WARNING
+from moorage.client.resources import PODS
+from moorage.client.rest import UnreachableError
+from moorage.cri import CriError
+from moorage.node.cgroups.tree import CgroupError
+from moorage.node.cgroups.values import pod_directory, pod_values
+from moorage.node.config.downward import Surroundings
+from moorage.node.config.errors import ConfigError
+from moorage.node.config.namespaces import has_recursive_read_only
+from moorage.node.context import NodeContext
+from moorage.node.pods.plan import Kill, NewSandbox, Reason
+from moorage.node.pods.sandboxes import SandboxError
+from moorage.node.pods.spec import Member, described, grace_period_s
+from moorage.node.pods.starting import HookFailedError, Launch, StartError
+from moorage.node.pods.stopping import StopError
+from moorage.node.runtime.views import PodView, SandboxView
+from moorage.node.volumes.pod_volumes import Mounted, VolumeError
+
+log = Log(__name__)
+
+
+class HinderedError(Exception):
+    """Something stands in the way of the whole pod; told in an event already."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class UnfinishedError(Exception):
+    """Something was not done, which only the log needs to know; worth another try."""
+
+
+class PodActions:
+    """The actions of pods on one node."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self._context = context
+
+    def surroundings(self, pod: Pod) -> Surroundings:
+        """What the pod may be told about where it runs."""
+        context = self._context
+        on_host = pod.spec.host_network
+        ips = context.host_ips if on_host else context.observer.view(pod.metadata.uid).ips
+        return Surroundings(context.host_ips, ips, context.allocatable())
+
+    def has_recursive_read_only(self, view: PodView) -> bool:
+        handler = view.sandbox.handler if view.sandbox is not None else ""
+        return has_recursive_read_only(handler, self._context.health.handlers)
+
+    async def prepare(self, pod: Pod) -> None:
+        """Make directories and the cgroup, which the sandbox is put into."""
+        context = self._context
+        try:
+            await asyncio.to_thread(self._prepare, pod)
+        except CgroupError as error:
+            message = f"unable to ensure pod container exists: {error.strerror}"
+            context.events.pod(pod, WARNING, "FailedCreatePodContainer", message)
+            raise HinderedError("PodCgroupError", message) from error
+        except OSError as error:
+            message = f"error making pod data directories: {error}"
+            context.events.pod(pod, WARNING, "Failed", message)
+            raise HinderedError("PodDirectoryError", message) from error
+
+    def _prepare(self, pod: Pod) -> None:
+        for directory in self._context.paths.pod(pod.metadata.uid).directories:
+            directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+        values = pod_values(pod, pids_limit=self._context.options.pod_pids_limit)
+        self._context.cgroups.ensure(pod_directory(pod), values)
+
+    async def mount(self, pod: Pod) -> Mounted:
+        """Make the pod's volumes."""
+        try:
+            return await self._context.volumes.mount(pod, self.surroundings(pod))
+        except VolumeError as error:
+            self._context.events.pod(pod, WARNING, "FailedMount", str(error))
+            raise HinderedError("FailedMount", str(error)) from error
+
+    async def refresh(self, pod: Pod) -> None:
+        """Bring the files in the pod's volumes up to date."""
+        try:
+            await self._context.volumes.refresh(pod, self.surroundings(pod))
+        except VolumeError as error:
+            # What runs goes on with the files it has; the next look may be luckier.
+            log.warning("volume not refreshed", pod=described(pod), error=error)
+
+    async def replace_sandbox(self, pod: Pod, view: PodView, wanted: NewSandbox) -> None:
+        """Create a sandbox; what an earlier one left is ended and forgotten first."""
+        context = self._context
+        trouble = context.health.network_trouble
+        if trouble is not None and not pod.spec.host_network:
+            message = f"network is not ready: {trouble}"
+            context.events.pod(pod, WARNING, "NetworkNotReady", message)
+            raise HinderedError("NetworkNotReady", message)
+        try:
+            if wanted.replaced is not None:
+                await self._put_away(pod, view)
+            sandbox = await context.sandboxes.create(pod, view, wanted.attempt)
+        except SandboxError as error:
+            context.events.pod(pod, WARNING, "FailedCreatePodSandBox", str(error))
+            raise HinderedError(error.reason, str(error)) from error
+        except (StopError, CriError) as error:
+            message = f"error killing pod: {error}"
+            context.events.pod(pod, WARNING, "FailedKillPod", message)
+            raise HinderedError("FailedKillPod", message) from error
+        log.info(
+            "sandbox created",
+            pod=described(pod),
+            handler=sandbox.handler,
+            ip=sandbox.ips[0] if sandbox.ips else "",
+        )
+
+    async def _put_away(self, pod: Pod, view: PodView) -> None:
+        """End the pod's earlier sandbox. Init containers run again, so their records go."""
+        context = self._context
+        context.events.pod(
+            pod, NORMAL, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created."
+        )
+        await context.stopper.stop_pod(pod, view, grace_period_s(pod))
+        names = {each.name for each in pod.spec.init_containers}
+        for container in view.containers:
+            if container.name in names:
+                await context.engine.remove_container(container.id)
+                context.observer.forget_container(container.id)
+
+    async def start(
+        self, pod: Pod, member: Member, view: PodView, sandbox: SandboxView, volumes: Mounted
+    ) -> None:
+        """Bring a container to run; one whose hook failed is ended again. Raises StartError."""
+        context = self._context
+        try:
+            config = await context.sandboxes.config(pod, sandbox.attempt, sandbox.handler)
+        except (ConfigError, OSError) as error:
+            raise StartError("CreateContainerConfigError", str(error)) from error
+        launch = Launch(
+            pod=pod,
+            view=view,
+            sandbox=sandbox,
+            sandbox_config=config,
+            volumes=volumes,
+            where=self.surroundings(pod),
+            has_recursive_read_only=self.has_recursive_read_only(view),
+        )
+        try:
+            await context.starter.start(launch, member)
+        except HookFailedError as error:
+            if error.container is not None:
+                await self.kill(pod, Kill(error.container, "FailedPostStartHook", Reason.HOOK))
+            raise
+
+    async def kill(self, pod: Pod, kill: Kill) -> None:
+        """End one container of a pod that goes on."""
+        try:
+            await self._context.stopper.kill(pod, kill)
+        except StopError as error:
+            raise UnfinishedError(str(error)) from error
+
+    async def stop(self, pod: Pod, view: PodView, grace_s: int) -> None:
+        """End everything of a pod, and make sure that it has ended."""
+        context, uid = self._context, pod.metadata.uid
+        try:
+            await context.stopper.stop_pod(pod, view, grace_s)
+            await context.observer.refresh_pod(uid)
+        except* (StopError, CriError) as group:
+            message = f"error killing pod: {group.exceptions[0]}"
+            context.events.pod(pod, WARNING, "FailedKillPod", message)
+            raise UnfinishedError(message) from None
+        if not context.observer.view(uid).is_stopped:
+            raise UnfinishedError("something of the pod still runs")
+
+    async def clean(self, pod: Pod) -> None:
+        """Remove volumes and the cgroup of a pod that has stopped."""
+        context = self._context
+        try:
+            await asyncio.to_thread(context.cgroups.remove, pod_directory(pod))
+            # Last, because an agent after us finds by the directory what is left to clean.
+            await context.volumes.remove(pod.metadata.uid)
+        except OSError as error:
+            raise UnfinishedError(str(error)) from error
+
+    async def delete(self, pod: Pod) -> None:
+        """Let the API forget the pod, once its last status is written."""
+        if not await self._context.writer.wait_written(pod.metadata.uid):
+            return
+        meta = pod.metadata
+        try:
+            await self._context.client.delete(
+                PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0
+            )
+        except NotFoundError:
+            log.debug("pod already deleted", pod=described(pod))
+        except (StatusError, UnreachableError) as error:
+            raise UnfinishedError(str(error)) from error
+
+    async def discard(self, pod: Pod) -> None:
+        """Remove what the engine keeps of a pod that nobody can ask for any more, and its logs."""
+        context, uid = self._context, pod.metadata.uid
+        view = context.observer.view(uid)
+        try:
+            for sandbox in view.sandboxes:
+                await context.engine.remove_sandbox(sandbox.id)
+                context.observer.forget_sandbox(sandbox.id)
+            for container in context.observer.view(uid).containers:
+                await context.engine.remove_container(container.id)
+                context.observer.forget_container(container.id)
+            await context.logs.remove_pod(pod, view)
+        except (CriError, OSError) as error:
+            raise UnfinishedError(str(error)) from error

@@ -1,0 +1,195 @@
+"""Whether this node runs a pod it was given: the node's last word after the scheduler's.
+
+Pure. The scheduler decides with what it knew; here the pods that are really present count, and
+pods that name the node themselves are checked for the first time. Overhead counts. Source:
+kubelet `lifecycle/predicate.go`, `sysctl/allowlist.go`; scheduler's NodeResourcesFit, NodePorts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from moorage.api import quantity
+from moorage.api.node_affinity import matches_node
+from moorage.api.nodes import Node
+from moorage.api.pods import Pod
+from moorage.api.quantity import Quantity, add_resources, to_texts
+from moorage.api.resource_names import is_extended
+from moorage.api.tolerations import NO_EXECUTE, first_untolerated
+from moorage.node.config.sandbox import dotted
+from moorage.node.pods.spec import is_static
+from moorage.node.status.knowledge import Ending
+from moorage.runtimeclass import pod_requests
+from moorage.runtimeclass.overhead import pod_requests_without_overhead
+
+_ZERO = Quantity(0)
+_ORDER = ("cpu", "memory", "ephemeral-storage")
+_ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
+
+_SAFE_NET = frozenset(
+    {
+        "net.ipv4.ip_local_port_range",
+        "net.ipv4.tcp_syncookies",
+        "net.ipv4.ping_group_range",
+        "net.ipv4.ip_unprivileged_port_start",
+        "net.ipv4.ip_local_reserved_ports",
+        "net.ipv4.tcp_keepalive_time",
+        "net.ipv4.tcp_fin_timeout",
+        "net.ipv4.tcp_keepalive_intvl",
+        "net.ipv4.tcp_keepalive_probes",
+        "net.ipv4.tcp_rmem",
+        "net.ipv4.tcp_wmem",
+    }
+)
+_SAFE_IPC = frozenset({"kernel.shm_rmid_forced"})
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The node as admission sees it: its object with present status, and the pods it runs."""
+
+    node: Node
+    allocatable: Mapping[str, str]
+    has_groups_policy: bool
+    others: Sequence[Pod]
+
+
+def refusal(pod: Pod, room: Room) -> Ending | None:
+    """Why the node does not run this pod, None when it does."""
+    for check in (_os, _groups_policy, _sysctls, _fit, _affinity, _ports, _taints):
+        found = check(pod, room)
+        if found is not None:
+            return found
+    return None
+
+
+def _os(pod: Pod, room: Room) -> Ending | None:
+    del room
+    if pod.spec.os is not None and pod.spec.os.name not in ("", "linux"):
+        return Ending(
+            "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"
+        )
+    return None
+
+
+def _groups_policy(pod: Pod, room: Room) -> Ending | None:
+    context = pod.spec.security_context
+    policy = context.supplemental_groups_policy if context is not None else None
+    if policy == "Strict" and not room.has_groups_policy:
+        return Ending(
+            "SupplementalGroupsPolicyNotSupported",
+            "SupplementalGroupsPolicy=Strict is not supported in this node",
+        )
+    return None
+
+
+def _sysctls(pod: Pod, room: Room) -> Ending | None:
+    del room
+    context = pod.spec.security_context
+    for sysctl in context.sysctls if context is not None else ():
+        name = dotted(sysctl.name)
+        if name in _SAFE_NET:
+            why = "net" if pod.spec.host_network else None
+        elif name in _SAFE_IPC:
+            why = "ipc" if pod.spec.host_ipc else None
+        else:
+            return Ending("SysctlForbidden", f'forbidden sysctl: "{name}" not allowlisted')
+        if why is not None:
+            return Ending(
+                "SysctlForbidden",
+                f'forbidden sysctl: "{name}" not allowed with host {why} enabled',
+            )
+    return None
+
+
+def _fit(pod: Pod, room: Room) -> Ending | None:
+    present = len(room.others)
+    most = quantity.parse(room.allocatable.get("pods", "0")).value
+    if present + 1 > most:
+        return _out_of("pods", 1, present, most)
+    used = add_resources(*(to_texts(pod_requests(other.spec)) for other in room.others))
+    for name, wanted in _in_order(_requests(pod, room.allocatable)):
+        has = quantity.parse(room.allocatable.get(name, "0"))
+        taken = used.get(name, _ZERO)
+        if wanted and taken + wanted > has:
+            return _out_of(name, *(_number(name, each) for each in (wanted, taken, has)))
+    return None
+
+
+def _requests(pod: Pod, allocatable: Mapping[str, str]) -> dict[str, Quantity]:
+    """What the pod takes; resources of vendors that this node does not know are forgiven.
+
+    In containers, that is: overhead in an unknown resource cannot be had.
+    """
+    own = {
+        name: amount
+        for name, amount in pod_requests_without_overhead(pod.spec).items()
+        if not is_extended(name) or name in allocatable
+    }
+    return add_resources(to_texts(own), pod.spec.overhead)
+
+
+def _in_order(requests: Mapping[str, Quantity]) -> Iterator[tuple[str, Quantity]]:
+    for name in (*_ORDER, *sorted(requests.keys() - set(_ORDER))):
+        if name in requests:
+            yield name, requests[name]
+
+
+def _number(name: str, amount: Quantity) -> int:
+    return amount.milli if name == "cpu" else amount.value
+
+
+def _out_of(name: str, wanted: int, used: int, has: int) -> Ending:
+    return Ending(
+        f"OutOf{name}",
+        f"Node didn't have enough resource: {name}, requested: {wanted}, used: {used}, "
+        f"capacity: {has}",
+    )
+
+
+def _affinity(pod: Pod, room: Room) -> Ending | None:
+    if matches_node(pod.spec, room.node):
+        return None
+    return _predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+
+
+def _ports(pod: Pod, room: Room) -> Ending | None:
+    taken = [port for other in room.others for port in _host_ports(other)]
+    for wanted in _host_ports(pod):
+        if any(_collide(wanted, each) for each in taken):
+            return _predicate(
+                "NodePorts", "node(s) didn't have free ports for the requested pod ports"
+            )
+    return None
+
+
+HostPort = tuple[str, int, str]
+
+
+def _host_ports(pod: Pod) -> Iterable[HostPort]:
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        if container in pod.spec.containers or container.restart_policy == "Always":
+            for port in container.ports:
+                if port.host_port:
+                    yield port.protocol or "TCP", port.host_port, port.host_ip
+
+
+def _collide(left: HostPort, right: HostPort) -> bool:
+    same_port = left[:2] == right[:2]
+    return same_port and (
+        left[2] == right[2] or left[2] in _ANY_ADDRESS or right[2] in _ANY_ADDRESS
+    )
+
+
+def _taints(pod: Pod, room: Room) -> Ending | None:
+    if is_static(pod):
+        return None
+    taints = room.node.spec.taints
+    if first_untolerated(taints, pod.spec.tolerations, {NO_EXECUTE}) is None:
+        return None
+    return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
+
+
+def _predicate(name: str, why: str) -> Ending:
+    return Ending(name, f"Predicate {name} failed: {why}")

@@ -1,0 +1,42 @@
+"""Events about pods and their containers, as the kubelet words them.
+
+A thin layer over the recorder that knows how an event points at a container of a pod. Source:
+kubelet `events` package; core/v1 ObjectReference `fieldPath`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from moorage.api.pods import Pod
+from moorage.client import EventRecorder
+from moorage.client.recorder import reference
+from moorage.client.resources import PODS
+from moorage.node.pods.spec import Member
+
+
+class PodEvents:
+    """Records events about pods."""
+
+    def __init__(self, recorder: EventRecorder) -> None:
+        self._recorder = recorder
+
+    def pod(self, pod: Pod, type_: str, reason: str, message: str) -> None:
+        """An event about the whole pod."""
+        self._recorder.record(reference(PODS, pod), type_, reason, message)
+
+    def about(
+        self,
+        pod: Pod,
+        member: Member,
+        type_: str,
+        reason: str,
+        message: str,
+        *,
+        container_id: str = "",
+    ) -> None:
+        """An event about a container; its id is replaced by its name, which people know."""
+        if container_id:
+            message = message.replace(container_id, member.name)
+        about = msgspec.structs.replace(reference(PODS, pod), field_path=member.field_path)
+        self._recorder.record(about, type_, reason, message)

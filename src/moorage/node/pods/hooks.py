@@ -1,0 +1,86 @@
+"""Running a container's lifecycle hooks.
+
+Source: core/v1 LifecycleHandler, KEP-3960 (sleep); kubelet `lifecycle/handlers.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from moorage.api.clock import Clock
+from moorage.api.containers import HTTPGetAction, LifecycleHandler
+from moorage.api.pods import Pod
+from moorage.cri import CriError
+from moorage.node.pods.spec import described
+from moorage.node.probes.http import HttpClient, HttpFailure
+from moorage.node.runtime.engine import Engine
+from moorage.node.runtime.labels import AnyContainer
+
+
+class HookError(Exception):
+    """A hook that failed; the text is for the log and the container's status."""
+
+
+class Hooks:
+    """Runs postStart and preStop hooks of this node's containers."""
+
+    def __init__(self, engine: Engine, http: HttpClient, clock: Clock) -> None:
+        self._engine = engine
+        self._http = http
+        self._clock = clock
+
+    async def run(
+        self,
+        pod: Pod,
+        container: AnyContainer,
+        container_id: str,
+        handler: LifecycleHandler,
+        address: str,
+    ) -> None:
+        """Run one hook to its end. `address` is the pod's. Raises HookError."""
+        if handler.exec is not None:
+            await self._exec(pod, container, container_id, handler.exec.command)
+        elif handler.http_get is not None:
+            await self._http_get(pod, container, handler.http_get, address)
+        elif handler.sleep is not None:
+            await self._clock.sleep(handler.sleep.seconds)
+        else:
+            raise HookError("Cannot run handler: it names no exec, httpGet or sleep")
+
+    async def _exec(
+        self, pod: Pod, container: AnyContainer, container_id: str, command: tuple[str, ...]
+    ) -> None:
+        where = f'for Container "{container.name}" in Pod "{described(pod)}" failed'
+        what = f"Exec lifecycle hook ([{' '.join(command)}]) {where}"
+        try:
+            result = await self._engine.exec_sync(container_id, command, 0)
+        except CriError as error:
+            raise HookError(f'{what} - error: {error}, message: ""') from error
+        if result.exit_code != 0:
+            output = (result.stdout + result.stderr).decode(errors="replace")
+            raise HookError(
+                f"{what} - error: command '{' '.join(command)}' exited with "
+                f"{result.exit_code}: {result.stderr.decode(errors='replace')}, "
+                f'message: "{output}"'
+            )
+
+    async def _http_get(
+        self, pod: Pod, container: AnyContainer, action: HTTPGetAction, address: str
+    ) -> None:
+        try:
+            await self._http.get(action, container, address, purpose="lifecycle", timeout_s=None)
+        except (HttpFailure, ValueError) as error:
+            raise HookError(
+                f"HTTP lifecycle hook ({action.path}) for Container "
+                f'"{container.name}" in Pod "{described(pod)}" failed - error: {error}'
+            ) from error
+
+
+async def bounded(clock: Clock, seconds: float, hook: asyncio.Task[None]) -> bool:
+    """Wait for a hook, but not longer; whether it came to its end."""
+    sleeper = asyncio.ensure_future(clock.sleep(seconds))
+    try:
+        await asyncio.wait((hook, sleeper), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        sleeper.cancel()
+    return hook.done()

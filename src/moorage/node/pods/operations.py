@@ -1,0 +1,115 @@
+"""The things a pod's worker has under way, each under a name, and when a failed one is due again.
+
+An operation is a task that runs to its end or is cancelled; while it runs its name is busy. What
+fails is tried again after a growing pause, or when the failure itself says it is worth it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+from moorage.api.clock import Clock
+from moorage.api.logs import Log
+from moorage.client.backoff import Backoff
+
+log = Log(__name__)
+
+Work = Coroutine[Any, Any, None]
+
+
+class Operations:
+    """Named operations of one pod. `on_end` is called whenever one has ended."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        on_end: Callable[[], None],
+        *,
+        first_pause_s: float = 1.0,
+        longest_pause_s: float = 60.0,
+    ) -> None:
+        self._clock = clock
+        self._on_end = on_end
+        self._first_pause_s = first_pause_s
+        self._longest_pause_s = longest_pause_s
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._due: dict[str, float] = {}
+        self._backoffs: dict[str, Backoff] = {}
+        self._now_s = clock.monotonic()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._running
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._running)
+
+    def look(self) -> None:
+        """Begin a step: until the next one, what is due is judged by this moment.
+
+        One moment for the whole step, or something that falls due in the middle of it would
+        neither be started nor be waited for.
+        """
+        self._now_s = self._clock.monotonic()
+
+    def may_start(self, name: str) -> bool:
+        """Whether it neither runs nor waits for its next try."""
+        return name not in self._running and self._now_s >= self._due.get(name, self._now_s)
+
+    def start(self, name: str, work: Work, tasks: asyncio.TaskGroup) -> None:
+        """Run something under a name that is free."""
+        self._running[name] = tasks.create_task(self._run(name, work))
+
+    def succeeded(self, name: str) -> None:
+        """Forget earlier failures."""
+        self._due.pop(name, None)
+        self._backoffs.pop(name, None)
+
+    def failed(self, name: str, *, retry_s: float | None = None) -> None:
+        """Have it wait: until `retry_s` (monotonic seconds), else for a growing pause."""
+        if retry_s is None:
+            backoff = self._backoffs.get(name)
+            if backoff is None:
+                backoff = Backoff(self._first_pause_s, self._longest_pause_s)
+                self._backoffs[name] = backoff
+            retry_s = self._clock.monotonic() + backoff.next_s()
+        self._due[name] = retry_s
+
+    def retry_now(self, name: str) -> None:
+        """What stood in the way has changed: the next try need not wait."""
+        self._due.pop(name, None)
+
+    def postpone(self, name: str, until_s: float) -> None:
+        self._due[name] = until_s
+
+    def next_due_s(self) -> float | None:
+        """Seconds until the first waiting operation is due, None when none waits."""
+        waiting = [due for name, due in self._due.items() if name not in self._running]
+        first = min((due for due in waiting if due > self._now_s), default=None)
+        return None if first is None else max(0.0, first - self._clock.monotonic())
+
+    def cancel(self, names: Iterable[str]) -> None:
+        """End operations early; they count as running until they have ended."""
+        for name in names:
+            if name in self._running:
+                self._running[name].cancel()
+
+    def forget(self, name: str) -> None:
+        """It will not be wanted any more."""
+        self._due.pop(name, None)
+        self._backoffs.pop(name, None)
+
+    async def _run(self, name: str, work: Work) -> None:
+        try:
+            await work
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            # A fault in handling one pod must not end the others: it is loud, and tried again.
+            log.exception("operation broke", operation=name)
+            self.failed(name)
+        finally:
+            del self._running[name]
+            self._on_end()

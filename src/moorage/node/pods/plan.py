@@ -1,0 +1,309 @@
+"""What to do next for a pod: the decision, pure.
+
+From the pod as wanted, the pod as the engine has it, and what the probes found, to the actions
+that are missing. Called again after every change, with the containers that are being worked on
+marked busy, so it never needs to remember what it said before. Source: kubelet
+`computePodActions`, KEP-753 (sidecars), KEP-277 (ephemeral containers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from moorage.api.containers import Container
+from moorage.api.pods import Pod, PodSpec
+from moorage.node.pods.spec import Kind, may_restart, should_restart
+from moorage.node.runtime.labels import AnyContainer, container_hash
+from moorage.node.runtime.views import ContainerView, PodView, State
+from moorage.runtimeclass.overhead import is_sidecar
+
+
+class Reason(Enum):
+    """Why a container is killed; decides which grace period holds."""
+
+    LIVENESS = "LivenessProbe"
+    STARTUP = "StartupProbe"
+    CHANGED = "DefinitionChanged"
+    UNKNOWN = "StateUnknown"
+    HOOK = "FailedPostStartHook"
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """What the probes last decided, by container id. Absent means no verdict yet."""
+
+    liveness: Mapping[str, bool] = field(default_factory=dict)
+    startup: Mapping[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewSandbox:
+    """Create a sandbox with this attempt number; `replaced` is the one it follows."""
+
+    attempt: int
+    replaced: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start a container, as the next attempt."""
+
+    kind: Kind
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """End a container that runs. `message` is the event's."""
+
+    container: ContainerView
+    message: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is missing. `is_over`: nothing of this pod will run again, so end what is left."""
+
+    sandbox: NewSandbox | None = None
+    start: tuple[Start, ...] = ()
+    kill: tuple[Kill, ...] = ()
+    is_over: bool = False
+
+
+OVER = Plan(is_over=True)
+NOTHING = Plan()
+
+
+def decide(pod: Pod, view: PodView, probed: Probed, busy: frozenset[str]) -> Plan:
+    """The actions this pod needs now; containers named in `busy` are left alone.
+
+    Not to be asked for a pod that is being deleted.
+    """
+    replacement = needed_sandbox(pod.spec, view)
+    if replacement is not None:
+        return _fresh_start(pod.spec, view, replacement)
+    ephemeral = tuple(
+        Start(Kind.EPHEMERAL, each.name)
+        for each in pod.spec.ephemeral_containers
+        if each.name not in busy and view.latest(each.name) is None
+    )
+    init = _init_plan(pod.spec, view, probed, busy)
+    if init.is_over:
+        return OVER
+    if not init.is_initialized:
+        return Plan(start=(*ephemeral, *init.start), kill=tuple(init.kill))
+    main = _main_plan(pod.spec, view, probed, busy)
+    if main.is_over:
+        return OVER
+    return Plan(start=(*ephemeral, *init.start, *main.start), kill=(*init.kill, *main.kill))
+
+
+def needed_sandbox(spec: PodSpec, view: PodView) -> NewSandbox | None:
+    """The sandbox to create, None while there is one that serves."""
+    newest = view.sandbox
+    if newest is None:
+        return NewSandbox(0)
+    is_only_ready_one = newest.is_ready and not any(each.is_ready for each in view.sandboxes[1:])
+    has_right_network = newest.is_host_network == spec.host_network
+    has_address = newest.is_host_network or bool(newest.ips)
+    if is_only_ready_one and has_right_network and has_address:
+        return None
+    return NewSandbox(newest.attempt + 1, newest.id)
+
+
+def _fresh_start(spec: PodSpec, view: PodView, replacement: NewSandbox) -> Plan:
+    """A new sandbox, unless everything that would run in it has already run."""
+    every = (*spec.containers, *spec.init_containers)
+    never_again = not any(may_restart(each, spec) for each in every)
+    if never_again and replacement.attempt != 0 and view.containers:
+        return OVER
+    wanted = [each for each in spec.containers if not _has_succeeded_for_good(each, spec, view)]
+    if not wanted and any(view.latest(each.name) for each in spec.containers):
+        return OVER
+    return Plan(sandbox=replacement)
+
+
+def _has_succeeded_for_good(container: Container, spec: PodSpec, view: PodView) -> bool:
+    if (container.restart_policy or spec.restart_policy) != "OnFailure":
+        return False
+    found = view.latest(container.name)
+    return found is not None and found.state is State.EXITED and found.exit_code == 0
+
+
+@dataclass(slots=True)
+class _InitPlan:
+    """The init containers' part, built from the last to the first."""
+
+    start: list[Start] = field(default_factory=list)
+    kill: list[Kill] = field(default_factory=list)
+    is_initialized: bool = False
+    is_over: bool = False
+
+    def run(self, container: Container) -> None:
+        self.start.insert(0, Start(Kind.INIT, container.name))
+
+    def replace(self, found: ContainerView, why: str, reason: Reason) -> None:
+        self.kill.append(Kill(found, why, reason))
+
+
+def has_initialized(spec: PodSpec, view: PodView) -> bool:
+    """Whether a main container of the present sandbox was created: init is behind it."""
+    return any(
+        found is not None and found.state in (State.CREATED, State.RUNNING)
+        for found in (view.latest(each.name) for each in spec.containers)
+    )
+
+
+def _init_plan(spec: PodSpec, view: PodView, probed: Probed, busy: frozenset[str]) -> _InitPlan:
+    """Walk the init containers backwards to the last that ran: those before it are done.
+
+    Completed init containers may have been removed from the engine, so the last one found decides.
+    """
+    plan = _InitPlan()
+    if not spec.init_containers:
+        plan.is_initialized = True
+        return plan
+    plan.is_initialized = is_past = has_initialized(spec, view)
+    last = len(spec.init_containers) - 1
+    for index in range(last, -1, -1):
+        container = spec.init_containers[index]
+        found = view.latest(container.name)
+        if container.name in busy:
+            is_past = True
+            continue
+        if found is None:
+            if is_past and is_sidecar(container):
+                plan.run(container)
+            continue
+        if is_past and not is_sidecar(container):
+            continue
+        is_done = _init_step(plan, spec, container, found, probed)
+        if plan.is_over:
+            return plan
+        if is_done and index == last:
+            plan.is_initialized = True
+        elif is_done and not is_past:
+            plan.run(spec.init_containers[index + 1])
+        is_past = True
+    if not is_past:
+        plan.run(spec.init_containers[0])
+    return plan
+
+
+def _init_step(
+    plan: _InitPlan, spec: PodSpec, container: Container, found: ContainerView, probed: Probed
+) -> bool:
+    """Add what one found init container needs; whether the next one may start."""
+    match found.state:
+        case State.CREATED:
+            plan.run(container)
+            return False
+        case State.RUNNING:
+            return is_sidecar(container) and _sidecar_step(plan, container, found, probed)
+        case State.UNKNOWN:
+            why = 'Init container is in "unknown" state, try killing it before restart'
+            plan.replace(found, why, Reason.UNKNOWN)
+            return False
+    if is_sidecar(container):
+        plan.run(container)
+        return False
+    if found.exit_code == 0:
+        return True
+    if should_restart(container, spec, found.exit_code):
+        plan.run(container)
+    else:
+        plan.is_over = True
+    return False
+
+
+def _sidecar_step(
+    plan: _InitPlan, container: Container, found: ContainerView, probed: Probed
+) -> bool:
+    """A running sidecar: whether it has started, and whether it must be replaced."""
+    name = container.name
+    if container.startup_probe is not None:
+        verdict = probed.startup.get(found.id)
+        if verdict is False:
+            why = f"Init container {name} failed startup probe"
+            plan.replace(found, why, Reason.STARTUP)
+        if not verdict:
+            return False
+    if is_changed(container, found):
+        why = f"Init container {name} definition changed"
+        plan.replace(found, why, Reason.CHANGED)
+    elif probed.liveness.get(found.id) is False:
+        why = f"Init container {name} failed liveness probe"
+        plan.replace(found, why, Reason.LIVENESS)
+    return True
+
+
+def is_changed(container: AnyContainer, found: ContainerView) -> bool:
+    """Whether the running container was made from another definition (its image)."""
+    made_from = found.memory.hash
+    return made_from is not None and made_from != container_hash(container)
+
+
+def _main_plan(spec: PodSpec, view: PodView, probed: Probed, busy: frozenset[str]) -> Plan:
+    start: list[Start] = []
+    kill: list[Kill] = []
+    is_any_left = False
+    is_held = False
+    for container in spec.containers:
+        found = view.latest(container.name)
+        if container.name in busy:
+            is_any_left = True
+            is_held = is_held or _has_post_start(container)
+            continue
+        if found is not None and found.state is State.RUNNING:
+            is_any_left = True
+            fault = _fault(container, found, probed)
+            if fault is not None:
+                kill.append(_with_intent(fault, spec, container))
+        elif found is None or _runs_again(container, spec, found):
+            is_any_left = True
+            if found is not None and found.state is State.UNKNOWN:
+                why = 'Container is in "unknown" state, try killing it before restart'
+                kill.append(Kill(found, why, Reason.UNKNOWN))
+            elif not is_held:
+                start.append(Start(Kind.MAIN, container.name))
+                is_held = _has_post_start(container)
+    if not is_any_left:
+        return OVER
+    return Plan(start=tuple(start), kill=tuple(kill))
+
+
+def _has_post_start(container: Container) -> bool:
+    """Whether the containers after this one wait for its hook.
+
+    Upstream starts containers one by one, and pods rely on a hook holding back those behind it.
+    """
+    return container.lifecycle is not None and container.lifecycle.post_start is not None
+
+
+def _runs_again(container: Container, spec: PodSpec, found: ContainerView) -> bool:
+    if found.state in (State.CREATED, State.UNKNOWN):
+        return True
+    return should_restart(container, spec, found.exit_code)
+
+
+def _fault(container: Container, found: ContainerView, probed: Probed) -> Kill | None:
+    """Why a running container must end, None when it may go on."""
+    name = container.name
+    if is_changed(container, found):
+        return Kill(found, f"Container {name} definition changed", Reason.CHANGED)
+    if probed.liveness.get(found.id) is False:
+        return Kill(found, f"Container {name} failed liveness probe", Reason.LIVENESS)
+    if probed.startup.get(found.id) is False:
+        return Kill(found, f"Container {name} failed startup probe", Reason.STARTUP)
+    return None
+
+
+def _with_intent(kill: Kill, spec: PodSpec, container: Container) -> Kill:
+    """Say whether the container comes back: a changed definition always does."""
+    policy = container.restart_policy or spec.restart_policy
+    if kill.reason != Reason.CHANGED and policy == "Never":
+        return kill
+    return Kill(kill.container, f"{kill.message}, will be restarted", kill.reason)

@@ -1,0 +1,164 @@
+"""Creating the sandbox of a pod under the handler its class names.
+
+What goes wrong here stops the pod before anything of it runs, so every error says which class,
+which handler and which node, and what to do. Source: kubelet `createPodSandbox`; KEP-585.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.api.clock import Clock
+from moorage.api.logs import Log
+from moorage.api.nodes import NodeRuntimeHandler
+from moorage.api.pods import Pod
+from moorage.client.recorder import WARNING
+from moorage.cri import CriError, pb
+from moorage.node.config.dns import PodDns, Resolver, parse_resolv_conf, pod_dns
+from moorage.node.config.errors import ConfigError
+from moorage.node.config.namespaces import check_user_namespaces
+from moorage.node.config.sandbox import SandboxSetting, sandbox_config
+from moorage.node.metrics import Metrics
+from moorage.node.options import NodeOptions
+from moorage.node.paths import NodePaths
+from moorage.node.pods.classes import ClassUnreadableError, RuntimeClasses
+from moorage.node.pods.events import PodEvents
+from moorage.node.pods.spec import described
+from moorage.node.pods.user_namespaces import UserNamespaces
+from moorage.node.runtime.engine import Engine
+from moorage.node.runtime.observer import Observer
+from moorage.node.runtime.views import PodView, SandboxView
+from moorage.runtimeclass import ClassMissing
+
+log = Log(__name__)
+
+_FAILED = "Failed to create pod sandbox: "
+
+
+class SandboxError(Exception):
+    """No sandbox; the text is the event's message, `reason` one word for it."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxMaker:
+    """Makes sandboxes on this node. `handlers` gives what the engine offers now."""
+
+    engine: Engine
+    observer: Observer
+    classes: RuntimeClasses
+    handlers: Callable[[], Sequence[NodeRuntimeHandler]]
+    user_namespaces: UserNamespaces
+    events: PodEvents
+    metrics: Metrics
+    clock: Clock
+    options: NodeOptions
+    paths: NodePaths
+    cgroup_parent: Callable[[Pod], str]
+
+    async def create(self, pod: Pod, view: PodView, attempt: int) -> SandboxView:
+        """Create and start a sandbox; what the engine has of it. Raises SandboxError."""
+        self.metrics.started_pods.count()
+        handler = await self._handler(pod, view)
+        try:
+            config = await self.config(pod, attempt, handler)
+            directory = Path(config.log_directory)
+            await asyncio.to_thread(directory.mkdir, mode=0o755, parents=True, exist_ok=True)
+        except (ConfigError, OSError) as error:
+            self.metrics.started_pods_errors.count()
+            raise SandboxError("SandboxConfigError", f"{_FAILED}{error}") from error
+        sandbox_id = await self._run(pod, config, handler)
+        try:
+            found = await self.observer.refresh_sandbox(sandbox_id)
+        except CriError as error:
+            message = f"Unable to get pod sandbox status: {error}"
+            self.events.pod(pod, WARNING, "FailedPodSandBoxStatus", message)
+            raise SandboxError("SandboxStatusError", message) from error
+        if found is None:
+            raise SandboxError(
+                "SandboxStatusError", f"{_FAILED}the engine lost sandbox {sandbox_id}"
+            )
+        return found
+
+    async def config(self, pod: Pod, attempt: int, handler: str) -> pb.PodSandboxConfig:
+        """The configuration of a pod's sandbox. Raises ConfigError, OSError."""
+        user_namespace = None
+        if pod.spec.host_users is False:
+            check_user_namespaces(handler, self.handlers())
+            user_namespace = await self.user_namespaces.of(pod)
+        meta = pod.metadata
+        setting = SandboxSetting(
+            node_name=self.options.name,
+            log_directory=self.paths.pod_logs(meta.namespace, meta.name, meta.uid),
+            cgroup_parent=self.cgroup_parent(pod),
+            cluster_domain=self.options.cluster_domain,
+            resolver=self._dns(pod).resolver,
+            user_namespace=user_namespace,
+        )
+        return sandbox_config(pod, attempt, setting)
+
+    async def _handler(self, pod: Pod, view: PodView) -> str:
+        name = pod.spec.runtime_class_name
+        try:
+            return await self.classes.handler(pod, view)
+        except ClassMissing as error:
+            self.metrics.started_pods_errors.count()
+            raise SandboxError(
+                "RuntimeClassNotFound",
+                f"{_FAILED}{error} (the pod waits on node {self.options.name} for RuntimeClass "
+                f'"{name}": create it, or delete the pod)',
+            ) from error
+        except ClassUnreadableError as error:
+            self.metrics.started_pods_errors.count()
+            raise SandboxError("RuntimeClassUnreadable", f"{_FAILED}{error}") from error
+
+    async def _run(self, pod: Pod, config: pb.PodSandboxConfig, handler: str) -> str:
+        begun_s = self.clock.monotonic()
+        try:
+            return await self.engine.run_sandbox(config, handler)
+        except CriError as error:
+            self.metrics.run_sandbox_errors.count(runtime_handler=handler)
+            self.metrics.started_pods_errors.count()
+            raise SandboxError("SandboxRefused", self._refusal(pod, handler, error)) from error
+        finally:
+            spent_s = self.clock.monotonic() - begun_s
+            self.metrics.run_sandbox.observe(spent_s, runtime_handler=handler)
+
+    def _refusal(self, pod: Pod, handler: str, error: CriError) -> str:
+        """The engine's words, and for a pod with a class what it asked of which node."""
+        name = self.classes.named_by(pod)
+        if name is None:
+            return f"{_FAILED}{error}"
+        offered = [each.name for each in self.handlers() if each.name]
+        advice = ""
+        if offered and handler not in offered:
+            advice = f"; the engine offers {', '.join(offered)}: configure {handler}, or {_ELSE}"
+        return (
+            f'{_FAILED}{error} (RuntimeClass "{name}" asks for handler "{handler}" on node '
+            f"{self.options.name}{advice})"
+        )
+
+    def _dns(self, pod: Pod) -> PodDns:
+        found = pod_dns(
+            pod, self._node_resolver(), self.options.cluster_dns, self.options.cluster_domain
+        )
+        for complaint in found.complaints:
+            self.events.pod(pod, WARNING, "DNSConfigForming", complaint)
+        if found.lacks_cluster_dns:
+            log.debug("no cluster DNS, using the node's", pod=described(pod))
+        return found
+
+    def _node_resolver(self) -> Resolver:
+        path = self.options.resolv_conf
+        if path is None:
+            return Resolver()
+        return parse_resolv_conf(path.read_text())
+
+
+_ELSE = "use a class this node can run"

@@ -1,0 +1,444 @@
+"""Starting one container: image, configuration, create, start, hook.
+
+Each step that fails gives the reason and message that the kubelet would write into the
+container's status, and its event. Source: kubelet `startContainer`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.api.clock import Clock
+from moorage.api.configuration import ConfigMap, Secret
+from moorage.api.containers import EphemeralContainer
+from moorage.api.errors import StatusError
+from moorage.api.logs import Log
+from moorage.api.pods import Pod
+from moorage.api.services import Service
+from moorage.client import Informer
+from moorage.client.recorder import NORMAL, WARNING
+from moorage.client.resources import CONFIG_MAPS, SECRETS
+from moorage.client.rest import UnreachableError
+from moorage.cri import CriError, pb
+from moorage.node.config.container import ContainerSetting, container_config
+from moorage.node.config.downward import Surroundings
+from moorage.node.config.environment import (
+    Environment,
+    EnvironmentSources,
+    container_environment,
+    references,
+)
+from moorage.node.config.errors import ConfigError
+from moorage.node.config.identity import (
+    HOSTS_PATH,
+    host_network_hosts_file,
+    hostname_of,
+    hosts_file,
+)
+from moorage.node.config.security import SecurityDefaults
+from moorage.node.config.service_environment import service_environment
+from moorage.node.images.pulling import FoundImage, ImageError, ImagePuller
+from moorage.node.metrics import Metrics
+from moorage.node.objects import ObjectCache
+from moorage.node.options import NodeOptions
+from moorage.node.paths import NodePaths, PodPaths, legacy_log_link
+from moorage.node.pods.events import PodEvents
+from moorage.node.pods.hooks import HookError, Hooks
+from moorage.node.pods.spec import Member
+from moorage.node.pods.user_namespaces import UserNamespaces
+from moorage.node.runtime.engine import Engine
+from moorage.node.runtime.observer import Observer
+from moorage.node.runtime.views import ContainerView, PodView, SandboxView, State
+from moorage.node.volumes.container_mounts import container_mounts
+from moorage.node.volumes.kinds import IMAGE
+from moorage.node.volumes.mounting import Mounter
+from moorage.node.volumes.pod_volumes import Mounted
+from moorage.node.volumes.subpath import check_subpath, open_inside
+
+log = Log(__name__)
+
+_FRESH_S = 1.0
+_LOG_NAME = re.compile(r"(\d+)\.log(\..*)?")
+_ENV_FILE_LIMIT = 64 * 1024
+
+
+class StartError(Exception):
+    """A container that did not start: `reason` and text for its status.
+
+    `retry_s` is the moment (monotonic seconds) before which another try is in vain.
+    """
+
+    def __init__(self, reason: str, message: str, *, retry_s: float | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.retry_s = retry_s
+
+
+class HookFailedError(StartError):
+    """The container runs, but its postStart hook failed: it must be ended."""
+
+    def __init__(self, message: str, container: ContainerView | None) -> None:
+        super().__init__("PostStartHookError", message)
+        self.container = container
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What a start needs to know of its pod: all of it is there by then."""
+
+    pod: Pod
+    view: PodView
+    sandbox: SandboxView
+    sandbox_config: pb.PodSandboxConfig
+    volumes: Mounted
+    where: Surroundings
+    has_recursive_read_only: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerStarter:
+    """Starts containers on this node."""
+
+    engine: Engine
+    observer: Observer
+    images: ImagePuller
+    objects: ObjectCache
+    services: Informer[Service]
+    hooks: Hooks
+    events: PodEvents
+    metrics: Metrics
+    mounter: Mounter
+    user_namespaces: UserNamespaces
+    clock: Clock
+    options: NodeOptions
+    paths: NodePaths
+    security: SecurityDefaults
+    memory_capacity_bytes: int
+
+    async def start(self, launch: Launch, member: Member) -> None:
+        """Bring a container to run. Raises StartError."""
+        self.metrics.started_containers.count(container_type=member.kind.value)
+        try:
+            await self._start(launch, member)
+        except StartError as error:
+            self.metrics.started_containers_errors.count(
+                container_type=member.kind.value, code=error.reason
+            )
+            raise
+
+    async def _start(self, launch: Launch, member: Member) -> None:
+        pod = launch.pod
+        pull_secrets = await self._pull_secrets(pod)
+        image = await self._image(launch, member, pull_secrets)
+        volume_images = await self._volume_images(launch, member, pull_secrets)
+        count = await self._restart_count(launch, member)
+        config = await self._config(launch, member, image, volume_images, count)
+        container_id = await self._create(launch, member, config)
+        await self._run(launch, member, container_id)
+        found = await self._look(launch, member, container_id)
+        await asyncio.to_thread(self._link_log, pod, member, container_id, launch, config)
+        await self._post_start(launch, member, container_id, found)
+
+    async def _pull_secrets(self, pod: Pod) -> list[Secret]:
+        found: list[Secret] = []
+        for reference in pod.spec.image_pull_secrets:
+            try:
+                secret = await self.objects.get(
+                    SECRETS, pod.metadata.namespace, reference.name, max_age_s=_FRESH_S
+                )
+            except (StatusError, UnreachableError) as error:
+                log.warning("pull secret unreadable", secret=reference.name, error=error)
+                continue
+            if secret is None:
+                self.events.pod(
+                    pod, WARNING, "FailedToRetrieveImagePullSecret",
+                    f"Unable to retrieve some image pull secrets ({reference.name}); attempting "
+                    "to pull the image may not succeed.",
+                )  # fmt: skip
+            else:
+                found.append(secret)
+        return found
+
+    async def _image(self, launch: Launch, member: Member, secrets: Sequence[Secret]) -> FoundImage:
+        try:
+            return await self.images.ensure(launch.pod, member, secrets, launch.sandbox_config)
+        except ImageError as error:
+            self._failed(launch, member, error.reason)
+            raise StartError(error.reason, error.message, retry_s=error.retry_s) from error
+
+    async def _volume_images(
+        self, launch: Launch, member: Member, secrets: Sequence[Secret]
+    ) -> dict[str, pb.ImageSpec]:
+        """The images that the container mounts, pulled."""
+        wanted = {mount.name for mount in member.container.volume_mounts}
+        found: dict[str, pb.ImageSpec] = {}
+        for volume in launch.pod.spec.volumes:
+            mounted = launch.volumes.get(volume.name)
+            is_wanted = volume.name in wanted and mounted is not None and mounted.kind == IMAGE
+            if not is_wanted or volume.image is None:
+                continue
+            try:
+                image = await self.images.ensure_image(
+                    launch.pod, member, volume.image.reference,
+                    volume.image.pull_policy or "IfNotPresent", secrets, launch.sandbox_config,
+                )  # fmt: skip
+            except ImageError as error:
+                self._failed(launch, member, error.reason)
+                raise StartError(error.reason, error.message, retry_s=error.retry_s) from error
+            found[volume.name] = pb.ImageSpec(
+                image=image.reference, user_specified_image=volume.image.reference
+            )
+        return found
+
+    async def _restart_count(self, launch: Launch, member: Member) -> int:
+        """One more than the container before; a log left by one that is forgotten counts too."""
+        before = launch.view.latest(member.name)
+        if before is None:
+            meta = launch.pod.metadata
+            logs = self.paths.pod_logs(meta.namespace, meta.name, meta.uid) / member.name
+            return await asyncio.to_thread(_count_by_logs, logs)
+        if before.state is not State.CREATED:
+            return before.restart_count + 1
+        # It never ran: an agent before us ended in the middle.
+        try:
+            await self.engine.remove_container(before.id)
+        except CriError as error:
+            raise StartError("CreateContainerError", error.sentence) from error
+        self.observer.forget_container(before.id)
+        return before.restart_count
+
+    async def _config(
+        self,
+        launch: Launch,
+        member: Member,
+        image: FoundImage,
+        volume_images: Mapping[str, pb.ImageSpec],
+        count: int,
+    ) -> pb.ContainerConfig:
+        try:
+            environment = await self._environment(launch, member)
+            mounts = await asyncio.to_thread(
+                self._mounts, launch, member, environment, volume_images
+            )
+            user_namespace = None
+            if launch.pod.spec.host_users is False:
+                user_namespace = await self.user_namespaces.of(launch.pod)
+            setting = ContainerSetting(
+                restart_count=count,
+                image_ref=image.reference,
+                image_user=image.user,
+                environment=environment,
+                mounts=mounts,
+                security=self.security,
+                memory_capacity_bytes=self.memory_capacity_bytes,
+                oom_score_floor=self.options.oom_score_floor,
+                user_namespace=user_namespace,
+                target=_target(launch, member),
+            )
+            return container_config(launch.pod, member.container, setting)
+        except (ConfigError, StatusError, UnreachableError, OSError) as error:
+            self._failed(launch, member, str(error))
+            raise StartError("CreateContainerConfigError", str(error)) from error
+
+    async def _environment(self, launch: Launch, member: Member) -> Environment:
+        pod = launch.pod
+        namespace = pod.metadata.namespace
+        await self.services.wait_synced()
+        needed = references([member.container])
+        config_maps: dict[str, ConfigMap | None] = {}
+        secrets: dict[str, Secret | None] = {}
+        for name in needed.config_maps:
+            config_maps[name] = await self.objects.get(
+                CONFIG_MAPS, namespace, name, max_age_s=_FRESH_S
+            )
+        for name in needed.secrets:
+            secrets[name] = await self.objects.get(SECRETS, namespace, name, max_age_s=_FRESH_S)
+        links = service_environment(
+            self.services,
+            namespace,
+            has_links=pod.spec.enable_service_links is not False,
+            overrides=self.options.service_environment,
+        )
+        sources = EnvironmentSources(
+            services=links,
+            config_maps=config_maps,
+            secrets=secrets,
+            read_env_file=lambda volume, path: _env_file(launch.volumes, volume, path),
+        )
+        return container_environment(pod, member.container, sources, launch.where)
+
+    def _mounts(
+        self,
+        launch: Launch,
+        member: Member,
+        environment: Environment,
+        volume_images: Mapping[str, pb.ImageSpec],
+    ) -> list[pb.Mount]:
+        """Volumes, /etc/hosts and the termination message file. Blocks."""
+        container, paths = member.container, self.paths.pod(launch.pod.metadata.uid)
+        mounts = container_mounts(
+            container,
+            launch.volumes,
+            volume_images,
+            environment,
+            paths,
+            self.mounter,
+            has_recursive_read_only=launch.has_recursive_read_only,
+        )
+        if not any(mount.container_path == HOSTS_PATH for mount in mounts):
+            mounts.append(self._hosts(launch, paths))
+        if container.termination_message_path:
+            directory = paths.container(container.name)
+            mounts.append(_message_file(directory, container.termination_message_path))
+        return mounts
+
+    def _hosts(self, launch: Launch, paths: PodPaths) -> pb.Mount:
+        spec = launch.pod.spec
+        if spec.host_network:
+            text = host_network_hosts_file(Path(HOSTS_PATH).read_text(), spec.host_aliases)
+        else:
+            hostname = hostname_of(launch.pod, self.options.cluster_domain)
+            text = hosts_file(hostname, launch.sandbox.ips, spec.host_aliases)
+        paths.root.mkdir(parents=True, exist_ok=True)
+        # Written in place: containers that run already have this very file mounted.
+        paths.hosts_file.write_text(text)
+        paths.hosts_file.chmod(0o644)
+        return pb.Mount(
+            container_path=HOSTS_PATH, host_path=str(paths.hosts_file), selinux_relabel=True
+        )
+
+    async def _create(self, launch: Launch, member: Member, config: pb.ContainerConfig) -> str:
+        log_file = Path(launch.sandbox_config.log_directory) / config.log_path
+        try:
+            await asyncio.to_thread(log_file.parent.mkdir, parents=True, exist_ok=True)
+            container_id = await self.engine.create_container(
+                launch.sandbox.id, config, launch.sandbox_config
+            )
+        except CriError as error:
+            self._failed(launch, member, error.sentence)
+            raise StartError("CreateContainerError", error.sentence) from error
+        except OSError as error:
+            why = f"create container log directory for container {member.name} failed: {error}"
+            self._failed(launch, member, why)
+            raise StartError("CreateContainerConfigError", why) from error
+        self.events.about(launch.pod, member, NORMAL, "Created", "Container created")
+        return container_id
+
+    async def _run(self, launch: Launch, member: Member, container_id: str) -> None:
+        try:
+            await self.engine.start_container(container_id)
+        except CriError as error:
+            self._failed(launch, member, error.sentence, container_id=container_id)
+            # The engine keeps it, as one that has ended.
+            await self._look(launch, member, container_id)
+            raise StartError("RunContainerError", error.sentence) from error
+        self.events.about(launch.pod, member, NORMAL, "Started", "Container started")
+
+    async def _look(
+        self, launch: Launch, member: Member, container_id: str
+    ) -> ContainerView | None:
+        try:
+            return await self.observer.refresh_container(container_id, launch.sandbox.id)
+        except CriError as error:
+            log.warning("container not readable", container=member.name, error=error)
+            return None
+
+    def _link_log(
+        self,
+        pod: Pod,
+        member: Member,
+        container_id: str,
+        launch: Launch,
+        config: pb.ContainerConfig,
+    ) -> None:
+        """Show the log under the flat name that log shippers read. Blocks."""
+        directory = self.options.container_logs_dir
+        target = Path(launch.sandbox_config.log_directory) / config.log_path
+        if directory is None or not target.exists():
+            return
+        meta = pod.metadata
+        link = directory / legacy_log_link(meta.name, meta.namespace, member.name, container_id)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            link.unlink(missing_ok=True)
+            link.symlink_to(target)
+        except OSError as error:
+            log.warning("log link not made", link=link, error=error)
+
+    async def _post_start(
+        self,
+        launch: Launch,
+        member: Member,
+        container_id: str,
+        found: ContainerView | None,
+    ) -> None:
+        lifecycle = member.container.lifecycle
+        if lifecycle is None or lifecycle.post_start is None:
+            return
+        address = launch.sandbox.ips[0] if launch.sandbox.ips else self.options.node_ip
+        try:
+            await self.hooks.run(
+                launch.pod, member.container, container_id, lifecycle.post_start, address
+            )
+        except HookError as error:
+            log.warning("postStart hook failed", container=member.name, error=error)
+            # What a hook printed may be secret: it goes into the status, not into an event.
+            self.events.about(
+                launch.pod, member, WARNING, "FailedPostStartHook", "PostStartHook failed"
+            )
+            raise HookFailedError(str(error), found) from error
+
+    def _failed(self, launch: Launch, member: Member, why: str, *, container_id: str = "") -> None:
+        self.events.about(
+            launch.pod, member, WARNING, "Failed", f"Error: {why}", container_id=container_id
+        )
+
+
+def _target(launch: Launch, member: Member) -> str | None:
+    """The container whose processes an ephemeral one is to see. Raises ConfigError."""
+    container = member.container
+    if not isinstance(container, EphemeralContainer) or not container.target_container_name:
+        return None
+    found = launch.view.latest(container.target_container_name)
+    if found is None:
+        raise ConfigError(f"unable to find target container {container.target_container_name}")
+    return found.id
+
+
+def _message_file(directory: Path, path: str) -> pb.Mount:
+    directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+    file = directory / secrets.token_hex(4)
+    file.touch()
+    # Whoever the container runs as must be able to write it.
+    file.chmod(0o666)
+    return pb.Mount(
+        host_path=str(file), container_path=path if path.startswith("/") else f"/{path}"
+    )
+
+
+def _count_by_logs(directory: Path) -> int:
+    if not directory.is_dir():
+        return 0
+    matches = (_LOG_NAME.fullmatch(entry.name) for entry in directory.iterdir())
+    return max((int(match[1]) + 1 for match in matches if match is not None), default=0)
+
+
+def _env_file(volumes: Mounted, volume: str, path: str) -> str:
+    found = volumes.get(volume)
+    if found is None or found.path is None:
+        raise ConfigError(f'cannot find the volume "{volume}" referenced by FileKeyRef')
+    descriptor = open_inside(found.path, check_subpath(path))
+    try:
+        with open(f"/proc/self/fd/{descriptor}", "rb") as file:
+            return file.read(_ENV_FILE_LIMIT).decode(errors="replace")
+    except OSError as error:
+        raise ConfigError(f'couldn\'t read env file "{path}": {error.strerror}') from error
+    finally:
+        os.close(descriptor)

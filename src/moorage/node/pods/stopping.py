@@ -1,0 +1,184 @@
+"""Ending containers: preStop hook, stop signal, and the end of patience.
+
+Main containers end together, sidecars after them, the last one started first; all within the
+grace period. Source: core/v1 "Pod termination", KEP-753; kubelet `killContainer`,
+`terminationOrdering`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from moorage.api.clock import Clock
+from moorage.api.containers import Container, LifecycleHandler
+from moorage.api.logs import Log
+from moorage.api.pods import Pod, PodSpec
+from moorage.client.recorder import NORMAL, WARNING
+from moorage.cri import CriError
+from moorage.node.pods.events import PodEvents
+from moorage.node.pods.hooks import HookError, Hooks, bounded
+from moorage.node.pods.plan import Kill, Reason
+from moorage.node.pods.spec import Member, grace_period_s, member, sidecars
+from moorage.node.runtime.engine import Engine
+from moorage.node.runtime.observer import Observer
+from moorage.node.runtime.views import ContainerView, PodView
+
+log = Log(__name__)
+
+MINIMUM_GRACE_S = 2
+
+
+class StopError(Exception):
+    """Something of a pod could not be ended; the text says what."""
+
+
+@dataclass(slots=True)
+class _Turns:
+    """Who waits for whom. Each container's event is set when it has ended."""
+
+    ended: dict[str, asyncio.Event]
+    before: Mapping[str, list[str]] = field(default_factory=dict)
+
+    async def wait(self, name: str, clock: Clock, seconds: float) -> None:
+        """Return when it is this container's turn, at the latest after so many seconds."""
+        waiter = asyncio.ensure_future(self._all_ended(name))
+        sleeper = asyncio.ensure_future(clock.sleep(seconds))
+        try:
+            await asyncio.wait((waiter, sleeper), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiter.cancel()
+            sleeper.cancel()
+
+    async def _all_ended(self, name: str) -> None:
+        for other in self.before.get(name, ()):
+            await self.ended[other].wait()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerStopper:
+    """Ends containers and pods on this node."""
+
+    engine: Engine
+    observer: Observer
+    hooks: Hooks
+    events: PodEvents
+    clock: Clock
+
+    async def kill(self, pod: Pod, kill: Kill) -> None:
+        """End one container of a pod that goes on. Raises StopError."""
+        await self._stop(pod, kill.container, kill.message, kill_grace_s(pod, kill), None)
+
+    async def stop_pod(self, pod: Pod, view: PodView, grace_s: int) -> None:
+        """End everything of a pod: containers first, then sandboxes. Raises StopError."""
+        turns = _turns(pod.spec, view.alive)
+        # One that fails must not end the patience with the others.
+        outcomes = await asyncio.gather(
+            *(self._stop(pod, each, "", grace_s, turns) for each in view.alive),
+            return_exceptions=True,
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        await self.stop_sandboxes(view)
+
+    async def stop_sandboxes(self, view: PodView) -> None:
+        """Stop every sandbox of a pod, which ends what is left in them. Raises StopError."""
+        for sandbox in view.sandboxes:
+            if not sandbox.is_ready:
+                continue
+            try:
+                await self.engine.stop_sandbox(sandbox.id)
+                await self.observer.refresh_sandbox(sandbox.id)
+            except CriError as error:
+                raise StopError(f"failed to stop sandbox {sandbox.id}: {error}") from error
+
+    async def stop_orphan(self, view: PodView) -> None:
+        """End a pod whose object is gone, as its containers remember it. Raises StopError."""
+        for container in view.alive:
+            memory = container.memory
+            grace_s = MINIMUM_GRACE_S if memory.grace_period_s is None else memory.grace_period_s
+            await self._engine_stop(container, max(grace_s, MINIMUM_GRACE_S))
+        await self.stop_sandboxes(view)
+
+    async def _stop(
+        self,
+        pod: Pod,
+        container: ContainerView,
+        message: str,
+        grace_s: int,
+        turns: _Turns | None,
+    ) -> None:
+        begun_s = self.clock.monotonic()
+        found = member(pod.spec, container.name)
+        if found is not None:
+            text = message or f"Stopping container {container.name}"
+            self.events.about(pod, found, NORMAL, "Killing", text, container_id=container.id)
+            await self._pre_stop(pod, found, container, grace_s)
+        if turns is not None:
+            left_s = grace_s - (self.clock.monotonic() - begun_s)
+            await turns.wait(container.name, self.clock, max(left_s, 0.0))
+        spent_s = int(self.clock.monotonic() - begun_s)
+        await self._engine_stop(container, max(grace_s - spent_s, MINIMUM_GRACE_S))
+        if turns is not None:
+            turns.ended[container.name].set()
+
+    async def _pre_stop(
+        self, pod: Pod, found: Member, container: ContainerView, grace_s: int
+    ) -> None:
+        handler = _pre_stop_handler(found)
+        if handler is None or grace_s <= 0:
+            return
+        view = self.observer.view(pod.metadata.uid)
+        address = view.ips[0] if view.ips else pod.status.pod_ip
+        hook = asyncio.create_task(
+            self.hooks.run(pod, found.container, container.id, handler, address)
+        )
+        try:
+            if await bounded(self.clock, grace_s, hook):
+                hook.result()
+        except HookError as error:
+            log.warning("preStop hook failed", container=container.name, error=error)
+            self.events.about(pod, found, WARNING, "FailedPreStopHook", "PreStopHook failed")
+        finally:
+            hook.cancel()
+
+    async def _engine_stop(self, container: ContainerView, grace_s: int) -> None:
+        try:
+            await self.engine.stop_container(container.id, grace_s)
+            await self.observer.refresh_container(container.id, container.sandbox_id)
+        except CriError as error:
+            raise StopError(f"failed to stop container {container.name}: {error}") from error
+
+
+def kill_grace_s(pod: Pod, kill: Kill) -> int:
+    """The patience with one container: its probe's own period, else the pod's."""
+    found = member(pod.spec, kill.container.name)
+    if found is not None and pod.metadata.deletion_grace_period_seconds is None:
+        probe = {
+            Reason.LIVENESS: found.container.liveness_probe,
+            Reason.STARTUP: found.container.startup_probe,
+        }.get(kill.reason)
+        if probe is not None and probe.termination_grace_period_seconds is not None:
+            return probe.termination_grace_period_seconds
+    return grace_period_s(pod)
+
+
+def _pre_stop_handler(found: Member) -> LifecycleHandler | None:
+    lifecycle = found.container.lifecycle
+    return lifecycle.pre_stop if lifecycle is not None else None
+
+
+def _turns(spec: PodSpec, alive: Iterable[ContainerView]) -> _Turns:
+    """Sidecars wait for the main containers, and each for the sidecars started after it."""
+    names = {each.name for each in alive}
+    ended = {name: asyncio.Event() for name in names}
+    waiting = [each.name for each in spec.containers if each.name in names]
+    before: dict[str, list[str]] = {}
+    in_reverse: list[Container] = [*reversed(sidecars(spec))]
+    for sidecar in in_reverse:
+        if sidecar.name in names:
+            before[sidecar.name] = list(waiting)
+            waiting.append(sidecar.name)
+    return _Turns(ended, before)

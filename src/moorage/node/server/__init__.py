@@ -1,0 +1,1 @@
+"""The HTTPS endpoint the API server calls: logs, exec, attach, port-forward, statistics."""

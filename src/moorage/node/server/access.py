@@ -1,0 +1,67 @@
+"""Who may call the node's endpoint: the API server, by its client certificate.
+
+The TLS layer has checked the signature against the client CA; here the name is looked at.
+Source: kubelet authentication/authorization, in the simplest of its forms (x509, fixed names).
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from moorage.node.options import ServerOptions
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def tls_context(options: ServerOptions) -> ssl.SSLContext:
+    """The server's side of TLS; client certificates are asked for and checked when given.
+
+    Raises OSError for files that are missing or unusable.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(options.certificate_file, options.key_file)
+    context.load_verify_locations(options.client_ca_file)
+    # Optional, so that who has none is told so in HTTP and not by a broken handshake.
+    context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+def guard(names: frozenset[str]) -> Any:
+    """Middleware that lets only these common names in; with none given, any checked certificate."""
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        certificate = request.transport.get_extra_info("peercert") if request.transport else None
+        if not certificate:
+            return web.Response(status=401, text="Unauthorized")
+        user = common_name(certificate)
+        if names and user not in names:
+            return web.Response(
+                status=403,
+                text=f"Forbidden (user={user}, verb={_verb(request)}, resource=nodes, "
+                "subresource(s)=[proxy])\n",
+            )
+        return await handler(request)
+
+    return check
+
+
+def common_name(certificate: dict[str, Any]) -> str:
+    """The user a certificate names, empty when it names none."""
+    for entry in certificate.get("subject", ()):
+        for key, value in entry:
+            if key == "commonName":
+                return str(value)
+    return ""
+
+
+_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "DELETE": "delete"}
+
+
+def _verb(request: web.Request) -> str:
+    return _VERBS.get(request.method, request.method.lower())

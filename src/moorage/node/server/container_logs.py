@@ -1,0 +1,188 @@
+"""`/containerLogs/NAMESPACE/POD/CONTAINER`: a container's log, as much of it as was asked for.
+
+Source: core/v1 PodLogOptions; kubelet `getContainerLogs`, `validateContainerLogStatus`, whose
+sentences users see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from aiohttp import web
+
+from moorage.api.clock import parse_time
+from moorage.api.pods import ContainerStatus, PodStatus
+from moorage.node.context import NodeContext
+from moorage.node.logs.lines import STDERR, STDOUT, LogOptions
+from moorage.node.logs.reading import LogReadError, read_log
+from moorage.node.pods.roster import Roster
+from moorage.node.pods.spec import member
+from moorage.node.runtime.views import ContainerView, State
+
+_STREAMS = {
+    "": frozenset({STDOUT, STDERR}),
+    "All": frozenset({STDOUT, STDERR}),
+    "Stdout": frozenset({STDOUT}),
+    "Stderr": frozenset({STDERR}),
+}
+_FALSE = frozenset({"0", "false", "False", "f", "F", "FALSE"})
+
+_IMAGE_TEXTS = {
+    "ErrImagePull": "image can't be pulled",
+    "ImagePullBackOff": "trying and failing to pull image",
+}
+
+
+class NoLogError(Exception):
+    """There is no log to show; the text says why."""
+
+
+class QueryError(ValueError):
+    """A query that cannot be read (400) or is not allowed (422)."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ContainerLogs:
+    """Answers requests for logs."""
+
+    def __init__(self, context: NodeContext, roster: Roster) -> None:
+        self._context = context
+        self._roster = roster
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        namespace, name = request.match_info["namespace"], request.match_info["pod"]
+        container = request.match_info["container"]
+        try:
+            options = log_options(request.query, self._context.clock.now())
+        except QueryError as error:
+            return web.Response(status=error.status, text=f'{{"message": "{error}"}}')
+        worker = self._roster.find(namespace, name)
+        if worker is None:
+            return web.Response(status=404, text=f'pod "{name}" does not exist')
+        if member(worker.pod.spec, container) is None:
+            text = f'container "{container}" not found in pod "{name}"'
+            return web.Response(status=404, text=text)
+        try:
+            wanted = container_id(
+                worker.status, name, container, is_previous=_is_true(request.query, "previous")
+            )
+            found = self._find(worker.uid, wanted)
+        except NoLogError as error:
+            return web.Response(status=400, text=str(error))
+        return await self._send(request, found, options)
+
+    def _find(self, uid: str, wanted: str) -> ContainerView:
+        engine_id = wanted.rpartition("//")[2]
+        for each in self._context.observer.view(uid).containers:
+            if each.id == engine_id and each.log_path:
+                return each
+        raise NoLogError(f"unable to retrieve container logs for {wanted}")
+
+    async def _send(
+        self, request: web.Request, container: ContainerView, options: LogOptions
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        pieces = read_log(Path(container.log_path), options, lambda: self._is_running(container))
+        try:
+            # A log that cannot be opened is still an answer with a code of its own.
+            first = await anext(pieces, None)
+        except LogReadError as error:
+            return web.Response(status=400, text=str(error))
+        await response.prepare(request)
+        try:
+            if first is not None:
+                await response.write(first)
+                async for piece in pieces:
+                    await response.write(piece)
+        except LogReadError as error:
+            await response.write(f"{error}\n".encode())
+        finally:
+            await pieces.aclose()
+        await response.write_eof()
+        return response
+
+    async def _is_running(self, container: ContainerView) -> bool:
+        for each in self._context.observer.view(container.uid).containers:
+            if each.id == container.id:
+                return each.state is not State.EXITED
+        return False
+
+
+def log_options(query: Mapping[str, str], now: datetime) -> LogOptions:
+    """Read a query. Raises QueryError."""
+    try:
+        tail = _number(query, "tailLines")
+        if query.get("tail"):
+            tail = None if query["tail"] == "all" else int(query["tail"])
+        limit = _number(query, "limitBytes")
+        seconds = _number(query, "sinceSeconds")
+        moment = parse_time(query["sinceTime"]) if query.get("sinceTime") else None
+    except ValueError as error:
+        raise QueryError(400, "Unable to decode query.") from error
+    stream = query.get("stream", "")
+    is_wrong = (
+        (tail is not None and tail < 0)
+        or (limit is not None and limit < 1)
+        or (seconds is not None and seconds < 1)
+        or (seconds is not None and moment is not None)
+        or stream not in _STREAMS
+        or (tail is not None and stream in ("Stdout", "Stderr"))
+    )
+    if is_wrong:
+        raise QueryError(422, "Invalid request.")
+    if seconds is not None:
+        moment = now - timedelta(seconds=seconds)
+    return LogOptions(
+        follow=_is_true(query, "follow"),
+        timestamps=_is_true(query, "timestamps"),
+        since=moment,
+        tail_lines=tail,
+        limit_bytes=limit,
+        streams=_STREAMS[stream],
+    )
+
+
+def _number(query: Mapping[str, str], name: str) -> int | None:
+    return int(query[name]) if query.get(name) else None
+
+
+def _is_true(query: Mapping[str, str], name: str) -> bool:
+    return name in query and query[name] not in _FALSE
+
+
+def container_id(status: PodStatus, pod: str, name: str, *, is_previous: bool) -> str:
+    """Which container's log is meant, as `engine://id`. Raises NoLogError."""
+    every = (
+        *status.container_statuses,
+        *status.init_container_statuses,
+        *status.ephemeral_container_statuses,
+    )
+    found = next((each for each in every if each.name == name), None)
+    if found is None:
+        raise NoLogError(f'container "{name}" in pod "{pod}" is not available')
+    if is_previous:
+        last = found.last_state.terminated
+        if last is None or not last.container_id:
+            raise NoLogError(f'previous terminated container "{name}" in pod "{pod}" not found')
+        return last.container_id
+    return _present_id(found, f'container "{name}" in pod "{pod}" is')
+
+
+def _present_id(found: ContainerStatus, subject: str) -> str:
+    state, last = found.state, found.last_state.terminated
+    if state.running is not None:
+        return found.container_id
+    for ended in (state.terminated, last):
+        if ended is not None and ended.container_id:
+            return ended.container_id
+    if state.terminated is not None or last is not None:
+        raise NoLogError(f"{subject} terminated")
+    if state.waiting is None:
+        raise NoLogError(f"{subject} waiting to start - no logs yet")
+    reason = state.waiting.reason
+    raise NoLogError(f"{subject} waiting to start: {_IMAGE_TEXTS.get(reason, reason)}")

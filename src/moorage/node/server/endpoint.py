@@ -1,0 +1,137 @@
+"""The HTTPS endpoint of a node, in the kubelet's URL forms.
+
+Everything is behind the certificate check. Exec, attach and port-forward become raw pipes; the
+rest are plain answers. Source: kubelet server; API server's `pods/log`, `pods/exec`, … proxies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from aiohttp import web
+
+from moorage.api.logs import Log
+from moorage.cri import CriError
+from moorage.node.context import NodeContext
+from moorage.node.options import ServerOptions
+from moorage.node.pods.roster import Roster
+from moorage.node.server.access import guard, tls_context
+from moorage.node.server.container_logs import ContainerLogs
+from moorage.node.server.statistics import Statistics
+from moorage.node.server.streams import Streams
+
+log = Log(__name__)
+
+_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+_PROBER = ("prober_",)
+_SHUTDOWN_S = 1.0
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+async def serve(options: ServerOptions, context: NodeContext, roster: Roster) -> None:
+    """Answer until cancelled. Raises OSError when files are missing or the port is taken."""
+    runner = web.AppRunner(
+        _application(options, context, roster),
+        access_log=None,
+        shutdown_timeout=_SHUTDOWN_S,
+        handler_cancellation=True,
+    )
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, options.address, options.port, ssl_context=tls_context(options))
+        await site.start()
+        log.info("node endpoint open", address=options.address, port=options.port)
+        await asyncio.get_running_loop().create_future()
+    finally:
+        await runner.cleanup()
+
+
+def _application(options: ServerOptions, context: NodeContext, roster: Roster) -> web.Application:
+    application = web.Application(middlewares=[guard(options.api_server_names)])
+    pages = _Pages(context, roster)
+    streams = Streams(context, roster)
+    plain: list[tuple[str, Handler]] = [
+        ("/healthz", pages.health),
+        ("/healthz/{check}", pages.health),
+        ("/pods", pages.pods),
+        ("/runningpods/", pages.pods),
+        ("/stats/summary", pages.summary),
+        ("/metrics", pages.metrics),
+        ("/metrics/probes", pages.probe_metrics),
+        ("/metrics/resource", pages.resource_metrics),
+        ("/containerLogs/{namespace}/{pod}/{container}", ContainerLogs(context, roster).handle),
+    ]
+    pipes: list[tuple[str, Handler]] = [
+        ("/exec/{namespace}/{pod}/{container}", streams.exec),
+        ("/exec/{namespace}/{pod}/{uid}/{container}", streams.exec),
+        ("/attach/{namespace}/{pod}/{container}", streams.attach),
+        ("/attach/{namespace}/{pod}/{uid}/{container}", streams.attach),
+        ("/portForward/{namespace}/{pod}", streams.port_forward),
+        ("/portForward/{namespace}/{pod}/{uid}", streams.port_forward),
+    ]
+    application.add_routes([web.get(path, handler) for path, handler in (*plain, *pipes)])
+    application.add_routes([web.post(path, handler) for path, handler in pipes])
+    application.add_routes(
+        [
+            web.post("/run/{namespace}/{pod}/{container}", streams.run),
+            web.post("/run/{namespace}/{pod}/{uid}/{container}", streams.run),
+        ]
+    )
+    return application
+
+
+class _Pages:
+    """The plain answers."""
+
+    def __init__(self, context: NodeContext, roster: Roster) -> None:
+        self._context = context
+        self._roster = roster
+        self._statistics = Statistics(context, roster)
+
+    async def health(self, request: web.Request) -> web.Response:
+        del request
+        return web.Response(text="ok")
+
+    async def pods(self, request: web.Request) -> web.Response:
+        """The pods of this node with the newest status worked out."""
+        del request
+        items = [
+            msgspec.structs.replace(worker.pod, status=worker.status) for worker in self._roster
+        ]
+        body = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
+        return web.Response(body=msgspec.json.encode(body), content_type="application/json")
+
+    async def summary(self, request: web.Request) -> web.Response:
+        del request
+        try:
+            found = await self._statistics.summary()
+        except CriError as error:
+            return web.Response(status=500, text=str(error))
+        return web.Response(body=msgspec.json.encode(found), content_type="application/json")
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        del request
+        metrics = self._context.metrics
+        pods, containers = self._statistics.running()
+        metrics.running_pods.set(pods)
+        for state, count in containers.items():
+            metrics.running_containers.set(count, container_state=state)
+        return _exposition(metrics.text(["kubelet_"]))
+
+    async def probe_metrics(self, request: web.Request) -> web.Response:
+        del request
+        return _exposition(self._context.metrics.text(_PROBER))
+
+    async def resource_metrics(self, request: web.Request) -> web.Response:
+        del request
+        try:
+            return _exposition(await self._statistics.resource_metrics())
+        except CriError as error:
+            return web.Response(status=500, text=str(error))
+
+
+def _exposition(text: str) -> web.Response:
+    return web.Response(body=text.encode(), headers={"Content-Type": _PROMETHEUS})

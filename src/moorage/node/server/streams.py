@@ -1,0 +1,164 @@
+"""`/exec`, `/attach`, `/portForward` and `/run`: into a container, through its engine.
+
+Source: kubelet server's URL forms and error texts; CRI streaming calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import grpc
+from aiohttp import web
+
+from moorage.cri import CriError, pb
+from moorage.node.context import NodeContext
+from moorage.node.pods.roster import Roster
+from moorage.node.pods.worker import PodWorker
+from moorage.node.runtime.views import ContainerView, State
+from moorage.node.server.upgrade import DialError, hand_on, wants_upgrade
+
+_HTTP_CODES = {
+    grpc.StatusCode.NOT_FOUND: 404,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
+}
+_RUN_TIMEOUT_S = 0
+
+
+class Streams:
+    """Answers requests that become connections into containers."""
+
+    def __init__(self, context: NodeContext, roster: Roster) -> None:
+        self._context = context
+        self._roster = roster
+
+    async def exec(self, request: web.Request) -> web.StreamResponse:
+        container = self._container(request)
+        wanted = _streams(request.query)
+        asked = pb.ExecRequest(
+            container_id=container.id,
+            cmd=request.query.getall("command", []),
+            tty=wanted["tty"],
+            stdin=wanted["stdin"],
+            stdout=wanted["stdout"],
+            # A terminal is one stream.
+            stderr=wanted["stderr"] and not wanted["tty"],
+        )
+        _insist_on_upgrade(request)
+        try:
+            return await self._hand_on(request, await self._context.engine.exec_url(asked))
+        except CriError as error:
+            raise _refused(error) from error
+
+    async def attach(self, request: web.Request) -> web.StreamResponse:
+        container = self._container(request)
+        wanted = _streams(request.query)
+        worker = self._worker(request)
+        is_terminal = any(
+            each.tty for each in worker.pod.spec.containers if each.name == container.name
+        )
+        asked = pb.AttachRequest(
+            container_id=container.id,
+            stdin=wanted["stdin"],
+            tty=is_terminal or wanted["tty"],
+            stdout=wanted["stdout"],
+            stderr=wanted["stderr"] and not (is_terminal or wanted["tty"]),
+        )
+        _insist_on_upgrade(request)
+        try:
+            return await self._hand_on(request, await self._context.engine.attach_url(asked))
+        except CriError as error:
+            raise _refused(error) from error
+
+    async def port_forward(self, request: web.Request) -> web.StreamResponse:
+        worker = self._worker(request)
+        uid = request.match_info.get("uid", "")
+        if uid and uid != worker.uid:
+            raise web.HTTPNotFound(text="pod not found")
+        sandbox = self._context.observer.view(worker.uid).sandbox
+        if sandbox is None or not sandbox.is_ready:
+            meta = worker.pod.metadata
+            text = f"failed to find sandboxID for pod {meta.name}_{meta.namespace}({worker.uid})"
+            raise web.HTTPInternalServerError(text=text)
+        _insist_on_upgrade(request)
+        ports = _ports(request.query.getall("port", []) or request.query.getall("ports", []))
+        try:
+            url = await self._context.engine.port_forward_url(sandbox.id, ports)
+            return await self._hand_on(request, url)
+        except CriError as error:
+            raise _refused(error) from error
+
+    async def run(self, request: web.Request) -> web.StreamResponse:
+        """Run a command to its end and answer with its output."""
+        container = self._container(request)
+        command = request.query.get("cmd", "").split(" ")
+        try:
+            result = await self._context.engine.exec_sync(container.id, command, _RUN_TIMEOUT_S)
+        except CriError as error:
+            raise _refused(error) from error
+        output = result.stdout + result.stderr
+        if result.exit_code != 0:
+            said = result.stderr.decode(errors="replace")
+            text = f"command '{' '.join(command)}' exited with {result.exit_code}: {said}"
+            raise web.HTTPInternalServerError(text=text)
+        return web.Response(body=output, content_type="text/plain")
+
+    @staticmethod
+    async def _hand_on(request: web.Request, url: str) -> web.StreamResponse:
+        try:
+            return await hand_on(request, url)
+        except DialError as error:
+            raise web.HTTPInternalServerError(text=str(error)) from error
+
+    def _worker(self, request: web.Request) -> PodWorker:
+        info = request.match_info
+        worker = self._roster.find(info["namespace"], info["pod"])
+        if worker is None:
+            raise web.HTTPNotFound(text="pod does not exist")
+        return worker
+
+    def _container(self, request: web.Request) -> ContainerView:
+        worker = self._worker(request)
+        info = request.match_info
+        uid, name = info.get("uid", ""), info["container"]
+        if uid and uid != worker.uid:
+            raise web.HTTPNotFound(text="pod not found")
+        found = self._context.observer.view(worker.uid).latest(name)
+        if found is None:
+            raise web.HTTPNotFound(text=f'container not found ("{name}")')
+        if found.state is not State.RUNNING:
+            raise web.HTTPInternalServerError(
+                text=f'container "{name}" is {found.state.value}, not running'
+            )
+        return found
+
+
+def _insist_on_upgrade(request: web.Request) -> None:
+    if not wants_upgrade(request):
+        raise web.HTTPBadRequest(text="Upgrade request required")
+
+
+def _streams(query: Mapping[str, str]) -> dict[str, bool]:
+    """Which streams are wanted. Raises HTTPBadRequest for none, or for a terminal's stderr."""
+    names = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
+    found = {name: query.get(key) == "1" for name, key in names.items()}
+    if not (found["stdin"] or found["stdout"] or found["stderr"]):
+        raise web.HTTPBadRequest(text="you must specify at least 1 of stdin, stdout, stderr")
+    return found
+
+
+def _ports(texts: list[str]) -> list[int]:
+    try:
+        ports = [int(each) for text in texts for each in text.split(",")]
+    except ValueError:
+        raise web.HTTPBadRequest(text=f"unable to parse ports {texts}") from None
+    if any(not 0 < port < 65536 for port in ports):
+        raise web.HTTPBadRequest(text=f"port out of range in {ports}")
+    return ports
+
+
+def _refused(error: CriError) -> web.HTTPException:
+    """The engine's refusal with the code that fits it."""
+    code = _HTTP_CODES.get(error.code, 500)
+    response = web.HTTPInternalServerError(text=error.sentence)
+    response.set_status(code)
+    return response

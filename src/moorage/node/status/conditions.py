@@ -1,0 +1,151 @@
+"""The conditions of a pod that the node agent owns, each with its reason and message.
+
+Pure. Conditions of others are kept as they are; a condition's time changes only when its status
+does. Source: kubelet `status/generate.go`, core/v1 PodCondition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from moorage.api.pods import ContainerStatus, PodCondition, PodSpec
+from moorage.node.pods.spec import FAILED, SUCCEEDED, sidecars
+from moorage.node.status.knowledge import Knowledge
+from moorage.runtimeclass.overhead import is_sidecar
+
+READY = "Ready"
+CONTAINERS_READY = "ContainersReady"
+INITIALIZED = "Initialized"
+SCHEDULED = "PodScheduled"
+READY_TO_START = "PodReadyToStartContainers"
+
+OWNED = frozenset({READY, CONTAINERS_READY, INITIALIZED, SCHEDULED, READY_TO_START})
+
+_COMPLETED = "PodCompleted"
+_FAILED = "PodFailed"
+
+
+def conditions_of(
+    known: Knowledge, statuses: Sequence[ContainerStatus], phase: str
+) -> tuple[PodCondition, ...]:
+    """Every condition of the pod. `statuses` are those of init and main containers."""
+    kept = [each for each in known.pod.status.conditions if each.type not in OWNED]
+    containers_ready = _containers_ready(known.pod.spec, statuses, phase)
+    found = (
+        _ready_to_start(known),
+        _initialized(known.pod.spec, statuses, phase),
+        _ready(known, kept, containers_ready),
+        containers_ready,
+        PodCondition(type=SCHEDULED, status="True"),
+    )
+    return (*kept, *(_dated(each, known) for each in found))
+
+
+def _dated(condition: PodCondition, known: Knowledge) -> PodCondition:
+    """Add the generation it speaks of, and since when it holds."""
+    earlier = [*known.before.conditions, *known.pod.status.conditions]
+    since = known.stamp
+    for old in earlier:
+        if old.type == condition.type:
+            if old.status == condition.status and old.last_transition_time is not None:
+                since = old.last_transition_time
+            break
+    return msgspec.structs.replace(
+        condition,
+        observed_generation=known.pod.metadata.generation,
+        last_transition_time=since,
+    )
+
+
+def _ready_to_start(known: Knowledge) -> PodCondition:
+    if known.is_ready_to_start:
+        return PodCondition(type=READY_TO_START, status="True")
+    obstacle = known.obstacle
+    if obstacle is None:
+        return PodCondition(type=READY_TO_START, status="False")
+    return PodCondition(
+        type=READY_TO_START, status="False", reason=obstacle.reason, message=obstacle.message
+    )
+
+
+def _initialized(spec: PodSpec, statuses: Sequence[ContainerStatus], phase: str) -> PodCondition:
+    by_name = {each.name: each for each in statuses}
+    unknown = [each.name for each in spec.init_containers if each.name not in by_name]
+    incomplete = [
+        each.name
+        for each in spec.init_containers
+        if each.name in by_name
+        and not (by_name[each.name].started if is_sidecar(each) else by_name[each.name].ready)
+    ]
+    if phase == SUCCEEDED and not unknown:
+        return PodCondition(type=INITIALIZED, status="True", reason=_COMPLETED)
+    has_begun = any(
+        each.name in by_name
+        and (by_name[each.name].state.running or by_name[each.name].state.terminated)
+        for each in spec.containers
+    )
+    complaints = _complaints(("unknown", unknown), ("incomplete", incomplete))
+    if has_begun or not complaints:
+        return PodCondition(type=INITIALIZED, status="True")
+    return PodCondition(
+        type=INITIALIZED, status="False", reason="ContainersNotInitialized", message=complaints
+    )
+
+
+def _containers_ready(
+    spec: PodSpec, statuses: Sequence[ContainerStatus], phase: str
+) -> PodCondition:
+    by_name = {each.name: each for each in statuses}
+    names = [each.name for each in (*sidecars(spec), *spec.containers)]
+    unknown = [name for name in names if name not in by_name]
+    unready = [name for name in names if name in by_name and not by_name[name].ready]
+    if phase == FAILED or (phase == SUCCEEDED and not unknown):
+        reason = _FAILED if phase == FAILED else _COMPLETED
+        return PodCondition(type=CONTAINERS_READY, status="False", reason=reason)
+    complaints = _complaints(("unknown", unknown), ("unready", unready))
+    if complaints:
+        return PodCondition(
+            type=CONTAINERS_READY,
+            status="False",
+            reason="ContainersNotReady",
+            message=complaints,
+        )
+    return PodCondition(type=CONTAINERS_READY, status="True")
+
+
+def _ready(
+    known: Knowledge, others: Iterable[PodCondition], containers_ready: PodCondition
+) -> PodCondition:
+    """Ready when the containers are and every readiness gate is open."""
+    if containers_ready.status != "True":
+        return msgspec.structs.replace(containers_ready, type=READY)
+    by_type = {each.type: each for each in others}
+    complaints = []
+    for gate in known.pod.spec.readiness_gates:
+        found = by_type.get(gate.condition_type)
+        if found is None:
+            complaints.append(
+                f"corresponding condition of pod readiness gate "
+                f'"{gate.condition_type}" does not exist.'
+            )
+        elif found.status != "True":
+            complaints.append(
+                f'the status of pod readiness gate "{gate.condition_type}" is not "True", '
+                f"but {found.status}"
+            )
+    if complaints:
+        return PodCondition(
+            type=READY,
+            status="False",
+            reason="ReadinessGatesNotReady",
+            message=", ".join(complaints),
+        )
+    return PodCondition(type=READY, status="True")
+
+
+def _complaints(*found: tuple[str, Sequence[str]]) -> str:
+    return ", ".join(
+        f"containers with {what} status: [{' '.join(names)}]" for what, names in found if names
+    )

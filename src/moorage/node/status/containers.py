@@ -1,0 +1,307 @@
+"""The status of each container: its state, the state before, and whether it serves.
+
+Pure. The engine's records come first; where they are gone, what was reported before is kept, so
+that counts never go back and no ended container is forgotten. Source: kubelet
+`convertToAPIContainerStatuses`, core/v1 ContainerStatus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+import msgspec
+
+from moorage.api.clock import format_time
+from moorage.api.containers import VolumeMount
+from moorage.api.pods import (
+    ContainerState,
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStateWaiting,
+    ContainerStatus,
+    ContainerUser,
+    LinuxContainerUser,
+    VolumeMountStatus,
+)
+from moorage.node.pods.spec import Kind, should_restart
+from moorage.node.runtime.labels import AnyContainer
+from moorage.node.runtime.views import ContainerView, State
+from moorage.node.status.knowledge import Knowledge
+from moorage.runtimeclass.overhead import is_sidecar
+
+CREATING = "ContainerCreating"
+INITIALIZING = "PodInitializing"
+STATUS_UNKNOWN = "ContainerStatusUnknown"
+
+_MESSAGES_LIMIT_BYTES = 12 * 1024
+_LOST_CODE = 137
+_LOST_ON_DELETE = (
+    "The container could not be located when the pod was deleted.  The container used to be Running"
+)
+_LOST_ON_END = "The container could not be located when the pod was terminated"
+_INIT_ASSUMED = (
+    "Unable to get init container status from container runtime and pod has been initialized, "
+    "treat it as exited normally"
+)
+
+LOST = ContainerState(
+    terminated=ContainerStateTerminated(
+        exit_code=_LOST_CODE, reason=STATUS_UNKNOWN, message=_LOST_ON_END
+    )
+)
+
+
+def container_statuses(known: Knowledge, kind: Kind) -> tuple[ContainerStatus, ...]:
+    """The statuses of one kind of containers: init in order, the others by name."""
+    spec, before = known.pod.spec, known.before
+    containers: Iterable[AnyContainer]
+    match kind:
+        case Kind.INIT:
+            containers, earlier = spec.init_containers, before.init_container_statuses
+        case Kind.MAIN:
+            containers, earlier = spec.containers, before.container_statuses
+        case Kind.EPHEMERAL:
+            containers, earlier = spec.ephemeral_containers, before.ephemeral_container_statuses
+    by_name = {each.name: each for each in earlier}
+    statuses = [_status(known, kind, each, by_name) for each in containers]
+    if kind is not Kind.INIT:
+        statuses.sort(key=lambda each: each.name)
+    return tuple(statuses)
+
+
+def _status(
+    known: Knowledge,
+    kind: Kind,
+    container: AnyContainer,
+    earlier: Mapping[str, ContainerStatus],
+) -> ContainerStatus:
+    old = earlier.get(container.name)
+    history = known.view.history(container.name)
+    if history:
+        status = _from_engine(known, container, history, old)
+    else:
+        status = _from_memory(known, container, old)
+    status = _explained(known, kind, container, history, status)
+    if kind is Kind.EPHEMERAL:
+        return status
+    return _judged(known, kind, container, status, old)
+
+
+def _from_engine(
+    known: Knowledge,
+    container: AnyContainer,
+    history: tuple[ContainerView, ...],
+    old: ContainerStatus | None,
+) -> ContainerStatus:
+    newest = history[0]
+    container_id = f"{known.engine}://{newest.id}"
+    if len(history) > 1:
+        last = _state(known, history[1])
+    elif old is None:
+        last = ContainerState()
+    elif old.container_id != container_id and old.state.terminated is not None:
+        last = old.state
+    else:
+        last = old.last_state
+    count = newest.restart_count if old is None else max(newest.restart_count, old.restart_count)
+    return ContainerStatus(
+        name=container.name,
+        image=newest.image,
+        image_id=newest.image_ref,
+        container_id=container_id,
+        restart_count=count,
+        state=_state(known, newest, old),
+        last_state=last,
+        volume_mounts=_mounts(known, container),
+        resources=container.resources,
+        allocated_resources=container.resources.requests,
+        user=_user(newest),
+        stop_signal=newest.stop_signal or None,
+    )
+
+
+def _from_memory(
+    known: Knowledge, container: AnyContainer, old: ContainerStatus | None
+) -> ContainerStatus:
+    """A container the engine has nothing of: not yet created, or gone with all its records."""
+    if old is not None and old.state.terminated is not None:
+        return old
+    waiting = INITIALIZING if known.pod.spec.init_containers else CREATING
+    status = ContainerStatus(
+        name=container.name,
+        image=container.image,
+        state=ContainerState(waiting=ContainerStateWaiting(reason=waiting)),
+        volume_mounts=_mounts(known, container),
+    )
+    if old is None:
+        return status
+    status = msgspec.structs.replace(
+        status, restart_count=old.restart_count, last_state=old.last_state
+    )
+    if old.state.running is None or old.last_state.terminated is not None:
+        return status
+    lost = ContainerStateTerminated(
+        exit_code=_LOST_CODE, reason=STATUS_UNKNOWN, message=_LOST_ON_DELETE
+    )
+    return msgspec.structs.replace(
+        status,
+        last_state=ContainerState(terminated=lost),
+        restart_count=old.restart_count + (0 if known.is_deleted else 1),
+    )
+
+
+def _explained(
+    known: Knowledge,
+    kind: Kind,
+    container: AnyContainer,
+    history: tuple[ContainerView, ...],
+    status: ContainerStatus,
+) -> ContainerStatus:
+    """Say why it does not run where something is known to be in the way."""
+    newest = history[0] if history else None
+    if kind is Kind.INIT:
+        if newest is not None and newest.state is State.EXITED and newest.exit_code == 0:
+            return status
+        if newest is None and status.state.waiting and _is_init_behind(known, container):
+            return msgspec.structs.replace(status, state=_ASSUMED_DONE)
+    if not _runs_again(known, container, newest):
+        return status
+    waiting = known.waiting.get(container.name)
+    if waiting is None:
+        return _obstructed(known, status) if newest is None else status
+    last = status.state if status.state.terminated is not None else status.last_state
+    state = ContainerState(
+        waiting=ContainerStateWaiting(reason=waiting.reason, message=waiting.message)
+    )
+    return msgspec.structs.replace(status, state=state, last_state=last)
+
+
+_ASSUMED_DONE = ContainerState(
+    terminated=ContainerStateTerminated(exit_code=0, reason="Completed", message=_INIT_ASSUMED)
+)
+
+
+def _obstructed(known: Knowledge, status: ContainerStatus) -> ContainerStatus:
+    """The waiting reason stays the usual one; the message names what is in the way."""
+    if known.obstacle is None or status.state.waiting is None:
+        return status
+    waiting = msgspec.structs.replace(status.state.waiting, message=known.obstacle.message)
+    return msgspec.structs.replace(status, state=ContainerState(waiting=waiting))
+
+
+def _is_init_behind(known: Knowledge, container: AnyContainer) -> bool:
+    """Whether a main container was created already, so this init container must have run."""
+    if container.restart_policy == "Always":
+        return False
+    names = {each.name for each in known.pod.spec.containers}
+    return any(
+        each.name in names and each.state is not State.UNKNOWN for each in known.view.containers
+    )
+
+
+def _runs_again(known: Knowledge, container: AnyContainer, newest: ContainerView | None) -> bool:
+    if known.is_deleted:
+        return False
+    if newest is None or newest.state in (State.UNKNOWN, State.CREATED):
+        return True
+    if newest.state is State.RUNNING:
+        return False
+    return should_restart(container, known.pod.spec, newest.exit_code)
+
+
+def _judged(
+    known: Knowledge,
+    kind: Kind,
+    container: AnyContainer,
+    status: ContainerStatus,
+    old: ContainerStatus | None,
+) -> ContainerStatus:
+    """Fill in `started` and `ready`."""
+    same = old if old is not None and old.container_id == status.container_id else None
+    engine_id = status.container_id.rpartition("//")[2]
+    is_running = status.state.running is not None
+    is_started = is_running and _is_started(known, container, engine_id, same)
+    if kind is Kind.INIT and not is_sidecar(container):  # type: ignore[arg-type]
+        ended = status.state.terminated
+        is_ready = ended is not None and ended.exit_code == 0
+    else:
+        is_ready = is_started and _is_ready(known, container, engine_id, same)
+    return msgspec.structs.replace(status, started=is_started, ready=is_ready)
+
+
+def _is_started(
+    known: Knowledge, container: AnyContainer, engine_id: str, same: ContainerStatus | None
+) -> bool:
+    verdict = known.verdicts.startup.get(engine_id)
+    if verdict is not None:
+        return verdict
+    # A container that was reported as started stays so when the agent restarts.
+    return container.startup_probe is None or bool(same is not None and same.started)
+
+
+def _is_ready(
+    known: Knowledge, container: AnyContainer, engine_id: str, same: ContainerStatus | None
+) -> bool:
+    verdict = known.verdicts.readiness.get(engine_id)
+    if verdict is not None:
+        return verdict
+    return container.readiness_probe is None or bool(same is not None and same.ready)
+
+
+def _state(
+    known: Knowledge, view: ContainerView, old: ContainerStatus | None = None
+) -> ContainerState:
+    match view.state:
+        case State.RUNNING:
+            return ContainerState(running=ContainerStateRunning(started_at=_time(view.started_ns)))
+        case State.EXITED:
+            return ContainerState(terminated=_terminated(known, view))
+    if view.state is State.UNKNOWN and old is not None and old.state.running is not None:
+        return LOST
+    return ContainerState(waiting=ContainerStateWaiting())
+
+
+def _terminated(known: Knowledge, view: ContainerView) -> ContainerStateTerminated:
+    spec = known.pod.spec
+    count = len(spec.containers) + len(spec.init_containers) + len(spec.ephemeral_containers)
+    limit = _MESSAGES_LIMIT_BYTES // max(count, 1)
+    return ContainerStateTerminated(
+        exit_code=view.exit_code,
+        reason=view.reason,
+        message=view.message.encode()[:limit].decode(errors="ignore"),
+        started_at=_time(view.started_ns),
+        finished_at=_time(view.finished_ns),
+        container_id=f"{known.engine}://{view.id}",
+    )
+
+
+def _time(nanoseconds: int) -> str:
+    return format_time(datetime.fromtimestamp(nanoseconds // 1_000_000_000, UTC))
+
+
+def _user(view: ContainerView) -> ContainerUser | None:
+    if view.user is None:
+        return None
+    linux = LinuxContainerUser(
+        uid=view.user.uid, gid=view.user.gid, supplemental_groups=view.user.groups
+    )
+    return ContainerUser(linux=linux)
+
+
+def _mounts(known: Knowledge, container: AnyContainer) -> tuple[VolumeMountStatus, ...]:
+    return tuple(_mount(each, known.has_recursive_read_only) for each in container.volume_mounts)
+
+
+def _mount(mount: VolumeMount, has_recursive: bool) -> VolumeMountStatus:
+    mode = None
+    if mount.read_only:
+        wants = mount.recursive_read_only
+        is_recursive = has_recursive and wants in ("Enabled", "IfPossible")
+        mode = "Enabled" if is_recursive else "Disabled"
+    return VolumeMountStatus(
+        name=mount.name,
+        mount_path=mount.mount_path,
+        read_only=mount.read_only,
+        recursive_read_only=mode,
+    )

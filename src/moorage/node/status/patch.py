@@ -1,0 +1,80 @@
+"""The smallest patch that turns the status the API has into the one to report.
+
+Pure. A strategic merge patch: lists with merge keys are replaced by directive where they are ours
+alone, conditions are merged by type so that nobody else's are touched, and the pod's uid makes
+sure that a successor of the same name is not meant. Source: apimachinery strategic merge patch,
+core/v1 PodStatus (patchStrategy tags).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from moorage.api.pods import PodCondition, PodStatus
+from moorage.node.status.conditions import OWNED
+
+_MERGED_LISTS = frozenset({"podIPs", "hostIPs"})
+_NOT_OURS = frozenset(
+    {
+        "nominatedNodeName",
+        "resourceClaimStatuses",
+        "extendedResourceClaimStatus",
+        "nodeAllocatableResourceClaimStatuses",
+        "resize",
+    }
+)
+
+
+def status_patch(uid: str, before: PodStatus, after: PodStatus) -> dict[str, Any] | None:
+    """The body to send to `pods/NAME/status`, None when there is nothing to change."""
+    old, new = _plain(before), _plain(after)
+    changes: dict[str, Any] = {}
+    for field in sorted((old.keys() | new.keys()) - _NOT_OURS - {"conditions"}):
+        if old.get(field) != new.get(field):
+            changes[field] = _replaced(field, old.get(field), new.get(field))
+    conditions = _condition_changes(before.conditions, after.conditions)
+    if conditions:
+        changes["conditions"] = conditions
+    if not changes:
+        return None
+    return {"metadata": {"uid": uid}, "status": changes}
+
+
+def _plain(status: PodStatus) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(status)
+    return plain
+
+
+def _replaced(field: str, old: Any, new: Any) -> Any:
+    if new is None:
+        return None
+    if field in _MERGED_LISTS and old is not None:
+        return [*new, {"$patch": "replace"}]
+    if isinstance(new, Mapping) and old is not None:
+        return {**new, "$patch": "replace"}
+    return new
+
+
+def _condition_changes(
+    before: Sequence[PodCondition], after: Sequence[PodCondition]
+) -> list[dict[str, Any]]:
+    """Our conditions that differ, and removals of ours that are no more."""
+    old = {each.type: each for each in before}
+    new = {each.type: each for each in after if each.type in OWNED}
+    changed = [
+        _condition(old.get(each.type), each) for each in new.values() if old.get(each.type) != each
+    ]
+    gone = [{"$patch": "delete", "type": each} for each in old if each in OWNED and each not in new]
+    return [*changed, *gone]
+
+
+def _condition(old: PodCondition | None, new: PodCondition) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(new)
+    if old is not None:
+        # Merging keeps what the patch does not name, so what has gone must be named as gone.
+        removed = msgspec.to_builtins(old).keys() - plain.keys() - {"lastProbeTime"}
+        plain |= dict.fromkeys(removed)
+    return plain

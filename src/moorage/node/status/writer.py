@@ -1,0 +1,173 @@
+"""Writing pods' statuses to the API: what changed, soon, one write at a time for each pod.
+
+Changes that others wait for (phase, readiness, the end) go out at once; lesser ones wait a moment,
+because a pod that starts passes through several states before the next is worth a write. What is
+newer replaces what waits. Source: kubelet status manager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from moorage.api.clock import Clock
+from moorage.api.errors import ConflictError, NotFoundError, StatusError
+from moorage.api.logs import Log
+from moorage.api.pods import Pod, PodStatus
+from moorage.client import Client, PatchType
+from moorage.client.backoff import Backoff
+from moorage.client.resources import PODS
+from moorage.client.rest import UnreachableError
+from moorage.node.status.conditions import READY
+from moorage.node.status.patch import status_patch
+
+log = Log(__name__)
+
+_CALM_S = 0.1
+
+Written = Callable[[Pod], None]
+"""Called with the pod as the API answered. Must not block."""
+
+
+@dataclass(slots=True)
+class _Desk:
+    """One pod's writing: what the API has, what it should have."""
+
+    pod: Pod
+    stored: PodStatus
+    wanted: PodStatus | None = None
+    is_urgent: bool = False
+    is_gone: bool = False
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class StatusWriter:
+    """Writes statuses; `submit` only leaves word. Work happens inside `write`, one task a pod."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._desks: dict[str, _Desk] = {}
+
+    def submit(self, pod: Pod, status: PodStatus) -> None:
+        """Have this status reported. `pod` is the newest object known."""
+        desk = self._desk(pod)
+        before = desk.wanted or desk.stored
+        if before == status:
+            return
+        desk.wanted = status
+        desk.is_urgent = desk.is_urgent or is_urgent(before, status)
+        desk.settled.clear()
+        desk.changed.set()
+
+    def seen(self, pod: Pod) -> None:
+        """The API's newest object, as watched: differences from it are written again."""
+        desk = self._desks.get(pod.metadata.uid)
+        if desk is None or _version(pod) < _version(desk.pod):
+            return
+        desk.pod = pod
+        desk.stored = pod.status
+        if desk.wanted is not None:
+            desk.changed.set()
+
+    async def wait_written(self, uid: str) -> bool:
+        """Return when what was submitted is stored, or the pod is gone; whether it is stored."""
+        desk = self._desks.get(uid)
+        if desk is None:
+            return True
+        await desk.settled.wait()
+        return not desk.is_gone
+
+    def forget(self, uid: str) -> None:
+        self._desks.pop(uid, None)
+
+    async def write(self, pod: Pod) -> None:
+        """Write this pod's statuses until cancelled or the pod is gone from the API."""
+        desk = self._desk(pod)
+        backoff = Backoff(first_s=0.2, limit_s=10.0)
+        while not desk.is_gone:
+            await desk.changed.wait()
+            desk.changed.clear()
+            if not desk.is_urgent:
+                await self._calm(desk)
+            try:
+                await self._write_once(desk)
+                backoff.reset()
+            except ConflictError as error:
+                # The uid differs: this pod is gone, another bears its name.
+                log.debug("status conflict", pod=desk.pod.metadata.name, error=error)
+                self._lost(desk)
+            except NotFoundError:
+                self._lost(desk)
+            except (StatusError, UnreachableError) as error:
+                pause_s = backoff.next_s()
+                log.warning(
+                    "status not written",
+                    pod=f"{desk.pod.metadata.namespace}/{desk.pod.metadata.name}",
+                    error=error,
+                    retry_s=round(pause_s, 1),
+                )
+                desk.changed.set()
+                await self._clock.sleep(pause_s)
+
+    async def _calm(self, desk: _Desk) -> None:
+        """Wait a moment for more to write, or for something that cannot wait."""
+        sleeper = asyncio.ensure_future(self._clock.sleep(_CALM_S))
+        try:
+            while not sleeper.done() and not desk.is_urgent:
+                waiter = asyncio.ensure_future(desk.changed.wait())
+                try:
+                    await asyncio.wait((sleeper, waiter), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    waiter.cancel()
+                desk.changed.clear()
+        finally:
+            sleeper.cancel()
+
+    async def _write_once(self, desk: _Desk) -> None:
+        wanted = desk.wanted
+        desk.is_urgent = False
+        meta = desk.pod.metadata
+        patch = None if wanted is None else status_patch(meta.uid, desk.stored, wanted)
+        if patch is not None:
+            written = await self._client.patch(
+                PODS,
+                meta.name,
+                patch,
+                meta.namespace,
+                kind=PatchType.STRATEGIC,
+                subresource="status",
+            )
+            if _version(written) >= _version(desk.pod):
+                desk.pod = written
+                desk.stored = written.status
+        if desk.wanted is wanted:
+            desk.settled.set()
+
+    def _desk(self, pod: Pod) -> _Desk:
+        desk = self._desks.get(pod.metadata.uid)
+        if desk is None:
+            desk = self._desks[pod.metadata.uid] = _Desk(pod, pod.status)
+            desk.settled.set()
+        return desk
+
+    @staticmethod
+    def _lost(desk: _Desk) -> None:
+        desk.is_gone = True
+        desk.settled.set()
+
+
+def is_urgent(before: PodStatus, after: PodStatus) -> bool:
+    """Whether someone waits for this change."""
+    return before.phase != after.phase or _is_ready(before) != _is_ready(after)
+
+
+def _is_ready(status: PodStatus) -> bool:
+    return any(each.type == READY and each.status == "True" for each in status.conditions)
+
+
+def _version(pod: Pod) -> int:
+    """The order of versions of one object. Kubernetes lets clients compare them since KEP-5504."""
+    return int(pod.metadata.resource_version or 0)
