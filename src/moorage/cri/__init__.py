@@ -2,5 +2,13 @@
 
 from moorage.cri.client import CriClient, CriError
 from moorage.cri.generated import runtime_pb2 as pb
+from moorage.cri.handlers import HandlersUnknownError, handlers_in, handlers_of
 
-__all__ = ["CriClient", "CriError", "pb"]
+__all__ = [
+    "CriClient",
+    "CriError",
+    "HandlersUnknownError",
+    "handlers_in",
+    "handlers_of",
+    "pb",
+]

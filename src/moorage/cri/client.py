@@ -82,6 +82,9 @@ class CriClient:
                 ("grpc.default_authority", "localhost"),
                 ("grpc.max_receive_message_length", _MESSAGE_LIMIT_BYTES),
                 ("grpc.max_send_message_length", _MESSAGE_LIMIT_BYTES),
+                # A connection of its own: with a shared one, a new client waits out the pause
+                # that an older client's failure began, although the engine is back.
+                ("grpc.use_local_subchannel_pool", 1),
                 ("grpc.initial_reconnect_backoff_ms", 100),
                 ("grpc.max_reconnect_backoff_ms", 2000),
             ],
