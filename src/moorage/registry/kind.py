@@ -59,13 +59,18 @@ class SelectableField:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a Table. `priority` 1 shows with `-o wide` only."""
+    """One column of a Table. `priority` 1 shows with `-o wide` only.
+
+    `documented_by` is the API field whose documentation stands for the description, by full name
+    (`io.k8s.api.core.v1.PodStatus.podIP`).
+    """
 
     name: str
     type: str = "string"
     format: str = ""
     description: str = ""
     priority: int = 0
+    documented_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,24 +112,31 @@ def _no_warnings(*_: Any) -> list[str]:
     return []
 
 
+@dataclass(frozen=True, slots=True)
+class PartRules:
+    """The rules of an update through a subresource, as those of the whole object's update."""
+
+    prepare: Callable[[Obj, Obj], None] = _nothing
+    validate: Callable[[Obj, Obj], list[FieldError]] = _no_errors
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
     """The rules of a kind. Every function takes canonical objects and no other input.
 
-    `default(obj)`: fill in what the API promises, at decoding.
-    `prepare_create(obj)`, `prepare_update(new, old)`, `prepare_status(new, old)`: keep users from
-    writing what is not theirs. `validate(obj)`, `validate_update(new, old)`,
-    `validate_status(new, old)`: the complaints. `warn(new, old or None)`: sentences for the
-    `Warning` header. `spec_of(obj)`: the part whose change raises the generation.
+    `default(obj)`: fill in what the API promises, at decoding. `prepare_create(obj)`,
+    `prepare_update(new, old)`: keep users from writing what is not theirs. `validate(obj)`,
+    `validate_update(new, old)`: the complaints. `parts`: the same for subresources, by name.
+    `warn(new, old or None)`: sentences for the `Warning` header. `spec_of(obj)`: the part whose
+    change raises the generation.
     """
 
     default: Callable[[Obj], None] = _nothing
     prepare_create: Callable[[Obj], None] = _nothing
     prepare_update: Callable[[Obj, Obj], None] = _nothing
-    prepare_status: Callable[[Obj, Obj], None] = _nothing
     validate: Callable[[Obj], list[FieldError]] = _no_errors
     validate_update: Callable[[Obj, Obj], list[FieldError]] = _no_errors
-    validate_status: Callable[[Obj, Obj], list[FieldError]] = _no_errors
+    parts: Mapping[str, PartRules] = field(default_factory=dict)
     warn: Callable[[Obj, Obj | None], list[str]] = _no_warnings
     name_errors: Callable[[str], list[str]] = names.dns_subdomain_errors
     spec_of: Callable[[Obj], Any] | None = None

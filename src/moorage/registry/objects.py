@@ -30,12 +30,12 @@ from moorage.api.errors import (
 )
 from moorage.registry import deletion
 from moorage.registry.deletion import Action, DeleteOptions
-from moorage.registry.kind import Kind, Obj, Served
+from moorage.registry.kind import Kind, Obj, PartRules, Served
 from moorage.registry.ownership import Ownership
 from moorage.registry.request import Attributes, Request
 from moorage.registry.selection import Selection
 from moorage.registry.stored import Stored, StoredFactory, to_value
-from moorage.registry.validation.metadata import metadata_errors, metadata_update_errors
+from moorage.registry.validation import metadata_errors, metadata_update_errors
 from moorage.storage import RevisionConflictError, Store, StoreBrokenError, WatchCache
 
 _GENERATE_TRIES = 8
@@ -227,13 +227,10 @@ class Objects:
             namespace=namespace, name=name, obj=new, old=old, subresource=subresource,
         )  # fmt: skip
         await self._admission.mutate(attributes)
-        _prepare_update(kind, new, old, subresource)
-        validate = (
-            kind.strategy.validate_status
-            if subresource == "status"
-            else kind.strategy.validate_update
-        )
-        _raise_invalid(kind, name, [*metadata_update_errors(new, old), *validate(new, old)])
+        rules = _update_rules(kind, subresource)
+        rules.prepare(new, old)
+        _raise_generation(kind, new, old)
+        _raise_invalid(kind, name, [*metadata_update_errors(new, old), *rules.validate(new, old)])
         await self._admission.validate(attributes)
         if not subresource:
             for sentence in kind.strategy.warn(new, old):
@@ -378,13 +375,15 @@ def _keep_system_fields(kind: Kind, namespace: str, name: str, new: Obj, old: Ob
     meta.pop("selfLink", None)
 
 
-def _prepare_update(kind: Kind, new: Obj, old: Obj, subresource: str) -> None:
+def _update_rules(kind: Kind, subresource: str) -> PartRules:
     strategy = kind.strategy
-    if subresource == "status":
-        strategy.prepare_status(new, old)
-    elif not subresource:
-        strategy.prepare_update(new, old)
-    spec_of = strategy.spec_of
+    if not subresource:
+        return PartRules(strategy.prepare_update, strategy.validate_update)
+    return strategy.parts.get(subresource, PartRules())
+
+
+def _raise_generation(kind: Kind, new: Obj, old: Obj) -> None:
+    spec_of = kind.strategy.spec_of
     if spec_of is not None and spec_of(new) != spec_of(old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 

@@ -8,6 +8,7 @@ from moorage.registry.kind import (
     STATUS_VERBS,
     Kind,
     Obj,
+    PartRules,
     SelectableField,
     Served,
     Strategy,
@@ -55,12 +56,15 @@ DEPLOYMENT = Kind(
     categories=("all",),
     strategy=Strategy(
         default=defaults.default_deployment,
-        prepare_create=preparation.prepare_deployment_create,
-        prepare_update=preparation.prepare_deployment_update,
-        prepare_status=preparation.prepare_deployment_status,
+        prepare_create=preparation.drop_status,
+        prepare_update=preparation.keep_status,
         validate=validation.validate_deployment,
         validate_update=validation.validate_deployment_update,
-        validate_status=validation.validate_deployment_status,
+        parts={
+            "status": PartRules(
+                preparation.keep_spec_and_labels, validation.validate_deployment_status
+            )
+        },
         warn=warnings.warn_workload,
         spec_of=_spec_and_annotations,
     ),
@@ -76,12 +80,15 @@ REPLICA_SET = Kind(
     categories=("all",),
     strategy=Strategy(
         default=defaults.default_replica_set,
-        prepare_create=preparation.prepare_replica_set_create,
-        prepare_update=preparation.prepare_replica_set_update,
-        prepare_status=preparation.prepare_replica_set_status,
+        prepare_create=preparation.drop_status,
+        prepare_update=preparation.keep_status,
         validate=validation.validate_replica_set,
         validate_update=validation.validate_replica_set_update,
-        validate_status=validation.validate_replica_set_status,
+        parts={
+            "status": PartRules(
+                preparation.keep_spec_and_labels, validation.validate_replica_set_status
+            )
+        },
         warn=warnings.warn_workload,
         spec_of=_spec,
     ),

@@ -164,8 +164,17 @@ def _keep(kept: ManagedFields, entry: Entry, fields: Tree) -> None:
 
 
 def arranged(entries: ManagedFields) -> ManagedFields:
-    """Applies first, then by age; of the same second, the one that acted last comes last."""
-    return sorted(entries, key=lambda entry: (entry.get("operation", ""), entry.get("time", "")))
+    """Applies first, then by age, then by name, as the API lists them."""
+    return sorted(
+        entries,
+        key=lambda entry: (
+            entry.get("operation", ""),
+            entry.get("time", ""),
+            entry.get("manager", ""),
+            entry.get("apiVersion", ""),
+            entry.get("subresource", ""),
+        ),
+    )
 
 
 def folded(entries: ManagedFields) -> ManagedFields:

@@ -1,0 +1,170 @@
+"""Removes what a private engine left on the machine, without its help.
+
+For an engine that was killed, or is no longer installed. Everything found is the cluster's own by
+its place: shims by the socket they were given, mounts and network namespaces by the folder they
+are in, cgroups by the bundles that name them. Nothing is looked for by a program's name, so
+another engine on the machine is never touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import shutil
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+
+from moorage.api.logs import Log
+from moorage.cluster.containerd.paths import EnginePaths
+from moorage.cluster.containerd.process import Process, parent
+from moorage.cluster.host import Cgroups
+from moorage.cluster.host.mounts import current_mounts, mounts_below, unmount
+
+_END_DEADLINE_S = 10.0
+
+log = Log(__name__)
+
+
+class LeftoverError(Exception):
+    """Something could not be removed; the text says what holds it."""
+
+
+async def end_processes(paths: EnginePaths) -> None:
+    """Kill the engine, all that runs under its shims, and then those.
+
+    Raises LeftoverError when a process does not end.
+    """
+    await _kill(_given("--config", paths.configuration))
+    shims = _given("-address", paths.socket)
+    # A shim reaps its container's processes at once; the machine's init may take its time.
+    await _kill([pid for pid in descendants(shims) if pid not in shims])
+    await _kill(shims)
+
+
+async def _kill(pids: Iterable[int]) -> None:
+    processes = [each for each in map(_hold, pids) if each is not None]
+    try:
+        for process in processes:
+            process.send(signal.SIGKILL)
+        async with asyncio.timeout(_END_DEADLINE_S):
+            for process in processes:
+                await process.ended()
+    except TimeoutError:
+        stuck = ", ".join(str(process.pid) for process in processes)
+        raise LeftoverError(f"some of the processes {stuck} do not end") from None
+    finally:
+        for process in processes:
+            process.close()
+
+
+def sandbox_ids(paths: EnginePaths) -> tuple[str, ...]:
+    """The ids of the sandboxes and containers that have a bundle."""
+    if not paths.bundles.is_dir():
+        return ()
+    return tuple(sorted(each.name for each in paths.bundles.iterdir()))
+
+
+def cgroup_paths(paths: EnginePaths) -> frozenset[str]:
+    """The cgroups that the bundles name, as paths in a hierarchy. Source: OCI `cgroupsPath`."""
+    found = set()
+    for name in sandbox_ids(paths):
+        try:
+            bundle = json.loads((paths.bundles / name / "config.json").read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            # A bundle that was being made or removed when the engine ended has no cgroup.
+            continue
+        path = bundle.get("linux", {}).get("cgroupsPath", "")
+        if path.startswith("/"):
+            found.add(path)
+    return frozenset(found)
+
+
+def remove_cgroups(cgroup_paths: Iterable[str], cgroups: Cgroups) -> None:
+    """Remove cgroups without processes, and those above them that are empty then."""
+    for hierarchy in cgroups.hierarchies:
+        for path in cgroup_paths:
+            _remove_branch(hierarchy / path.lstrip("/"), hierarchy)
+
+
+def remove_sockets(paths: EnginePaths) -> None:
+    """Remove the shims' sockets, which containerd puts where all engines have theirs."""
+    for name in sandbox_ids(paths):
+        address = paths.bundles / name / "address"
+        if address.is_file():
+            Path(address.read_text().removeprefix("unix://")).unlink(missing_ok=True)
+
+
+def remove_mounts(folder: Path) -> None:
+    """Unmount everything at a folder and below it. Raises LeftoverError when something stays."""
+    for each in mounts_below(folder, current_mounts()):
+        try:
+            unmount(each.point)
+        except OSError as error:
+            log.warning("mount cannot be removed", mount=each.point, reason=error.strerror)
+    left = mounts_below(folder, current_mounts())
+    if left:
+        raise LeftoverError(f"{', '.join(str(each.point) for each in left)} cannot be unmounted")
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder and its mounts.
+
+    Raises LeftoverError when a mount stays: what is behind it is not ours to remove.
+    """
+    remove_mounts(folder)
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def descendants(ancestors: Iterable[int]) -> list[int]:
+    """Processes and all below them, parents first."""
+    children: dict[int, list[int]] = {}
+    for pid in _pids():
+        above = parent(pid)
+        if above is not None:
+            children.setdefault(above, []).append(pid)
+    found = list(dict.fromkeys(ancestors))
+    for pid in found:
+        found.extend(child for child in children.get(pid, ()) if child not in found)
+    return found
+
+
+def _given(option: str, value: Path) -> list[int]:
+    """The processes that were started with an option of that value."""
+    wanted = (option, str(value))
+    return [pid for pid in _pids() if wanted in itertools.pairwise(_arguments(pid))]
+
+
+def _arguments(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _pids() -> list[int]:
+    return [int(each.name) for each in Path("/proc").iterdir() if each.name.isdecimal()]
+
+
+def _hold(pid: int) -> Process | None:
+    try:
+        return Process(pid)
+    except ProcessLookupError:
+        return None
+
+
+def _remove_branch(cgroup: Path, hierarchy: Path) -> None:
+    inner = sorted(cgroup.rglob("*/"), key=lambda each: len(each.parts), reverse=True)
+    above = [each for each in cgroup.parents if each.is_relative_to(hierarchy)]
+    for each in (*inner, cgroup, *above):
+        if each == hierarchy:
+            return
+        try:
+            each.rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError:
+            # Others are in it, or in one above, which then is not empty either.
+            return

@@ -1,0 +1,294 @@
+"""What is right and wrong with a machine, for the people who run it: `moor doctor`.
+
+Pure: facts go in, findings come out, one for each fact that matters to a cluster. A problem keeps
+pods from running here; a warning takes something away and says what. Each that can be mended comes
+with the command for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from moorage.cluster.host import Host
+from moorage.cluster.host.capabilities import NEEDED
+from moorage.cluster.packages import PACKAGES
+from moorage.handlers import KNOWN_RUNTIMES, Handler
+from moorage.handlers.features import RECURSIVE_READ_ONLY_KERNEL
+
+_SCARCE_BYTES = 2 * 1024**3
+_TOO_LITTLE_BYTES = 512 * 1024**2
+_OLDEST_KERNEL = (4, 19)
+# The runtimes of RuntimeClass's own documents: told of even where they aren't installed.
+_EXPECTED_RUNTIMES = frozenset({"runc", "crun", "runsc", "kata"})
+
+
+class State(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing about the machine: what it means, and the command that mends it."""
+
+    subject: str
+    state: State
+    meaning: str
+    remedy: str = ""
+
+
+def examine(host: Host, handlers: Sequence[Handler]) -> tuple[Finding, ...]:
+    """Every finding about a host and its runtime handlers, in the order to mend them."""
+    by_rules = (rule(host) for rule in _RULES)
+    return (*by_rules, *_runtimes(handlers))
+
+
+def can_run_pods(findings: Iterable[Finding]) -> bool:
+    """Whether nothing among the findings keeps pods from running here."""
+    return all(finding.state is not State.PROBLEM for finding in findings)
+
+
+def _user(host: Host) -> Finding:
+    if host.is_root:
+        return Finding("user", State.OK, "root")
+    return Finding(
+        "user",
+        State.PROBLEM,
+        "not root: a control plane works, pods cannot run",
+        "run as root: sudo moor …",
+    )
+
+
+def _system(host: Host) -> Finding:
+    if host.system.is_debian_like:
+        return Finding("system", State.OK, host.system.name)
+    return Finding(
+        "system",
+        State.WARNING,
+        f"{host.system.name} is not Debian or like it: packages have other names, and are not "
+        "installed for you",
+    )
+
+
+def _kernel(host: Host) -> Finding:
+    kernel = host.kernel
+    if kernel.version < _OLDEST_KERNEL:
+        oldest = ".".join(map(str, _OLDEST_KERNEL))
+        return Finding(
+            "kernel",
+            State.PROBLEM,
+            f"Linux {kernel.release} is older than {oldest}, the oldest that runtimes support",
+            "apt-get dist-upgrade, then reboot",
+        )
+    if kernel.version < RECURSIVE_READ_ONLY_KERNEL:
+        return Finding(
+            "kernel",
+            State.WARNING,
+            f"Linux {kernel.release} has no recursive read-only mounts: they came with 5.12",
+        )
+    return Finding("kernel", State.OK, f"Linux {kernel.release} on {kernel.machine}")
+
+
+def _capabilities(host: Host) -> Finding:
+    missing = [name for name in NEEDED if name not in host.capabilities]
+    if host.is_root and missing:
+        return Finding(
+            "capabilities",
+            State.PROBLEM,
+            f"root lacks {', '.join(missing)}, without which containers cannot be made",
+            "run outside a container, or in one with --privileged",
+        )
+    if not host.can_lower_oom_score:
+        return Finding(
+            "capabilities",
+            State.WARNING,
+            "without CAP_SYS_RESOURCE no process gets a lower OOM score than its parent: "
+            "sandboxes and guaranteed pods get the engine's own",
+        )
+    return Finding("capabilities", State.OK, "all that are needed")
+
+
+def _cgroups(host: Host) -> Finding:
+    cgroups = host.cgroups
+    if cgroups.missing:
+        return Finding(
+            "cgroups",
+            State.PROBLEM,
+            f"layout {cgroups.layout}, without the controllers {', '.join(cgroups.missing)}: "
+            "pods cannot be limited",
+            "turn them on in the kernel's command line or for this container, then reboot",
+        )
+    if cgroups.is_hugetlb_apart:
+        return Finding(
+            "cgroups",
+            State.WARNING,
+            "hybrid, with the hugetlb controller on version 2: crun refuses that, and statistics "
+            "are lost; moor up moves it and moves it back",
+            "mkdir -p /sys/fs/cgroup/hugetlb && "
+            "mount -t cgroup -o hugetlb cgroup /sys/fs/cgroup/hugetlb",
+        )
+    return Finding("cgroups", State.OK, f"layout {cgroups.layout}")
+
+
+def _storage(host: Host) -> Finding:
+    folder = host.disk.folder
+    if host.disk.overlay is None:
+        return Finding(
+            "storage", State.WARNING, f"overlay mounts on {folder} can only be tried as root"
+        )
+    if not host.disk.overlay:
+        return Finding(
+            "storage",
+            State.WARNING,
+            f"overlay mounts don't work on {folder}: every container gets a copy of its image, "
+            "which takes time and space",
+            "choose a folder on ext4 or xfs with --data-dir",
+        )
+    return Finding("storage", State.OK, f"overlay mounts work on {folder}")
+
+
+def _disk(host: Host) -> Finding:
+    free = host.disk.free_bytes
+    told = f"{free / 1024**3:.1f} GiB free on {host.disk.folder}"
+    remedy = "free some, or choose another folder with --data-dir"
+    if free < _TOO_LITTLE_BYTES:
+        return Finding("disk", State.PROBLEM, f"{told}: too little to start", remedy)
+    if free < _SCARCE_BYTES:
+        return Finding("disk", State.WARNING, f"{told}: images will soon fill it", remedy)
+    return Finding("disk", State.OK, told)
+
+
+def _containerd(host: Host) -> Finding:
+    missing = [
+        name for name in ("containerd", "containerd-shim-runc-v2", "ctr") if name not in host.tools
+    ]
+    if missing:
+        return Finding(
+            "containerd",
+            State.PROBLEM,
+            f"{', '.join(missing)} not found: no engine of our own; a running one can be given "
+            "with --cri",
+            _installation("containerd"),
+        )
+    tool = host.tools["containerd"]
+    if not tool.version:
+        return Finding(
+            "containerd", State.PROBLEM, f"{tool.path} does not tell its version: {tool.complaint}"
+        )
+    return Finding("containerd", State.OK, f"{tool.version}, {tool.path}")
+
+
+def _cni(host: Host) -> Finding:
+    if host.cni.missing:
+        return Finding(
+            "network plugins",
+            State.PROBLEM,
+            f"{', '.join(host.cni.missing)} not found: pods get no network",
+            _installation("containernetworking-plugins"),
+        )
+    return Finding("network plugins", State.OK, str(host.cni.folder))
+
+
+def _bridge(host: Host) -> Finding:
+    tool = host.tools.get("ip")
+    if tool is None:
+        return Finding(
+            "network tools",
+            State.PROBLEM,
+            "ip not found: the pods' bridge cannot be made",
+            _installation("iproute2"),
+        )
+    return Finding("network tools", State.OK, f"iproute2 {tool.version}")
+
+
+def _firewall(host: Host) -> Finding:
+    if host.firewall.is_usable:
+        tool = host.tools.get("iptables")
+        return Finding("iptables", State.OK, tool.version if tool else "usable")
+    remedy = "" if "iptables" in host.tools else _installation("iptables")
+    return Finding(
+        "iptables",
+        State.WARNING,
+        f"{host.firewall.complaint}: pods reach each other and this host, nothing beyond, and "
+        "have no host ports",
+        remedy,
+    )
+
+
+def _images(host: Host) -> Finding:
+    has_busybox, has_catatonit = "busybox" in host.tools, "catatonit" in host.tools
+    if not has_busybox and not has_catatonit:
+        return Finding(
+            "images",
+            State.PROBLEM,
+            "neither catatonit nor busybox found: nothing can hold a pod's namespaces",
+            _installation("catatonit", "busybox-static"),
+        )
+    if not has_busybox:
+        return Finding(
+            "images",
+            State.WARNING,
+            "busybox not found: the examples' images cannot be made",
+            _installation("busybox-static"),
+        )
+    return Finding("images", State.OK, "made from busybox" + ", catatonit" * has_catatonit)
+
+
+def _kvm(host: Host) -> Finding:
+    if host.has_kvm:
+        return Finding("virtualization", State.OK, "/dev/kvm can be used")
+    return Finding(
+        "virtualization", State.WARNING, "/dev/kvm cannot be opened: no runtime with VMs works"
+    )
+
+
+def _init(host: Host) -> Finding:
+    return Finding("init", State.OK, "systemd" if host.has_systemd else "not systemd")
+
+
+_RULES: tuple[Callable[[Host], Finding], ...] = (
+    _user,
+    _system,
+    _kernel,
+    _capabilities,
+    _cgroups,
+    _init,
+    _storage,
+    _disk,
+    _containerd,
+    _cni,
+    _bridge,
+    _firewall,
+    _images,
+    _kvm,
+)
+
+
+def _runtimes(handlers: Sequence[Handler]) -> Iterator[Finding]:
+    """One finding for each runtime: all its handlers share their fate."""
+    has_default = any(each.available and each.runtime in _DEFAULTS for each in handlers)
+    for runtime in dict.fromkeys(each.runtime for each in handlers):
+        named = [each for each in handlers if each.runtime == runtime]
+        first = named[0]
+        names = ", ".join(each.handler for each in named)
+        if first.available:
+            meaning = f"{first.version}; handlers: {names}"
+            yield Finding(f"runtime {runtime}", State.OK, meaning)
+        elif first.path or runtime in _EXPECTED_RUNTIMES:
+            is_last_hope = runtime in _DEFAULTS and not has_default
+            state = State.PROBLEM if is_last_hope else State.WARNING
+            meaning = f"{first.reason}; no handlers {names}"
+            yield Finding(f"runtime {runtime}", state, meaning, first.remedy)
+
+
+_DEFAULTS = frozenset(runtime.name for runtime in KNOWN_RUNTIMES if runtime.can_be_default)
+
+
+def _installation(*packages: str) -> str:
+    unknown = set(packages) - PACKAGES.keys()
+    if unknown:
+        raise KeyError(f"no package of a node: {', '.join(sorted(unknown))}")
+    return f"apt-get install {' '.join(packages)}"

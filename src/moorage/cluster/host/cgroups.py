@@ -1,0 +1,102 @@
+"""Which cgroup versions this machine has, and where each controller is.
+
+Pure, from the mounts. A hybrid has controllers on version 1 and a version 2 hierarchy beside them;
+a controller can only be in one of the two. Source: cgroups(7), systemd's "legacy", "hybrid" and
+"unified" layouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from moorage.cluster.host.mounts import Mount
+
+CONTROLLERS = (
+    "cpu",
+    "cpuacct",
+    "cpuset",
+    "memory",
+    "pids",
+    "blkio",
+    "devices",
+    "freezer",
+    "hugetlb",
+    "net_cls",
+    "net_prio",
+    "perf_event",
+)
+NEEDED_ON_V1 = ("cpu", "cpuacct", "cpuset", "memory", "pids", "devices", "freezer")
+NEEDED_ON_V2 = ("cpu", "cpuset", "memory", "pids")
+V1_ROOT = Path("/sys/fs/cgroup")
+
+
+class Layout(StrEnum):
+    ABSENT = "absent"
+    V1 = "v1"
+    HYBRID = "hybrid"
+    V2 = "v2"
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroups:
+    """The machine's cgroups.
+
+    `v1` maps each controller on version 1 to its mount point; `unified` is where version 2 is
+    mounted and `v2` the controllers it holds. `hierarchies` are all mount points, named ones too.
+    """
+
+    layout: Layout
+    v1: Mapping[str, Path] = field(default_factory=dict)
+    unified: Path | None = None
+    v2: tuple[str, ...] = ()
+    hierarchies: tuple[Path, ...] = ()
+
+    @property
+    def is_hugetlb_apart(self) -> bool:
+        """A hybrid whose hugetlb is on version 2, where version 1 runtimes don't find it."""
+        return self.layout is Layout.HYBRID and "hugetlb" in self.v2
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Controllers without which pods cannot be limited."""
+        if self.layout is Layout.V2:
+            return tuple(name for name in NEEDED_ON_V2 if name not in self.v2)
+        return tuple(name for name in NEEDED_ON_V1 if name not in self.v1)
+
+
+def cgroups_of(mounts: Iterable[Mount], unified_controllers: str) -> Cgroups:
+    """The cgroups in a list of mounts; with the text of version 2's `cgroup.controllers`."""
+    v1: dict[str, Path] = {}
+    unified: Path | None = None
+    hierarchies: list[Path] = []
+    for mount in mounts:
+        if mount.kind == "cgroup2":
+            unified = unified or mount.point
+            hierarchies.append(mount.point)
+        elif mount.kind == "cgroup":
+            hierarchies.append(mount.point)
+            for name in CONTROLLERS:
+                if name in mount.options:
+                    v1.setdefault(name, mount.point)
+    v2 = tuple(unified_controllers.split()) if unified else ()
+    return Cgroups(
+        _layout(has_v1=bool(v1), has_v2=unified is not None),
+        v1,
+        unified,
+        v2,
+        tuple(dict.fromkeys(hierarchies)),
+    )
+
+
+def unified_mount(mounts: Iterable[Mount]) -> Path | None:
+    """Where version 2 is mounted."""
+    return next((mount.point for mount in mounts if mount.kind == "cgroup2"), None)
+
+
+def _layout(*, has_v1: bool, has_v2: bool) -> Layout:
+    if has_v1:
+        return Layout.HYBRID if has_v2 else Layout.V1
+    return Layout.V2 if has_v2 else Layout.ABSENT

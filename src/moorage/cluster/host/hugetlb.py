@@ -1,0 +1,45 @@
+"""Moves the hugetlb controller to cgroup version 1 on a hybrid layout that has it on version 2.
+
+crun refuses such a layout, and containerd loses its statistics and out-of-memory reasons on it. A
+version 1 mount of the controller mends both. It is a change to the whole machine, so it is made
+only where needed, remembered, and taken back when nobody uses it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from moorage.api.logs import Log
+from moorage.cluster.host.cgroups import V1_ROOT, Cgroups
+from moorage.cluster.host.mounts import mount, unmount
+
+log = Log(__name__)
+
+
+def join_hugetlb(cgroups: Cgroups, marker: Path, point: Path = V1_ROOT / "hugetlb") -> bool:
+    """Mount the controller for version 1 if it is apart; whether that was done.
+
+    `marker` is a file that says, for `part_hugetlb`, that it was us. Raises OSError.
+    """
+    if not cgroups.is_hugetlb_apart:
+        return False
+    point.mkdir(exist_ok=True)
+    mount("cgroup", point, "cgroup", "hugetlb")
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    marker.write_text(str(point))
+    log.info("hugetlb controller mounted for cgroup version 1", mount=point)
+    return True
+
+
+def part_hugetlb(marker: Path) -> None:
+    """Take the mount back if it was ours and no cgroup is in it; else it stays. Raises OSError."""
+    try:
+        point = Path(marker.read_text())
+    except FileNotFoundError:
+        return
+    if any(each.is_dir() for each in point.iterdir()):
+        log.info("hugetlb controller stays on cgroup version 1: others use it", mount=point)
+        return
+    unmount(point)
+    point.rmdir()
+    marker.unlink()

@@ -1,0 +1,72 @@
+"""What is mounted where, and the two calls that change it.
+
+Source: proc(5), "/proc/pid/mountinfo"; mount(2); umount2(2).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+MOUNTINFO = Path("/proc/self/mountinfo")
+_OCTAL = re.compile(r"\\([0-7]{3})")
+_MNT_DETACH = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One mount: where, which kind of file system, and that file system's own options."""
+
+    point: Path
+    kind: str
+    source: str
+    options: frozenset[str]
+
+
+def parse_mounts(mountinfo: str) -> tuple[Mount, ...]:
+    """The mounts in the text of a mountinfo file, in the kernel's order: parents first."""
+    return tuple(filter(None, map(_parse, mountinfo.splitlines())))
+
+
+def current_mounts() -> tuple[Mount, ...]:
+    """The mounts this process sees."""
+    return parse_mounts(MOUNTINFO.read_text())
+
+
+def mounts_below(folder: Path, mounts: Iterable[Mount]) -> list[Mount]:
+    """The mounts at a folder or under it, innermost first: the order to unmount them in."""
+    return [each for each in reversed(tuple(mounts)) if each.point.is_relative_to(folder)]
+
+
+def mount(source: str, point: Path, kind: str, options: str) -> None:
+    """Mount a file system. Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    words = (source.encode(), os.fsencode(point), kind.encode(), 0, options.encode())
+    if libc.mount(*words) != 0:
+        raise _failure(point)
+
+
+def unmount(point: Path) -> None:
+    """Take a mount away, at once for new users and later for those in it. Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.umount2(os.fsencode(point), _MNT_DETACH) != 0:
+        raise _failure(point)
+
+
+def _failure(point: Path) -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number), str(point))
+
+
+def _parse(line: str) -> Mount | None:
+    # The number of fields before the dash varies, so the line is cut at the dash.
+    left, dash, right = line.partition(" - ")
+    place, described = left.split(" "), right.split(" ")
+    if not dash or len(place) < 5 or len(described) < 3:
+        return None
+    point = _OCTAL.sub(lambda found: chr(int(found.group(1), 8)), place[4])
+    return Mount(Path(point), described[0], described[1], frozenset(described[2].split(",")))

@@ -1,0 +1,39 @@
+"""Whether overlay mounts work on a folder's file system: tried, since no flag tells.
+
+An overlay on an overlay (a data folder inside a container) is refused by the kernel only when
+mounted, and whether another file system can be below one depends on its features.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from moorage.cluster.host.mounts import mount, unmount
+
+_FOLDERS = ("lower", "upper", "work", "merged")
+
+
+def supports_overlay(folder: Path) -> bool:
+    """Whether an overlay with its layers in that folder can be mounted; false without the right to.
+
+    The folder must exist. Leaves nothing behind.
+    """
+    try:
+        scratch = Path(tempfile.mkdtemp(prefix=".overlay-", dir=folder))
+    except OSError:
+        return False
+    try:
+        lower, upper, work, merged = (scratch / name for name in _FOLDERS)
+        for each in (lower, upper, work, merged):
+            each.mkdir()
+        try:
+            options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+            mount("overlay", merged, "overlay", options)
+        except OSError:
+            return False
+        unmount(merged)
+        return True
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)

@@ -1,0 +1,108 @@
+"""The programs of the machine that a node uses, and their versions.
+
+All are asked at once, each under a deadline; one that is there and does not answer is a tool
+without version, and its complaint is kept for the doctor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.cri.version import parse_version
+from moorage.handlers.command import CommandError, run
+
+ASK_DEADLINE_S = 3.0
+
+# Program → how to ask for its version.
+TOOLS: Mapping[str, tuple[str, ...]] = {
+    "containerd": ("--version",),
+    "ctr": ("--version",),
+    "containerd-shim-runc-v2": ("-v",),
+    "runc": ("--version",),
+    "crun": ("--version",),
+    "runsc": ("--version",),
+    "ip": ("-V",),
+    "iptables": ("--version",),
+    "busybox": (),
+    "catatonit": ("--version",),
+}
+
+CNI_FOLDERS = (Path("/opt/cni/bin"), Path("/usr/lib/cni"), Path("/usr/libexec/cni"))
+CNI_NEEDED = ("bridge", "host-local", "loopback", "portmap")
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A program on this machine; `version` is empty where it did not tell one."""
+
+    path: Path
+    version: str = ""
+    complaint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CniPlugins:
+    """The folder with the network plugins, None when there is none, and what is in it."""
+
+    folder: Path | None
+    plugins: frozenset[str] = frozenset()
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return tuple(name for name in CNI_NEEDED if name not in self.plugins)
+
+
+@dataclass(frozen=True, slots=True)
+class Firewall:
+    """Whether iptables can be used: with its NAT table, in this network namespace."""
+
+    is_usable: bool
+    complaint: str = ""
+
+
+async def find_tools(path: str) -> dict[str, Tool]:
+    """Every tool that is on the search path, by name."""
+    tasks: dict[str, asyncio.Task[Tool]] = {}
+    async with asyncio.TaskGroup() as group:
+        for name, arguments in TOOLS.items():
+            where = shutil.which(name, path=path)
+            if where is not None:
+                tasks[name] = group.create_task(_ask(Path(where), arguments))
+    return {name: task.result() for name, task in tasks.items()}
+
+
+def find_cni(folders: tuple[Path, ...] = CNI_FOLDERS) -> CniPlugins:
+    """The first folder that has all the plugins a node needs, else the one that has most."""
+    candidates = [
+        CniPlugins(folder, frozenset(each.name for each in folder.iterdir()))
+        for folder in folders
+        if folder.is_dir()
+    ]
+    return min(candidates, key=lambda each: len(each.missing), default=CniPlugins(None))
+
+
+async def check_firewall(path: str) -> Firewall:
+    """Try the NAT table, by reading it: that needs the kernel's part and the right to use it."""
+    program = shutil.which("iptables", path=path)
+    if program is None:
+        return Firewall(is_usable=False, complaint="iptables is not on PATH")
+    try:
+        answer = await run(
+            [program, "-w", "2", "-t", "nat", "-S", "POSTROUTING"], deadline_s=ASK_DEADLINE_S
+        )
+    except CommandError as error:
+        return Firewall(is_usable=False, complaint=error.why)
+    return Firewall(answer.is_success, "" if answer.is_success else answer.complaint)
+
+
+async def _ask(path: Path, arguments: tuple[str, ...]) -> Tool:
+    try:
+        answer = await run([path, *arguments], deadline_s=ASK_DEADLINE_S)
+    except CommandError as error:
+        return Tool(path, complaint=error.why)
+    version = parse_version(answer.text or answer.error.decode(errors="replace"))
+    return Tool(path, str(version or ""), "" if version else answer.complaint)

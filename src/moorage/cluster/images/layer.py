@@ -1,0 +1,80 @@
+"""Image layers as tar archives whose bytes depend on nothing but their content.
+
+Times are zero, owners are root, entries come in the order of their paths, so the same programs
+give the same digest on every machine and an image is imported once. Source: OCI image-spec,
+"Image Layer Filesystem Changeset".
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+FOLDER_MODE = 0o755
+SHARED_FOLDER_MODE = 0o1777
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    mode: int = FOLDER_MODE
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    content: bytes
+    mode: int = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class HardLink:
+    """Another name of a file in the same layer; `target` is its path there."""
+
+    target: str
+
+
+Entry = Folder | File | HardLink
+
+
+def write_layer(entries: Mapping[str, Entry]) -> bytes:
+    """An uncompressed layer. Paths are relative; folders that are only implied are added.
+
+    Raises ValueError for a link to what the layer does not hold as a file.
+    """
+    everything = {**_implied_folders(entries), **entries}
+    for path, entry in entries.items():
+        if isinstance(entry, HardLink) and not isinstance(everything.get(entry.target), File):
+            raise ValueError(f"{path} links to {entry.target}, which is no file of the layer")
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        # A link must come after its target.
+        for path in sorted(everything, key=lambda each: (_is_link(everything[each]), each)):
+            header, content = _header(path, everything[path])
+            archive.addfile(header, content)
+    return buffer.getvalue()
+
+
+def _implied_folders(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    folders: dict[str, Entry] = {}
+    for path in entries:
+        parts = path.split("/")[:-1]
+        for depth in range(1, len(parts) + 1):
+            folders["/".join(parts[:depth])] = Folder()
+    return folders
+
+
+def _is_link(entry: Entry) -> bool:
+    return isinstance(entry, HardLink)
+
+
+def _header(path: str, entry: Entry) -> tuple[tarfile.TarInfo, io.BytesIO | None]:
+    header = tarfile.TarInfo(path)
+    if isinstance(entry, Folder):
+        header.type, header.mode = tarfile.DIRTYPE, entry.mode
+        return header, None
+    if isinstance(entry, HardLink):
+        header.type, header.linkname, header.mode = tarfile.LNKTYPE, entry.target, 0o755
+        return header, None
+    header.size, header.mode = len(entry.content), entry.mode
+    return header, io.BytesIO(entry.content)

@@ -1,0 +1,90 @@
+"""Programs of this machine that can be the content of an image: static ones.
+
+An image made here has no libraries, so a program that needs a dynamic linker would not start in
+it. The architecture of the image is that of the program. Source: elf(5).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+_MAGIC = b"\x7fELF"
+_PT_INTERP = 3
+# e_ident[EI_CLASS], e_ident[EI_DATA] as they are in the file.
+_CLASS_64 = 2
+_ENDIANNESS = {1: "<", 2: ">"}
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """An OCI platform. Source: image-spec, "Image Index"."""
+
+    architecture: str
+    variant: str = ""
+
+    def to_object(self) -> dict[str, str]:
+        told = {"architecture": self.architecture, "os": "linux", "variant": self.variant}
+        return {key: value for key, value in told.items() if value}
+
+
+# (e_machine, byte order) → platform.
+_PLATFORMS = {
+    (62, "<"): Platform("amd64"),
+    (183, "<"): Platform("arm64", "v8"),
+    (3, "<"): Platform("386"),
+    (40, "<"): Platform("arm", "v7"),
+    (243, "<"): Platform("riscv64"),
+    (21, "<"): Platform("ppc64le"),
+    (22, ">"): Platform("s390x"),
+    (258, "<"): Platform("loong64"),
+}
+
+
+class UnfitProgramError(Exception):
+    """A program that cannot stand alone in an image; the text says what to install."""
+
+    def __init__(self, path: Path, why: str, package: str) -> None:
+        super().__init__(f"{path} {why}; a static one is needed: apt-get install {package}")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A static program: its bytes and what they run on."""
+
+    content: bytes
+    platform: Platform
+
+
+def read_program(path: Path, package: str) -> Program:
+    """The program at a path; `package` is the one that has a static build of it.
+
+    Raises UnfitProgramError for what is absent, no ELF file, dynamic, or of an unknown machine.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UnfitProgramError(path, f"cannot be read ({error.strerror})", package) from error
+    try:
+        platform, is_dynamic = _read_header(content)
+    except (struct.error, KeyError, IndexError):
+        raise UnfitProgramError(path, "is no program of a known machine", package) from None
+    if is_dynamic:
+        raise UnfitProgramError(path, "needs libraries", package)
+    return Program(content, platform)
+
+
+def _read_header(content: bytes) -> tuple[Platform, bool]:
+    if not content.startswith(_MAGIC):
+        raise KeyError(content[:4])
+    order = _ENDIANNESS[content[5]]
+    (machine,) = struct.unpack_from(f"{order}H", content, 18)
+    if content[4] == _CLASS_64:
+        (table,) = struct.unpack_from(f"{order}Q", content, 32)
+        size, count = struct.unpack_from(f"{order}HH", content, 54)
+    else:
+        (table,) = struct.unpack_from(f"{order}I", content, 28)
+        size, count = struct.unpack_from(f"{order}HH", content, 42)
+    kinds = (struct.unpack_from(f"{order}I", content, table + size * i)[0] for i in range(count))
+    return _PLATFORMS[machine, order], _PT_INTERP in kinds

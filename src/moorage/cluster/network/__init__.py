@@ -1,0 +1,28 @@
+"""The network of a cluster's pods on this host: addresses, bridge, packet filter rules."""
+
+from moorage.cluster.network.conflist import PodNetwork, bridge_name
+from moorage.cluster.network.setup import NetworkError, NetworkState, forget, remove, set_up
+from moorage.cluster.network.subnet import (
+    NoSubnetError,
+    SubnetTakenError,
+    check_subnet,
+    choose_subnet,
+    host_routes,
+    outward_mtu,
+)
+
+__all__ = [
+    "NetworkError",
+    "NetworkState",
+    "NoSubnetError",
+    "PodNetwork",
+    "SubnetTakenError",
+    "bridge_name",
+    "check_subnet",
+    "choose_subnet",
+    "forget",
+    "host_routes",
+    "outward_mtu",
+    "remove",
+    "set_up",
+]

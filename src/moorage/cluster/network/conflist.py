@@ -1,0 +1,95 @@
+"""The CNI configuration of a cluster's pods, as the engine reads it.
+
+One bridge for the cluster, addresses from host-local, host ports from portmap. Masquerading is not
+left to the bridge plugin: it would make and remove a chain for every pod, which takes longer than
+all else a network needs; one rule for the whole network does the same (see `rules`).
+Source: CNI specification 0.4.0, the plugins' own documentation.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+CNI_VERSION = "0.4.0"
+FILE_NAME = "10-moorage.conflist"
+
+_BRIDGE_PREFIX = "moor-"
+_NETWORK_PREFIX = "moorage-"
+_INTERFACE_NAME_BYTES = 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodNetwork:
+    """The network of one cluster's pods.
+
+    `leases` is the folder where host-local keeps which address is whose: with the engine's state,
+    since both end with a reboot. `mtu` is in bytes.
+    """
+
+    cluster_id: str
+    subnet: IPv4Network
+    leases: Path
+    mtu: int
+
+    @property
+    def name(self) -> str:
+        """What CNI calls the network; it marks the rules that plugins make for it."""
+        return f"{_NETWORK_PREFIX}{self.cluster_id}"
+
+    @property
+    def bridge(self) -> str:
+        return bridge_name(self.cluster_id)
+
+    @property
+    def gateway(self) -> IPv4Address:
+        """The host's address on the bridge."""
+        return self.subnet[1]
+
+
+def bridge_name(cluster_id: str) -> str:
+    """The interface name of a cluster's bridge. Raises ValueError for an id that is too long."""
+    name = f"{_BRIDGE_PREFIX}{cluster_id}"
+    if len(name.encode()) > _INTERFACE_NAME_BYTES:
+        raise ValueError(f"{name!r} is longer than the {_INTERFACE_NAME_BYTES} bytes of a name")
+    return name
+
+
+def write_conflist(network: PodNetwork, mark_chain: str | None) -> str:
+    """The network's conflist as text.
+
+    `mark_chain` is the chain that marks what has to be masqueraded for host ports; None where
+    iptables doesn't work, which leaves host ports out.
+    """
+    plugins = [_bridge(network)]
+    if mark_chain is not None:
+        plugins.append(_portmap(mark_chain))
+    document = {"cniVersion": CNI_VERSION, "name": network.name, "plugins": plugins}
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _bridge(network: PodNetwork) -> dict[str, object]:
+    return {
+        "type": "bridge",
+        "bridge": network.bridge,
+        "isGateway": True,
+        "hairpinMode": True,
+        "mtu": network.mtu,
+        "ipam": {
+            "type": "host-local",
+            "dataDir": str(network.leases),
+            "ranges": [[{"subnet": str(network.subnet), "gateway": str(network.gateway)}]],
+            "routes": [{"dst": "0.0.0.0/0"}],
+        },
+    }
+
+
+def _portmap(mark_chain: str) -> dict[str, object]:
+    return {
+        "type": "portmap",
+        "capabilities": {"portMappings": True},
+        "snat": True,
+        "externalSetMarkChain": mark_chain,
+    }

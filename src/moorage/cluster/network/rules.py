@@ -1,0 +1,153 @@
+"""The packet filter rules of a cluster's network: made once, taken away with the cluster.
+
+Pure: what is there goes in as `iptables-save` prints it, a script for `iptables-restore` comes
+out, which the kernel takes whole or not at all. Rules of other clusters and programs are never
+touched: ours are in chains with the cluster's name, those that portmap makes carry the network's
+name in a comment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from moorage.cluster.network.conflist import PodNetwork
+
+# The mark that portmap itself would use; Kubernetes' proxies use the bits 14 and 15.
+_MARK = "0x2000/0x2000"
+_MULTICAST = "224.0.0.0/4"
+_HOST_PORTS = "CNI-HOSTPORT-DNAT"
+_RULE = re.compile(r"^-A (\S+) (.*)$")
+_TARGET = re.compile(r"-j (\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A rule as it was saved: the chain it is in and what follows."""
+
+    chain: str
+    text: str
+
+    @property
+    def target(self) -> str:
+        found = _TARGET.search(self.text)
+        return found.group(1) if found else ""
+
+    @property
+    def removal(self) -> str:
+        return f"-D {self.chain} {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table as it was saved; `policies` has every chain, `-` for those that have none."""
+
+    name: str
+    policies: Mapping[str, str]
+    rules: tuple[_Rule, ...]
+
+    @property
+    def chains(self) -> frozenset[str]:
+        return frozenset(self.policies)
+
+
+def chain_name(network: PodNetwork) -> str:
+    return f"MOORAGE-{network.cluster_id}"
+
+
+def mark_chain_name(network: PodNetwork) -> str:
+    return f"{chain_name(network)}-MARK"
+
+
+def setup_script(network: PodNetwork, saved: str) -> str:
+    """What makes the network's rules, whether or not (some of) them are there.
+
+    Pods reach the outside under the host's address. Where the host filters what it forwards, pods'
+    packets pass, and so do answers to them and what comes in through a host port.
+    """
+    chain, mark, pods = chain_name(network), mark_chain_name(network), network.subnet
+    tables = {table.name: table for table in _tables(saved)}
+    filtering = tables.get("filter")
+    nat = [
+        f":{chain} - [0:0]",
+        f":{mark} - [0:0]",
+        f"-A {mark} -j MARK --set-xmark {_MARK}",
+        f"-A {chain} -m mark --mark {_MARK} -j MASQUERADE",
+        f"-A {chain} -s {pods} -d {pods} -j RETURN",
+        f"-A {chain} -s {pods} ! -d {_MULTICAST} -j MASQUERADE",
+        *_jump(tables.get("nat"), "POSTROUTING", chain),
+    ]
+    forwarding = [
+        f":{chain} - [0:0]",
+        f"-A {chain} -i {network.bridge} -j ACCEPT",
+        f"-A {chain} -o {network.bridge} -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j ACCEPT",
+        *_jump(filtering, "FORWARD", chain),
+    ]
+    # Writing into a table makes it for good, so it is left alone where nothing is filtered.
+    is_filtered = filtering is not None and _filters_forwarding(filtering)
+    return _script({"nat": nat, "filter": forwarding if is_filtered else []})
+
+
+def removal_script(network: PodNetwork, saved: str) -> str:
+    """What takes away every rule and chain of the network; empty when there is none."""
+    return _script({table.name: _removal(network, table) for table in _tables(saved)})
+
+
+def _filters_forwarding(table: _Table) -> bool:
+    return table.policies.get("FORWARD") != "ACCEPT" or any(
+        rule.chain == "FORWARD" for rule in table.rules
+    )
+
+
+def _jump(table: _Table | None, parent: str, chain: str) -> list[str]:
+    rules = table.rules if table else ()
+    if any(rule.chain == parent and rule.target == chain for rule in rules):
+        return []
+    # First, since rules further down may drop what this one lets through.
+    return [f"-I {parent} 1 -j {chain}"]
+
+
+def _removal(network: PodNetwork, table: _Table) -> list[str]:
+    ours = {chain_name(network), mark_chain_name(network)} & table.chains
+    ports = [rule for rule in table.rules if _is_host_port_of(network, rule)]
+    chains = ours | {rule.target for rule in ports if rule.target in table.chains}
+    jumps = [rule for rule in table.rules if rule.target in chains and rule.chain not in chains]
+    is_shared_left = any(rule.chain == _HOST_PORTS and rule not in jumps for rule in table.rules)
+    if _HOST_PORTS in table.chains and not is_shared_left:
+        # Nobody has a host port any more; portmap makes the chain anew when somebody gets one.
+        jumps += [rule for rule in table.rules if rule.target == _HOST_PORTS]
+        chains = chains | {_HOST_PORTS}
+    removed = sorted(chains)
+    return [
+        *(rule.removal for rule in jumps),
+        *(f"-F {chain}" for chain in removed),
+        *(f"-X {chain}" for chain in removed),
+    ]
+
+
+def _is_host_port_of(network: PodNetwork, rule: _Rule) -> bool:
+    return rule.chain == _HOST_PORTS and f'name: \\"{network.name}\\"' in rule.text
+
+
+def _tables(saved: str) -> Iterator[_Table]:
+    name, policies, rules = "", dict[str, str](), list[_Rule]()
+    for line in saved.splitlines():
+        if line.startswith("*"):
+            name, policies, rules = line[1:], {}, []
+        elif line.startswith(":"):
+            chain, policy = line[1:].split()[:2]
+            policies[chain] = policy
+        elif found := _RULE.match(line):
+            rules.append(_Rule(found.group(1), found.group(2)))
+        elif line == "COMMIT":
+            yield _Table(name, policies, tuple(rules))
+
+
+def _script(tables: Mapping[str, Iterable[str]]) -> str:
+    parts = []
+    for name, commands in tables.items():
+        lines = list(commands)
+        if lines:
+            parts += [f"*{name}", *lines, "COMMIT"]
+    return "".join(f"{line}\n" for line in parts)

@@ -1,0 +1,143 @@
+"""Makes a cluster's network on the host, and takes it away.
+
+The bridge is made before the first pod, so that the API server can be reached at the pods' gateway
+from the start. Both ways can be gone again and again: what is there stays, what is gone is no
+error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.api.logs import Log
+from moorage.cluster.host import Host
+from moorage.cluster.network.conflist import FILE_NAME, PodNetwork, write_conflist
+from moorage.cluster.network.rules import mark_chain_name, removal_script, setup_script
+from moorage.handlers.command import CommandError, must_run
+
+_INTERFACES = Path("/sys/class/net")
+# libcni remembers here what each plugin answered, whoever calls it.
+_CNI_CACHE = Path("/var/lib/cni/results")
+_LOCK_WAIT_S = 10
+_DEADLINE_S = 20.0
+_ATTEMPTS = 3
+
+log = Log(__name__)
+
+
+class NetworkError(Exception):
+    """The network could not be made; the text says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkState:
+    """What the network can do. `complaint` says why pods don't reach the outside, if they don't."""
+
+    has_outside: bool
+    complaint: str = ""
+
+
+async def set_up(network: PodNetwork, host: Host, configurations: Path) -> NetworkState:
+    """Make the bridge, the rules and the conflist in that folder; for a node that is starting.
+
+    Where iptables doesn't work, pods reach each other and the host, but nothing beyond, and have
+    no host ports. Raises NetworkError when there can be no bridge.
+    """
+    if not host.is_root:
+        raise NetworkError("a node's network needs root: run as root, or without a node")
+    if host.cni.missing:
+        raise NetworkError(
+            f"the CNI plugins {', '.join(host.cni.missing)} are missing: "
+            "apt-get install containernetworking-plugins"
+        )
+    await _make_bridge(network)
+    complaint = host.firewall.complaint or await _make_rules(network)
+    mark_chain = None if complaint else mark_chain_name(network)
+    _write_conflist(configurations, write_conflist(network, mark_chain))
+    if complaint:
+        log.warning("pods have no way out and no host ports", reason=complaint)
+    return NetworkState(has_outside=not complaint, complaint=complaint)
+
+
+async def remove(network: PodNetwork, host: Host) -> None:
+    """Take the bridge, the rules and what plugins remember away. Raises CommandError."""
+    if host.firewall.is_usable:
+        await _remove_rules(network)
+    if (_INTERFACES / network.bridge).exists():
+        await must_run(["ip", "link", "delete", network.bridge], deadline_s=_DEADLINE_S)
+    forget(network)
+
+
+def forget(network: PodNetwork, sandbox_ids: Iterable[str] = ()) -> None:
+    """Remove what CNI remembers of the network, and of the loopback of sandboxes without it."""
+    if not _CNI_CACHE.is_dir():
+        return
+    prefixes = (f"{network.name}-", *(f"cni-loopback-{each}-" for each in sandbox_ids))
+    for entry in _CNI_CACHE.iterdir():
+        if entry.name.startswith(prefixes):
+            entry.unlink(missing_ok=True)
+
+
+async def _make_bridge(network: PodNetwork) -> None:
+    commands = []
+    if not (_INTERFACES / network.bridge).exists():
+        # With an address of its own the bridge keeps it; else it takes its ports' lowest.
+        address = "0a:58:" + ":".join(f"{part:02x}" for part in network.gateway.packed)
+        commands.append(f"link add {network.bridge} address {address} type bridge")
+    place = f"{network.gateway}/{network.subnet.prefixlen}"
+    commands += [
+        f"link set {network.bridge} mtu {network.mtu} up",
+        f"addr replace {place} brd + dev {network.bridge}",
+    ]
+    try:
+        await must_run(
+            ["ip", "-batch", "-"],
+            given="".join(f"{line}\n" for line in commands).encode(),
+            deadline_s=_DEADLINE_S,
+        )
+    except CommandError as error:
+        raise NetworkError(f"the bridge {network.bridge} cannot be made: {error}") from error
+
+
+async def _make_rules(network: PodNetwork) -> str:
+    """Why the rules could not be made; empty when they were."""
+    try:
+        await _restore(setup_script(network, await _saved_rules()))
+    except CommandError as error:
+        return str(error)
+    return ""
+
+
+async def _remove_rules(network: PodNetwork) -> None:
+    for attempt in range(_ATTEMPTS):
+        script = removal_script(network, await _saved_rules())
+        if not script:
+            return
+        try:
+            await _restore(script)
+        except CommandError:
+            # A rule that was saved may be gone already: a plugin was at work meanwhile.
+            if attempt == _ATTEMPTS - 1:
+                raise
+
+
+async def _saved_rules() -> str:
+    return (await must_run(["iptables-save"], deadline_s=_DEADLINE_S)).text
+
+
+async def _restore(script: str) -> None:
+    await must_run(
+        ["iptables-restore", "--noflush", "--wait", str(_LOCK_WAIT_S)],
+        given=script.encode(),
+        deadline_s=_DEADLINE_S,
+    )
+
+
+def _write_conflist(folder: Path, text: str) -> None:
+    """Write the file whole, since the engine watches the folder and would read half of it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    scratch = folder / f"{FILE_NAME}.new"
+    scratch.write_text(text)
+    scratch.replace(folder / FILE_NAME)

@@ -1,0 +1,101 @@
+"""Which addresses a cluster's pods get: a network that nothing on this host uses yet.
+
+Pure, from the host's routes. Every cluster keeps what it chose at its first start, so a second one
+beside it finds the first one's bridge among the routes and takes the next network.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+ROUTES = Path("/proc/net/route")
+POOL = IPv4Network("10.244.0.0/14")
+PREFIX_LENGTH = 24
+DEFAULT_MTU = 1500
+
+_DEFAULT_ROUTE = IPv4Network("0.0.0.0/0")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A route of the host's main table: which network is reached through which interface."""
+
+    interface: str
+    network: IPv4Network
+
+
+class NoSubnetError(Exception):
+    """Every network of the pool is in use on this host."""
+
+    def __init__(self, pool: IPv4Network) -> None:
+        super().__init__(
+            f"every /{PREFIX_LENGTH} network of {pool} is in use on this host; "
+            "choose one with --pod-network"
+        )
+
+
+class SubnetTakenError(Exception):
+    """A network that a cluster was given is used by something else on this host."""
+
+    def __init__(self, subnet: IPv4Network, route: Route) -> None:
+        super().__init__(
+            f"the pod network {subnet} overlaps {route.network}, which this host reaches through "
+            f"{route.interface}; choose another with --pod-network"
+        )
+
+
+def parse_routes(text: str) -> tuple[Route, ...]:
+    """The routes in the text of /proc/net/route. Source: proc(5)."""
+    rows = [line.split() for line in text.splitlines()[1:]]
+    return tuple(Route(row[0], _network(row[1], row[7])) for row in rows if len(row) > 7)
+
+
+def choose_subnet(routes: Iterable[Route], reserved: Iterable[IPv4Network] = ()) -> IPv4Network:
+    """The first network of the pool that overlaps no route and nothing reserved.
+
+    Raises NoSubnetError when there is none.
+    """
+    used = [*(route.network for route in routes if route.network != _DEFAULT_ROUTE), *reserved]
+    for candidate in POOL.subnets(new_prefix=PREFIX_LENGTH):
+        if not any(candidate.overlaps(network) for network in used):
+            return candidate
+    raise NoSubnetError(POOL)
+
+
+def check_subnet(subnet: IPv4Network, routes: Iterable[Route], bridge: str) -> None:
+    """Raise SubnetTakenError when a route other than the cluster's own bridge overlaps."""
+    for route in routes:
+        is_other = route.interface != bridge and route.network != _DEFAULT_ROUTE
+        if is_other and subnet.overlaps(route.network):
+            raise SubnetTakenError(subnet, route)
+
+
+def default_interface(routes: Iterable[Route]) -> str | None:
+    """The interface towards everything else."""
+    return next((route.interface for route in routes if route.network == _DEFAULT_ROUTE), None)
+
+
+def host_routes() -> tuple[Route, ...]:
+    """The routes of this host."""
+    return parse_routes(ROUTES.read_text())
+
+
+def outward_mtu(routes: Iterable[Route]) -> int:
+    """The longest packet towards everything else; pods with longer ones would lose them."""
+    interface = default_interface(routes)
+    if interface is None:
+        return DEFAULT_MTU
+    return int(Path("/sys/class/net", interface, "mtu").read_text())
+
+
+def _network(address: str, mask: str) -> IPv4Network:
+    return IPv4Network((_address(address), str(_address(mask))), strict=False)
+
+
+def _address(number: str) -> IPv4Address:
+    # The kernel prints the four bytes as one number in the order of the machine.
+    return IPv4Address(struct.pack("=I", int(number, 16)))

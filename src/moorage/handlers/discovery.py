@@ -1,0 +1,167 @@
+"""Finds the runtime handlers of this machine: what `moor runtimes` prints.
+
+Each known runtime is looked up on PATH and asked for its version and features, all at once and
+each under a deadline, then judged under the engine. A runtime gives one handler for each of its
+names, available or not, so that a class whose handler is missing can be told why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from moorage.cri.version import Version, parse_version
+from moorage.handlers.availability import Containerd, Found, Machine, judge
+from moorage.handlers.command import CommandError, run
+from moorage.handlers.features import NO_FEATURES, HandlerFeatures, parse_features
+from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime, shim_program
+
+ASK_DEADLINE_S = 3.0
+SYSTEM_FOLDERS = (
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+)
+
+
+class Handler(msgspec.Struct, frozen=True, kw_only=True):
+    """A runtime handler of this machine: the name a RuntimeClass says, and what is behind it.
+
+    `reason` and `remedy` say why it isn't available. `features` are what pods get under the
+    engine; `runtime_features` what the runtime itself claims, None when it doesn't say.
+    """
+
+    handler: str
+    runtime: str
+    path: str = ""
+    version: str = ""
+    available: bool = False
+    reason: str = ""
+    remedy: str = ""
+    features: tuple[str, ...] = ()
+    runtime_features: tuple[str, ...] | None = None
+    configuration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """What a runtime's program said of itself."""
+
+    path: Path
+    version: Version | None = None
+    features: HandlerFeatures | None = None
+    failure: str = ""
+
+
+def search_path(environment: Mapping[str, str] = os.environ) -> str:
+    """PATH with the system's folders added, which hold runtimes but are often left out of it."""
+    folders = [*environment.get("PATH", "").split(os.pathsep), *SYSTEM_FOLDERS]
+    return os.pathsep.join(dict.fromkeys(filter(None, folders)))
+
+
+async def find_containerd(path: str) -> Containerd | None:
+    """The containerd on a search path and the shims it would find, None when there is none.
+
+    Raises CommandError when there is one that doesn't answer.
+    """
+    program = shutil.which("containerd", path=path)
+    if program is None:
+        return None
+    answer = await run([program, "--version"], deadline_s=ASK_DEADLINE_S)
+    version = parse_version(answer.text)
+    if version is None:
+        raise CommandError(answer.argv, f"no version in its answer: {answer.complaint}")
+    # containerd looks beside itself for what PATH lacks.
+    wide = os.pathsep.join((path, str(Path(program).parent)))
+    names = {shim_program(runtime.shim_type) for runtime in KNOWN_RUNTIMES}
+    found = {name: shutil.which(name, path=wide) for name in sorted(names)}
+    return Containerd(
+        version, {name: Path(where) for name, where in found.items() if where is not None}
+    )
+
+
+async def discover(
+    engine: Containerd | None,
+    machine: Machine,
+    *,
+    path: str,
+    runtimes: Iterable[Runtime] = KNOWN_RUNTIMES,
+) -> tuple[Handler, ...]:
+    """Every handler that the known runtimes would give on this machine, in the table's order.
+
+    `engine` is the containerd that would run them, None when there is none (then it says what the
+    runtimes are worth by themselves). Never raises: a runtime that fails is unavailable, and the
+    reason says how.
+    """
+    known = tuple(runtimes)
+    programs = await _ask_all(known, path, machine.kernel)
+    return tuple(
+        handler
+        for runtime in known
+        for handler in _handlers(runtime, programs.get(runtime.program), engine, machine)
+    )
+
+
+async def _ask_all(
+    runtimes: Iterable[Runtime], path: str, kernel: tuple[int, int]
+) -> dict[str, _Program]:
+    """One answer for each program that is installed, however many runtimes share it."""
+    by_program = {runtime.program: runtime for runtime in runtimes}
+    tasks: dict[str, asyncio.Task[_Program]] = {}
+    async with asyncio.TaskGroup() as group:
+        for program, runtime in by_program.items():
+            where = shutil.which(program, path=path)
+            if where is not None:
+                tasks[program] = group.create_task(_ask(runtime, Path(where), kernel))
+    return {program: task.result() for program, task in tasks.items()}
+
+
+async def _ask(runtime: Runtime, path: Path, kernel: tuple[int, int]) -> _Program:
+    try:
+        told = await run([path, *runtime.version_arguments], deadline_s=ASK_DEADLINE_S)
+        if not told.is_success:
+            return _Program(path, failure=told.complaint)
+        features = None
+        if not runtime.is_shim:
+            # Without the command, a runtime prints a usage text, which is no features document.
+            listed = await run([path, "features"], deadline_s=ASK_DEADLINE_S)
+            features = parse_features(listed.output, kernel)
+    except CommandError as error:
+        return _Program(path, failure=error.why)
+    return _Program(path, parse_version(told.text), features)
+
+
+def _handlers(
+    runtime: Runtime, program: _Program | None, engine: Containerd | None, machine: Machine
+) -> Iterable[Handler]:
+    configuration = next((each for each in runtime.configurations if each.is_file()), None)
+    found = Found(runtime, configuration=configuration)
+    claimed: HandlerFeatures | None = None
+    if program is not None:
+        found = Found(runtime, program.path, program.version, configuration, program.failure)
+        claimed = program.features
+    verdict = judge(found, engine, machine)
+    is_honoured = verdict.is_available and engine is not None and engine.reports_features
+    offered = (claimed or NO_FEATURES) if is_honoured else NO_FEATURES
+    for name in runtime.handlers:
+        yield Handler(
+            handler=name,
+            runtime=runtime.name,
+            path=str(found.path or ""),
+            version=str(found.version or ""),
+            available=verdict.is_available,
+            reason=verdict.reason,
+            remedy=verdict.remedy,
+            features=offered.names,
+            runtime_features=None if claimed is None else claimed.names,
+            configuration=str(configuration or ""),
+        )

@@ -1,0 +1,78 @@
+"""What a runtime can do for a pod, from its own `features` answer.
+
+Source: OCI runtime-spec, "Features Structure"; CRI `RuntimeHandlerFeatures` for the rules of the
+two features Kubernetes knows: recursive read-only mounts need the option `rro` and Linux 5.12, user
+namespaces need idmapped mounts. A runtime that has no `features` command promises nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+RECURSIVE_READ_ONLY_KERNEL = (5, 12)
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerFeatures:
+    """The features of `node.status.runtimeHandlers[].features`."""
+
+    recursive_read_only_mounts: bool = False
+    user_namespaces: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those it has, as the API spells them."""
+        spelled = (
+            ("recursiveReadOnlyMounts", self.recursive_read_only_mounts),
+            ("userNamespaces", self.user_namespaces),
+        )
+        return tuple(name for name, is_offered in spelled if is_offered)
+
+
+NO_FEATURES = HandlerFeatures()
+
+
+class _Idmap(msgspec.Struct, frozen=True):
+    enabled: bool | None = None
+
+
+class _MountExtensions(msgspec.Struct, frozen=True):
+    idmap: _Idmap | None = None
+
+
+class _Linux(msgspec.Struct, frozen=True, rename="camel"):
+    namespaces: tuple[str, ...] | None = None
+    mount_extensions: _MountExtensions | None = None
+
+
+class _Features(msgspec.Struct, frozen=True, rename="camel"):
+    oci_version_max: str = ""
+    mount_options: tuple[str, ...] | None = None
+    linux: _Linux | None = None
+
+
+def parse_features(document: bytes, kernel: tuple[int, int]) -> HandlerFeatures | None:
+    """The features in a runtime's answer on a kernel; None when it is no such answer.
+
+    Programs that don't know the command print a usage text or an error instead.
+    """
+    try:
+        told = msgspec.json.decode(document, type=_Features)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return None
+    if not told.oci_version_max:
+        return None
+    return HandlerFeatures(
+        recursive_read_only_mounts="rro" in (told.mount_options or ())
+        and kernel >= RECURSIVE_READ_ONLY_KERNEL,
+        user_namespaces=_has_user_namespaces(told.linux),
+    )
+
+
+def _has_user_namespaces(linux: _Linux | None) -> bool:
+    if linux is None or "user" not in (linux.namespaces or ()):
+        return False
+    idmap = linux.mount_extensions.idmap if linux.mount_extensions else None
+    return idmap is not None and bool(idmap.enabled)

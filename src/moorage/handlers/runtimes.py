@@ -1,0 +1,148 @@
+"""The OCI runtimes Moorage knows: what their programs are called and how an engine reaches them.
+
+A runtime is a line of `KNOWN_RUNTIMES`; its handler names are what a RuntimeClass may say. A
+runtime is driven either by its command line, through the shim containerd has for runc, or only by
+a shim of its own. Sources: the runtimes' own installation pages, containerd's "runtime v2" naming
+(`io.containerd.NAME.vN` is the program `containerd-shim-NAME-vN`), KEP-585's examples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from moorage.cri.containerd import RUNC_SHIM
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """One runtime. `handlers` are the names it is reached by, its own first.
+
+    `shim_type` is containerd's runtime type. `is_shim` says that the program itself is the shim,
+    so that there is no command line to drive. `package` is Debian's; without one, `source` says
+    where to get it. `configurations` are the candidates of a file that must exist for the runtime
+    to mean what its name says.
+    """
+
+    name: str
+    program: str
+    handlers: tuple[str, ...]
+    shim_type: str = RUNC_SHIM
+    is_shim: bool = False
+    version_arguments: tuple[str, ...] = ("--version",)
+    package: str = ""
+    source: str = ""
+    shim_source: str = ""
+    needs_kvm: bool = False
+    configurations: tuple[Path, ...] = ()
+    can_be_default: bool = False
+    minimum_versions: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """containerd's major version → the first version of this runtime that works under it."""
+    needs_hugetlb_with_v1: bool = False
+    """Fails on a hybrid cgroup layout whose hugetlb controller is on version 2."""
+
+    @property
+    def uses_runc_shim(self) -> bool:
+        return self.shim_type == RUNC_SHIM
+
+
+_KATA_FOLDERS = (
+    Path("/etc/kata-containers"),
+    Path("/opt/kata/share/defaults/kata-containers"),
+    Path("/usr/share/defaults/kata-containers"),
+)
+_KATA_SOURCE = "https://github.com/kata-containers/kata-containers/releases"
+_RUNWASI_SOURCE = "https://github.com/containerd/runwasi/releases"
+
+
+def _kata(hypervisor: str) -> Runtime:
+    file_name = f"configuration-{hypervisor}.toml"
+    return Runtime(
+        name=f"kata-{hypervisor}",
+        program="containerd-shim-kata-v2",
+        handlers=(f"kata-{hypervisor}",),
+        shim_type="io.containerd.kata.v2",
+        is_shim=True,
+        source=_KATA_SOURCE,
+        needs_kvm=True,
+        configurations=tuple(folder / file_name for folder in _KATA_FOLDERS),
+    )
+
+
+def _wasm(engine: str, shim: str, source: str = _RUNWASI_SOURCE) -> Runtime:
+    return Runtime(
+        name=engine,
+        program=f"containerd-shim-{shim}",
+        handlers=(engine,),
+        shim_type=f"io.containerd.{shim.replace('-', '.')}",
+        is_shim=True,
+        version_arguments=("-v",),
+        source=source,
+    )
+
+
+KNOWN_RUNTIMES: tuple[Runtime, ...] = (
+    Runtime(
+        name="runc",
+        program="runc",
+        handlers=("runc",),
+        package="runc",
+        can_be_default=True,
+    ),
+    Runtime(
+        name="crun",
+        program="crun",
+        handlers=("crun",),
+        package="crun",
+        can_be_default=True,
+        # containerd 2 writes ociVersion 1.2.0 or later, which older ones refuse.
+        minimum_versions={2: (1, 14, 2)},
+        needs_hugetlb_with_v1=True,
+    ),
+    Runtime(
+        name="youki",
+        program="youki",
+        handlers=("youki",),
+        source="https://github.com/youki-dev/youki/releases",
+        can_be_default=True,
+    ),
+    Runtime(
+        name="runsc",
+        program="runsc",
+        handlers=("runsc", "gvisor"),
+        shim_type="io.containerd.runsc.v1",
+        package="runsc",
+        shim_source="https://gvisor.dev/docs/user_guide/install/",
+    ),
+    Runtime(
+        name="kata",
+        program="containerd-shim-kata-v2",
+        handlers=("kata", "kata-containers"),
+        shim_type="io.containerd.kata.v2",
+        is_shim=True,
+        source=_KATA_SOURCE,
+        needs_kvm=True,
+    ),
+    _kata("qemu"),
+    _kata("clh"),
+    _kata("fc"),
+    _wasm("wasmtime", "wasmtime-v1"),
+    _wasm("wasmedge", "wasmedge-v1"),
+    _wasm("wasmer", "wasmer-v1"),
+    _wasm("spin", "spin-v2", "https://github.com/spinframework/containerd-shim-spin/releases"),
+    Runtime(
+        name="nvidia",
+        program="nvidia-container-runtime",
+        handlers=("nvidia",),
+        source="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit",
+    ),
+)
+
+
+def shim_program(shim_type: str) -> str:
+    """The program containerd starts for a runtime type: `io.containerd.runc.v2` gives
+    `containerd-shim-runc-v2`. Source: containerd, "Runtime v2".
+    """
+    name, version = shim_type.split(".")[-2:]
+    return f"containerd-shim-{name}-{version}"

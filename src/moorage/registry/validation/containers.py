@@ -1,0 +1,546 @@
+"""Containers of every sort: init, main and ephemeral.
+
+Paths are given as text and completed only where there is something to say. Source: core validation
+`validateContainers` and its callees, Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from typing import Any
+
+from moorage.api import names, quantity
+from moorage.api.errors import FieldError
+from moorage.api.resource_names import (
+    amount_errors,
+    container_resource_name_errors,
+    is_extended,
+    is_hugepages,
+)
+from moorage.registry.kind import Obj
+from moorage.registry.validation.metadata import key_complaints
+from moorage.registry.validation.probes import lifecycle_errors, probe_errors
+from moorage.registry.validation.security import container_security_errors
+
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+_MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
+_PROTOCOLS = ("TCP", "UDP", "SCTP")
+_PROPAGATIONS = ("None", "HostToContainer", "Bidirectional")
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_RESIZE_POLICIES = ("NotRequired", "RestartContainer")
+_RESIZABLE = ("cpu", "memory")
+
+_FIELD_PATHS = frozenset({
+    "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName",
+    "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
+})  # fmt: skip
+_SUBSCRIPTED = re.compile(r"(metadata\.(?:annotations|labels))\['([^']*)'\]")
+_CONTAINER_RESOURCES = frozenset({
+    "limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu", "requests.memory",
+    "requests.ephemeral-storage",
+})  # fmt: skip
+
+
+class Scope:
+    """What the containers of one pod may refer to, and what they have used up together."""
+
+    __slots__ = ("names", "restart_policy", "volumes")
+
+    def __init__(self, volumes: dict[str, Obj], restart_policy: str) -> None:
+        self.volumes = volumes
+        self.restart_policy = restart_policy
+        self.names: set[str] = set()
+
+
+def container_errors(containers: list[Obj], path: str, scope: Scope) -> list[FieldError]:
+    """The main containers: at least one."""
+    if not containers:
+        return [FieldError.required(path)]
+    errors: list[FieldError] = []
+    ports: set[tuple[Any, ...]] = set()
+    for index, container in enumerate(containers):
+        at = f"{path}[{index}]"
+        errors += _common_errors(container, at, scope, in_init=False)
+        errors += _host_port_conflicts(container, at, ports)
+        if "restartPolicy" in container and container["restartPolicy"] not in _RESTART_POLICIES:
+            errors.append(
+                FieldError.not_supported(
+                    f"{at}.restartPolicy", container["restartPolicy"], _RESTART_POLICIES
+                )
+            )
+    return errors
+
+
+def init_container_errors(containers: list[Obj], path: str, scope: Scope) -> list[FieldError]:
+    """Init containers; those that restart (sidecars) may have probes and hooks."""
+    errors: list[FieldError] = []
+    for index, container in enumerate(containers):
+        at = f"{path}[{index}]"
+        policy = container.get("restartPolicy")
+        is_sidecar = policy == "Always"
+        if policy is not None and policy not in _RESTART_POLICIES:
+            errors.append(
+                FieldError.not_supported(f"{at}.restartPolicy", policy, _RESTART_POLICIES)
+            )
+        errors += _common_errors(container, at, scope, in_init=not is_sidecar)
+    return errors
+
+
+def ephemeral_container_errors(containers: list[Obj], path: str, scope: Scope) -> list[FieldError]:
+    """Ephemeral containers: no ports, probes, hooks or resources; a target that exists."""
+    targets = set(scope.names)
+    errors: list[FieldError] = []
+    for index, container in enumerate(containers):
+        at = f"{path}[{index}]"
+        for field in ("ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle",
+                      "resizePolicy", "restartPolicy"):  # fmt: skip
+            if field in container:
+                errors.append(
+                    FieldError.forbidden(
+                        f"{at}.{field}", "cannot be set for an Ephemeral Container"
+                    )
+                )
+        if container.get("resources"):
+            errors.append(
+                FieldError.forbidden(f"{at}.resources", "cannot be set for an Ephemeral Container")
+            )
+        target = container.get("targetContainerName")
+        if target and target not in targets:
+            errors.append(FieldError.not_found(f"{at}.targetContainerName", target))
+        errors += [
+            FieldError.forbidden(
+                f"{at}.volumeMounts[{number}].{field}", "cannot be set for an Ephemeral Container"
+            )
+            for number, mount in enumerate(container.get("volumeMounts", ()))
+            for field in ("subPath", "subPathExpr")
+            if mount.get(field)
+        ]
+        errors += _common_errors(container, at, scope, in_init=False)
+    return errors
+
+
+def _common_errors(container: Obj, path: str, scope: Scope, *, in_init: bool) -> list[FieldError]:
+    errors = _name_errors(container, path, scope)
+    image = container.get("image", "")
+    if not image:
+        errors.append(FieldError.required(f"{path}.image"))
+    elif image != image.strip():
+        errors.append(
+            FieldError.invalid(
+                f"{path}.image", image, "must not have leading or trailing whitespace"
+            )
+        )
+    if "lifecycle" in container:
+        if in_init:
+            errors.append(
+                FieldError.forbidden(
+                    f"{path}.lifecycle",
+                    "may not be set for init containers without restartPolicy=Always",
+                )
+            )
+        else:
+            errors += lifecycle_errors(container["lifecycle"], f"{path}.lifecycle")
+    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if probe not in container:
+            continue
+        if in_init:
+            errors.append(
+                FieldError.forbidden(
+                    f"{path}.{probe}",
+                    "may not be set for init containers without restartPolicy=Always",
+                )
+            )
+        else:
+            errors += probe_errors(
+                container[probe], f"{path}.{probe}", is_readiness=probe == "readinessProbe"
+            )
+    errors += _choice(container, "terminationMessagePolicy", path, _MESSAGE_POLICIES)
+    errors += _choice(container, "imagePullPolicy", path, _PULL_POLICIES)
+    for field, check in _PART_CHECKS.items():
+        if field in container:
+            errors += check(container[field], f"{path}.{field}")
+    if "volumeMounts" in container:
+        errors += _mount_errors(container, f"{path}.volumeMounts", scope.volumes)
+    errors += resource_errors(container.get("resources") or {}, f"{path}.resources")
+    if "securityContext" in container:
+        errors += container_security_errors(container["securityContext"], f"{path}.securityContext")
+    return errors
+
+
+def _name_errors(container: Obj, path: str, scope: Scope) -> list[FieldError]:
+    name = container.get("name", "")
+    if not name:
+        return [FieldError.required(f"{path}.name")]
+    if name in scope.names:
+        return [FieldError.duplicate(f"{path}.name", name)]
+    scope.names.add(name)
+    return [
+        FieldError.invalid(f"{path}.name", name, complaint)
+        for complaint in names.dns_label_errors(name)
+    ]
+
+
+def _choice(obj: Obj, field: str, path: str, allowed: tuple[str, ...]) -> list[FieldError]:
+    value = obj.get(field, "")
+    if value in allowed:
+        return []
+    if not value:
+        return [FieldError.required(f"{path}.{field}")]
+    return [FieldError.not_supported(f"{path}.{field}", value, sorted(allowed))]
+
+
+def _port_errors(ports: list[Obj], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    seen: set[str] = set()
+    for index, port in enumerate(ports):
+        at = f"{path}[{index}]"
+        name = port.get("name", "")
+        if name:
+            complaints = names.port_name_errors(name)
+            errors += [FieldError.invalid(f"{at}.name", name, each) for each in complaints]
+            if not complaints and name in seen:
+                errors.append(FieldError.duplicate(f"{at}.name", name))
+            seen.add(name)
+        number = port.get("containerPort", 0)
+        if number == 0:
+            errors.append(FieldError.required(f"{at}.containerPort"))
+        else:
+            errors += port_number_errors(number, f"{at}.containerPort")
+        if port.get("hostPort"):
+            errors += port_number_errors(port["hostPort"], f"{at}.hostPort")
+        protocol = port.get("protocol", "")
+        if not protocol:
+            errors.append(FieldError.required(f"{at}.protocol"))
+        elif protocol not in _PROTOCOLS:
+            errors.append(FieldError.not_supported(f"{at}.protocol", protocol, sorted(_PROTOCOLS)))
+    return errors
+
+
+def port_number_errors(number: int, path: str) -> list[FieldError]:
+    """A TCP or UDP port."""
+    if 1 <= number <= 65535:
+        return []
+    return [FieldError.invalid(path, number, "must be between 1 and 65535, inclusive")]
+
+
+def _host_port_conflicts(
+    container: Obj, path: str, taken: set[tuple[Any, ...]]
+) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for index, port in enumerate(container.get("ports", ())):
+        host_port = port.get("hostPort", 0)
+        if not host_port:
+            continue
+        key = (port.get("protocol"), port.get("hostIP", ""), host_port)
+        if key in taken:
+            shown = f"{port.get('protocol')}//{host_port}"
+            errors.append(FieldError.duplicate(f"{path}.ports[{index}].hostPort", shown))
+        taken.add(key)
+    return errors
+
+
+def _env_errors(variables: list[Obj], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for index, variable in enumerate(variables):
+        at = f"{path}[{index}]"
+        name = variable.get("name", "")
+        if not name:
+            errors.append(FieldError.required(f"{at}.name"))
+        else:
+            errors += [
+                FieldError.invalid(f"{at}.name", name, each) for each in names.env_name_errors(name)
+            ]
+        if "valueFrom" in variable:
+            errors += _value_source_errors(variable, f"{at}.valueFrom")
+    return errors
+
+
+def _value_source_errors(variable: Obj, path: str) -> list[FieldError]:
+    source = variable["valueFrom"]
+    errors: list[FieldError] = []
+    for field, check in _SOURCE_CHECKS.items():
+        if field in source:
+            errors += check(source[field], f"{path}.{field}")
+    if not source:
+        errors.append(
+            FieldError.invalid(
+                path,
+                "",
+                "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, "
+                "`secretKeyRef` or `fileKeyRef`",
+            )
+        )
+    elif variable.get("value"):
+        errors.append(
+            FieldError.invalid(path, "", "may not be specified when `value` is not empty")
+        )
+    elif len(source) > 1:
+        errors.append(
+            FieldError.invalid(path, "", "may not have more than one field specified at a time")
+        )
+    return errors
+
+
+def field_ref_errors(
+    reference: Obj, path: str, allowed: Collection[str] = _FIELD_PATHS
+) -> list[FieldError]:
+    """A downward API reference to one of the pod's fields."""
+    if not reference.get("apiVersion"):
+        return [FieldError.required(f"{path}.apiVersion")]
+    field = reference.get("fieldPath", "")
+    if not field:
+        return [FieldError.required(f"{path}.fieldPath")]
+    subscripted = _SUBSCRIPTED.fullmatch(field)
+    if subscripted:
+        base, key = subscripted.groups()
+        checked = key.lower() if base.endswith("annotations") else key
+        return [FieldError.invalid(path, key, each) for each in key_complaints(checked)]
+    if field in allowed:
+        return []
+    if field in ("metadata.labels", "metadata.annotations") or "." in field:
+        return [FieldError.not_supported(f"{path}.fieldPath", field, sorted(allowed))]
+    return [
+        FieldError.invalid(
+            f"{path}.fieldPath",
+            field,
+            f"error converting fieldPath: field label not supported: {field}",
+        )
+    ]
+
+
+def resource_ref_errors(reference: Obj, path: str, *, in_volume: bool = False) -> list[FieldError]:
+    """A downward API reference to one of a container's resources."""
+    errors: list[FieldError] = []
+    if in_volume and not reference.get("containerName"):
+        errors.append(FieldError.required(f"{path}.containerName"))
+    resource = reference.get("resource", "")
+    if not resource:
+        errors.append(FieldError.required(f"{path}.resource"))
+    elif resource not in _CONTAINER_RESOURCES and not _is_hugepages_ref(resource):
+        errors.append(
+            FieldError.not_supported(f"{path}.resource", resource, sorted(_CONTAINER_RESOURCES))
+        )
+    return errors
+
+
+def _is_hugepages_ref(resource: str) -> bool:
+    return is_hugepages(resource.partition(".")[2])
+
+
+def _key_ref_errors(reference: Obj, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if not reference.get("name"):
+        errors.append(FieldError.required(f"{path}.name"))
+    key = reference.get("key", "")
+    if not key:
+        errors.append(FieldError.required(f"{path}.key"))
+    else:
+        errors += [
+            FieldError.invalid(f"{path}.key", key, each) for each in names.config_key_errors(key)
+        ]
+    return errors
+
+
+def _env_from_errors(sources: list[Obj], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for index, source in enumerate(sources):
+        at = f"{path}[{index}]"
+        prefix = source.get("prefix", "")
+        if prefix:
+            errors += [
+                FieldError.invalid(f"{at}.prefix", prefix, each)
+                for each in names.env_name_errors(prefix)
+            ]
+        found = [field for field in ("configMapRef", "secretRef") if field in source]
+        for field in found:
+            if not source[field].get("name"):
+                errors.append(FieldError.required(f"{at}.{field}.name"))
+        if not found:
+            errors.append(
+                FieldError.invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
+            )
+        elif len(found) > 1:
+            errors.append(
+                FieldError.invalid(path, "", "may not have more than one field specified at a time")
+            )
+    return errors
+
+
+def _mount_errors(container: Obj, path: str, volumes: dict[str, Obj]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    places: set[str] = set()
+    for index, mount in enumerate(container["volumeMounts"]):
+        at = f"{path}[{index}]"
+        name = mount.get("name", "")
+        if not name:
+            errors.append(FieldError.required(f"{at}.name"))
+        if name not in volumes:
+            errors.append(FieldError.not_found(f"{at}.name", name))
+        place = mount.get("mountPath", "")
+        if not place:
+            errors.append(FieldError.required(f"{at}.mountPath"))
+        if place in places:
+            errors.append(FieldError.invalid(f"{at}.mountPath", place, "must be unique"))
+        places.add(place)
+        errors += _sub_path_errors(mount, at)
+        errors += _propagation_errors(mount, container, at)
+        errors += _recursive_errors(mount, at)
+    return errors
+
+
+def _sub_path_errors(mount: Obj, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for field in ("subPath", "subPathExpr"):
+        if mount.get(field):
+            errors += local_path_errors(mount[field], f"{path}.{field}")
+    if mount.get("subPath") and mount.get("subPathExpr"):
+        errors.append(
+            FieldError.invalid(
+                f"{path}.subPathExpr",
+                mount["subPathExpr"],
+                "subPathExpr and subPath are mutually exclusive",
+            )
+        )
+    return errors
+
+
+def local_path_errors(value: str, path: str) -> list[FieldError]:
+    """A path that stays inside: relative, without `..`."""
+    errors: list[FieldError] = []
+    if value.startswith("/"):
+        errors.append(FieldError.invalid(path, value, "must be a relative path"))
+    if ".." in value.split("/"):
+        errors.append(FieldError.invalid(path, value, "must not contain '..'"))
+    return errors
+
+
+def _propagation_errors(mount: Obj, container: Obj, path: str) -> list[FieldError]:
+    propagation = mount.get("mountPropagation")
+    if propagation is None:
+        return []
+    at = f"{path}.mountPropagation"
+    if propagation not in _PROPAGATIONS:
+        return [FieldError.not_supported(at, propagation, sorted(_PROPAGATIONS))]
+    if propagation == "Bidirectional" and not (container.get("securityContext") or {}).get(
+        "privileged"
+    ):
+        return [
+            FieldError.forbidden(
+                at, "Bidirectional mount propagation is available only to privileged containers"
+            )
+        ]
+    return []
+
+
+def _recursive_errors(mount: Obj, path: str) -> list[FieldError]:
+    mode = mount.get("recursiveReadOnly")
+    if mode in (None, "Disabled"):
+        return []
+    at = f"{path}.recursiveReadOnly"
+    if mode not in ("Enabled", "IfPossible"):
+        return [FieldError.not_supported(at, mode, ("Disabled", "Enabled", "IfPossible"))]
+    errors: list[FieldError] = []
+    if not mount.get("readOnly"):
+        errors.append(FieldError.forbidden(at, "may only be specified when readOnly is true"))
+    if mount.get("mountPropagation") not in (None, "None"):
+        errors.append(
+            FieldError.forbidden(
+                at, "may only be specified when mountPropagation is None or not specified"
+            )
+        )
+    return errors
+
+
+def _device_errors(devices: list[Obj], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for index, device in enumerate(devices):
+        at = f"{path}[{index}]"
+        if not device.get("name"):
+            errors.append(FieldError.required(f"{at}.name"))
+        if not device.get("devicePath"):
+            errors.append(FieldError.required(f"{at}.devicePath"))
+    return errors
+
+
+def _resize_errors(policies: list[Obj], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    seen: set[str] = set()
+    for index, policy in enumerate(policies):
+        name = policy.get("resourceName", "")
+        if name in seen:
+            errors.append(FieldError.duplicate(f"{path}[{index}]", name))
+        seen.add(name)
+        if not name:
+            errors.append(FieldError.required(path))
+        elif name not in _RESIZABLE:
+            errors.append(FieldError.not_supported(path, name, _RESIZABLE))
+        restart = policy.get("restartPolicy", "")
+        if not restart:
+            errors.append(FieldError.required(path))
+        elif restart not in _RESIZE_POLICIES:
+            errors.append(FieldError.not_supported(path, restart, _RESIZE_POLICIES))
+    return errors
+
+
+def resource_errors(resources: Obj, path: str) -> list[FieldError]:
+    """Requests and limits: legal names and amounts, requests within limits."""
+    limits, requests = resources.get("limits", {}), resources.get("requests", {})
+    errors: list[FieldError] = []
+    for name, text in limits.items():
+        errors += _resource_errors(name, text, f"{path}.limits")
+    for name, text in requests.items():
+        errors += _resource_errors(name, text, f"{path}.requests")
+        amount = quantity.parse(text)
+        limit = quantity.parse(limits[name]) if name in limits else None
+        at = f"{path}.requests"
+        if limit is not None:
+            if amount != limit and not _may_overcommit(name):
+                errors.append(
+                    FieldError.invalid(at, text, f"must be equal to {name} limit of {limits[name]}")
+                )
+            elif limit < amount:
+                errors.append(
+                    FieldError.invalid(
+                        at, text, f"must be less than or equal to {name} limit of {limits[name]}"
+                    )
+                )
+        elif not _may_overcommit(name):
+            errors.append(
+                FieldError.required(
+                    f"{path}.limits", "Limit must be set for non overcommitable resources"
+                )
+            )
+    named = limits.keys() | requests.keys()
+    if any(map(is_hugepages, named)) and not named & {"cpu", "memory"}:
+        errors.append(FieldError.forbidden(path, "HugePages require cpu or memory"))
+    return errors
+
+
+def _resource_errors(name: str, text: str, path: str) -> list[FieldError]:
+    if name in _RESIZABLE:
+        amount = quantity.parse(text)
+        return [] if amount.nano >= 0 else amount_errors(name, amount, f"{path}[{name}]")
+    errors = container_resource_name_errors(name, f"{path}[{name}]")
+    return errors + amount_errors(name, quantity.parse(text), f"{path}[{name}]")
+
+
+def _may_overcommit(name: str) -> bool:
+    return not is_extended(name) and not is_hugepages(name)
+
+
+Check = Callable[[Any, str], list[FieldError]]
+
+_PART_CHECKS: dict[str, Check] = {
+    "ports": _port_errors,
+    "env": _env_errors,
+    "envFrom": _env_from_errors,
+    "volumeDevices": _device_errors,
+    "resizePolicy": _resize_errors,
+}
+_SOURCE_CHECKS: dict[str, Check] = {
+    "fieldRef": field_ref_errors,
+    "resourceFieldRef": resource_ref_errors,
+    "configMapKeyRef": _key_ref_errors,
+    "secretKeyRef": _key_ref_errors,
+}

@@ -1,0 +1,458 @@
+"""Pods: a new one, a template's, and what may change in one that exists.
+
+Hot path: 40 µs a pod (bench/rules.py). Source: core validation `ValidatePodSpec`,
+`ValidatePodUpdate`, Kubernetes 1.36; what a class name may be is docs/differences.md's.
+"""
+
+from __future__ import annotations
+
+import copy
+import ipaddress
+from typing import Any
+
+from moorage.api import names, quantity
+from moorage.api.errors import FieldError
+from moorage.api.resource_names import container_limits_errors
+from moorage.registry.kind import Obj
+from moorage.registry.validation.containers import (
+    Scope,
+    container_errors,
+    ephemeral_container_errors,
+    init_container_errors,
+    resource_errors,
+)
+from moorage.registry.validation.metadata import annotation_errors, label_errors
+from moorage.registry.validation.scheduling import (
+    affinity_errors,
+    gate_errors,
+    spread_errors,
+    toleration_errors,
+)
+from moorage.registry.validation.security import pod_security_errors
+from moorage.registry.validation.volumes import volume_errors
+
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+_PREEMPTION = ("PreemptLowerPriority", "Never")
+_OPERATING_SYSTEMS = ("linux", "windows")
+_MAX_NAMESERVERS = 3
+_MAX_SEARCHES = 32
+_MAX_SEARCH_CHARACTERS = 2048
+
+_UPDATE_MESSAGE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only "
+    "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set "
+    "to 1 if it was previously negative)"
+)
+
+
+def validate_pod(pod: Obj) -> list[FieldError]:
+    """Complaints about a new pod (its metadata's general rules aside)."""
+    return pod_spec_errors(pod["spec"], "spec")
+
+
+def template_errors(template: Obj, path: str) -> list[FieldError]:
+    """Complaints about a workload's pod template."""
+    meta = template.get("metadata", {})
+    errors = label_errors(meta.get("labels", {}), f"{path}.metadata.labels")
+    errors += annotation_errors(meta.get("annotations", {}), f"{path}.metadata.annotations")
+    errors += pod_spec_errors(template.get("spec", {}), f"{path}.spec")
+    if template.get("spec", {}).get("ephemeralContainers"):
+        errors.append(
+            FieldError.forbidden(
+                f"{path}.spec.ephemeralContainers",
+                "ephemeral containers not allowed in pod template",
+            )
+        )
+    return errors
+
+
+def pod_spec_errors(spec: Obj, path: str) -> list[FieldError]:
+    """Complaints about a pod specification. Order is upstream's, so that texts compare."""
+    volumes: dict[str, Obj] = {}
+    errors: list[FieldError] = []
+    if "volumes" in spec:
+        volumes, errors = volume_errors(spec["volumes"], f"{path}.volumes")
+    restart_policy = spec.get("restartPolicy", "")
+    scope = Scope(volumes, restart_policy)
+    errors += container_errors(spec.get("containers", []), f"{path}.containers", scope)
+    if "initContainers" in spec:
+        errors += init_container_errors(spec["initContainers"], f"{path}.initContainers", scope)
+    if "ephemeralContainers" in spec:
+        errors += ephemeral_container_errors(
+            spec["ephemeralContainers"], f"{path}.ephemeralContainers", scope
+        )
+    errors += _required_choice(spec, "restartPolicy", path, _RESTART_POLICIES)
+    errors += _required_choice(spec, "dnsPolicy", path, _DNS_POLICIES)
+    if "nodeSelector" in spec:
+        errors += label_errors(spec["nodeSelector"], f"{path}.nodeSelector")
+    errors += _host_errors(spec, path)
+    errors += pod_security_errors(
+        spec.get("securityContext", {}), f"{path}.securityContext", spec, path
+    )
+    for index, secret in enumerate(spec.get("imagePullSecrets", ())):
+        if not secret.get("name"):
+            errors.append(FieldError.required(f"{path}.imagePullSecrets[{index}].name"))
+    if "affinity" in spec:
+        errors += affinity_errors(spec["affinity"], f"{path}.affinity")
+    if spec.get("dnsPolicy") == "None" or "dnsConfig" in spec:
+        errors += _dns_errors(spec, f"{path}.dnsConfig")
+    for index, gate in enumerate(spec.get("readinessGates", ())):
+        condition = gate.get("conditionType", "")
+        errors += [
+            FieldError.invalid(f"{path}.readinessGates[{index}].conditionType", condition, each)
+            for each in names.qualified_name_errors(condition)
+        ]
+    if "schedulingGates" in spec:
+        errors += gate_errors(spec["schedulingGates"], f"{path}.schedulingGates")
+    if "topologySpreadConstraints" in spec:
+        errors += spread_errors(
+            spec["topologySpreadConstraints"], f"{path}.topologySpreadConstraints"
+        )
+    errors += _name_errors(spec, path)
+    errors += _number_errors(spec, path)
+    if "tolerations" in spec:
+        errors += toleration_errors(spec["tolerations"], f"{path}.tolerations")
+    if "hostAliases" in spec:
+        errors += _alias_errors(spec["hostAliases"], f"{path}.hostAliases")
+    errors += _class_errors(spec, path)
+    if "resources" in spec:
+        errors += _pod_resource_errors(spec, path)
+    return errors
+
+
+def _required_choice(
+    spec: Obj, field: str, path: str, allowed: tuple[str, ...]
+) -> list[FieldError]:
+    value = spec.get(field, "")
+    if value in allowed:
+        return []
+    if not value:
+        return [FieldError.required(f"{path}.{field}")]
+    return [FieldError.not_supported(f"{path}.{field}", value, allowed)]
+
+
+def _host_errors(spec: Obj, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if spec.get("shareProcessNamespace") and spec.get("hostPID"):
+        errors.append(
+            FieldError.invalid(
+                f"{path}.securityContext.shareProcessNamespace",
+                True,
+                "ShareProcessNamespace and HostPID cannot both be enabled",
+            )
+        )
+    if spec.get("hostNetwork"):
+        for field in ("initContainers", "containers"):
+            for index, container in enumerate(spec.get(field, ())):
+                for number, port in enumerate(container.get("ports", ())):
+                    if port.get("hostPort") != port.get("containerPort"):
+                        errors.append(
+                            FieldError.invalid(
+                                f"{path}.{field}[{index}].ports[{number}].hostPort",
+                                port.get("hostPort", 0),
+                                "must match `containerPort` when `hostNetwork` is true",
+                            )
+                        )
+    if spec.get("hostUsers") is False:
+        errors += [
+            FieldError.forbidden(f"{path}.{field}", "when `hostUsers` is false")
+            for field in ("hostPID", "hostIPC")
+            if spec.get(field)
+        ]
+    return errors
+
+
+def _dns_errors(spec: Obj, path: str) -> list[FieldError]:
+    config = spec.get("dnsConfig")
+    if spec.get("dnsPolicy") == "None":
+        if config is None:
+            return [FieldError.required(path, "must provide `dnsConfig` when `dnsPolicy` is None")]
+        if not config.get("nameservers"):
+            return [
+                FieldError.required(
+                    f"{path}.nameservers",
+                    "must provide at least one DNS nameserver when `dnsPolicy` is None",
+                )
+            ]
+    config = config or {}
+    errors: list[FieldError] = []
+    servers, searches = config.get("nameservers", []), config.get("searches", [])
+    if len(servers) > _MAX_NAMESERVERS:
+        errors.append(
+            FieldError.invalid(
+                f"{path}.nameservers", servers, f"must not have more than {_MAX_NAMESERVERS} "
+                "nameservers",
+            )
+        )  # fmt: skip
+    for index, server in enumerate(servers):
+        errors += _ip_errors(server, f"{path}.nameservers[{index}]")
+    if len(searches) > _MAX_SEARCHES:
+        errors.append(
+            FieldError.invalid(
+                f"{path}.searches", searches, f"must not have more than {_MAX_SEARCHES} search "
+                "paths",
+            )
+        )  # fmt: skip
+    if len(" ".join(searches)) > _MAX_SEARCH_CHARACTERS:
+        errors.append(
+            FieldError.invalid(
+                f"{path}.searches",
+                searches,
+                f"must not have more than {_MAX_SEARCH_CHARACTERS} characters (including spaces) "
+                "in the search list",
+            )
+        )
+    for index, search in enumerate(searches):
+        checked = search.rstrip(".").replace("_", "-") or "a"
+        errors += [
+            FieldError.invalid(f"{path}.searches[{index}]", search, each)
+            for each in names.dns_subdomain_errors(checked)
+        ]
+    errors += [
+        FieldError.required(f"{path}.options[{index}]", "must not be empty")
+        for index, option in enumerate(config.get("options", ()))
+        if not option.get("name")
+    ]
+    return errors
+
+
+def _ip_errors(address: str, path: str) -> list[FieldError]:
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        message = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+        return [FieldError.invalid(path, address, message)]
+    return []
+
+
+def _name_errors(spec: Obj, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for field, check in (
+        ("serviceAccountName", names.dns_subdomain_errors),
+        ("nodeName", names.dns_subdomain_errors),
+        ("hostname", names.dns_label_errors),
+        ("subdomain", names.dns_label_errors),
+        ("priorityClassName", names.dns_subdomain_errors),
+    ):
+        value = spec.get(field, "")
+        if value:
+            errors += [FieldError.invalid(f"{path}.{field}", value, e) for e in check(value)]
+    system = spec.get("os")
+    if system is not None:
+        name = system.get("name", "")
+        if not name:
+            errors.append(FieldError.required(f"{path}.os.name", "cannot be empty"))
+        elif name not in _OPERATING_SYSTEMS:
+            errors.append(FieldError.not_supported(f"{path}.os.name", name, _OPERATING_SYSTEMS))
+    return errors
+
+
+def _number_errors(spec: Obj, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline <= 2**31 - 1:
+        errors.append(
+            FieldError.invalid(
+                f"{path}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, "
+                "inclusive",
+            )
+        )  # fmt: skip
+    policy = spec.get("preemptionPolicy")
+    if policy is not None and policy not in _PREEMPTION:
+        errors.append(FieldError.not_supported(f"{path}.preemptionPolicy", policy, _PREEMPTION))
+    return errors
+
+
+def _alias_errors(aliases: list[Obj], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for index, alias in enumerate(aliases):
+        errors += _ip_errors(alias.get("ip", ""), f"{path}[{index}].ip")
+        for number, hostname in enumerate(alias.get("hostnames", ())):
+            errors += [
+                FieldError.invalid(f"{path}[{index}].hostnames[{number}]", hostname, each)
+                for each in names.dns_subdomain_errors(hostname)
+            ]
+    return errors
+
+
+def _class_errors(spec: Obj, path: str) -> list[FieldError]:
+    """The class's name and the overhead it brought. An empty name is the implicit class."""
+    errors: list[FieldError] = []
+    class_name = spec.get("runtimeClassName")
+    if class_name:
+        errors += [
+            FieldError.invalid(f"{path}.runtimeClassName", class_name, each)
+            for each in names.dns_subdomain_errors(class_name)
+        ]
+    if "overhead" in spec:
+        errors += container_limits_errors(spec["overhead"], f"{path}.overhead")
+    return errors
+
+
+def _pod_resource_errors(spec: Obj, path: str) -> list[FieldError]:
+    """Pod-level resources: few names, and room for what the containers ask."""
+    resources = spec["resources"] or {}
+    at = f"{path}.resources"
+    errors = resource_errors(resources, at)
+    for side in ("limits", "requests"):
+        for name in resources.get(side, {}):
+            if name not in ("cpu", "memory") and not name.startswith("hugepages-"):
+                errors.append(
+                    FieldError.not_supported(
+                        f"{at}.{side}[{name}]", name, ("cpu", "hugepages-", "memory")
+                    )
+                )
+    for name, text in resources.get("requests", {}).items():
+        total = sum(
+            quantity.parse((c.get("resources") or {}).get("requests", {}).get(name, 0)).nano
+            for c in spec.get("containers", ())
+        )
+        if total > quantity.parse(text).nano:
+            shown = str(quantity.Quantity(total))
+            errors.append(
+                FieldError.invalid(
+                    f"{at}.requests[{name}]", text, f"must be greater than or equal to aggregate "
+                    f"container requests of {shown}",
+                )
+            )  # fmt: skip
+    return errors
+
+
+def validate_pod_update(new: Obj, old: Obj) -> list[FieldError]:
+    """Only images, deadlines, gates and added tolerations may change."""
+    errors = pod_spec_errors(new["spec"], "spec")
+    errors += _deadline_errors(new["spec"], old["spec"])
+    errors += _added_toleration_errors(new["spec"], old["spec"])
+    allowed = _with_allowed_changes(new["spec"], old["spec"])
+    if allowed != new["spec"]:
+        changed = sorted(
+            key
+            for key in allowed.keys() | new["spec"].keys()
+            if allowed.get(key) != new["spec"].get(key)
+        )
+        errors.append(
+            FieldError.forbidden(
+                "spec", f"{_UPDATE_MESSAGE}\n{_difference(allowed, new['spec'], changed)}"
+            )
+        )
+    return errors
+
+
+def _with_allowed_changes(new: Obj, old: Obj) -> Obj:
+    """The old spec with those of the new one's changes that are allowed."""
+    allowed = copy.deepcopy(old)
+    for field in ("containers", "initContainers"):
+        ours, theirs = allowed.get(field, []), new.get(field, [])
+        if len(ours) == len(theirs):
+            for mine, other in zip(ours, theirs, strict=True):
+                mine["image"] = other.get("image", "")
+    for field in ("activeDeadlineSeconds", "tolerations"):
+        _take(allowed, new, field)
+    if (
+        old.get("terminationGracePeriodSeconds", 0) < 0
+        and new.get("terminationGracePeriodSeconds") == 1
+    ):
+        allowed["terminationGracePeriodSeconds"] = 1
+    if old.get("schedulingGates"):
+        # A gated pod may lose gates, and become choosier about its node.
+        if _is_subset(new.get("schedulingGates", []), old["schedulingGates"]):
+            _take(allowed, new, "schedulingGates")
+        if old.get("nodeSelector", {}).items() <= new.get("nodeSelector", {}).items():
+            _take(allowed, new, "nodeSelector")
+    return allowed
+
+
+def _take(target: Obj, source: Obj, field: str) -> None:
+    if field in source:
+        target[field] = source[field]
+    else:
+        target.pop(field, None)
+
+
+def _is_subset(part: list[Any], whole: list[Any]) -> bool:
+    return all(item in whole for item in part)
+
+
+def _deadline_errors(new: Obj, old: Obj) -> list[FieldError]:
+    path = "spec.activeDeadlineSeconds"
+    before, after = old.get("activeDeadlineSeconds"), new.get("activeDeadlineSeconds")
+    if before is None:
+        return []
+    if after is None:
+        return [FieldError.invalid(path, None, "must not update from a positive integer to nil "
+                                   "value")]  # fmt: skip
+    if after > before:
+        return [FieldError.invalid(path, after, "must be less than or equal to previous value")]
+    return []
+
+
+def _added_toleration_errors(new: Obj, old: Obj) -> list[FieldError]:
+    before, after = old.get("tolerations", []), new.get("tolerations", [])
+    without_seconds = [_without_seconds(each) for each in after]
+    kept = all(_without_seconds(each) in without_seconds for each in before)
+    if kept:
+        return []
+    return [
+        FieldError.forbidden(
+            "spec.tolerations",
+            "existing toleration can not be modified except its tolerationSeconds",
+        )
+    ]
+
+
+def _without_seconds(toleration: Obj) -> Obj:
+    return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
+
+
+def _difference(allowed: Obj, new: Obj, changed: list[str]) -> str:
+    """Which fields differ and how, for the person who tried."""
+    lines = ["  core.PodSpec{"]
+    for key in changed:
+        go_name = key[:1].upper() + key[1:]
+        lines.append(f'- \t"{go_name}": {allowed.get(key)!r}')
+        lines.append(f'+ \t"{go_name}": {new.get(key)!r}')
+    return "\n".join([*lines, "  }"]) + "\n"
+
+
+def validate_pod_status(new: Obj, old: Obj) -> list[FieldError]:
+    """The status an agent reports: nodes are not un-nominated, statuses name containers once."""
+    del old
+    status = new.get("status", {})
+    errors: list[FieldError] = []
+    nominated = status.get("nominatedNodeName", "")
+    if nominated:
+        errors += [
+            FieldError.invalid("status.nominatedNodeName", nominated, each)
+            for each in names.dns_subdomain_errors(nominated)
+        ]
+    addresses = [each.get("ip", "") for each in status.get("podIPs", ())]
+    for index, address in enumerate(addresses):
+        errors += _ip_errors(address, f"status.podIPs[{index}]")
+        if address in addresses[:index]:
+            errors.append(FieldError.duplicate(f"status.podIPs[{index}]", address))
+    return errors
+
+
+def validate_ephemeral_containers_update(new: Obj, old: Obj) -> list[FieldError]:
+    """Ephemeral containers are added, never changed or removed."""
+    errors = pod_spec_errors(new["spec"], "spec")
+    after = {each.get("name"): each for each in new["spec"].get("ephemeralContainers", ())}
+    for index, container in enumerate(old["spec"].get("ephemeralContainers", ())):
+        present = after.get(container["name"])
+        path = "spec.ephemeralContainers"
+        if present is None:
+            errors.append(
+                FieldError.forbidden(
+                    path, f'existing ephemeral containers "{container["name"]}" may not be removed'
+                )
+            )
+        elif present != container:
+            errors.append(
+                FieldError.forbidden(
+                    f"{path}[{index}]",
+                    f'existing ephemeral containers "{container["name"]}" may not be changed',
+                )
+            )
+    return errors

@@ -1,0 +1,51 @@
+"""Priority classes. Source: scheduling validation of Kubernetes 1.36."""
+
+from __future__ import annotations
+
+from moorage.api.errors import FieldError
+from moorage.registry.kind import Obj
+
+_SYSTEM_PREFIX = "system-"
+_SYSTEM_VALUES = {"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
+_HIGHEST_USER_VALUE = 1000000000
+_POLICIES = ("Never", "PreemptLowerPriority")
+
+
+def validate_priority_class(priority_class: Obj) -> list[FieldError]:
+    name, value = priority_class["metadata"].get("name", ""), priority_class.get("value", 0)
+    errors: list[FieldError] = []
+    if name.startswith(_SYSTEM_PREFIX):
+        if _SYSTEM_VALUES.get(name) != value:
+            errors.append(
+                FieldError.forbidden(
+                    "metadata.name",
+                    f"priority class names with '{_SYSTEM_PREFIX}' prefix are reserved for system "
+                    "use only. error: only system-cluster-critical and system-node-critical may "
+                    "use it",
+                )
+            )
+    elif value > _HIGHEST_USER_VALUE:
+        errors.append(
+            FieldError.forbidden(
+                "value",
+                f"maximum allowed value of a user defined priority is {_HIGHEST_USER_VALUE}",
+            )
+        )
+    policy = priority_class.get("preemptionPolicy")
+    if policy is not None and policy not in _POLICIES:
+        errors.append(FieldError.not_supported("preemptionPolicy", policy, _POLICIES))
+    return errors
+
+
+def validate_priority_class_update(new: Obj, old: Obj) -> list[FieldError]:
+    """The number and the policy never change: pods have copied them."""
+    errors: list[FieldError] = []
+    if new.get("value", 0) != old.get("value", 0):
+        errors.append(FieldError.forbidden("value", "may not be changed in an update."))
+    if new.get("preemptionPolicy") != old.get("preemptionPolicy"):
+        errors.append(
+            FieldError.invalid(
+                "preemptionPolicy", new.get("preemptionPolicy"), "field is immutable"
+            )
+        )
+    return errors

@@ -1,0 +1,165 @@
+"""What is legal but deserves a word: sentences for the `Warning` header.
+
+Source: `pkg/api/pod/warnings`, `pkg/api/service/warnings` behaviour of Kubernetes 1.36; computed
+after admission, so what a class brought is warned of too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from moorage.api import quantity
+from moorage.api.node_labels import DEPRECATED
+from moorage.registry.kind import Obj
+from moorage.registry.validation.runtime_classes import typed_class
+from moorage.runtimeclass import class_warnings
+
+_WHOLE_BYTES = ("memory", "ephemeral-storage")
+_ENFORCED = "kubernetes.io/enforce-mountable-secrets"
+
+
+def warn_pod(pod: Obj, old: Obj | None) -> list[str]:
+    """Only a new pod's author can still act on a warning."""
+    return [] if old is not None else spec_warnings(pod["spec"], "spec")
+
+
+def warn_workload(workload: Obj, old: Obj | None) -> list[str]:
+    """The same for a template, when it is new or changed."""
+    template = workload["spec"].get("template", {})
+    if old is not None and old["spec"].get("template") == template:
+        return []
+    return spec_warnings(template.get("spec", {}), "spec.template.spec")
+
+
+def spec_warnings(spec: Obj, path: str) -> list[str]:
+    found: list[str] = []
+    for key in spec.get("nodeSelector", ()):
+        if key in DEPRECATED:
+            found.append(f"{path}.nodeSelector[{key}]: {DEPRECATED[key]}")
+    if "affinity" in spec:
+        found += _affinity_warnings(spec["affinity"], f"{path}.affinity")
+    for index, constraint in enumerate(spec.get("topologySpreadConstraints", ())):
+        key = constraint.get("topologyKey", "")
+        if key in DEPRECATED:
+            at = f"{path}.topologySpreadConstraints[{index}].topologyKey"
+            found.append(f"{at}: {key} is {DEPRECATED[key]}")
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(field, ())):
+            found += _container_warnings(container, f"{path}.{field}[{index}]")
+    if "overhead" in spec:
+        found += _fraction_warnings(spec["overhead"], f"{path}.overhead")
+    if spec.get("terminationGracePeriodSeconds", 0) < 0:
+        found.append(f"{path}.terminationGracePeriodSeconds: must be >= 0; negative values are "
+                     "invalid and will be treated as 1")  # fmt: skip
+    found += _duplicate_warnings(spec, path)
+    return found
+
+
+def _affinity_warnings(affinity: Obj, path: str) -> Iterable[str]:
+    node = affinity.get("nodeAffinity", {})
+    required = node.get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    terms = [
+        (f"{path}.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+         f".nodeSelectorTerms[{index}]", term)
+        for index, term in enumerate(required.get("nodeSelectorTerms", ()))
+    ] + [
+        (f"{path}.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
+         ".preference", preferred.get("preference", {}))
+        for index, preferred in enumerate(
+            node.get("preferredDuringSchedulingIgnoredDuringExecution", ())
+        )
+    ]  # fmt: skip
+    for at, term in terms:
+        for number, expression in enumerate(term.get("matchExpressions", ())):
+            key = expression.get("key", "")
+            if key in DEPRECATED:
+                yield f"{at}.matchExpressions[{number}].key: {key} is {DEPRECATED[key]}"
+
+
+def _container_warnings(container: Obj, path: str) -> Iterable[str]:
+    resources = container.get("resources") or {}
+    for side in ("limits", "requests"):
+        if side in resources:
+            yield from _fraction_warnings(resources[side], f"{path}.resources.{side}")
+    seen: dict[str, int] = {}
+    for index, variable in enumerate(container.get("env", ())):
+        name = variable.get("name", "")
+        if name in seen:
+            yield f'{path}.env[{index}]: hides previous definition of "{name}", which may be dropped when using apply'
+        seen[name] = index
+    ports: dict[tuple[object, ...], int] = {}
+    for index, port in enumerate(container.get("ports", ())):
+        key = (port.get("containerPort"), port.get("protocol"), port.get("hostPort"),
+               port.get("hostIP"))  # fmt: skip
+        if key in ports:
+            yield f"{path}.ports[{index}]: duplicate port definition with {path}.ports[{ports[key]}]"
+        ports.setdefault(key, index)
+
+
+def _fraction_warnings(resources: Obj, path: str) -> Iterable[str]:
+    for name in _WHOLE_BYTES:
+        if name in resources and not quantity.parse(resources[name]).is_whole:
+            yield (
+                f'{path}[{name}]: fractional byte value "{resources[name]}" is invalid, must be an '
+                "integer"
+            )
+
+
+def _duplicate_warnings(spec: Obj, path: str) -> Iterable[str]:
+    addresses: set[str] = set()
+    for index, alias in enumerate(spec.get("hostAliases", ())):
+        address = alias.get("ip", "")
+        if address in addresses:
+            yield f"{path}.hostAliases[{index}].ip: duplicate ip {address}"
+        addresses.add(address)
+    secrets: set[str] = set()
+    for index, secret in enumerate(spec.get("imagePullSecrets", ())):
+        name = secret.get("name", "")
+        if not name:
+            yield (f'{path}.imagePullSecrets[{index}].name: invalid empty name ""')
+        elif name in secrets:
+            yield f'{path}.imagePullSecrets[{index}].name: duplicate imagePullSecret "{name}"'
+        secrets.add(name)
+
+
+def warn_node(node: Obj, old: Obj | None) -> list[str]:
+    spec = node.get("spec", {})
+    was = (old or {}).get("spec", {})
+    found: list[str] = []
+    if "configSource" in spec and "configSource" not in was:
+        found.append("spec.configSource: the feature is no longer supported")
+    if spec.get("externalID") and not was.get("externalID"):
+        found.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
+    return found
+
+
+def warn_service(service: Obj, old: Obj | None) -> list[str]:
+    del old
+    spec = service["spec"]
+    found: list[str] = []
+    if spec.get("loadBalancerIP"):
+        found.append("spec.loadBalancerIP is deprecated")
+    if spec.get("clusterIP") == "None":
+        if spec.get("loadBalancerIP"):
+            found.append("spec.loadBalancerIP is ignored for headless services")
+        if spec.get("externalIPs"):
+            found.append('spec.externalIPs is ignored when spec.clusterIP is "None"')
+        if spec.get("sessionAffinity") != "None":
+            found.append("spec.SessionAffinity is ignored for headless services")
+    return found
+
+
+def warn_service_account(account: Obj, old: Obj | None) -> list[str]:
+    annotations = account["metadata"].get("annotations", {})
+    was = ((old or {}).get("metadata") or {}).get("annotations", {})
+    if _ENFORCED in annotations and _ENFORCED not in was:
+        return [
+            f"metadata.annotations[{_ENFORCED}]: deprecated in v1.32+; prefer separate namespaces "
+            "to isolate access to mounted secrets"
+        ]
+    return []
+
+
+def warn_runtime_class(runtime_class: Obj, old: Obj | None) -> list[str]:
+    del old
+    return class_warnings(typed_class(runtime_class))

@@ -1,0 +1,181 @@
+"""A two-way byte stream on an event loop's transport: what every protocol here runs on.
+
+Unlike asyncio's own stream pair it delivers what arrived before an error, and tells that only
+after: a container engine that closes with unread input resets the connection right behind the
+command's exit status, which must not be lost. Reading pauses the transport when nobody takes the
+bytes; writing waits while the peer does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from types import TracebackType
+from typing import Self, cast
+
+from moorage.streaming.inbox import Inbox
+
+_WRITE_HIGH_BYTES = 256 * 1024
+_CLOSE_S = 5.0
+# Dead peers are found as fast as Go's servers and clients find them.
+_KEEPALIVE = (
+    (socket.TCP_KEEPIDLE, 15),
+    (socket.TCP_KEEPINTVL, 15),
+    (socket.TCP_KEEPCNT, 9),
+)
+
+
+class Connection(asyncio.Protocol):
+    """A byte stream; `async with` closes it, at once when the block fails or is cancelled.
+
+    The callbacks of `asyncio.Protocol` belong to the event loop.
+    """
+
+    def __init__(self) -> None:
+        self._inbox = Inbox()
+        self._transport: asyncio.Transport
+        self._is_reading_paused = False
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._is_lost = False
+        self._is_over_tls = False
+        self._peer_ended = asyncio.Event()
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @classmethod
+    def on(cls, transport: asyncio.Transport) -> Self:
+        """The connection of a transport that some other protocol served until now."""
+        connection = cls()
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+        if not transport.is_reading():
+            transport.resume_reading()
+        return connection
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.abort()
+        await self.aclose()
+
+    @property
+    def can_half_close(self) -> bool:
+        """Whether this side can end its direction alone; over TLS it can't."""
+        return not self._is_lost and self._transport.can_write_eof()
+
+    @property
+    def is_closing(self) -> bool:
+        return self._is_lost or self._transport.is_closing()
+
+    async def read(self) -> bytes:
+        """What has arrived, at least a byte; empty once the peer has ended. Raises OSError."""
+        data = await self._inbox.read()
+        self._resume_reading()
+        return data
+
+    def unread(self, data: bytes) -> None:
+        """Put back what was read too far."""
+        self._inbox.unread(data)
+
+    async def write(self, data: bytes) -> None:
+        """Send; returns when the transport has room again. Raises OSError when it is lost."""
+        self.send(data)
+        if not self._writable.is_set():
+            await self.drain()
+
+    def send(self, data: bytes) -> None:
+        """Send without waiting, for what is small and must not be cut by a cancellation."""
+        if self.is_closing:
+            raise ConnectionResetError("the connection is lost")
+        self._transport.write(data)
+
+    async def drain(self) -> None:
+        """Return when the transport has room. Raises OSError when the connection is lost."""
+        await self._writable.wait()
+        if self._is_lost:
+            raise ConnectionResetError("the connection is lost")
+
+    async def write_eof(self) -> None:
+        """End this direction, where the transport can (see `can_half_close`)."""
+        if self.can_half_close and not self._transport.is_closing():
+            self._transport.write_eof()
+
+    async def aclose(self, within_s: float = _CLOSE_S) -> None:
+        """Send what is still to be sent and close; abort when that takes longer than `within_s`.
+
+        Where the transport can, this side ends first and goes on reading until the peer ends too:
+        closing over unread input makes the kernel send a reset, which can destroy our last bytes
+        on their way.
+        """
+        self._inbox.discard()
+        try:
+            async with asyncio.timeout(within_s):
+                if self.can_half_close:
+                    self._resume_reading()
+                    await self.write_eof()
+                    await self._peer_ended.wait()
+                if not self._is_lost:
+                    self._transport.close()
+                await asyncio.shield(self.closed)
+        except TimeoutError:
+            self.abort()
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+
+    def abort(self) -> None:
+        """Drop the connection and whatever was not sent."""
+        self._inbox.discard()
+        if not self._is_lost:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._is_over_tls = transport.get_extra_info("sslcontext") is not None
+        self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
+        _keep_alive(transport.get_extra_info("socket"))
+
+    def data_received(self, data: bytes) -> None:
+        self._inbox.feed(data)
+        if self._inbox.is_full and not self._is_reading_paused:
+            self._is_reading_paused = True
+            self._transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        self._inbox.end()
+        self._peer_ended.set()
+        # True keeps our direction open; a TLS transport closes both in any case.
+        return not self._is_over_tls
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._is_lost = True
+        self._inbox.end(error)
+        self._writable.set()
+        self._peer_ended.set()
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def _resume_reading(self) -> None:
+        if self._is_reading_paused and not self._inbox.is_full:
+            self._is_reading_paused = False
+            if not self.is_closing:
+                self._transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+
+def _keep_alive(sock: socket.socket | None) -> None:
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for option, value in _KEEPALIVE:
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)

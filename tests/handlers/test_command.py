@@ -1,0 +1,53 @@
+"""Running programs of the machine: real ones."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from moorage.handlers.command import CommandError, must_run, run
+
+
+async def test_what_a_program_says_and_its_status_come_back() -> None:
+    answer = await run(["sh", "-c", "echo out; echo err >&2; exit 3"])
+    assert (answer.status, answer.output, answer.error) == (3, b"out\n", b"err\n")
+    assert answer.complaint == "err"
+
+
+async def test_input_is_given() -> None:
+    assert (await run(["cat"], given=b"text")).text == "text"
+
+
+async def test_a_program_without_input_reads_nothing() -> None:
+    assert (await run(["cat"])).text == ""
+
+
+async def test_a_program_over_its_deadline_ends_with_its_children(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    began = time.monotonic()
+    with pytest.raises(CommandError, match=r"no answer within 0\.3 s"):
+        await run(["sh", "-c", f"sleep 60 & echo $! > {pid_file}; wait"], deadline_s=0.3)
+    assert time.monotonic() - began < 5
+    stat = Path(f"/proc/{int(pid_file.read_text())}/stat")
+    assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+async def test_a_child_that_keeps_the_output_open_holds_nobody_up(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    script = f"setsid sleep 60 & echo $! > {pid_file}; echo done"
+    try:
+        assert (await run(["sh", "-c", script], deadline_s=5)).text == "done\n"
+    finally:
+        await run(["kill", pid_file.read_text().strip()])
+
+
+async def test_an_absent_program_is_named() -> None:
+    with pytest.raises(CommandError, match="`/nowhere/moor --version`: No such file"):
+        await run(["/nowhere/moor", "--version"])
+
+
+async def test_must_run_turns_a_failure_into_its_words() -> None:
+    with pytest.raises(CommandError, match="`sh -c .*`: it is broken"):
+        await must_run(["sh", "-c", "echo it is broken >&2; exit 1"])

@@ -1,0 +1,134 @@
+"""Finding handlers on a search path, with programs made for the purpose."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from moorage.handlers import Handler, Machine, discover, find_containerd, search_path
+from moorage.handlers.command import CommandError
+
+MACHINE = Machine(kernel=(6, 1), has_kvm=False)
+FEATURES = json.dumps(
+    {
+        "ociVersionMax": "1.2.0",
+        "mountOptions": ["rro"],
+        "linux": {"namespaces": ["user"], "mountExtensions": {"idmap": {"enabled": True}}},
+    }
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def containerd(folder: Path, version: str) -> None:
+    program(folder, "containerd", f"echo containerd github.com/x/containerd {version} abc")
+    program(folder, "containerd-shim-runc-v2", "exit 0")
+
+
+async def found(folder: Path) -> dict[str, Handler]:
+    path = str(folder)
+    handlers = await discover(await find_containerd(path), MACHINE, path=path)
+    return {handler.handler: handler for handler in handlers}
+
+
+async def test_a_runtime_is_reached_by_all_its_names(folder: Path) -> None:
+    containerd(folder, "1.7.0")
+    program(folder, "runsc", "echo runsc version release-20250319.0")
+    program(folder, "containerd-shim-runsc-v1", "exit 0")
+    handlers = await found(folder)
+    for name in ("runsc", "gvisor"):
+        assert handlers[name].available
+        assert handlers[name].version == "20250319.0"
+        assert handlers[name].path == str(folder / "runsc")
+
+
+async def test_features_count_only_under_an_engine_that_honours_them(folder: Path) -> None:
+    program(
+        folder,
+        "runc",
+        f"case $1 in features) echo '{FEATURES}';; *) echo runc version 1.2.0;; esac",
+    )
+    containerd(folder, "1.6.20")
+    old = (await found(folder))["runc"]
+    containerd(folder, "v2.1.0")
+    new = (await found(folder))["runc"]
+    both = ("recursiveReadOnlyMounts", "userNamespaces")
+    assert (old.runtime_features, old.features) == (both, ())
+    assert (new.runtime_features, new.features) == (both, both)
+
+
+async def test_a_runtime_without_the_features_command_claims_nothing(folder: Path) -> None:
+    containerd(folder, "v2.1.0")
+    program(folder, "crun", "case $1 in features) exit 1;; *) echo crun version 1.15;; esac")
+    crun = (await found(folder))["crun"]
+    assert crun.available
+    assert crun.runtime_features is None
+    assert crun.features == ()
+
+
+async def test_a_program_that_hangs_is_unavailable_and_holds_nobody_up(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moorage.handlers.discovery.ASK_DEADLINE_S", 0.3)
+    containerd(folder, "1.7.0")
+    program(folder, "runc", "exec sleep 60")
+    program(folder, "crun", "echo crun version 1.15")
+    began = time.monotonic()
+    handlers = await found(folder)
+    assert time.monotonic() - began < 5
+    assert handlers["runc"].reason == f"{folder}/runc does not answer: no answer within 0.3 s"
+    assert handlers["crun"].available
+
+
+async def test_a_program_that_fails_says_its_own_words(folder: Path) -> None:
+    containerd(folder, "1.7.0")
+    program(folder, "runc", "echo cannot find libseccomp >&2; exit 127")
+    assert "cannot find libseccomp" in (await found(folder))["runc"].reason
+
+
+async def test_what_is_not_installed_is_told_too(folder: Path) -> None:
+    containerd(folder, "1.7.0")
+    kata = (await found(folder))["kata-containers"]
+    assert not kata.available
+    assert kata.reason == "containerd-shim-kata-v2 is not on PATH"
+
+
+async def test_without_an_engine_runtimes_are_judged_alone(folder: Path) -> None:
+    program(folder, "runsc", "echo runsc version release-20250319.0")
+    assert await find_containerd(str(folder)) is None
+    assert (await found(folder))["gvisor"].available
+
+
+async def test_a_containerd_that_tells_no_version_is_an_error(folder: Path) -> None:
+    program(folder, "containerd", "echo hello")
+    with pytest.raises(CommandError, match="no version in its answer: hello"):
+        await find_containerd(str(folder))
+
+
+async def test_shims_beside_containerd_are_found_off_the_path(folder: Path) -> None:
+    containerd(folder, "1.7.0")
+    elsewhere = folder / "bin"
+    elsewhere.mkdir()
+    (elsewhere / "containerd").symlink_to(folder / "containerd")
+    engine = await find_containerd(f"{elsewhere}:{folder}")
+    assert engine is not None
+    assert engine.shims == {"containerd-shim-runc-v2": folder / "containerd-shim-runc-v2"}
+
+
+def test_the_search_path_has_the_systems_folders_once() -> None:
+    assert search_path({"PATH": "/opt/bin:/usr/bin"}) == (
+        "/opt/bin:/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin:/bin"
+    )
+    assert search_path({}).startswith("/usr/local/sbin:")
