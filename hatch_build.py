@@ -6,6 +6,7 @@ Both come from sources in this repository and from pinned build dependencies; th
 
 from __future__ import annotations
 
+import runpy
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,11 @@ class GenerateHook(BuildHookInterface):  # type: ignore[type-arg]
         del version, build_data
         sys.path.insert(0, str(SOURCE))
         try:
-            from moorage.cri.build import generate_stubs
             from moorage.registry.schema.build import generate_schema
 
             generate_schema(SOURCE / "moorage/registry/schema/generated")
-            generate_stubs(SOURCE / "moorage/cri/generated")
+            # By path: importing the package `moorage.cri` needs what is being generated here.
+            stubs = runpy.run_path(str(SOURCE / "moorage/cri/build.py"))
+            stubs["generate_stubs"](SOURCE / "moorage/cri/generated")
         finally:
             sys.path.remove(str(SOURCE))

@@ -20,7 +20,13 @@ from yarl import URL
 from moorage.api.errors import StatusError
 from moorage.streaming.connection import Connection
 from moorage.streaming.deadlines import Deadlines
-from moorage.streaming.upgrade import AnswerHead, HeadError, Headers, parse_answer_head, request_head
+from moorage.streaming.upgrade import (
+    AnswerHead,
+    HeadError,
+    Headers,
+    parse_answer_head,
+    request_head,
+)
 
 _HEAD_LIMIT_BYTES = 64 * 1024
 _BODY_LIMIT_BYTES = 64 * 1024

@@ -33,7 +33,7 @@ def validate_cluster_role(role: Obj) -> list[FieldError]:
             errors.append(
                 FieldError.required(
                     path, "at least one clusterRoleSelector required if aggregationRule is non-nil"
-                )  # fmt: skip
+                )
             )
         for index, selector in enumerate(selectors):
             errors += label_selector_errors(selector, f"{path}[{index}]")

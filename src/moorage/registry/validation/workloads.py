@@ -117,7 +117,7 @@ def _selector_errors(spec: Obj) -> list[FieldError]:
         errors.append(
             FieldError.invalid(
                 "spec.selector", selector, "empty selector is invalid for deployment"
-            )  # fmt: skip
+            )
         )
     return errors
 
