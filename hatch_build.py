@@ -23,9 +23,11 @@ class GenerateHook(BuildHookInterface):  # type: ignore[type-arg]
         del version, build_data
         sys.path.insert(0, str(SOURCE))
         try:
+            from moorage.registry.openapi.build import generate_openapi
             from moorage.registry.schema.build import generate_schema
 
             generate_schema(SOURCE / "moorage/registry/schema/generated")
+            generate_openapi(SOURCE / "moorage/registry/openapi/generated")
             # By path: importing the package `moorage.cri` needs what is being generated here.
             stubs = runpy.run_path(str(SOURCE / "moorage/cri/build.py"))
             stubs["generate_stubs"](SOURCE / "moorage/cri/generated")

@@ -7,9 +7,12 @@ its own collaborators.
 from __future__ import annotations
 
 import ipaddress
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from moorage.admission.chain import AdmissionChain, Plugin
 from moorage.admission.default_tolerations import DefaultTolerationSeconds
@@ -33,9 +36,11 @@ from moorage.apiserver.authentication import Authenticator, TokenSigner, TokenVe
 from moorage.apiserver.authentication.authenticator import StaticToken
 from moorage.apiserver.authorization import Authorizer, NodeAuthorizer
 from moorage.apiserver.connect import Connect, NodeTls
+from moorage.apiserver.discovery import DiscoveryPages
 from moorage.apiserver.handler import Handler, Page, Subresources
 from moorage.apiserver.health import Health, version_reply
 from moorage.apiserver.oidc import IssuerPages
+from moorage.apiserver.openapi import OpenApiPages
 from moorage.apiserver.patching import Patcher
 from moorage.apiserver.pki import load_signing_key
 from moorage.apiserver.resources import Resources
@@ -263,10 +268,12 @@ def _subresources(
 def _pages(ready: set[str], signer: TokenSigner, options: ApiOptions) -> list[Page]:
     health = Health(
         live={"ping": lambda: True},
-        ready={name: (lambda name=name: name in ready) for name in READINESS},
+        ready={name: partial(operator.contains, ready, name) for name in READINESS},
     )
     return [
         lambda http: health.reply(http.path, http.query),
         lambda http: version_reply() if http.path.rstrip("/") == "/version" else None,
+        DiscoveryPages(ALL_KINDS, urlsplit(options.public_url).netloc),
+        OpenApiPages(),
         IssuerPages(signer, options.public_url),
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from secrets import token_hex
 
 from aiohttp import web
@@ -221,12 +221,3 @@ def _overloaded() -> Reply:
 def _audit_id() -> str:
     digits = token_hex(16)
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-
-
-def in_kind(answer: Answer, kind: Kind) -> Answer:
-    """An answer that sees the call as one about another kind (`bindings` is about pods)."""
-
-    async def redirected(call: Call) -> Reply | web.StreamResponse:
-        return await answer(replace(call, kind=kind, served=kind.storage))
-
-    return redirected

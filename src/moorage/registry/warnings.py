@@ -85,14 +85,18 @@ def _container_warnings(container: Obj, path: str) -> Iterable[str]:
     for index, variable in enumerate(container.get("env", ())):
         name = variable.get("name", "")
         if name in seen:
-            yield f'{path}.env[{index}]: hides previous definition of "{name}", which may be dropped when using apply'
+            yield (
+                f'{path}.env[{index}]: hides previous definition of "{name}", '
+                "which may be dropped when using apply"
+            )
         seen[name] = index
     ports: dict[tuple[object, ...], int] = {}
     for index, port in enumerate(container.get("ports", ())):
         key = (port.get("containerPort"), port.get("protocol"), port.get("hostPort"),
                port.get("hostIP"))  # fmt: skip
         if key in ports:
-            yield f"{path}.ports[{index}]: duplicate port definition with {path}.ports[{ports[key]}]"
+            first = f"{path}.ports[{ports[key]}]"
+            yield f"{path}.ports[{index}]: duplicate port definition with {first}"
         ports.setdefault(key, index)
 
 

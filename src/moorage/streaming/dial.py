@@ -31,6 +31,9 @@ from moorage.streaming.upgrade import (
 _HEAD_LIMIT_BYTES = 64 * 1024
 _BODY_LIMIT_BYTES = 64 * 1024
 _HEAD_END = b"\r\n\r\n"
+_LAST_CHUNK = b"0\r\n\r\n"
+_HEX_DIGITS = frozenset(b"0123456789abcdefABCDEF")
+_PORTS = {"http": 80, "https": 443}
 
 
 class DialError(StatusError):
@@ -119,7 +122,7 @@ async def _connect(upstream: Upstream) -> Connection:
         )
     else:
         _, connection = await loop.create_connection(
-            Connection, url.host, url.port, ssl=context, server_hostname=name
+            Connection, url.host, url.port or _PORTS[url.scheme], ssl=context, server_hostname=name
         )
     return connection
 
@@ -156,8 +159,27 @@ async def _read_head(connection: Connection) -> bytes:
 
 
 async def _read_body(connection: Connection, head: AnswerHead) -> bytes:
-    if "chunked" in head.headers.get("Transfer-Encoding", "").lower():
-        return _dechunked(await _read_until(connection, _has_last_chunk))
+    """The beginning of a refusal's body, for the message; never waits for more than it needs."""
+    is_chunked = "chunked" in head.headers.get("Transfer-Encoding", "").lower()
     length = head.headers.get("Content-Length", "")
-    size = min(int(length), _BODY_LIMIT_BYTES) if length.isdigit() else _BODY_LIMIT_BYTES
-    return (await _read_until(connection, lambda body: len(body) >= size))[:size]
+    wanted = min(int(length), _BODY_LIMIT_BYTES) if length.isdigit() else _BODY_LIMIT_BYTES
+    body = b""
+    while len(body) < wanted and not (is_chunked and body.endswith(_LAST_CHUNK)):
+        data = await connection.read()
+        if not data:
+            break
+        body += data
+    return _dechunked(body) if is_chunked else body[:wanted]
+
+
+def _dechunked(body: bytes) -> bytes:
+    """The chunks' contents, as far as they are whole."""
+    content = b""
+    while body:
+        size, _, rest = body.partition(b"\r\n")
+        digits = size.partition(b";")[0].strip()
+        if not digits or not set(digits) <= _HEX_DIGITS or not (length := int(digits, 16)):
+            break
+        content += rest[:length]
+        body = rest[length + 2 :]
+    return content

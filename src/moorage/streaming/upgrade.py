@@ -119,7 +119,7 @@ def parse_answer_head(text: bytes) -> AnswerHead:
 
 
 def _head(first: str, lines: Iterable[tuple[str, str]]) -> bytes:
-    text = "".join(f"{line}\r\n" for line in (first, *(f"{name}: {value}" for name, value in lines)))
+    text = f"{first}\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines)
     if text.count("\n") != text.count("\r\n") or "\r" in text.replace("\r\n", ""):
         raise ValueError("a header must not contain a line break")
     return f"{text}\r\n".encode("latin-1")

@@ -15,7 +15,9 @@ from moorage.node.context import NodeContext
 from moorage.node.pods.roster import Roster
 from moorage.node.pods.worker import PodWorker
 from moorage.node.runtime.views import ContainerView, State
-from moorage.node.server.upgrade import DialError, hand_on, wants_upgrade
+from moorage.node.server.upgrade import hand_on
+from moorage.streaming.dial import DialError
+from moorage.streaming.upgrade import upgrade_of
 
 _HTTP_CODES = {
     grpc.StatusCode.NOT_FOUND: 404,
@@ -133,7 +135,7 @@ class Streams:
 
 
 def _insist_on_upgrade(request: web.Request) -> None:
-    if not wants_upgrade(request):
+    if not upgrade_of(request):
         raise web.HTTPBadRequest(text="Upgrade request required")
 
 

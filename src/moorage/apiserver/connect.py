@@ -1,0 +1,322 @@
+"""Into a pod through its node's agent: logs, exec, attach and port-forward.
+
+    GET  pods/x/log               ─▶ GET  https://NODE/containerLogs/ns/pod/container
+    POST pods/x/exec|attach       ─▶ POST https://NODE/exec|attach/ns/pod/container   (upgraded)
+    POST pods/x/portforward       ─▶ POST https://NODE/portForward/ns/pod             (upgraded)
+
+SPDY and the older websocket protocols pass as bytes; a version 5 websocket is spoken to the node
+in SPDY, which every engine knows. Source: core/v1 PodLogOptions, PodExecOptions,
+PodPortForwardOptions; kubelet server's URL forms; KEP-4006.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote, urlencode
+
+import aiohttp
+from aiohttp import web
+
+from moorage.api.errors import (
+    BadRequestError,
+    InternalError,
+    NotFoundError,
+    StatusError,
+)
+from moorage.apiserver.call import Call
+from moorage.apiserver.replies import TEXT, Reply
+from moorage.registry.kind import Obj
+from moorage.registry.kinds import core
+from moorage.registry.objects import Objects
+from moorage.streaming import channels
+from moorage.streaming.deadlines import Deadlines
+from moorage.streaming.dial import Refused, Upgraded, Upstream, dial
+from moorage.streaming.pipe import join
+from moorage.streaming.spdy import SpdySession
+from moorage.streaming.takeover import HandledResponse, take_over
+from moorage.streaming.upgrade import (
+    PROTOCOL_VERSION,
+    SPDY,
+    WEBSOCKET,
+    offered_subprotocols,
+    passed_back,
+    passed_on,
+    upgrade_of,
+)
+from moorage.streaming.websocket import TUNNEL, Tunnel, accept
+
+Answered = Reply | web.StreamResponse
+
+_PORT_FORWARD = "portforward"
+_PORT_FORWARD_PROTOCOL = "portforward.k8s.io"
+_NODE_PATHS = {"exec": "exec", "attach": "attach", _PORT_FORWARD: "portForward"}
+# What the node's URL calls the streams. Source: kubelet `remotecommandserver.NewOptions`.
+_STREAM_FLAGS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
+_LOG_OPTIONS = (
+    "follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines", "limitBytes",
+    "stream",
+)  # fmt: skip
+_CONNECT_S = 10.0
+_TRUE = frozenset({"1", "true", "True", "t", "T", "TRUE"})
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTls:
+    """How node agents know us and we know them. Paths are of PEM files."""
+
+    certificate: Path
+    key: Path
+    authority: Path
+
+    def context(self) -> ssl.SSLContext:
+        """The client's side. Raises OSError for files that are missing or unusable."""
+        context = ssl.create_default_context(cafile=str(self.authority))
+        context.load_cert_chain(self.certificate, self.key)
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A container and where its node agent listens; `url` has no path."""
+
+    url: str
+    pod: str
+    container: str
+
+    def at(self, action: str, query: Iterable[tuple[str, str]]) -> str:
+        parts = (self.pod, self.container) if self.container else (self.pod,)
+        asked = urlencode(list(query))
+        return f"{self.url}/{action}/{'/'.join(parts)}" + (f"?{asked}" if asked else "")
+
+
+class Connect:
+    """Answers the streaming subresources of pods. `async with` holds the connections to nodes."""
+
+    def __init__(
+        self, objects: Objects, node_tls: NodeTls, deadlines: Deadlines | None = None
+    ) -> None:
+        self._objects = objects
+        self._node_tls = node_tls
+        self._deadlines = deadlines or Deadlines()
+        self._tls: ssl.SSLContext
+        self._http: aiohttp.ClientSession
+
+    async def __aenter__(self) -> Self:
+        self._tls = self._node_tls.context()
+        self._http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=self._tls, limit=0),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.close()
+
+    async def log(self, call: Call) -> Answered:
+        """`pods/log`: as much of a container's log as was asked for."""
+        pod = self._objects.get(call.kind, call.namespace, call.target.name).obj
+        container = _chosen(pod, call.query.get("container", ""))
+        if not pod["spec"].get("nodeName"):
+            # Nothing has run yet, so nothing has been said.
+            return Reply(b"", content_type="text/plain")
+        place = self._place(pod, container)
+        asked = [(name, call.query[name]) for name in _LOG_OPTIONS if call.query.get(name)]
+        try:
+            async with self._http.get(place.at("containerLogs", asked)) as answer:
+                if answer.status != 200:
+                    raise _log_error(call, answer.status, await answer.text())
+                return await _copy_log(call, answer)
+        except aiohttp.ClientError as error:
+            message = f"dialing the node agent of {pod['spec']['nodeName']}: {error}"
+            raise InternalError.of(message) from error
+
+    async def stream(self, call: Call) -> Answered:
+        """`pods/exec`, `pods/attach`, `pods/portforward`: the connection becomes the stream."""
+        pod = self._objects.get(call.kind, call.namespace, call.target.name).obj
+        protocol = upgrade_of(call.http)
+        if not protocol:
+            raise BadRequestError("Upgrade request required")
+        upstream = self._upstream(call, pod)
+        offered = offered_subprotocols(call.http) if protocol == WEBSOCKET else ()
+        try:
+            if channels.V5 in offered:
+                return await self._bridged(call, upstream)
+            if TUNNEL in offered:
+                return await self._tunnelled(call, upstream)
+            return await self._piped(call, upstream, protocol)
+        except OSError as error:
+            raise ConnectionResetError(f"the stream broke: {error}") from error
+
+    async def _piped(self, call: Call, upstream: Upstream, protocol: str) -> Answered:
+        lines = passed_on(call.http)
+        async with dial(upstream, call.http.method, protocol, lines, self._deadlines) as answer:
+            if isinstance(answer, Refused):
+                return _refusal(answer)
+            client = await take_over(call.http, protocol, passed_back(answer.head))
+            async with client:
+                await join(client, answer.connection, self._deadlines)
+        return HandledResponse()
+
+    async def _bridged(self, call: Call, upstream: Upstream) -> Answered:
+        async with self._spdy(upstream, channels.V4) as answer:
+            if isinstance(answer, Refused):
+                return _refusal(answer)
+            session = SpdySession(answer.connection)
+            streams = await channels.open_streams(session, channels.wanted_channels(call.query))
+            websocket = await accept(call.http, channels.V5)
+            await channels.bridge(websocket, session, streams, self._deadlines)
+        return websocket
+
+    async def _tunnelled(self, call: Call, upstream: Upstream) -> Answered:
+        async with self._spdy(upstream, _PORT_FORWARD_PROTOCOL) as answer:
+            if isinstance(answer, Refused):
+                return _refusal(answer)
+            websocket = await accept(call.http, TUNNEL)
+            await join(Tunnel(websocket), answer.connection, self._deadlines)
+            await websocket.close()
+        return websocket
+
+    def _spdy(
+        self, upstream: Upstream, version: str
+    ) -> AbstractAsyncContextManager[Upgraded | Refused]:
+        return dial(upstream, "POST", SPDY, ((PROTOCOL_VERSION, version),), self._deadlines)
+
+    def _upstream(self, call: Call, pod: Obj) -> Upstream:
+        subresource = call.target.subresource
+        container = "" if subresource == _PORT_FORWARD else _stream_container(call, pod)
+        if not pod["spec"].get("nodeName"):
+            raise BadRequestError(f"pod {pod['metadata']['name']} does not have a host assigned")
+        place = self._place(pod, container)
+        url = place.at(_NODE_PATHS[subresource], _stream_query(call))
+        return Upstream(url=url, ssl=self._tls)
+
+    def _place(self, pod: Obj, container: str) -> _Place:
+        node_name = pod["spec"]["nodeName"]
+        try:
+            node = self._objects.get(core.NODE, "", node_name).obj
+        except NotFoundError as error:
+            raise InternalError.of(f"node {node_name!r} of the pod does not exist") from error
+        meta = pod["metadata"]
+        path = f"{quote(meta['namespace'])}/{quote(meta['name'])}"
+        return _Place(_agent_url(node), path, quote(container))
+
+
+def _agent_url(node: Obj) -> str:
+    """Where the node's agent listens. Raises InternalError when the node does not say."""
+    status, name = node.get("status", {}), node["metadata"]["name"]
+    by_type = {each["type"]: each["address"] for each in reversed(status.get("addresses", ()))}
+    address = by_type.get("InternalIP") or by_type.get("ExternalIP") or by_type.get("Hostname")
+    port = status.get("daemonEndpoints", {}).get("kubeletEndpoint", {}).get("Port", 0)
+    if not address:
+        raise InternalError.of(f"no preferred addresses found; known addresses: {list(by_type)}")
+    if not port:
+        raise InternalError.of(
+            f"the agent of node {name!r} has no endpoint (status.daemonEndpoints is empty)"
+        )
+    host = f"[{address}]" if ":" in address else address
+    return f"https://{host}:{port}"
+
+
+def _containers(pod: Obj) -> list[str]:
+    spec = pod["spec"]
+    groups = ("containers", "initContainers", "ephemeralContainers")
+    return [each["name"] for group in groups for each in spec.get(group) or ()]
+
+
+def _chosen(pod: Obj, wanted: str) -> str:
+    """The container that is meant. Raises BadRequestError, in the words Kubernetes uses."""
+    spec = pod["spec"]
+    name: str = pod["metadata"]["name"]
+    regular: list[str] = [each["name"] for each in spec["containers"]]
+    if wanted:
+        if wanted not in _containers(pod):
+            raise BadRequestError(f"container {wanted} is not valid for pod {name}")
+        return wanted
+    if len(regular) == 1:
+        return regular[0]
+    message = f"a container name must be specified for pod {name}, choose one of: {_list(regular)}"
+    initial = [each["name"] for each in spec.get("initContainers") or ()]
+    if initial:
+        message += f" or one of the init containers: {_list(initial)}"
+    raise BadRequestError(message)
+
+
+def _list(names: Iterable[str]) -> str:
+    return f"[{' '.join(names)}]"
+
+
+def _stream_container(call: Call, pod: Obj) -> str:
+    if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        phase = pod["status"]["phase"]
+        raise BadRequestError(
+            f"cannot exec into a container in a completed pod; current phase is {phase}"
+            if call.target.subresource == "exec"
+            else f"cannot attach a container in a completed pod; current phase is {phase}"
+        )
+    return _chosen(pod, call.query.get("container", ""))
+
+
+def _stream_query(call: Call) -> list[tuple[str, str]]:
+    query = call.http.query
+    if call.target.subresource == _PORT_FORWARD:
+        return [("port", port) for port in query.getall("ports", [])]
+    asked = [(flag, "1") for name, flag in _STREAM_FLAGS.items() if query.get(name) in _TRUE]
+    if call.target.subresource == "exec":
+        asked += [("command", word) for word in query.getall("command", [])]
+    return asked
+
+
+def _refusal(answer: Refused) -> Reply:
+    """The node's own words, with its code: container not found, command missing."""
+    content_type = answer.head.headers.get("Content-Type", TEXT)
+    return Reply(answer.body, answer.head.status, content_type)
+
+
+def _log_error(call: Call, status: int, text: str) -> StatusError:
+    """The node's refusal as the API's error. Source: `GenericHttpResponseChecker`."""
+    resource, name = "pods/log", call.target.name
+    said = text.strip()
+    if status == 400:
+        return BadRequestError(said)
+    if status == 404:
+        return NotFoundError(
+            f"the server could not find the requested resource ({resource} {name})",
+            _details(name, said),
+        )
+    return InternalError(
+        f"an error on the server ({_quoted(said)}) has prevented the request from succeeding "
+        f"({resource} {name})",
+        _details(name, said),
+    )
+
+
+def _details(name: str, said: str) -> dict[str, Any]:
+    cause = {"reason": "UnexpectedServerResponse", "message": said}
+    return {"name": name, "kind": "pods/log", "causes": [cause]}
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+async def _copy_log(call: Call, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+    """Pass the log on as it comes; the connection ends where the node's does."""
+    response = web.StreamResponse(headers=_log_headers(call.audit_id))
+    await response.prepare(call.http)
+    async for piece, _ in answer.content.iter_chunks():
+        await response.write(piece)
+    await response.write_eof()
+    return response
+
+
+def _log_headers(audit_id: str) -> Mapping[str, str]:
+    return {
+        "Audit-Id": audit_id,
+        "Cache-Control": "no-cache, private",
+        "Content-Type": "text/plain",
+    }

@@ -1,0 +1,81 @@
+"""The kinds by group and version, in the order discovery tells them.
+
+The order decides which of two groups a bare resource name means. Source: kube-aggregator's
+`groupPriorityMinimum` table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from moorage.registry.kind import Kind, Served
+
+_PRIORITIES = {
+    "": 18000,
+    "apps": 17800,
+    "events.k8s.io": 17750,
+    "authentication.k8s.io": 17700,
+    "authorization.k8s.io": 17600,
+    "autoscaling": 17500,
+    "policy": 17100,
+    "rbac.authorization.k8s.io": 17000,
+    "scheduling.k8s.io": 16600,
+    "coordination.k8s.io": 16500,
+    "node.k8s.io": 16300,
+    "discovery.k8s.io": 16200,
+    # Last: a bare `deployments` must mean the current API.
+    "extensions": 100,
+}
+_OTHERS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A group-version and what it serves, by plural name."""
+
+    group: str
+    version: str
+    resources: tuple[tuple[Kind, Served], ...]
+
+    @property
+    def group_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group; its first version is the preferred one."""
+
+    name: str
+    versions: tuple[Version, ...]
+
+
+def grouped(kinds: Sequence[Kind]) -> tuple[Group, ...]:
+    """The groups, most important first; the core group is the first."""
+    found: dict[str, dict[str, list[tuple[Kind, Served]]]] = {}
+    for kind in kinds:
+        for served in kind.served:
+            found.setdefault(served.group, {}).setdefault(served.version, []).append((kind, served))
+    groups = [
+        Group(
+            name,
+            tuple(
+                Version(name, version, tuple(sorted(resources, key=lambda each: each[0].plural)))
+                for version, resources in sorted(versions.items(), key=lambda item: _age(item[0]))
+            ),
+        )
+        for name, versions in found.items()
+    ]
+    return tuple(sorted(groups, key=lambda each: (-_PRIORITIES.get(each.name, _OTHERS), each.name)))
+
+
+def _age(version: str) -> tuple[int, str]:
+    """Stable before beta before alpha."""
+    maturity = 1 if "beta" in version else 2 if "alpha" in version else 0
+    return maturity, version
+
+
+def is_former_home(kind: Kind, served: Served) -> bool:
+    """Whether a kind is served here only for old manifests, its home being another group."""
+    return served.group != kind.group

@@ -1,0 +1,110 @@
+"""Answers the discovery paths: documents made once, told apart by ETag.
+
+Source: API docs "Discovery API"; KEP-3352 for the aggregated form and how it is asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+from aiohttp import web
+
+from moorage.api.errors import NotAcceptableError
+from moorage.apiserver.discovery import documents
+from moorage.apiserver.discovery.documents import Document
+from moorage.apiserver.discovery.groups import grouped
+from moorage.apiserver.negotiation import negotiate
+from moorage.apiserver.replies import Reply, formed
+from moorage.registry.kind import Kind
+
+_AGGREGATED_VERSIONS = ("v2", "v2beta1")
+_AGGREGATED_TYPE = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
+_NO_TRANSFORMS: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    body: bytes
+    etag: str
+    content_type: str
+
+
+class DiscoveryPages:
+    """Answers `/api`, `/apis` and below; None for any other path. `address` is host:port."""
+
+    def __init__(self, kinds: Sequence[Kind], address: str) -> None:
+        groups = grouped(kinds)
+        core, named = groups[:1], groups[1:]
+        self._plain: dict[str, bytes] = {
+            "/api": _encoded(documents.core_versions(address)),
+            "/apis": _encoded(documents.group_list(named)),
+        }
+        for group in groups:
+            root = f"/apis/{group.name}" if group.name else "/api"
+            if group.name:
+                self._plain[root] = _encoded(documents.group(group))
+            for version in group.versions:
+                self._plain[f"{root}/{version.version}"] = _encoded(
+                    documents.resource_list(version)
+                )
+        self._aggregated = {
+            (path, version): _page(documents.aggregated(which, version), version)
+            for path, which in (("/api", core), ("/apis", named))
+            for version in _AGGREGATED_VERSIONS
+        }
+
+    def __call__(self, http: web.BaseRequest) -> Reply | None:
+        path = http.path.rstrip("/")
+        plain = self._plain.get(path)
+        if plain is None:
+            return None
+        accept = http.headers.get("Accept", "")
+        if "apidiscovery.k8s.io" in accept and path in ("/api", "/apis"):
+            page = self._asked(path, accept)
+            if page is not None:
+                return _reply(page, http.headers.get("If-None-Match", ""))
+            # What is left may still accept the plain form.
+            accept = ",".join(each for each in accept.split(",") if ";as=" not in _flat(each))
+            if not accept:
+                raise NotAcceptableError(
+                    "only the following media types are accepted: application/json, "
+                    + ", ".join(map(_AGGREGATED_TYPE.format, _AGGREGATED_VERSIONS))
+                )
+        return formed(plain, negotiate(accept, _NO_TRANSFORMS))
+
+    def _asked(self, path: str, accept: str) -> _Page | None:
+        """The first clause's page, None when the plain form comes first or nothing fits."""
+        for clause in map(_flat, accept.split(",")):
+            if clause in ("application/json", "*/*"):
+                return None
+            for version in _AGGREGATED_VERSIONS:
+                if _flat(_AGGREGATED_TYPE.format(version)) == clause:
+                    return self._aggregated[path, version]
+        return None
+
+
+def _flat(clause: str) -> str:
+    """A media range without blanks and parameters that change nothing, these in one order."""
+    media, *parameters = (part.strip() for part in clause.split(";"))
+    kept = sorted(each for each in parameters if not each.startswith(("q=", "profile=")))
+    return ";".join((media, *kept))
+
+
+def _encoded(document: Document) -> bytes:
+    return msgspec.json.encode(document) + b"\n"
+
+
+def _page(document: Document, version: str) -> _Page:
+    body = _encoded(document)
+    digest = hashlib.sha512(body).hexdigest().upper()
+    return _Page(body, f'"{digest}"', _AGGREGATED_TYPE.format(version))
+
+
+def _reply(page: _Page, known: str) -> Reply:
+    headers = {"Cache-Control": "public", "Vary": "Accept", "Etag": page.etag}
+    if known == page.etag:
+        return Reply(b"", 304, page.content_type, headers)
+    return Reply(page.body, 200, page.content_type, headers)

@@ -1,0 +1,78 @@
+"""`/openapi/v2` and `/openapi/v3`: what `kubectl apply`, `diff` and `explain` read.
+
+Documents are sent as they lie on disk, compressed, to clients that take that. Only JSON is
+served: the protobuf form of v2, which clients older than v3 ask for, is refused with 406.
+Source: KEP-2896 (OpenAPI v3), API docs.
+"""
+
+from __future__ import annotations
+
+from email.utils import formatdate
+from time import time
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from moorage.apiserver.replies import JSON, Reply, text_reply
+from moorage.registry.openapi import Document, Documents
+
+_ROOT = "/openapi/v3"
+_YEAR_S = 365 * 24 * 3600
+_ACCEPTED = frozenset({JSON, "application/*", "*/*", ""})
+
+
+class OpenApiPages:
+    """Answers the OpenAPI paths; None for any other."""
+
+    def __init__(self, documents: Documents | None = None) -> None:
+        self._documents = documents or Documents()
+
+    def __call__(self, http: web.BaseRequest) -> Reply | None:
+        path = http.path.rstrip("/")
+        if path == "/openapi/v2":
+            return self._swagger(http)
+        if path == _ROOT:
+            return self._index()
+        if path.startswith(f"{_ROOT}/"):
+            return self._document(http, path.removeprefix(f"{_ROOT}/"))
+        return None
+
+    def _index(self) -> Reply:
+        paths = {
+            path: {"serverRelativeURL": f"{_ROOT}/{path}?hash={document.hash}"}
+            for path, document in self._documents.v3.items()
+        }
+        return Reply(msgspec.json.encode({"paths": paths}), content_type="text/plain")
+
+    def _document(self, http: web.BaseRequest, path: str) -> Reply:
+        document = self._documents.v3.get(path)
+        if document is None:
+            return text_reply("", 404)
+        asked = http.query.get("hash", "")
+        if asked and asked != document.hash:
+            location = f"{_ROOT}/{path}?hash={document.hash}"
+            return Reply(b"", 301, JSON, {"Location": location})
+        headers = {"Cache-Control": "no-cache, private"}
+        if asked:
+            expires = formatdate(time() + _YEAR_S, usegmt=True)
+            headers = {"Cache-Control": "public, immutable", "Expires": expires}
+        return _sent(http, document, headers)
+
+    def _swagger(self, http: web.BaseRequest) -> Reply:
+        return _sent(http, self._documents.swagger, {"Cache-Control": "no-cache, private"})
+
+
+def _sent(http: web.BaseRequest, document: Document, headers: dict[str, Any]) -> Reply:
+    accepted = {
+        each.partition(";")[0].strip() for each in http.headers.get("Accept", "").split(",")
+    }
+    if not accepted & _ACCEPTED:
+        return text_reply("", 406)
+    etag = f'"{document.hash}"'
+    headers |= {"Etag": etag, "Vary": "Accept-Encoding, Accept"}
+    if http.headers.get("If-None-Match", "") == etag:
+        return Reply(b"", 304, JSON, headers)
+    if "gzip" in http.headers.get("Accept-Encoding", ""):
+        return Reply(document.compressed(), 200, JSON, headers | {"Content-Encoding": "gzip"})
+    return Reply(document.text(), 200, JSON, headers)

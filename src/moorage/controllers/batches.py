@@ -1,0 +1,48 @@
+"""Doing many like requests, carefully at first.
+
+One, then two, then four at once…: when all would fail for one reason (a quota, an admission rule)
+only a few are tried. Source: `slowStartBatch` of the workload controllers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from moorage.api.errors import StatusError
+from moorage.client.rest import UnreachableError
+
+
+async def slow_start(
+    count: int, call: Callable[[], Awaitable[None]]
+) -> tuple[int, StatusError | UnreachableError | None]:
+    """Call `count` times in growing batches until one fails.
+
+    Returns how many were called and the first failure; calls never made are the difference.
+    """
+    called = 0
+    size = 1
+    while called < count:
+        size = min(size, count - called)
+        failure = await at_once([call] * size)
+        called += size
+        if failure is not None:
+            return called, failure
+        size *= 2
+    return called, None
+
+
+async def at_once(
+    calls: list[Callable[[], Awaitable[None]]],
+) -> StatusError | UnreachableError | None:
+    """Make all calls together; the first failure, if any. What is no request failure rises."""
+    results = await asyncio.gather(*(_outcome(call) for call in calls))
+    return next((each for each in results if each is not None), None)
+
+
+async def _outcome(call: Callable[[], Awaitable[None]]) -> StatusError | UnreachableError | None:
+    try:
+        await call()
+    except (StatusError, UnreachableError) as failure:
+        return failure
+    return None

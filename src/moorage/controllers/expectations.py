@@ -1,0 +1,59 @@
+"""What a controller has asked for and not yet seen.
+
+The copy of the cluster lags behind the requests. A controller that counted pods before its own
+creations have come back would create them twice, so it holds still until they have, or until they
+are so late that they will not. Source: `UIDTrackingControllerExpectations`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from moorage.api.clock import Clock
+
+_LATE_S = 300.0
+
+
+@dataclass(slots=True)
+class _Expected:
+    at: float
+    creations: int = 0
+    deletions: set[str] = field(default_factory=set)
+
+
+class Expectations:
+    """Per controller key: creations counted, deletions by uid."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._by_key: dict[str, _Expected] = {}
+
+    def expect_creations(self, key: str, count: int) -> None:
+        self._by_key[key] = _Expected(self._clock.monotonic(), creations=count)
+
+    def expect_deletions(self, key: str, uids: set[str]) -> None:
+        self._by_key[key] = _Expected(self._clock.monotonic(), deletions=set(uids))
+
+    def creation_seen(self, key: str, count: int = 1) -> None:
+        """So many have come back, or will not come at all."""
+        expected = self._by_key.get(key)
+        if expected is not None:
+            expected.creations -= count
+
+    def deletion_seen(self, key: str, uid: str) -> None:
+        expected = self._by_key.get(key)
+        if expected is not None:
+            expected.deletions.discard(uid)
+
+    def are_met(self, key: str) -> bool:
+        return self.seconds_left(key) <= 0
+
+    def seconds_left(self, key: str) -> float:
+        """How long the key is to be waited for at most; 0 when it need not be."""
+        expected = self._by_key.get(key)
+        if expected is None or (expected.creations <= 0 and not expected.deletions):
+            return 0.0
+        return max(0.0, expected.at + _LATE_S - self._clock.monotonic())
+
+    def forget(self, key: str) -> None:
+        self._by_key.pop(key, None)

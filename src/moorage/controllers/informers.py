@@ -1,0 +1,93 @@
+"""The copies of the cluster that all controllers share: each collection is watched once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from moorage.api.clock import Clock
+from moorage.api.meta import Object
+from moorage.client import Client, Informer, Resource
+from moorage.client.resources import (
+    CLUSTER_ROLES,
+    DEPLOYMENTS,
+    NAMESPACES,
+    REPLICA_SETS,
+    SERVICES,
+)
+from moorage.client.rest import meta_of
+from moorage.controllers.objects import LEASES, NODES, PODS, SERVICE_ACCOUNTS, Pod
+
+T = TypeVar("T", bound=Object)
+
+OWNER = "owner"
+"""Index: the uid of an owner."""
+NODE = "node"
+"""Index of pods: the name of the node they are bound to, `""` for none."""
+NAMESPACE = "namespace"
+
+
+def owner_uids(obj: Any) -> Iterable[str]:
+    return [each.uid for each in meta_of(obj).owner_references]
+
+
+def _namespace(obj: Any) -> Iterable[str]:
+    return (meta_of(obj).namespace,)
+
+
+def _node(pod: Pod) -> Iterable[str]:
+    return (pod.spec.node_name,)
+
+
+class Informers:
+    """The shared informers. Add handlers, then have `run` in a task group."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self.pods = self.make(PODS, {NODE: _node, NAMESPACE: _namespace})
+        self.nodes = self.make(NODES)
+        self.namespaces = self.make(NAMESPACES)
+        self.replica_sets = self.make(REPLICA_SETS, {NAMESPACE: _namespace})
+        self.deployments = self.make(DEPLOYMENTS, {NAMESPACE: _namespace})
+        self.services = self.make(SERVICES, {NAMESPACE: _namespace})
+        self.service_accounts = self.make(SERVICE_ACCOUNTS, {NAMESPACE: _namespace})
+        self.leases = self.make(LEASES)
+        self.cluster_roles = self.make(CLUSTER_ROLES)
+
+    def make(
+        self,
+        resource: Resource[T],
+        indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
+    ) -> Informer[T]:
+        """An informer of a whole collection, indexed by owner among others."""
+        every = {OWNER: owner_uids, **(indexes or {})}
+        return Informer(self._client, resource, indexes=every, clock=self._clock)
+
+    def __iter__(self) -> Any:
+        return iter(
+            (
+                self.pods,
+                self.nodes,
+                self.namespaces,
+                self.replica_sets,
+                self.deployments,
+                self.services,
+                self.service_accounts,
+                self.leases,
+                self.cluster_roles,
+            )
+        )
+
+    async def run(self) -> None:
+        """Follow everything until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for informer in self:
+                tasks.create_task(informer.run())
+
+
+async def wait_synced(*informers: Informer[Any]) -> None:
+    """Return when each has read its collection once."""
+    for informer in informers:
+        await informer.wait_synced()

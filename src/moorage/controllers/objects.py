@@ -1,0 +1,81 @@
+"""The objects as controllers read them: the fields that decide, nothing else.
+
+Every pod, node and lease of the cluster stays in memory, so these structs leave out what no
+controller looks at: volumes, environments, images, probes.
+"""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from moorage.api.containers import ContainerPort
+from moorage.api.meta import Object, ObjectMeta
+from moorage.api.nodes import NodeCondition, Taint
+from moorage.api.pods import PodCondition, PodIP, Toleration
+from moorage.client.resources import PartialObject, Resource
+
+
+class Container(Object, frozen=True):
+    name: str = ""
+    ports: tuple[ContainerPort, ...] = ()
+    restart_policy: str | None = None
+
+
+class PodSpec(Object, frozen=True):
+    node_name: str = ""
+    hostname: str = ""
+    subdomain: str = ""
+    tolerations: tuple[Toleration, ...] = ()
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+
+
+class ContainerStatus(Object, frozen=True):
+    name: str = ""
+    restart_count: int = 0
+
+
+class PodStatus(Object, frozen=True):
+    phase: str = ""
+    reason: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    pod_ip: str = field(default="", name="podIP")
+    pod_ips: tuple[PodIP, ...] = field(default=(), name="podIPs")
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class NodeSpec(Object, frozen=True):
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeStatus(Object, frozen=True):
+    conditions: tuple[NodeCondition, ...] = ()
+
+
+class Node(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class LeaseSpec(Object, frozen=True):
+    renew_time: str | None = None
+
+
+class Lease(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LeaseSpec = LeaseSpec()
+
+
+PODS = Resource("", "v1", "pods", "Pod", Pod)
+NODES = Resource("", "v1", "nodes", "Node", Node, is_namespaced=False)
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", Lease)
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", PartialObject)

@@ -1,0 +1,27 @@
+"""What the controllers are told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerOptions:
+    """Defaults are those of kube-controller-manager 1.36; durations are in seconds.
+
+    `cluster_ca` is the PEM bundle that pods verify the API server with.
+    """
+
+    cluster_ca: str
+    node_grace_period_s: float = 50.0
+    node_startup_grace_period_s: float = 60.0
+    node_evictions_per_s: float = 0.1
+    node_slow_evictions_per_s: float = 0.01
+    large_zone_nodes: int = 50
+    unhealthy_zone_share: float = 0.55
+    terminated_pods_kept: int = 12_500
+    orphan_pod_quarantine_s: float = 40.0
+    replica_set_workers: int = 5
+    deployment_workers: int = 5
+    garbage_workers: int = 10
+    namespace_workers: int = 5

@@ -1,0 +1,129 @@
+"""Who controls an object, and taking or giving up control.
+
+A controller's objects are those that name it as their controller and match its selector. Matching
+orphans are adopted, controlled ones that match no more are released. Source: API docs "Owners and
+dependents", `ControllerRefManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from moorage.api.errors import ConflictError, InvalidError, NotFoundError
+from moorage.api.labels import Selector
+from moorage.api.meta import Object, ObjectMeta, OwnerReference
+from moorage.client import Client, PatchType, Resource
+from moorage.client.rest import meta_of
+
+T = TypeVar("T", bound=Object)
+
+
+def controller_of(meta: ObjectMeta) -> OwnerReference | None:
+    """The owner that controls the object; there is at most one."""
+    return next((each for each in meta.owner_references if each.controller), None)
+
+
+def controller_reference(resource: Resource[Any], meta: ObjectMeta) -> dict[str, Any]:
+    """The owner reference by which `meta`'s object controls another, as JSON."""
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "name": meta.name,
+        "uid": meta.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Claims(Generic[T]):
+    """What is to be done so that a controller has exactly what is its own."""
+
+    kept: tuple[T, ...] = ()
+    adopted: tuple[T, ...] = ()
+    released: tuple[T, ...] = ()
+
+
+def sort_claims(owner: ObjectMeta, selector: Selector, candidates: Iterable[T]) -> Claims[T]:
+    """Which of the objects in the owner's namespace are its own, should become so, or no more."""
+    kept: list[T] = []
+    adopted: list[T] = []
+    released: list[T] = []
+    for candidate in candidates:
+        meta = meta_of(candidate)
+        controller = controller_of(meta)
+        is_match = selector.matches(meta.labels)
+        if controller is not None:
+            if controller.uid != owner.uid:
+                continue
+            if is_match:
+                kept.append(candidate)
+            elif owner.deletion_timestamp is None:
+                released.append(candidate)
+        elif is_match and owner.deletion_timestamp is None and meta.deletion_timestamp is None:
+            adopted.append(candidate)
+    return Claims(tuple(kept), tuple(adopted), tuple(released))
+
+
+class Claimer:
+    """Carries out claims on the objects of one kind for owners of another."""
+
+    def __init__(self, client: Client, owners: Resource[Any], owned: Resource[Any]) -> None:
+        self._client = client
+        self._owners = owners
+        self._owned = owned
+
+    async def claim(self, owner: ObjectMeta, claims: Claims[T]) -> list[T]:
+        """The owner's objects once adoption and release are done."""
+        for each in claims.released:
+            await self._release(owner, meta_of(each))
+        mine = list(claims.kept)
+        if claims.adopted:
+            await self._check_may_adopt(owner)
+        for each in claims.adopted:
+            if await self._adopt(owner, meta_of(each)):
+                mine.append(each)
+        return mine
+
+    async def _check_may_adopt(self, owner: ObjectMeta) -> None:
+        # The copy may be old: an owner that is being deleted, or was replaced by a namesake, must
+        # not adopt.
+        live = meta_of(await self._client.get(self._owners, owner.name, owner.namespace))
+        subject = f"{self._owners.kind} {owner.namespace}/{owner.name}"
+        if live.uid != owner.uid:
+            raise ConflictError(
+                f"original {subject} is gone: got uid {live.uid}, wanted {owner.uid}"
+            )
+        if live.deletion_timestamp is not None:
+            raise ConflictError(f"{subject} has just been deleted at {live.deletion_timestamp}")
+
+    async def _adopt(self, owner: ObjectMeta, meta: ObjectMeta) -> bool:
+        reference = controller_reference(self._owners, owner)
+        patch = {"metadata": {"ownerReferences": [reference], "uid": meta.uid}}
+        try:
+            await self._patch(meta, patch)
+        except NotFoundError:
+            return False
+        return True
+
+    async def _release(self, owner: ObjectMeta, meta: ObjectMeta) -> None:
+        removal = {"$patch": "delete", "uid": owner.uid}
+        try:
+            await self._patch(meta, {"metadata": {"ownerReferences": [removal], "uid": meta.uid}})
+        except (NotFoundError, InvalidError):
+            return  # It is gone already, or another object has its name, or it has no owners.
+
+    async def _patch(self, meta: ObjectMeta, patch: dict[str, Any]) -> None:
+        await self._client.patch(
+            self._owned, meta.name, patch, meta.namespace, kind=PatchType.STRATEGIC
+        )
+
+
+def without_owners(meta: ObjectMeta, uids: Iterable[str]) -> list[dict[str, Any]]:
+    """The owner references that are left when these owners are taken out, as JSON."""
+    gone = frozenset(uids)
+    return [msgspec.to_builtins(each) for each in meta.owner_references if each.uid not in gone]

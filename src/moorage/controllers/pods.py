@@ -1,0 +1,59 @@
+"""What a pod's status means to those who count pods. Source: core/v1, `podutil`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from moorage.api.clock import parse_time
+from moorage.api.pods import PodCondition
+from moorage.controllers.objects import Pod
+
+READY = "Ready"
+_ENDED = ("Succeeded", "Failed")
+
+
+def is_ended(pod: Pod) -> bool:
+    """Whether none of its containers will run again."""
+    return pod.status.phase in _ENDED
+
+
+def is_deleting(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is not None
+
+
+def is_active(pod: Pod) -> bool:
+    """Whether it counts as a replica: neither ended nor being deleted."""
+    return not is_ended(pod) and not is_deleting(pod)
+
+
+def is_terminating(pod: Pod) -> bool:
+    return is_deleting(pod) and not is_ended(pod)
+
+
+def ready_condition(pod: Pod) -> PodCondition | None:
+    return next((each for each in pod.status.conditions if each.type == READY), None)
+
+
+def is_ready(pod: Pod) -> bool:
+    condition = ready_condition(pod)
+    return condition is not None and condition.status == "True"
+
+
+def ready_since(pod: Pod) -> datetime | None:
+    """The moment it became ready; None when it is not, or nobody noted when."""
+    condition = ready_condition(pod)
+    if condition is None or condition.status != "True" or not condition.last_transition_time:
+        return None
+    return parse_time(condition.last_transition_time)
+
+
+def seconds_until_available(pod: Pod, min_ready_s: int, now: datetime) -> float | None:
+    """0 when available, None when it is not ready, else how long it has to stay ready yet."""
+    if not is_ready(pod):
+        return None
+    if min_ready_s == 0:
+        return 0.0
+    since = ready_since(pod)
+    if since is None:
+        return None
+    return max(0.0, min_ready_s - (now - since).total_seconds())

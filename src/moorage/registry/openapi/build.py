@@ -1,0 +1,69 @@
+"""Writes the OpenAPI documents: run by the build hook, never by a server."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from moorage.registry.kind import Kind, Served
+from moorage.registry.kinds import ALL_KINDS
+from moorage.registry.openapi.dialects import paths_v2, paths_v3
+from moorage.registry.openapi.documents import INDEX, SWAGGER, file_name
+from moorage.registry.openapi.operations import META, Operation, operations
+from moorage.registry.openapi.schemas import component_schemas
+from moorage.registry.schema.definitions import KUBERNETES, load_definitions, reachable
+
+_INFO = {"title": "Kubernetes", "version": f"v{KUBERNETES}"}
+
+
+def generate_openapi(target: Path) -> None:
+    """Write one v3 document for each group-version, the v2 document and the index of hashes."""
+    target.mkdir(exist_ok=True)
+    definitions = load_definitions()
+    index = {}
+    everything: list[Operation] = []
+    for path, resources in _by_path().items():
+        found = [each for kind, served in resources for each in operations(kind, served)]
+        everything += found
+        document = {
+            "openapi": "3.0.0",
+            "info": _INFO,
+            "paths": paths_v3(found),
+            "components": {"schemas": component_schemas(definitions, _types(found))},
+        }
+        index[path] = _write(target / file_name(path), document)
+    swagger = {
+        "swagger": "2.0",
+        "info": _INFO,
+        "paths": paths_v2(everything),
+        "definitions": {
+            name: definitions[name] for name in reachable(definitions, _types(everything))
+        },
+    }
+    index[SWAGGER] = _write(target / file_name(SWAGGER), swagger)
+    (target / INDEX).write_text(json.dumps(index))
+
+
+def _by_path() -> dict[str, list[tuple[Kind, Served]]]:
+    found: dict[str, list[tuple[Kind, Served]]] = {}
+    for kind in ALL_KINDS:
+        for served in kind.served:
+            path = f"apis/{served.group}/{served.version}" if served.group else "api/v1"
+            found.setdefault(path, []).append((kind, served))
+    return found
+
+
+def _types(found: Iterable[Operation]) -> set[str]:
+    types = {type_ for each in found for type_ in (each.body, each.answer) if type_}
+    return types | {f"{META}.Status"}
+
+
+def _write(path: Path, document: dict[str, Any]) -> str:
+    """Write it compressed; the hash of its text."""
+    text = json.dumps(document, separators=(",", ":")).encode()
+    path.write_bytes(gzip.compress(text, mtime=0))
+    return hashlib.sha512(text).hexdigest().upper()

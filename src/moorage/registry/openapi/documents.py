@@ -1,0 +1,45 @@
+"""The documents that were built, read from the package when asked for."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+INDEX = "index.json"
+SWAGGER = "swagger"
+
+
+def file_name(path: str) -> str:
+    """The file a document is in, by its path below `/openapi/v3/`."""
+    return path.replace("/", "__") + ".json.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document's hash (SHA-512, upper-case hex) and where its compressed text is."""
+
+    hash: str
+    place: Traversable
+
+    def compressed(self) -> bytes:
+        return self.place.read_bytes()
+
+    def text(self) -> bytes:
+        return gzip.decompress(self.compressed())
+
+
+class Documents:
+    """Every document: `v3` by path (`apis/node.k8s.io/v1`), and `swagger`."""
+
+    def __init__(self) -> None:
+        folder = resources.files("moorage.registry.openapi").joinpath("generated")
+        index: dict[str, str] = json.loads(folder.joinpath(INDEX).read_text())
+        found = {
+            path: Document(digest, folder.joinpath(file_name(path)))
+            for path, digest in index.items()
+        }
+        self.swagger = found.pop(SWAGGER)
+        self.v3 = found

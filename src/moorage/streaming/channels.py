@@ -1,0 +1,120 @@
+"""The command streams of a websocket client (v5) spoken to an upstream in SPDY (v4).
+
+    websocket: first byte of a message is its channel: 0 stdin, 1 stdout, 2 stderr, 3 error,
+               4 resize, 255 "this channel ends" (the byte after it says which)
+    SPDY:      a stream each, named by its `streamtype` header
+
+Version 5 adds only the end of a single channel, which SPDY has as a flag; the status object on
+the error stream is the same. Source: KEP-4006, apimachinery `remotecommand` constants.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from aiohttp import web
+
+from moorage.streaming.deadlines import Deadlines, IdleTimer
+from moorage.streaming.spdy import SpdySession
+from moorage.streaming.websocket import next_message
+
+V5 = "v5.channel.k8s.io"
+V4 = "v4.channel.k8s.io"
+
+_STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
+_NAMES = {_STDIN: "stdin", _STDOUT: "stdout", _STDERR: "stderr", _ERROR: "error", _RESIZE: "resize"}
+# Engines wait for the streams in no order, but the error stream is made first by every client.
+_ORDER = (_ERROR, _STDIN, _STDOUT, _STDERR, _RESIZE)
+
+
+def wanted_channels(query: Mapping[str, str]) -> tuple[int, ...]:
+    """The channels of an exec or attach request, by its query (`stdin=true`, `tty=1`, …)."""
+
+    def asks(name: str) -> bool:
+        return query.get(name, "") in ("1", "true")
+
+    is_terminal = asks("tty")
+    wanted = {
+        _STDIN: asks("stdin"),
+        _STDOUT: asks("stdout"),
+        _STDERR: asks("stderr") and not is_terminal,
+        _RESIZE: is_terminal,
+        _ERROR: True,
+    }
+    return tuple(channel for channel in _ORDER if wanted[channel])
+
+
+async def open_streams(session: SpdySession, channels: Sequence[int]) -> dict[int, int]:
+    """Open a stream for each channel; channel → stream. Raises SpdyError."""
+    return {channel: await session.open({"streamtype": _NAMES[channel]}) for channel in channels}
+
+
+async def bridge(
+    websocket: web.WebSocketResponse,
+    session: SpdySession,
+    streams: Mapping[int, int],
+    deadlines: Deadlines,
+) -> None:
+    """Carry both ways until the upstream's streams have ended or either side has gone.
+
+    Raises OSError when a connection breaks.
+    """
+    timer = IdleTimer(deadlines.idle_s)
+    tasks = [
+        asyncio.ensure_future(_upward(websocket, session, streams, timer)),
+        asyncio.ensure_future(_downward(websocket, session, streams, timer)),
+        asyncio.ensure_future(timer.expired()),
+    ]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    await websocket.close()
+
+
+async def _upward(
+    websocket: web.WebSocketResponse,
+    session: SpdySession,
+    streams: Mapping[int, int],
+    timer: IdleTimer,
+) -> None:
+    ended: set[int] = set()
+    while (message := await next_message(websocket)) is not None:
+        timer.touch()
+        if not message:
+            continue
+        channel, payload = message[0], message[1:]
+        if channel == _CLOSE:
+            channel = payload[0] if payload else _CLOSE
+            if channel in streams and channel not in ended:
+                ended.add(channel)
+                await session.end(streams[channel])
+        elif channel in (_STDIN, _RESIZE) and channel in streams and channel not in ended:
+            await session.write(streams[channel], payload)
+
+
+async def _downward(
+    websocket: web.WebSocketResponse,
+    session: SpdySession,
+    streams: Mapping[int, int],
+    timer: IdleTimer,
+) -> None:
+    channels = {
+        stream: channel for channel, stream in streams.items() if channel not in (_STDIN, _RESIZE)
+    }
+    async for data in session.data():
+        timer.touch()
+        channel = channels.get(data.stream)
+        if channel is None:
+            continue
+        if data.payload:
+            await websocket.send_bytes(bytes((channel,)) + data.payload)
+        if data.is_last:
+            del channels[data.stream]
+            if not channels:
+                return

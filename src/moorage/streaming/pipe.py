@@ -1,0 +1,63 @@
+"""Two connections as one: what comes in on either goes out on the other.
+
+Source: the kubelet's and the API server's upgrade-aware proxies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from moorage.streaming.connection import Connection
+from moorage.streaming.deadlines import Deadlines, IdleTimer
+
+
+class ByteStream(Protocol):
+    """What can be joined: a connection, or a websocket that carries bytes."""
+
+    @property
+    def can_half_close(self) -> bool: ...
+
+    async def read(self) -> bytes: ...
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def write_eof(self) -> None: ...
+
+
+async def join(client: ByteStream, upstream: Connection, deadlines: Deadlines) -> None:
+    """Copy both ways until the upstream has ended, the client has gone, or nothing passes.
+
+    The client's end is passed on where the upstream can hear it alone, and the upstream then has
+    `half_open_s` of silence to finish. Raises OSError when a connection breaks.
+    """
+    timer = IdleTimer(deadlines.idle_s)
+
+    async def upward() -> None:
+        await _copy(client, upstream, timer)
+        if not upstream.can_half_close:
+            return
+        await upstream.write_eof()
+        timer.tighten(deadlines.half_open_s)
+        # The upstream's own end decides now.
+        await asyncio.get_running_loop().create_future()
+
+    tasks = [
+        asyncio.ensure_future(upward()),
+        asyncio.ensure_future(_copy(upstream, client, timer)),
+        asyncio.ensure_future(timer.expired()),
+    ]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _copy(source: ByteStream, target: ByteStream, timer: IdleTimer) -> None:
+    while data := await source.read():
+        timer.touch()
+        await target.write(data)

@@ -1,0 +1,5 @@
+"""SPDY/3.1 as far as Kubernetes streams use it: streams that the client opens, no flow control."""
+
+from moorage.streaming.spdy.session import SpdyError, SpdySession
+
+__all__ = ["SpdyError", "SpdySession"]

@@ -1,0 +1,162 @@
+"""SPDY/3.1 frames as bytes, and bytes as frames.
+
+    control: |1|version 15|type 16|flags 8|length 24|payload
+    data:    |0|stream 31         |flags 8|length 24|payload
+
+Source: SPDY/3.1 draft, §2.2 and §2.6. Header blocks are compressed across the whole connection,
+so a codec belongs to one connection and frames must be written in the order they were encoded.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from moorage.streaming.spdy.dictionary import DICTIONARY
+
+FIN = 0x01
+HEAD_BYTES = 8
+_VERSION = 3
+_CONTROL = 0x8000
+_STREAM_MASK = 0x7FFFFFFF
+_HEADER_LIMIT_BYTES = 256 * 1024
+
+
+class FrameType(IntEnum):
+    SYN_STREAM = 1
+    SYN_REPLY = 2
+    RST_STREAM = 3
+    SETTINGS = 4
+    PING = 6
+    GOAWAY = 7
+    HEADERS = 8
+    WINDOW_UPDATE = 9
+
+
+class FrameError(ValueError):
+    """Bytes that are no SPDY/3.1 frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    stream: int
+    payload: bytes
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A control frame; `payload` is as on the wire, headers still compressed."""
+
+    type: int
+    flags: int
+    payload: bytes
+
+    @property
+    def stream(self) -> int:
+        """The stream a SYN_REPLY, RST_STREAM, HEADERS or SYN_STREAM is about."""
+        return number(self.payload) & _STREAM_MASK
+
+
+Frame = Data | Control
+
+
+def number(payload: bytes, offset: int = 0) -> int:
+    """The 32-bit number at an offset. Raises FrameError when the payload is too short."""
+    if len(payload) < offset + 4:
+        raise FrameError("a control frame is too short")
+    return int.from_bytes(payload[offset : offset + 4], "big")
+
+
+def data_frame(stream: int, payload: bytes, *, is_last: bool = False) -> bytes:
+    """A data frame; the payload must be shorter than 16 MiB."""
+    length = len(payload) | ((FIN if is_last else 0) << 24)
+    return struct.pack(">II", stream & _STREAM_MASK, length) + payload
+
+
+def control_frame(type_: int, payload: bytes, flags: int = 0) -> bytes:
+    head = struct.pack(">HHI", _CONTROL | _VERSION, type_, flags << 24 | len(payload))
+    return head + payload
+
+
+def ping_frame(number: int) -> bytes:
+    return control_frame(FrameType.PING, number.to_bytes(4, "big"))
+
+
+def reset_frame(stream: int, status: int) -> bytes:
+    return control_frame(FrameType.RST_STREAM, struct.pack(">II", stream, status))
+
+
+class FrameReader:
+    """Cuts a byte stream into frames."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that are whole with these bytes. Raises FrameError."""
+        self._pending += data
+        while len(self._pending) >= HEAD_BYTES:
+            first, second = struct.unpack_from(">II", self._pending)
+            end = HEAD_BYTES + (second & 0xFFFFFF)
+            if len(self._pending) < end:
+                return
+            payload = bytes(self._pending[HEAD_BYTES:end])
+            del self._pending[:end]
+            yield _frame(first, second >> 24, payload)
+
+
+def _frame(first: int, flags: int, payload: bytes) -> Frame:
+    if not first >> 31:
+        return Data(first & _STREAM_MASK, payload, bool(flags & FIN))
+    version = first >> 16 & 0x7FFF
+    if version != _VERSION:
+        raise FrameError(f"SPDY version {version} is not 3")
+    return Control(first & 0xFFFF, flags, payload)
+
+
+class HeaderCodec:
+    """Compresses the headers one side sends and reads those the other side does."""
+
+    def __init__(self) -> None:
+        self._deflate = zlib.compressobj(zdict=DICTIONARY)
+        self._inflate = zlib.decompressobj(zdict=DICTIONARY)
+
+    def encode(self, headers: Mapping[str, str]) -> bytes:
+        block = bytearray(struct.pack(">I", len(headers)))
+        for name, value in headers.items():
+            for text in (name.lower(), value):
+                encoded = text.encode()
+                block += struct.pack(">I", len(encoded)) + encoded
+        return self._deflate.compress(block) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
+
+    def decode(self, block: bytes) -> dict[str, str]:
+        """Read a compressed block. Raises FrameError for what is none, or is too large."""
+        try:
+            plain = self._inflate.decompress(block, _HEADER_LIMIT_BYTES)
+        except zlib.error as error:
+            raise FrameError(f"headers that do not decompress: {error}") from error
+        if self._inflate.unconsumed_tail:
+            raise FrameError("headers are larger than 256 KiB")
+        headers, offset = {}, 4
+        for _ in range(number(plain)):
+            name, offset = _text(plain, offset)
+            headers[name], offset = _text(plain, offset)
+        return headers
+
+
+def _text(block: bytes, offset: int) -> tuple[str, int]:
+    end = offset + 4 + number(block, offset)
+    if end > len(block):
+        raise FrameError("a header is cut off")
+    return block[offset + 4 : end].decode("utf-8", "replace"), end
+
+
+def open_frame(codec: HeaderCodec, stream: int, headers: Mapping[str, str]) -> bytes:
+    """A SYN_STREAM: priority 0, no associated stream."""
+    return control_frame(
+        FrameType.SYN_STREAM, struct.pack(">IIH", stream, 0, 0) + codec.encode(headers)
+    )

@@ -1,0 +1,94 @@
+"""The client's side of a SPDY connection: open streams, write to them, hear of what arrives.
+
+Kubernetes' servers neither send nor expect window updates for these streams, so the connection's
+own backpressure is the only one: nothing is read while `frames` is not being iterated.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+
+from moorage.streaming.connection import Connection
+from moorage.streaming.spdy.frames import (
+    Control,
+    Data,
+    FrameReader,
+    FrameType,
+    HeaderCodec,
+    data_frame,
+    number,
+    open_frame,
+    ping_frame,
+)
+
+_CHUNK_BYTES = 1 << 20
+
+
+class SpdyError(OSError):
+    """The peer broke the protocol's rules, refused a stream or went away before it should."""
+
+
+class SpdySession:
+    """One connection on which this side opens every stream."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._reader = FrameReader()
+        self._codec = HeaderCodec()
+        self._queue: deque[Data | Control] = deque()
+        self._early: list[Data] = []
+        self._next = 1
+
+    async def open(self, headers: Mapping[str, str]) -> int:
+        """Open a stream and wait until the peer has agreed; its number. Raises SpdyError."""
+        stream, self._next = self._next, self._next + 2
+        await self._connection.write(open_frame(self._codec, stream, headers))
+        async for frame in self._frames():
+            if isinstance(frame, Data):
+                self._early.append(frame)
+            elif frame.type == FrameType.SYN_REPLY and frame.stream == stream:
+                return stream
+            elif frame.type == FrameType.RST_STREAM and frame.stream == stream:
+                raise SpdyError(f"the stream was refused with status {number(frame.payload, 4)}")
+        raise SpdyError("the connection ended while a stream was being opened")
+
+    async def write(self, stream: int, data: bytes) -> None:
+        """Send bytes on a stream. Raises OSError when the connection is lost."""
+        for start in range(0, len(data), _CHUNK_BYTES):
+            await self._connection.write(data_frame(stream, data[start : start + _CHUNK_BYTES]))
+
+    async def end(self, stream: int) -> None:
+        """Say that nothing more comes on a stream."""
+        await self._connection.write(data_frame(stream, b"", is_last=True))
+
+    async def data(self) -> AsyncIterator[Data]:
+        """What arrives on any stream, until the peer ends the connection; a reset ends a stream."""
+        early, self._early = self._early, []
+        for arrived in early:
+            yield arrived
+        async for frame in self._frames():
+            if isinstance(frame, Data):
+                yield frame
+            elif frame.type == FrameType.RST_STREAM:
+                yield Data(frame.stream, b"", is_last=True)
+
+    async def _frames(self) -> AsyncIterator[Data | Control]:
+        # Queued first: whoever iterates may stop between two frames of one read.
+        while True:
+            while self._queue:
+                yield self._queue.popleft()
+            received = await self._connection.read()
+            if not received:
+                return
+            for frame in self._reader.feed(received):
+                if isinstance(frame, Control) and frame.type == FrameType.PING:
+                    await self._answer_ping(frame)
+                else:
+                    self._queue.append(frame)
+
+    async def _answer_ping(self, frame: Control) -> None:
+        ping = number(frame.payload)
+        # Odd numbers are the client's own, coming back.
+        if ping % 2 == 0:
+            await self._connection.write(ping_frame(ping))

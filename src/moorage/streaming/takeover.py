@@ -1,0 +1,48 @@
+"""Taking a request's connection away from the HTTP server that read its head.
+
+    connection = await take_over(request, SPDY, lines)   # 101 is sent
+    …
+    return HandledResponse()                             # what the handler gives the HTTP server
+
+Source: RFC 9110 §7.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+
+from moorage.streaming.connection import Connection
+from moorage.streaming.upgrade import switching_head
+
+
+async def take_over(
+    request: web.BaseRequest, protocol: str, lines: Iterable[tuple[str, str]]
+) -> Connection:
+    """Accept the upgrade; from here on the connection is the caller's, and must be closed by it.
+
+    Raises ConnectionResetError when the client has gone.
+    """
+    transport = request.transport
+    if transport is None:
+        raise ConnectionResetError("the client has gone")
+    connection = Connection.on(transport)
+    await connection.write(switching_head(protocol, lines))
+    return connection
+
+
+class HandledResponse(web.StreamResponse):
+    """Nothing to send: the connection was not the HTTP server's any more."""
+
+    def __init__(self) -> None:
+        super().__init__(status=101)
+        self.force_close()
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        del request
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        del data

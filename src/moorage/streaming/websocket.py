@@ -1,0 +1,57 @@
+"""A websocket whose binary messages are one byte stream: the port-forward tunnel.
+
+Source: KEP-4006, `SPDY/3.1+portforward.k8s.io`.
+"""
+
+from __future__ import annotations
+
+import aiohttp
+from aiohttp import web
+
+TUNNEL = "SPDY/3.1+portforward.k8s.io"
+_MESSAGE_LIMIT_BYTES = 32 * 1024 * 1024
+_CHUNK_BYTES = 32 * 1024
+
+
+async def accept(request: web.BaseRequest, subprotocol: str) -> web.WebSocketResponse:
+    """Accept the upgrade to a websocket that speaks `subprotocol`."""
+    websocket = web.WebSocketResponse(
+        protocols=(subprotocol,), compress=False, max_msg_size=_MESSAGE_LIMIT_BYTES
+    )
+    await websocket.prepare(request)
+    return websocket
+
+
+async def next_message(websocket: web.WebSocketResponse) -> bytes | None:
+    """The next binary or text message; None when the peer has closed or gone."""
+    message = await websocket.receive()
+    if message.type is aiohttp.WSMsgType.BINARY:
+        return bytes(message.data)
+    if message.type is aiohttp.WSMsgType.TEXT:
+        return str(message.data).encode()
+    return None
+
+
+class Tunnel:
+    """The websocket as a byte stream, for `pipe.join`."""
+
+    can_half_close = False
+
+    def __init__(self, websocket: web.WebSocketResponse) -> None:
+        self._websocket = websocket
+
+    async def read(self) -> bytes:
+        """The next bytes; empty once the peer has closed."""
+        while True:
+            message = await next_message(self._websocket)
+            if message is None:
+                return b""
+            if message:
+                return message
+
+    async def write(self, data: bytes) -> None:
+        for start in range(0, len(data), _CHUNK_BYTES):
+            await self._websocket.send_bytes(data[start : start + _CHUNK_BYTES])
+
+    async def write_eof(self) -> None:
+        await self._websocket.close()
