@@ -48,8 +48,13 @@ class Layout:
 
     @property
     def node(self) -> Path:
-        """The node agent's own: volumes, pod logs, checkpoints."""
+        """The node agent's own: volumes, checkpoints."""
         return self.root / "node"
+
+    @property
+    def pod_logs(self) -> Path:
+        """What containers wrote."""
+        return self.root / "pods"
 
     @property
     def engine(self) -> Path:

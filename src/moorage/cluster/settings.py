@@ -55,6 +55,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return str(ipaddress.IPv4Network(self.service_network)[1])
 
     @property
+    def api_addresses(self) -> tuple[str, ...]:
+        """Where the API listens: for this machine, and where pods reach it.
+
+        Pods of our own engine come over their bridge; those of another one by the node's address.
+        """
+        if not self.has_node:
+            return ("127.0.0.1",)
+        return tuple(dict.fromkeys(("127.0.0.1", self.pod_facing_address)))
+
+    @property
+    def pod_facing_address(self) -> str:
+        """The API's address that pods are told."""
+        return self.node_ip if self.cri else self.gateway
+
+    @property
     def server(self) -> str:
         """The API's URL on this machine."""
         return f"https://127.0.0.1:{self.api_port}"

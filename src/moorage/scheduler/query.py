@@ -87,7 +87,7 @@ class QueryCache:
         key = (template_key(pod), handler, missing_class)
         query = self._known.get(key)
         if query is None:
-            query = self._known[key] = make_query(pod, handler, missing_class)
+            query = self._known[key] = make_query(_homeless(pod), handler, missing_class)
             if len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
         return query
@@ -102,7 +102,6 @@ def template_key(pod: Pod) -> bytes:
     looks_at_pods = spec.affinity is not None or spec.topology_spread_constraints
     return msgspec.msgpack.encode(
         (
-            spec.node_name,
             spec.node_selector,
             spec.tolerations,
             spec.overhead,
@@ -110,6 +109,7 @@ def template_key(pod: Pod) -> bytes:
             [(c.image, c.resources, c.ports) for c in spec.containers],
             [(c.image, c.resources, c.ports, c.restart_policy) for c in spec.init_containers],
             owner_uid(pod),
+            [volume.image for volume in spec.volumes if volume.image is not None],
             (
                 spec.affinity,
                 spec.topology_spread_constraints,
@@ -120,6 +120,13 @@ def template_key(pod: Pod) -> bytes:
             else None,
         )
     )
+
+
+def _homeless(pod: Pod) -> Pod:
+    # The cache shares a query between pods on different nodes and pods that still wait for one.
+    if not pod.spec.node_name:
+        return pod
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
 
 
 def make_query(pod: Pod, handler: str | None = None, missing_class: str = "") -> PodQuery:

@@ -1,0 +1,206 @@
+"""Bringing a cluster up, taking it down, and saying how it is.
+
+up (foreground)   this process is the supervisor
+up --detach       a process of its own is, and this one returns when the cluster is ready
+down              the supervisor ends, pods are stopped, the machine is as it was
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from moorage.api.clock import SystemClock
+from moorage.cluster.containerd import (
+    NoEngineError,
+    plan_engine,
+    prepare_host,
+    sweep,
+    tear_down,
+)
+from moorage.cluster.containerd.sweep import remove_mounts
+from moorage.cluster.host import gather
+from moorage.cluster.layout import Layout
+from moorage.cluster.notify import notify_ready
+from moorage.cluster.parts.node import cgroup_root, engine_paths, pod_network
+from moorage.cluster.settings import Settings
+from moorage.cluster.supervisor import (
+    NOTIFY_VARIABLE,
+    READY_MESSAGE,
+    Part,
+    Report,
+    Supervisor,
+    read_state,
+    running_pid,
+)
+from moorage.handlers import NoHandlerError
+
+COMPLETE = "cluster ready"
+_STOP_S = 90.0
+_TAIL_LINES = 5
+
+
+class StartError(Exception):
+    """The cluster did not come up; the text has the end of what its supervisor said."""
+
+
+class StopError(Exception):
+    """The supervisor does not end."""
+
+
+def parts_of(layout: Layout, settings: Settings) -> tuple[Part, ...]:
+    """The processes of a cluster, in the order they are started."""
+
+    def part(name: str, label: str) -> Part:
+        argv = (sys.executable, "-m", "moorage.cluster.parts", name, str(layout.root))
+        return Part(name, label, argv)
+
+    node = (part("node", f"node {settings.node_name}"),) if settings.has_node else ()
+    return (
+        part("apiserver", "API server"),
+        *node,
+        part("controllers", "controllers and scheduler"),
+    )
+
+
+def run_in_foreground(layout: Layout, settings: Settings, report: Report) -> None:
+    """Be the supervisor until told to stop. Raises AlreadyRunningError."""
+
+    def told(sentence: str) -> None:
+        report(sentence)
+        if sentence == COMPLETE:
+            notify_ready()
+
+    # The descriptor is ours; parts get their own.
+    descriptor = os.environ.get(NOTIFY_VARIABLE)
+    if descriptor is not None:
+        os.set_inheritable(int(descriptor), False)
+    Supervisor(layout, parts_of(layout, settings), told).run()
+
+
+def start_detached(layout: Layout, argv: list[str], within_s: float) -> None:
+    """Start a supervisor of its own with this command line and wait until the cluster is ready.
+
+    Raises StartError when it ends before, or is not ready in time; it goes on trying then.
+    """
+    layout.logs.mkdir(parents=True, exist_ok=True)
+    log_path = layout.log("supervisor")
+    read_end, write_end = os.pipe()
+    with log_path.open("ab") as log:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, NOTIFY_VARIABLE: str(write_end)},
+            pass_fds=(write_end,),
+            start_new_session=True,
+        )
+    os.close(write_end)
+    try:
+        ready, _, _ = select.select([read_end], [], [], within_s)
+        said = os.read(read_end, len(READY_MESSAGE)) if ready else b""
+    finally:
+        os.close(read_end)
+    if said == READY_MESSAGE:
+        return
+    how = "ended" if ready else f"is not ready after {within_s:g} s"
+    if ready:
+        process.wait()
+    raise StartError(f"the cluster {how}; {log_path} ends: {_tail(log_path)}")
+
+
+def _tail(path: Path) -> str:
+    lines = path.read_text(errors="replace").strip().splitlines()
+    return " | ".join(lines[-_TAIL_LINES:]) or "(empty)"
+
+
+def stop_parts(layout: Layout) -> bool:
+    """End the running supervisor and its parts; pods go on. False when none ran.
+
+    Raises StopError when it does not end.
+    """
+    pid = running_pid(layout)
+    if pid is None:
+        return False
+    descriptor = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+        ended, _, _ = select.select([descriptor], [], [], _STOP_S)
+    finally:
+        os.close(descriptor)
+    if not ended:
+        raise StopError(f"the supervisor (process {pid}) does not end after {_STOP_S:g} s")
+    return True
+
+
+async def clear_machine(layout: Layout, settings: Settings) -> None:
+    """Stop every pod of the cluster and take what it has on the machine away; data stays.
+
+    Pods on another's engine are left to it. Raises LeftoverError when something stays.
+    """
+    if not settings.has_node:
+        return
+    host = await gather(layout.root)
+    paths = engine_paths(layout, settings)
+    network = pod_network(settings, paths)
+    if settings.cri:
+        remove_mounts(layout.node)
+        return
+    try:
+        plan = await plan_engine(paths, await prepare_host(layout.root), network)
+    except (NoEngineError, NoHandlerError):
+        # The engine or its runtimes were taken off the machine while the cluster was down.
+        await sweep(paths, host, network, frozenset({cgroup_root(settings)}))
+    else:
+        await tear_down(plan, SystemClock(), cgroup_root=cgroup_root(settings))
+    remove_mounts(layout.node)
+
+
+@dataclass(frozen=True, slots=True)
+class PartStatus:
+    """How a process is; `memory_bytes` is its resident set."""
+
+    part: str
+    state: str
+    pid: int | None
+    restarts: int
+    ready_after_s: float | None
+    memory_bytes: int | None
+
+
+def part_statuses(layout: Layout) -> tuple[PartStatus, ...]:
+    """The cluster's processes, none when it is down."""
+    pid = running_pid(layout)
+    state = read_state(layout.state)
+    if pid is None or state is None:
+        return ()
+    parts: Any = state["parts"]
+    rows = [PartStatus("supervisor", "ready", pid, 0, None, memory_of(pid))]
+    for name, part in parts.items():
+        rows.append(
+            PartStatus(
+                name,
+                part["state"],
+                part["pid"],
+                part["restarts"],
+                part["ready_after_s"],
+                memory_of(part["pid"]) if part["pid"] else None,
+            )
+        )
+    return tuple(rows)
+
+
+def memory_of(pid: int) -> int | None:
+    """The resident set of a process in bytes, None when it has gone. Source: proc(5)."""
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+    except (FileNotFoundError, ProcessLookupError, IndexError):
+        return None
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")

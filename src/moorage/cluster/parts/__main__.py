@@ -1,0 +1,56 @@
+"""Runs one part: started by the supervisor, which hears when it is ready and when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import signal
+import sys
+from pathlib import Path
+
+import uvloop
+
+from moorage.api.logs import Log, configure
+from moorage.cluster.layout import Layout
+from moorage.cluster.notify import die_with_parent
+from moorage.cluster.settings import SettingsError, load
+
+NAMES = ("apiserver", "controllers", "node")
+_USAGE_STATUS = 2
+
+log = Log(__name__)
+
+
+def main(argv: list[str]) -> int:
+    """Be the part of that name until SIGTERM; the exit status."""
+    if len(argv) != 2 or argv[0] not in NAMES:
+        print(f"usage: python -m moorage.cluster.parts {'|'.join(NAMES)} DATA_DIR", file=sys.stderr)
+        return _USAGE_STATUS
+    die_with_parent()
+    name, layout = argv[0], Layout(Path(argv[1]))
+    settings = load(layout.settings)
+    if settings is None:
+        raise SettingsError(f"{layout.settings}: no such file; `moor up` makes it")
+    configure(settings.log_level)
+    part = importlib.import_module(f"moorage.cluster.parts.{name}")
+    try:
+        uvloop.run(_until_stopped(part.run(layout, settings)))
+    except Exception:
+        log.exception("part failed", part=name)
+        return 1
+    return 0
+
+
+async def _until_stopped(running) -> None:  # type: ignore[no-untyped-def]
+    task = asyncio.ensure_future(running)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        log.info("stopped")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

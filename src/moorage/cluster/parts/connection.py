@@ -1,0 +1,51 @@
+"""How the other parts come to the API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from moorage.api.errors import StatusError
+from moorage.client import Client, ClientConfig
+from moorage.client.rest import UnreachableError
+from moorage.cluster.certificates import Pair
+from moorage.cluster.identities import Identities
+from moorage.cluster.settings import Settings
+
+_FIRST_ANSWER_S = 60.0
+_RETRY_S = 0.02
+
+
+@asynccontextmanager
+async def connected(
+    settings: Settings, identities: Identities, identity: Pair, user_agent: str
+) -> AsyncIterator[Client]:
+    """A client of the cluster's API server, once that is ready.
+
+    Parts start together, so the first tries usually find nobody; nothing announces a port.
+    Raises UnreachableError when the server is not ready after a minute.
+    """
+    config = ClientConfig(
+        server=settings.server,
+        ca=identities.authority.certificate.read_bytes(),
+        certificate=identity.certificate.read_bytes(),
+        key=identity.key.read_bytes(),
+    )
+    async with Client(config, user_agent=user_agent) as client:
+        try:
+            async with asyncio.timeout(_FIRST_ANSWER_S):
+                await _until_ready(client)
+        except TimeoutError as error:
+            raise UnreachableError(f"{settings.server} is not ready") from error
+        yield client
+
+
+async def _until_ready(client: Client) -> None:
+    while True:
+        try:
+            await client.request("GET", "/readyz")
+        except (UnreachableError, StatusError):
+            await asyncio.sleep(_RETRY_S)
+        else:
+            return

@@ -1,0 +1,159 @@
+"""The node agent of a cluster, with the container engine it drives unless another is given."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from moorage.api.clock import SystemClock
+from moorage.api.logs import Log
+from moorage.api.nodes import Node, NodeRuntimeHandler
+from moorage.client import Client, Informer
+from moorage.client.resources import NODES
+from moorage.cluster.containerd import EnginePaths, PrivateContainerd, plan_engine, prepare_host
+from moorage.cluster.host import Host
+from moorage.cluster.identities import CLUSTER_DOMAIN, NODE_CLIENT_NAME, Identities
+from moorage.cluster.layout import Layout
+from moorage.cluster.network import PodNetwork, host_routes, outward_mtu
+from moorage.cluster.notify import notify_ready
+from moorage.cluster.parts.connection import connected
+from moorage.cluster.settings import Settings
+from moorage.cri import CriClient, handlers_in, handlers_of, pb
+from moorage.node import NodeOptions, ServerOptions, run_node
+
+_LOWEST_OOM_SCORE = -1000
+
+log = Log(__name__)
+
+
+async def run(layout: Layout, settings: Settings) -> None:
+    """Be the cluster's node until cancelled; containers go on after that."""
+    identities = Identities(layout, settings)
+    host = await prepare_host(layout.root)
+    async with AsyncExitStack() as stack:
+        endpoint = settings.cri or await stack.enter_async_context(_engine(layout, settings, host))
+        cri = await stack.enter_async_context(CriClient(endpoint))
+        if settings.cri:
+            # An engine without handlers is refused before the node promises anything.
+            await handlers_of(cri)
+        client = await stack.enter_async_context(
+            connected(settings, identities, identities.node(), "moorage-node")
+        )
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        options = _options(layout, settings, identities, host)
+        tasks.create_task(_announce(client, settings.node_name))
+        await run_node(client, cri, options, read_handlers=_HandlerReader(cri).read)
+
+
+def engine_paths(layout: Layout, settings: Settings) -> EnginePaths:
+    return EnginePaths.of(settings.cluster_id, layout.engine, layout.log("engine"))
+
+
+def pod_network(settings: Settings, paths: EnginePaths) -> PodNetwork:
+    return PodNetwork(
+        cluster_id=settings.cluster_id,
+        subnet=IPv4Network(settings.pod_network),
+        leases=paths.leases,
+        mtu=outward_mtu(host_routes()),
+    )
+
+
+def cgroup_root(settings: Settings) -> str:
+    """The cgroup below which the node agent keeps its pods."""
+    return f"/moorage-{settings.cluster_id}"
+
+
+@asynccontextmanager
+async def _engine(layout: Layout, settings: Settings, host: Host) -> AsyncIterator[str]:
+    paths = engine_paths(layout, settings)
+    plan = await plan_engine(
+        paths,
+        host,
+        pod_network(settings, paths),
+        mirrors=settings.registry_mirrors,
+    )
+    async with PrivateContainerd(plan, SystemClock()) as engine, asyncio.TaskGroup() as tasks:
+        if engine.network.complaint:
+            log.warning("pods do not reach the outside", reason=engine.network.complaint)
+        watching = tasks.create_task(engine.supervise())
+        try:
+            yield engine.endpoint
+        finally:
+            watching.cancel()
+
+
+def _options(layout: Layout, settings: Settings, identities: Identities, host: Host) -> NodeOptions:
+    server = identities.node_server()
+    return NodeOptions(
+        name=settings.node_name,
+        node_ip=settings.node_ip,
+        root_dir=layout.node,
+        pod_logs_dir=layout.pod_logs,
+        container_logs_dir=None,
+        server=ServerOptions(
+            certificate_file=server.certificate,
+            key_file=server.key,
+            client_ca_file=identities.authority.certificate,
+            address=settings.node_ip,
+            port=settings.node_port,
+            api_server_names=frozenset({NODE_CLIENT_NAME}),
+        ),
+        cgroup_root=cgroup_root(settings),
+        oom_score_floor=_oom_score_floor(host),
+        cluster_domain=CLUSTER_DOMAIN,
+        # Nothing routes the cluster's service addresses yet, so pods are told the real one.
+        service_environment={
+            "KUBERNETES_SERVICE_HOST": settings.pod_facing_address,
+            "KUBERNETES_SERVICE_PORT": str(settings.api_port),
+            "KUBERNETES_SERVICE_PORT_HTTPS": str(settings.api_port),
+        },
+        gates=settings.gates,
+    )
+
+
+def _oom_score_floor(host: Host) -> int:
+    """The lowest score that can be given here: without the right to lower it, our own."""
+    if host.can_lower_oom_score:
+        return _LOWEST_OOM_SCORE
+    return int(Path("/proc/self/oom_score_adj").read_text())
+
+
+class _HandlerReader:
+    """The engine's handlers. Older engines tell them in a long answer, asked for only once."""
+
+    def __init__(self, cri: CriClient) -> None:
+        self._cri = cri
+        self._told: tuple[NodeRuntimeHandler, ...] = ()
+
+    async def read(self, status: pb.StatusResponse) -> tuple[NodeRuntimeHandler, ...]:
+        listed = handlers_in(status)
+        if listed:
+            return listed
+        if not self._told:
+            self._told = await handlers_of(self._cri)
+        return self._told
+
+
+async def _announce(client: Client, name: str) -> None:
+    """Say that this part is ready once the node is."""
+    ready = asyncio.Event()
+
+    def look(before: Node | None, after: Node | None) -> None:
+        del before
+        if after is not None and any(
+            each.type == "Ready" and each.status == "True" for each in after.status.conditions
+        ):
+            ready.set()
+
+    node = Informer(client, NODES, field_selector=f"metadata.name={name}")
+    node.add_handler(look)
+    following = asyncio.ensure_future(node.run())
+    try:
+        await ready.wait()
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+    notify_ready()

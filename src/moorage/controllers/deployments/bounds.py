@@ -1,0 +1,56 @@
+"""How many pods a Deployment may have too many, or too few, while it moves.
+
+Source: API docs "Max Unavailable", "Max Surge"; `ResolveFenceposts`.
+"""
+
+from __future__ import annotations
+
+from moorage.api.workloads import Deployment
+
+ROLLING_UPDATE = "RollingUpdate"
+
+
+def is_rolling(deployment: Deployment) -> bool:
+    return deployment.spec.strategy.type == ROLLING_UPDATE
+
+
+def replicas_of(deployment: Deployment) -> int:
+    """The number of pods wanted."""
+    return deployment.spec.replicas or 0
+
+
+def max_surge(deployment: Deployment) -> int:
+    """Pods allowed above the wanted number."""
+    return _resolved(deployment)[0] if is_rolling(deployment) else 0
+
+
+def max_unavailable(deployment: Deployment) -> int:
+    """Pods that may be missing from the wanted number."""
+    replicas = replicas_of(deployment)
+    if not is_rolling(deployment) or replicas == 0:
+        return 0
+    return min(_resolved(deployment)[1], replicas)
+
+
+def scaled(value: int | str | None, total: int, *, rounds_up: bool) -> int:
+    """A count, or a percentage of `total`. Raises ValueError for any other text."""
+    if value is None:
+        return 0
+    if isinstance(value, int):
+        return value
+    if not value.endswith("%"):
+        raise ValueError(f"invalid value for IntOrString: {value!r} is not a percentage")
+    percent = int(value.removesuffix("%"))
+    return -(-percent * total // 100) if rounds_up else percent * total // 100
+
+
+def _resolved(deployment: Deployment) -> tuple[int, int]:
+    rolling = deployment.spec.strategy.rolling_update
+    if rolling is None:
+        return 0, 1
+    replicas = replicas_of(deployment)
+    surge = scaled(rolling.max_surge, replicas, rounds_up=True)
+    unavailable = scaled(rolling.max_unavailable, replicas, rounds_up=False)
+    # Validation forbids two zeros, but two percentages may both round to nothing; something has
+    # to move.
+    return (surge, unavailable) if surge or unavailable else (0, 1)

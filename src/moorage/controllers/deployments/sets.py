@@ -1,0 +1,53 @@
+"""A Deployment's ReplicaSets: which is the new one, and sums over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from moorage.api.workloads import Deployment, ReplicaSet
+from moorage.controllers.deployments.templates import is_same_template
+
+
+def replicas_of(replica_set: ReplicaSet) -> int:
+    return replica_set.spec.replicas or 0
+
+
+def wanted_replicas(sets: Iterable[ReplicaSet]) -> int:
+    return sum(map(replicas_of, sets))
+
+
+def available_replicas(sets: Iterable[ReplicaSet]) -> int:
+    return sum(each.status.available_replicas for each in sets)
+
+
+def active(sets: Iterable[ReplicaSet]) -> list[ReplicaSet]:
+    """Those that want pods."""
+    return [each for each in sets if replicas_of(each) > 0]
+
+
+def by_age(sets: Iterable[ReplicaSet], *, oldest_first: bool = True) -> list[ReplicaSet]:
+    def created(each: ReplicaSet) -> tuple[str, str]:
+        return each.metadata.creation_timestamp or "", each.metadata.name
+
+    return sorted(sets, key=created, reverse=not oldest_first)
+
+
+@dataclass(frozen=True, slots=True)
+class SetsOf:
+    """The sets of one Deployment: the one with its present template, if any, and the others."""
+
+    new: ReplicaSet | None
+    old: tuple[ReplicaSet, ...]
+
+    @property
+    def all(self) -> tuple[ReplicaSet, ...]:
+        return (*self.old, self.new) if self.new is not None else self.old
+
+
+def sort_sets(deployment: Deployment, sets: Sequence[ReplicaSet]) -> SetsOf:
+    """Where several have the present template, the oldest is the new one."""
+    ordered = by_age(sets)
+    template = deployment.spec.template
+    new = next((each for each in ordered if is_same_template(each.spec.template, template)), None)
+    return SetsOf(new, tuple(each for each in ordered if each is not new))

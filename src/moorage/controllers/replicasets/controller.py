@@ -1,0 +1,204 @@
+"""The loop that keeps each ReplicaSet at its number of pods.
+
+A reconcile claims the set's pods, creates or deletes what differs, and reports. It holds still
+while its own earlier requests have not come back (`Expectations`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from moorage.api.clock import Clock
+from moorage.api.errors import NotFoundError, StatusError
+from moorage.api.labels import from_object
+from moorage.api.logs import Log
+from moorage.api.workloads import ReplicaSet, ReplicaSetStatus
+from moorage.client import Client, EventRecorder, WorkQueue
+from moorage.client.informer import object_key
+from moorage.client.resources import REPLICA_SETS
+from moorage.client.rest import UnreachableError
+from moorage.controllers.batches import at_once, slow_start
+from moorage.controllers.expectations import Expectations
+from moorage.controllers.informers import NAMESPACE, OWNER, Informers, wait_synced
+from moorage.controllers.objects import PODS, Pod
+from moorage.controllers.ownership import Claimer, controller_of, sort_claims
+from moorage.controllers.patches import status_patch
+from moorage.controllers.pods import is_active, is_deleting, is_terminating
+from moorage.controllers.replicasets.pod_requests import PodRequests, is_namespace_ending
+from moorage.controllers.replicasets.ranking import pods_to_delete
+from moorage.controllers.replicasets.status import next_available_s, observed_status
+
+COMPONENT = "replicaset-controller"
+
+_BURST = 500
+
+log = Log(__name__)
+
+
+class ReplicaSetController:
+    """Hears of ReplicaSets and pods, creates and deletes pods."""
+
+    def __init__(
+        self, client: Client, informers: Informers, recorder: EventRecorder, clock: Clock
+    ) -> None:
+        self._client = client
+        self._sets = informers.replica_sets
+        self._pods = informers.pods
+        self._clock = clock
+        self._queue: WorkQueue[str] = WorkQueue("replicasets", clock=clock)
+        self._expectations = Expectations(clock)
+        self._claimer = Claimer(client, REPLICA_SETS, PODS)
+        self._requests = PodRequests(client, recorder)
+        self._sets.add_handler(self._set_changed)
+        self._pods.add_handler(self._pod_changed)
+
+    async def run(self, *, workers: int) -> None:
+        """Reconcile until cancelled."""
+        await wait_synced(self._sets, self._pods)
+        await self._queue.run(self._reconcile, workers=workers)
+
+    def _set_changed(self, before: ReplicaSet | None, after: ReplicaSet | None) -> None:
+        either = after or before
+        assert either is not None
+        key = object_key(either.metadata)
+        if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
+            self._expectations.forget(key)
+        self._queue.add(key)
+
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        if before is not None and after is not None and after.metadata.uid != before.metadata.uid:
+            self._pod_changed(before, None)
+            before = None
+        old_key = self._controller_key(before) if before is not None else None
+        key = self._controller_key(after) if after is not None else None
+        if key is not None and after is not None:
+            if before is None:
+                self._expectations.creation_seen(key)
+            if is_deleting(after):
+                self._expectations.deletion_seen(key, after.metadata.uid)
+        if old_key is not None and before is not None and after is None:
+            self._expectations.deletion_seen(old_key, before.metadata.uid)
+        for each in {old_key, key} - {None}:
+            assert each is not None
+            self._queue.add(each)
+        if after is not None and controller_of(after.metadata) is None and not is_deleting(after):
+            self._offer(before, after)
+
+    def _offer(self, before: Pod | None, orphan: Pod) -> None:
+        """Tell the sets that might adopt a pod which nobody controls."""
+        if before is not None and (
+            before.metadata.labels == orphan.metadata.labels
+            and controller_of(before.metadata) is None
+        ):
+            return
+        for each in self._sets.by_index(NAMESPACE, orphan.metadata.namespace):
+            if from_object(each.spec.selector).matches(orphan.metadata.labels):
+                self._queue.add(object_key(each.metadata))
+
+    def _controller_key(self, pod: Pod) -> str | None:
+        controller = controller_of(pod.metadata)
+        if controller is None or controller.kind != REPLICA_SETS.kind:
+            return None
+        owner = self._sets.get(controller.name, pod.metadata.namespace)
+        if owner is None or owner.metadata.uid != controller.uid:
+            return None
+        return object_key(owner.metadata)
+
+    async def _reconcile(self, key: str) -> float | None:
+        replica_set = self._sets.get_key(key)
+        if replica_set is None:
+            self._expectations.forget(key)
+            return None
+        meta = replica_set.metadata
+        # Read before the claims wait for the server, so that later arrivals are not counted as met.
+        may_manage = self._expectations.are_met(key)
+        candidates = self._pods.by_index(NAMESPACE, meta.namespace)
+        claims = sort_claims(
+            meta, from_object(replica_set.spec.selector), filter(is_active, candidates)
+        )
+        active = await self._claimer.claim(meta, claims)
+        terminating = sum(map(is_terminating, self._pods.by_index(OWNER, meta.uid)))
+        failure: StatusError | UnreachableError | None = None
+        if may_manage and meta.deletion_timestamp is None:
+            failure = await self._manage(key, replica_set, active)
+        now = self._clock.now()
+        status = observed_status(
+            replica_set, active, terminating, str(failure) if failure is not None else None, now
+        )
+        await self._report(replica_set, status)
+        if failure is not None:
+            raise failure
+        waits = (
+            next_available_s(active, replica_set.spec.min_ready_seconds, now),
+            self._expectations.seconds_left(key) or None,
+        )
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    async def _manage(
+        self, key: str, replica_set: ReplicaSet, active: Sequence[Pod]
+    ) -> StatusError | UnreachableError | None:
+        surplus = len(active) - (replica_set.spec.replicas or 0)
+        if surplus < 0:
+            return await self._create(key, replica_set, min(-surplus, _BURST))
+        if surplus > 0:
+            return await self._delete(key, replica_set, active, min(surplus, _BURST))
+        return None
+
+    async def _create(
+        self, key: str, replica_set: ReplicaSet, count: int
+    ) -> StatusError | UnreachableError | None:
+        self._expectations.expect_creations(key, count)
+
+        async def create() -> None:
+            try:
+                await self._requests.create(replica_set)
+            except (StatusError, UnreachableError) as error:
+                self._expectations.creation_seen(key)
+                # Nothing can be created there any more, and it is no failure that there isn't.
+                if not is_namespace_ending(error):
+                    raise
+
+        called, failure = await slow_start(count, create)
+        if called < count:
+            self._expectations.creation_seen(key, count - called)
+        return failure
+
+    async def _delete(
+        self, key: str, replica_set: ReplicaSet, active: Sequence[Pod], count: int
+    ) -> StatusError | UnreachableError | None:
+        chosen = pods_to_delete(active, self._related(replica_set), count, self._clock.now())
+        self._expectations.expect_deletions(key, {pod.metadata.uid for pod in chosen})
+
+        async def delete(pod: Pod) -> None:
+            try:
+                await self._requests.delete(replica_set, pod)
+            except NotFoundError:
+                self._expectations.deletion_seen(key, pod.metadata.uid)
+            except (StatusError, UnreachableError):
+                self._expectations.deletion_seen(key, pod.metadata.uid)
+                raise
+
+        return await at_once([partial(delete, pod) for pod in chosen])
+
+    def _related(self, replica_set: ReplicaSet) -> list[Pod]:
+        """The pods of all sets that have the same controller as this one."""
+        controller = controller_of(replica_set.metadata)
+        if controller is None:
+            return self._pods.by_index(OWNER, replica_set.metadata.uid)
+        return [
+            pod
+            for sibling in self._sets.by_index(OWNER, controller.uid)
+            for pod in self._pods.by_index(OWNER, sibling.metadata.uid)
+        ]
+
+    async def _report(self, replica_set: ReplicaSet, status: ReplicaSetStatus) -> None:
+        if status == replica_set.status:
+            return
+        meta = replica_set.metadata
+        patch = status_patch(meta, replica_set.status, status)
+        # Zero is news here: a set with no pods says so.
+        patch["status"]["replicas"] = status.replicas
+        await self._client.patch(
+            REPLICA_SETS, meta.name, patch, meta.namespace, subresource="status"
+        )

@@ -1,0 +1,84 @@
+"""Creating and deleting pods for their controller, with the events that tell of it.
+
+Source: `PodControlInterface`; the events' reasons and messages are what users and tools look for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moorage.api.errors import NotFoundError, StatusError
+from moorage.api.meta import ObjectMeta
+from moorage.api.names import dns_subdomain_errors
+from moorage.api.workloads import ReplicaSet
+from moorage.client import Client, EventRecorder
+from moorage.client.recorder import NORMAL, WARNING, reference
+from moorage.client.resources import REPLICA_SETS
+from moorage.client.rest import UnreachableError
+from moorage.controllers.objects import PODS, Pod
+from moorage.controllers.ownership import controller_reference
+
+NAMESPACE_TERMINATING = "NamespaceTerminating"
+
+
+def pod_of(replica_set: ReplicaSet) -> dict[str, Any]:
+    """The pod that the template describes, as JSON, controlled by the set."""
+    template = replica_set.spec.template
+    described = template.get("metadata") or {}
+    copied = ("labels", "annotations", "finalizers")
+    return {
+        "metadata": {
+            "generateName": name_prefix(replica_set.metadata),
+            "namespace": replica_set.metadata.namespace,
+            **{key: described[key] for key in copied if described.get(key)},
+            "ownerReferences": [controller_reference(REPLICA_SETS, replica_set.metadata)],
+        },
+        "spec": template.get("spec") or {},
+    }
+
+
+def name_prefix(meta: ObjectMeta) -> str:
+    """`NAME-`, or the bare name where that would make no good pod name."""
+    return f"{meta.name}-" if not dns_subdomain_errors(f"{meta.name}-a") else meta.name
+
+
+def is_namespace_ending(error: Exception) -> bool:
+    """Whether the server refused because the namespace is being deleted."""
+    if not isinstance(error, StatusError):
+        return False
+    causes = (error.details or {}).get("causes") or ()
+    return any(cause.get("reason") == NAMESPACE_TERMINATING for cause in causes)
+
+
+class PodRequests:
+    """Pods of ReplicaSets, asked for."""
+
+    def __init__(self, client: Client, recorder: EventRecorder) -> None:
+        self._client = client
+        self._recorder = recorder
+
+    async def create(self, replica_set: ReplicaSet) -> None:
+        """Raises StatusError or UnreachableError, after an event that says so."""
+        about = reference(REPLICA_SETS, replica_set)
+        body = pod_of(replica_set)
+        try:
+            pod = await self._client.create(PODS, body, replica_set.metadata.namespace)
+        except (StatusError, UnreachableError) as error:
+            if not is_namespace_ending(error):
+                self._recorder.record(about, WARNING, "FailedCreate", f"Error creating: {error}")
+            raise
+        message = f"Created pod: {pod.metadata.name}"
+        self._recorder.record(about, NORMAL, "SuccessfulCreate", message)
+
+    async def delete(self, replica_set: ReplicaSet, pod: Pod) -> None:
+        """Raises StatusError or UnreachableError, after an event unless the pod is gone."""
+        about = reference(REPLICA_SETS, replica_set)
+        name, namespace = pod.metadata.name, pod.metadata.namespace
+        try:
+            await self._client.delete(PODS, name, namespace, uid=pod.metadata.uid)
+        except NotFoundError:
+            raise
+        except (StatusError, UnreachableError) as error:
+            self._recorder.record(about, WARNING, "FailedDelete", f"Error deleting: {error}")
+            raise
+        self._recorder.record(about, NORMAL, "SuccessfulDelete", f"Deleted pod: {name}")

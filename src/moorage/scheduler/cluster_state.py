@@ -1,0 +1,262 @@
+"""The cluster as the scheduler believes it to be, kept current change by change.
+
+Pods it has just placed are *assumed*: they count at once, and stay until the API server shows them
+bound or the binding fails. Every change of a node gets a new generation, so that whoever keeps
+numbers about nodes asks `changed_since` and recomputes only those.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from moorage.api.labels import Labels
+from moorage.api.nodes import Node
+from moorage.api.pods import Pod
+from moorage.client.informer import object_key
+from moorage.scheduler.nodes import NodeInfo, Placed, offers_differ, placed
+from moorage.scheduler.query import PodQuery, QueryCache
+
+ZONE = "topology.kubernetes.io/zone"
+_OVER = frozenset({"Succeeded", "Failed"})
+
+
+def occupies_node(pod: Pod) -> bool:
+    """Whether a pod holds resources of a node: it is bound and has not ended."""
+    return bool(pod.spec.node_name) and pod.status.phase not in _OVER
+
+
+class ClusterState:
+    """Nodes with their pods, assumed ones included. Not for concurrent use."""
+
+    def __init__(self, queries: QueryCache) -> None:
+        self._queries = queries
+        self.nodes: dict[str, NodeInfo] = {}
+        self.generation = 0
+        self.zones: Counter[str] = Counter()
+        self.image_spread: Counter[str] = Counter()
+        self.affine_count = 0
+        self.namespace_version = 0
+        self._namespaces: dict[str, Labels] = {}
+        self._homes: dict[str, str] = {}
+        self._assumed: set[str] = set()
+        self._homeless: dict[str, dict[str, Placed]] = {}
+        self._recent: dict[str, int] = {}
+        self._forgotten_before = 0
+        self._nominated: dict[str, dict[str, Placed]] = {}
+        self._nominations: dict[str, str] = {}
+
+    # nodes
+
+    def set_node(self, node: Node) -> bool:
+        """Add or update a node; whether anything changed that matters here."""
+        name = node.metadata.name
+        info = self.nodes.get(name)
+        if info is None:
+            info = self.nodes[name] = NodeInfo(node)
+            for pod in self._homeless.pop(name, {}).values():
+                info.add(pod)
+        elif offers_differ(info.node, node):
+            self._tally_node(info, -1)
+            info.set_node(node)
+        else:
+            info.node = node
+            return False
+        self._tally_node(info, 1)
+        self._touch(info)
+        return True
+
+    def remove_node(self, name: str) -> None:
+        """Forget a node; its pods wait for it to come back, or to be deleted."""
+        info = self.nodes.pop(name, None)
+        if info is None:
+            return
+        self._tally_node(info, -1)
+        if info.pods:
+            self._homeless[name] = dict(info.pods)
+        self._mark(name)
+
+    def _tally_node(self, info: NodeInfo, sign: int) -> None:
+        zone = info.labels.get(ZONE)
+        if zone is not None:
+            _count(self.zones, zone, sign)
+        for image in info.images:
+            _count(self.image_spread, image, sign)
+
+    # pods
+
+    def set_pod(self, pod: Pod) -> None:
+        """Take in a bound pod as the API server shows it; ended ones are counted out."""
+        if not occupies_node(pod):
+            self.remove_pod(pod)
+            return
+        key = object_key(pod.metadata)
+        self._assumed.discard(key)
+        known = self._find(key)
+        if known is not None and self._homes[key] == pod.spec.node_name and _is_same(known, pod):
+            self._replace(key, Placed(key, pod, known.query))
+            return
+        self._take_out(key)
+        self._put(placed(pod, self._queries.of_placed(pod)), pod.spec.node_name)
+
+    def remove_pod(self, pod: Pod) -> None:
+        key = object_key(pod.metadata)
+        self._assumed.discard(key)
+        self._take_out(key)
+
+    def assume(self, pod: Pod, query: PodQuery, node_name: str) -> None:
+        """Count a pod on a node before the API server says so."""
+        key = object_key(pod.metadata)
+        self._take_out(key)
+        self._put(Placed(key, pod, query), node_name)
+        self._assumed.add(key)
+
+    def forget(self, key: str) -> bool:
+        """Take an assumed pod back, because it was not bound; whether it was still assumed."""
+        if key not in self._assumed:
+            return False
+        self._assumed.discard(key)
+        self._take_out(key)
+        return True
+
+    def is_assumed(self, key: str) -> bool:
+        return key in self._assumed
+
+    def home_of(self, key: str) -> str | None:
+        """The node a pod is counted on."""
+        return self._homes.get(key)
+
+    def _find(self, key: str) -> Placed | None:
+        home = self._homes.get(key)
+        return None if home is None else self._pods_at(home).get(key)
+
+    def _pods_at(self, node_name: str) -> Mapping[str, Placed]:
+        info = self.nodes.get(node_name)
+        return info.pods if info is not None else self._homeless.get(node_name, {})
+
+    def _replace(self, key: str, pod: Placed) -> None:
+        """Keep the newer object of a pod whose place and needs are as before."""
+        info = self.nodes.get(self._homes[key])
+        if info is None:
+            self._homeless[self._homes[key]][key] = pod
+            return
+        info.pods[key] = pod
+        if key in info.affine:
+            info.affine[key] = pod
+
+    def _put(self, pod: Placed, node_name: str) -> None:
+        self._homes[pod.key] = node_name
+        info = self.nodes.get(node_name)
+        if info is None:
+            self._homeless.setdefault(node_name, {})[pod.key] = pod
+        else:
+            info.add(pod)
+            self._touch(info)
+        if pod.query.terms.has_affinity:
+            self.affine_count += 1
+
+    def _take_out(self, key: str) -> None:
+        home = self._homes.pop(key, None)
+        if home is None:
+            return
+        info = self.nodes.get(home)
+        if info is None:
+            pod = self._homeless[home].pop(key)
+            if not self._homeless[home]:
+                del self._homeless[home]
+        else:
+            pod = info.remove(key)
+            self._touch(info)
+        if pod.query.terms.has_affinity:
+            self.affine_count -= 1
+
+    # nominations: pods that wait for their victims to leave a node
+
+    def nominate(self, pod: Pod, query: PodQuery, node_name: str) -> None:
+        """Keep room on a node for a pod that preempted others there."""
+        key = object_key(pod.metadata)
+        self.withdraw(key)
+        self._nominations[key] = node_name
+        self._nominated.setdefault(node_name, {})[key] = Placed(key, pod, query)
+
+    def withdraw(self, key: str) -> str | None:
+        """End a pod's nomination; the node it was for."""
+        node_name = self._nominations.pop(key, None)
+        if node_name is None:
+            return None
+        waiting = self._nominated[node_name]
+        del waiting[key]
+        if not waiting:
+            del self._nominated[node_name]
+        return node_name
+
+    @property
+    def has_nominations(self) -> bool:
+        return bool(self._nominations)
+
+    def nomination_of(self, key: str) -> str:
+        return self._nominations.get(key, "")
+
+    def nominated_on(self, node_name: str) -> Iterable[Placed]:
+        return tuple(self._nominated.get(node_name, {}).values())
+
+    # namespaces
+
+    def set_namespace(self, name: str, labels: Labels | None) -> bool:
+        """Take in a namespace's labels, None when it is gone; whether they changed."""
+        if self._namespaces.get(name) == labels:
+            return False
+        if labels is None:
+            del self._namespaces[name]
+        else:
+            self._namespaces[name] = labels
+        self.namespace_version += 1
+        return True
+
+    def namespace_labels(self, name: str) -> Labels:
+        return self._namespaces.get(name, {})
+
+    # changes
+
+    def changed_since(self, generation: int) -> list[str] | None:
+        """Names of nodes that changed or went since; None when that is no longer known."""
+        if generation < self._forgotten_before:
+            return None
+        names: list[str] = []
+        for name in reversed(self._recent):
+            if self._recent[name] <= generation:
+                break
+            names.append(name)
+        return names
+
+    def _touch(self, info: NodeInfo) -> None:
+        self._mark(info.name)
+        info.generation = self.generation
+
+    def _mark(self, name: str) -> None:
+        self.generation += 1
+        self._recent.pop(name, None)
+        self._recent[name] = self.generation
+        if len(self._recent) > 2 * len(self.nodes) + 64:
+            self._recent = {each: at for each, at in self._recent.items() if each in self.nodes}
+            self._forgotten_before = self.generation
+
+
+def _is_same(known: Placed, pod: Pod) -> bool:
+    """Whether a pod asks of its node what it did before."""
+    before = known.pod
+    if before.metadata.labels != pod.metadata.labels or before.metadata.uid != pod.metadata.uid:
+        return False
+    # An assumed pod has no node name in its object yet; nothing else changes by binding.
+    return before.spec == pod.spec or (
+        not before.spec.node_name
+        and before.spec.containers == pod.spec.containers
+        and before.spec.init_containers == pod.spec.init_containers
+        and before.spec.resources == pod.spec.resources
+    )
+
+
+def _count(counts: Counter[str], key: str, by: int) -> None:
+    counts[key] += by
+    if not counts[key]:
+        del counts[key]

@@ -1,0 +1,329 @@
+"""What depends on the pods of other nodes: inter-pod affinity and topology spread.
+
+For one pod template the cluster is summed up in tables, topology value → count. Each node adds its
+own share; when a node changes, only its share is recomputed. Preemption tries a changed copy of a
+node by the same means. Source: kube-scheduler InterPodAffinity and PodTopologySpread.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+from moorage.api import labels
+from moorage.api.labels import Labels
+from moorage.api.node_affinity import matches_node
+from moorage.api.node_labels import HOSTNAME
+from moorage.api.pods import Pod
+from moorage.scheduler.cluster_state import ZONE, ClusterState
+from moorage.scheduler.filters import INTER_POD_AFFINITY, TOPOLOGY_SPREAD, Rejection, taints
+from moorage.scheduler.nodes import NodeInfo, Placed
+from moorage.scheduler.query import PodQuery
+from moorage.scheduler.terms import Spread, Term, WeightedTerm
+
+Table = dict[str, int]
+_Share = list[tuple[Table, str, int]]
+
+_HARD_AFFINITY_WEIGHT = 1
+"""What another pod's required affinity to this pod counts in scoring."""
+
+DEFAULT_SPREAD = (
+    Spread(HOSTNAME, max_skew=3, min_domains=1, selector=labels.EVERYTHING),
+    Spread(ZONE, max_skew=5, min_domains=1, selector=labels.EVERYTHING),
+)
+"""How pods of one controller are spread that ask for nothing. Upstream finds the pods by the
+selectors of services and controllers; here it is by the controller's uid."""
+
+_AFFINITY = Rejection(INTER_POD_AFFINITY, ("node(s) didn't match pod affinity rules",))
+_ANTI_AFFINITY = Rejection(
+    INTER_POD_AFFINITY, ("node(s) didn't match pod anti-affinity rules",), is_resolvable=True
+)
+_EXISTING = Rejection(
+    INTER_POD_AFFINITY,
+    ("node(s) didn't satisfy existing pods anti-affinity rules",),
+    is_resolvable=True,
+)
+_SKEWED = Rejection(
+    TOPOLOGY_SPREAD,
+    ("node(s) didn't match pod topology spread constraints",),
+    is_resolvable=True,
+)
+_UNLABELLED = Rejection(
+    TOPOLOGY_SPREAD,
+    ("node(s) didn't match pod topology spread constraints (missing required label)",),
+)
+
+
+class CrossChecks:
+    """The tables of one pod template. Call `refresh` before asking."""
+
+    def __init__(self, pod: Pod, query: PodQuery, state: ClusterState) -> None:
+        self._namespace = pod.metadata.namespace
+        self._labels = pod.metadata.labels
+        self._query = query
+        self._terms = query.terms
+        self._state = state
+        self._seen = -1
+        self._shares: dict[str, _Share] = {}
+        is_unspoken = bool(query.owner_uid) and not query.spec.topology_spread_constraints
+        self._soft = DEFAULT_SPREAD if is_unspoken else self._terms.soft_spread
+        self._is_default_spread = is_unspoken
+        self._clear()
+
+    def _clear(self) -> None:
+        self._shares.clear()
+        self._hard_counts: list[Table] = [{} for _ in self._terms.hard_spread]
+        self._hard_domains: list[Table] = [{} for _ in self._terms.hard_spread]
+        self._soft_counts: list[Table] = [{} for _ in self._soft]
+        self._near: dict[str, Table] = {}
+        self._far: list[Table] = [{} for _ in self._terms.required_anti]
+        self._forbidden: dict[str, Table] = {}
+        self._wishes: dict[str, Table] = {}
+        self._fewest: list[int | None] = [None] * len(self._terms.hard_spread)
+
+    def refresh(self) -> None:
+        """Take in what changed in the cluster since the last time."""
+        state = self._state
+        changed = state.changed_since(self._seen)
+        if changed is None or self._seen < 0:
+            self._clear()
+            changed = list(state.nodes)
+        for name in changed:
+            self.put(name, state.nodes.get(name))
+        self._seen = state.generation
+
+    def put(self, name: str, node: NodeInfo | None) -> None:
+        """Count a node as it now is; None when it is gone. Also with a copy, to try a change."""
+        for table, value, count in self._shares.pop(name, ()):
+            _add(table, value, -count)
+        if node is not None:
+            share = self._shares[name] = list(self._share_of(node))
+            for table, value, count in share:
+                _add(table, value, count)
+        if self._fewest:
+            self._fewest = [None] * len(self._fewest)
+
+    @property
+    def can_reject(self) -> bool:
+        terms = self._terms
+        return bool(
+            terms.hard_spread or terms.required or terms.required_anti or any(
+                self._forbidden.values()
+            )
+        )  # fmt: skip
+
+    @property
+    def can_score(self) -> bool:
+        return bool(self._soft) or any(self._wishes.values())
+
+    # shares
+
+    def _share_of(self, node: NodeInfo) -> Iterator[tuple[Table, str, int]]:
+        yield from self._spread_share(node)
+        if node.labels:
+            yield from self._own_terms_share(node)
+            yield from self._existing_terms_share(node)
+
+    def _spread_share(self, node: NodeInfo) -> Iterator[tuple[Table, str, int]]:
+        hard = self._terms.hard_spread
+        if hard and _has_keys(node, hard):
+            for index, spread in enumerate(hard):
+                if self._is_included(spread, node):
+                    value = node.labels[spread.topology_key]
+                    yield self._hard_domains[index], value, 1
+                    yield self._hard_counts[index], value, self._matching(spread, node)
+        if self._soft and (self._is_default_spread or _has_keys(node, self._soft)):
+            for index, spread in enumerate(self._soft):
+                soft_value = node.labels.get(spread.topology_key)
+                if soft_value is not None and self._is_included(spread, node):
+                    yield self._soft_counts[index], soft_value, self._matching(spread, node)
+
+    def _is_included(self, spread: Spread, node: NodeInfo) -> bool:
+        if spread.honors_affinity and not matches_node(self._query.spec, node.node):
+            return False
+        return not spread.honors_taints or taints(self._query, node) is None
+
+    def _matching(self, spread: Spread, node: NodeInfo) -> int:
+        if self._is_default_spread:
+            return node.owners.get(self._query.owner_uid, 0)
+        return sum(
+            1
+            for each in node.pods.values()
+            if each.pod.metadata.namespace == self._namespace
+            and each.pod.metadata.deletion_timestamp is None
+            and spread.selector.matches(each.pod.metadata.labels)
+        )
+
+    def _own_terms_share(self, node: NodeInfo) -> Iterator[tuple[Table, str, int]]:
+        terms = self._terms
+        if not terms.has_affinity:
+            return
+        pods = node.pods.values()
+        if terms.required:
+            together = sum(1 for each in pods if all(self._means(t, each) for t in terms.required))
+            for term in terms.required:
+                yield from _at(self._near, term, node, together)
+        for table, term in zip(self._far, terms.required_anti, strict=True):
+            count = sum(1 for each in pods if self._means(term, each))
+            value = node.labels.get(term.topology_key)
+            if count and value is not None:
+                yield table, value, count
+        for wish, sign in _signed(terms.preferred, terms.preferred_anti):
+            count = sum(1 for each in pods if self._means(wish.term, each))
+            yield from _at(self._wishes, wish.term, node, sign * wish.weight * count)
+
+    def _existing_terms_share(self, node: NodeInfo) -> Iterator[tuple[Table, str, int]]:
+        for each in node.affine.values():
+            terms = each.query.terms
+            for term in terms.required_anti:
+                if self._is_meant(term):
+                    yield from _at(self._forbidden, term, node, 1)
+            for term in terms.required:
+                if self._is_meant(term):
+                    yield from _at(self._wishes, term, node, _HARD_AFFINITY_WEIGHT)
+            for wish, sign in _signed(terms.preferred, terms.preferred_anti):
+                if self._is_meant(wish.term):
+                    yield from _at(self._wishes, wish.term, node, sign * wish.weight)
+
+    def _means(self, term: Term, other: Placed) -> bool:
+        meta = other.pod.metadata
+        return term.matches(
+            meta.namespace, meta.labels, self._state.namespace_labels(meta.namespace)
+        )
+
+    def _is_meant(self, term: Term) -> bool:
+        return term.matches(
+            self._namespace, self._labels, self._state.namespace_labels(self._namespace)
+        )
+
+    # filter
+
+    def rejection(self, node: NodeInfo) -> Rejection | None:
+        """The first objection: spread, then affinity, anti-affinity, other pods' anti-affinity."""
+        if self._terms.hard_spread:
+            found = self._spread_rejection(node)
+            if found is not None:
+                return found
+        return self._affinity_rejection(node)
+
+    def rejections(self, node: NodeInfo) -> list[Rejection]:
+        """Both filters' objections, for explanations."""
+        found = (self._spread_rejection(node), self._affinity_rejection(node))
+        return [rejection for rejection in found if rejection is not None]
+
+    def _spread_rejection(self, node: NodeInfo) -> Rejection | None:
+        for index, spread in enumerate(self._terms.hard_spread):
+            value = node.labels.get(spread.topology_key)
+            if value is None:
+                return _UNLABELLED
+            itself = 1 if spread.selector.matches(self._labels) else 0
+            here = self._hard_counts[index].get(value, 0)
+            if here + itself - self._fewest_in(index) > spread.max_skew:
+                return _SKEWED
+        return None
+
+    def _fewest_in(self, index: int) -> int:
+        fewest = self._fewest[index]
+        if fewest is None:
+            domains, counts = self._hard_domains[index], self._hard_counts[index]
+            if len(domains) < self._terms.hard_spread[index].min_domains:
+                fewest = 0
+            else:
+                fewest = min((counts.get(value, 0) for value in domains), default=0)
+            self._fewest[index] = fewest
+        return fewest
+
+    def _affinity_rejection(self, node: NodeInfo) -> Rejection | None:
+        here = node.labels
+        if self._terms.required and not self._is_near(here):
+            return _AFFINITY
+        for term, table in zip(self._terms.required_anti, self._far, strict=True):
+            value = here.get(term.topology_key)
+            if value is not None and value in table:
+                return _ANTI_AFFINITY
+        for key, table in self._forbidden.items():
+            value = here.get(key)
+            if value is not None and value in table:
+                return _EXISTING
+        return None
+
+    def _is_near(self, here: Labels) -> bool:
+        terms = self._terms.required
+        if any(term.topology_key not in here for term in terms):
+            return False
+        if all(here[t.topology_key] in self._near.get(t.topology_key, {}) for t in terms):
+            return True
+        # The first of a group that wants to be together would otherwise wait for ever.
+        return not any(self._near.values()) and all(map(self._is_meant, terms))
+
+    # score
+
+    def spread_scores(self, nodes: Sequence[NodeInfo]) -> list[int]:
+        """0 to 100 a node, higher where fewer alike pods run."""
+        is_left_out = [not self._is_default_spread and not _has_keys(n, self._soft) for n in nodes]
+        weights = [self._weight(spread, nodes, is_left_out) for spread in self._soft]
+        raw = [
+            None if out else self._spread_sum(node, weights)
+            for node, out in zip(nodes, is_left_out, strict=True)
+        ]
+        known = [score for score in raw if score is not None]
+        most, least = max(known, default=0), min(known, default=0)
+        if most == 0:
+            return [0 if score is None else 100 for score in raw]
+        return [0 if score is None else 100 * (most + least - score) // most for score in raw]
+
+    def _weight(
+        self, spread: Spread, nodes: Sequence[NodeInfo], is_left_out: Sequence[bool]
+    ) -> float:
+        taking_part = [n for n, out in zip(nodes, is_left_out, strict=True) if not out]
+        if spread.topology_key == HOSTNAME:
+            return math.log(len(taking_part) + 2)
+        return math.log(len({n.labels.get(spread.topology_key, "") for n in taking_part}) + 2)
+
+    def _spread_sum(self, node: NodeInfo, weights: Sequence[float]) -> int:
+        total = 0.0
+        for spread, table, weight in zip(self._soft, self._soft_counts, weights, strict=True):
+            value = node.labels.get(spread.topology_key)
+            if value is not None:
+                total += table.get(value, 0) * weight + spread.max_skew - 1
+        return math.floor(total + 0.5)
+
+    def affinity_scores(self, nodes: Sequence[NodeInfo]) -> list[int]:
+        """0 to 100 a node, by the wishes of this pod and of those that run."""
+        wishes = [(key, table) for key, table in self._wishes.items() if table]
+        raw = [
+            sum(table.get(node.labels.get(key, ""), 0) for key, table in wishes) for node in nodes
+        ]
+        most, least = max(raw, default=0), min(raw, default=0)
+        if most == least:
+            return [0] * len(raw)
+        return [int(100 * ((score - least) / (most - least))) for score in raw]
+
+
+def _at(
+    tables: dict[str, Table], term: Term, node: NodeInfo, count: int
+) -> Iterator[tuple[Table, str, int]]:
+    value = node.labels.get(term.topology_key)
+    if count and value is not None:
+        yield tables.setdefault(term.topology_key, {}), value, count
+
+
+def _signed(
+    wanted: Iterable[WeightedTerm], unwanted: Iterable[WeightedTerm]
+) -> Iterator[tuple[WeightedTerm, int]]:
+    for wish in wanted:
+        yield wish, 1
+    for wish in unwanted:
+        yield wish, -1
+
+
+def _has_keys(node: NodeInfo, spreads: Iterable[Spread]) -> bool:
+    return all(spread.topology_key in node.labels for spread in spreads)
+
+
+def _add(table: Table, value: str, count: int) -> None:
+    total = table.get(value, 0) + count
+    if total:
+        table[value] = total
+    else:
+        table.pop(value, None)

@@ -1,0 +1,148 @@
+"""A node as the scheduler sees it: what it offers and what is taken, in plain numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from moorage.api import quantity
+from moorage.api.nodes import Node, Taint
+from moorage.api.pods import Pod
+from moorage.api.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
+from moorage.client.informer import object_key
+from moorage.scheduler.query import HostPort, PodQuery, amount
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A pod on a node, or about to be, and what it takes there."""
+
+    key: str
+    pod: Pod
+    query: PodQuery
+
+    @property
+    def priority(self) -> int:
+        return self.pod.spec.priority or 0
+
+
+def placed(pod: Pod, query: PodQuery) -> Placed:
+    return Placed(object_key(pod.metadata), pod, query)
+
+
+class NodeInfo:
+    """One node's offer (from its object) and use (the sum over its pods).
+
+    `generation` grows with every change, `static_version` with those that do not come from pods.
+    """
+
+    __slots__ = (
+        "affine",
+        "allocatable",
+        "generation",
+        "handlers",
+        "hard_taints",
+        "images",
+        "labels",
+        "max_pods",
+        "name",
+        "node",
+        "owners",
+        "pods",
+        "ports",
+        "shown_cpu_milli",
+        "shown_memory_bytes",
+        "soft_taints",
+        "static_version",
+        "used",
+    )
+
+    def __init__(self, node: Node) -> None:
+        self.generation = 0
+        self.static_version = 0
+        self.used: dict[str, int] = {}
+        self.shown_cpu_milli = 0
+        self.shown_memory_bytes = 0
+        self.pods: dict[str, Placed] = {}
+        self.affine: dict[str, Placed] = {}
+        self.ports: dict[HostPort, int] = {}
+        self.owners: dict[str, int] = {}
+        self.set_node(node)
+
+    def set_node(self, node: Node) -> None:
+        """Take over what the node object says."""
+        status = node.status
+        self.node = node
+        self.name = node.metadata.name
+        self.labels = node.metadata.labels
+        self.allocatable = {
+            name: amount(name, quantity.parse(text)) for name, text in status.allocatable.items()
+        }
+        self.max_pods = self.allocatable.get("pods", 0)
+        self.hard_taints = _with_effect(node.spec.taints, (NO_SCHEDULE, NO_EXECUTE))
+        self.soft_taints = _with_effect(node.spec.taints, (PREFER_NO_SCHEDULE,))
+        # A node that reports no handlers at all has an old kubelet or engine: not known, not none.
+        self.handlers = frozenset(handler.name for handler in status.runtime_handlers) or None
+        self.images = {
+            name: image.size_bytes for image in status.images for name in image.names
+        }
+        self.static_version += 1
+
+    def add(self, pod: Placed) -> None:
+        """Count a pod in. It must not be on the node yet."""
+        self._count(pod, 1)
+        self.pods[pod.key] = pod
+        if pod.query.terms.has_affinity:
+            self.affine[pod.key] = pod
+
+    def remove(self, key: str) -> Placed:
+        """Count a pod out. Raises KeyError when it is not on the node."""
+        pod = self.pods.pop(key)
+        self.affine.pop(key, None)
+        self._count(pod, -1)
+        return pod
+
+    def _count(self, pod: Placed, sign: int) -> None:
+        query = pod.query
+        used = self.used
+        for name, wanted in query.needs:
+            used[name] = used.get(name, 0) + sign * wanted
+        self.shown_cpu_milli += sign * query.shown_cpu_milli
+        self.shown_memory_bytes += sign * query.shown_memory_bytes
+        for port in query.ports:
+            _tally(self.ports, port, sign)
+        if query.owner_uid:
+            _tally(self.owners, query.owner_uid, sign)
+
+    def copy(self) -> NodeInfo:
+        """A copy to try changes on."""
+        other = NodeInfo.__new__(NodeInfo)
+        for name in NodeInfo.__slots__:
+            setattr(other, name, getattr(self, name))
+        for name in ("used", "pods", "affine", "ports", "owners"):
+            setattr(other, name, dict(getattr(self, name)))
+        return other
+
+
+def offers_differ(before: Node, after: Node) -> bool:
+    """Whether a node changed in anything the scheduler looks at (heartbeats do not count)."""
+    return (
+        before.metadata.labels != after.metadata.labels
+        or before.spec != after.spec
+        or before.status.allocatable != after.status.allocatable
+        or before.status.runtime_handlers != after.status.runtime_handlers
+        or before.status.images != after.status.images
+    )
+
+
+def _with_effect(taints: Iterable[Taint], effects: Iterable[str]) -> tuple[Taint, ...]:
+    return tuple(taint for taint in taints if taint.effect in effects)
+
+
+def _tally(counts: dict[HostPort, int] | dict[str, int], key: HostPort | str, by: int) -> None:
+    table: dict[HostPort | str, int] = counts  # type: ignore[assignment]
+    left = table.get(key, 0) + by
+    if left:
+        table[key] = left
+    else:
+        table.pop(key, None)
