@@ -23,10 +23,13 @@ class GenerateHook(BuildHookInterface):  # type: ignore[type-arg]
         del version, build_data
         sys.path.insert(0, str(SOURCE))
         try:
+            from moorage.registry.columns.build import generate_descriptions
+            from moorage.registry.kinds import ALL_KINDS
             from moorage.registry.openapi.build import generate_openapi
             from moorage.registry.schema.build import generate_schema
 
             generate_schema(SOURCE / "moorage/registry/schema/generated")
+            generate_descriptions(ALL_KINDS, SOURCE / "moorage/registry/columns")
             generate_openapi(SOURCE / "moorage/registry/openapi/generated")
             # By path: importing the package `moorage.cri` needs what is being generated here.
             stubs = runpy.run_path(str(SOURCE / "moorage/cri/build.py"))

@@ -1,1 +1,1 @@
-"""The `moor` command: parse, call, print."""
+"""The command line `moor`: parse, call, print."""

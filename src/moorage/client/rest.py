@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import aiohttp
 import msgspec
+from yarl import URL
 
 from moorage.api.errors import StatusError
 from moorage.api.meta import ListMeta, Object
@@ -328,6 +330,28 @@ class Client:
             allow_redirects=False,
         )
         return _Response(request, is_checked=is_checked)
+
+    @asynccontextmanager
+    async def websocket(
+        self, path: str, subprotocol: str
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """A websocket to a path. Raises StatusError when the server refuses the upgrade."""
+        if self._session is None:
+            raise RuntimeError("the client is not open: use it as `async with Client(…)`")
+        token = self._token.current()
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        url = URL(self._config.server.rstrip("/") + path, encoded=True)
+        try:
+            async with self._session.ws_connect(
+                url, protocols=(subprotocol,), headers=headers, max_msg_size=0
+            ) as websocket:
+                yield websocket
+        except aiohttp.WSServerHandshakeError as error:
+            raise StatusError(
+                f"the server refused the upgrade: {error.message}", code=error.status
+            ) from error
+        except (TimeoutError, aiohttp.ClientError) as error:
+            raise UnreachableError(str(error) or type(error).__name__) from error
 
     def _decode(self, resource: Resource[T], body: bytes | msgspec.Raw) -> T:
         decoder = self._decoders.get(resource.type)

@@ -63,7 +63,8 @@ class ClusterState:
             info.node = node
             return False
         self._tally_node(info, 1)
-        self._touch(info)
+        self._mark(name)
+        info.static_version = self.generation
         return True
 
     def remove_node(self, name: str) -> None:
@@ -151,7 +152,7 @@ class ClusterState:
             self._homeless.setdefault(node_name, {})[pod.key] = pod
         else:
             info.add(pod)
-            self._touch(info)
+            self._mark(info.name)
         if pod.query.terms.has_affinity:
             self.affine_count += 1
 
@@ -166,7 +167,7 @@ class ClusterState:
                 del self._homeless[home]
         else:
             pod = info.remove(key)
-            self._touch(info)
+            self._mark(info.name)
         if pod.query.terms.has_affinity:
             self.affine_count -= 1
 
@@ -228,10 +229,6 @@ class ClusterState:
                 break
             names.append(name)
         return names
-
-    def _touch(self, info: NodeInfo) -> None:
-        self._mark(info.name)
-        info.generation = self.generation
 
     def _mark(self, name: str) -> None:
         self.generation += 1

@@ -33,13 +33,12 @@ def placed(pod: Pod, query: PodQuery) -> Placed:
 class NodeInfo:
     """One node's offer (from its object) and use (the sum over its pods).
 
-    `generation` grows with every change, `static_version` with those that do not come from pods.
+    `static_version` changes with the node object; no two nodes of a cluster ever share one.
     """
 
     __slots__ = (
         "affine",
         "allocatable",
-        "generation",
         "handlers",
         "hard_taints",
         "images",
@@ -58,7 +57,6 @@ class NodeInfo:
     )
 
     def __init__(self, node: Node) -> None:
-        self.generation = 0
         self.static_version = 0
         self.used: dict[str, int] = {}
         self.shown_cpu_milli = 0
@@ -83,10 +81,7 @@ class NodeInfo:
         self.soft_taints = _with_effect(node.spec.taints, (PREFER_NO_SCHEDULE,))
         # A node that reports no handlers at all has an old kubelet or engine: not known, not none.
         self.handlers = frozenset(handler.name for handler in status.runtime_handlers) or None
-        self.images = {
-            name: image.size_bytes for image in status.images for name in image.names
-        }
-        self.static_version += 1
+        self.images = {name: image.size_bytes for image in status.images for name in image.names}
 
     def add(self, pod: Placed) -> None:
         """Count a pod in. It must not be on the node yet."""

@@ -25,9 +25,7 @@ _LARGE_IMAGE = 1000 * _MEBIBYTE
 
 def least_allocated(query: PodQuery, node: NodeInfo) -> int:
     """The free share of CPU and memory with the pod in; silent containers count by default."""
-    cpu = _free_share(
-        node.allocatable.get("cpu", 0), node.shown_cpu_milli + query.shown_cpu_milli
-    )
+    cpu = _free_share(node.allocatable.get("cpu", 0), node.shown_cpu_milli + query.shown_cpu_milli)
     memory = _free_share(
         node.allocatable.get("memory", 0), node.shown_memory_bytes + query.shown_memory_bytes
     )
@@ -90,7 +88,5 @@ def intolerable_soft_taints(query: PodQuery, node: NodeInfo) -> int:
 def preferred_weight(query: PodQuery, node: NodeInfo) -> int:
     """The weights of the pod's node preferences that hold here."""
     return sum(
-        wish.weight
-        for wish in query.preferred_nodes
-        if matches_term(wish.preference, node.node)
+        wish.weight for wish in query.preferred_nodes if matches_term(wish.preference, node.node)
     )

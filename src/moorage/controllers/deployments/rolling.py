@@ -1,6 +1,7 @@
 """The sizes that ReplicaSets are to have next. Pure: numbers in, numbers out.
 
-A plan maps names of ReplicaSets to new sizes; sets that keep theirs are not in it. Source: API docs
+A plan maps names of ReplicaSets to sizes. A set that keeps its size is in it only where its size
+annotations may have to change. Source: API docs
 "Rolling Update Deployment", "Proportional scaling".
 """
 
@@ -88,7 +89,7 @@ def resize(deployment: Deployment, sets: SetsOf) -> Plan:
     wanted = replicas_of(deployment)
     only = _only_active(sets)
     if only is not None:
-        return {only.metadata.name: wanted} if size_of(only) != wanted else {}
+        return {only.metadata.name: wanted}
     if _is_saturated(deployment, sets.new):
         return empty_old(sets)
     return _in_proportion(deployment, sets) if is_rolling(deployment) else {}
@@ -117,10 +118,7 @@ def _is_saturated(deployment: Deployment, new: ReplicaSet | None) -> bool:
 
 
 def _in_proportion(deployment: Deployment, sets: SetsOf) -> Plan:
-    """Every active set grows or shrinks by its share; the largest takes what rounding leaves.
-
-    Sets that keep their size are in this plan, as their size annotations change.
-    """
+    """Every active set grows or shrinks by its share; the largest takes what rounding leaves."""
     running = active(sets.all)
     wanted = replicas_of(deployment)
     allowed = wanted + max_surge(deployment) if wanted > 0 else 0

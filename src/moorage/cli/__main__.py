@@ -1,0 +1,5 @@
+"""`python -m moorage.cli` is `moor`."""
+
+from moorage.cli.main import main
+
+main()

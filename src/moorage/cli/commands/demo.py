@@ -1,0 +1,120 @@
+"""`moor demo`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from moorage.cli.commands.down import take_down
+from moorage.cli.commands.runtimes import look
+from moorage.cli.commands.up import prepare_machine
+from moorage.cli.errors import CliError
+from moorage.cli.options import layout_of
+from moorage.cli.output import dim, output_option, show, show_document
+from moorage.client import Client, load_kubeconfig
+from moorage.cluster.creation import Choices, open_cluster
+from moorage.cluster.demo import Demo, DemoError, Shown, find_examples
+from moorage.cluster.layout import Layout
+from moorage.cluster.life import StartError, start_detached
+from moorage.cluster.manifests import Manifest, ManifestError, read_manifests
+from moorage.handlers import Handler
+
+_COLUMNS = ("pod", "status", "class", "handler", "node", "ip", "kernel", "start")
+_READY_S = 120.0
+
+
+@click.command("demo")
+@click.option(
+    "--examples",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("examples"),
+    show_default=True,
+    help="The folder of manifests to show.",
+)
+@click.option("--install", is_flag=True, help="Install missing Debian packages first.")
+@output_option
+def command(examples: Path, *, install: bool, output: str) -> None:
+    """Show the whole path: start a cluster, run the examples, print what runs where, clean up."""
+    try:
+        manifests = read_manifests([find_examples(examples)])
+    except (DemoError, ManifestError) as error:
+        raise CliError(str(error)) from error
+    root = Path(
+        tempfile.mkdtemp(prefix="moorage-demo-", dir="/var/lib" if os.geteuid() == 0 else None)
+    )
+    layout = layout_of(root)
+    say = _Narrator(is_quiet=output != "table")
+    try:
+        asyncio.run(prepare_machine(layout, is_installing=install))
+        settings = open_cluster(layout, Choices(name="moorage-demo"))
+        try:
+            rows = _shown(layout, say, manifests)
+        finally:
+            take_down(layout, settings)
+            say("stopped the cluster")
+    finally:
+        shutil.rmtree(root)
+    _, handlers = asyncio.run(look(root.parent))
+    _print(rows, handlers, output)
+
+
+class _Narrator:
+    """Says what happens, with the time since the start."""
+
+    def __init__(self, *, is_quiet: bool) -> None:
+        self._is_quiet = is_quiet
+        self._began = time.monotonic()
+
+    def __call__(self, sentence: str) -> None:
+        if not self._is_quiet:
+            click.echo(f"{dim(f'{time.monotonic() - self._began:6.2f} s')}  {sentence}")
+
+
+def _shown(layout: Layout, say: _Narrator, manifests: list[Manifest]) -> list[Shown]:
+    say("starting a cluster")
+    argv = [sys.executable, "-m", "moorage.cli", "up", "--data-dir", str(layout.root)]
+    try:
+        start_detached(layout, argv, _READY_S)
+        say("cluster ready")
+        return asyncio.run(_run(layout, say, manifests))
+    except (StartError, DemoError, ManifestError) as error:
+        raise CliError(str(error)) from error
+
+
+async def _run(layout: Layout, say: _Narrator, manifests: list[Manifest]) -> list[Shown]:
+    async with Client(load_kubeconfig(layout.kubeconfig), user_agent="moor-demo") as client:
+        return await Demo(client, manifests, say).run()
+
+
+def _print(rows: list[Shown], handlers: tuple[Handler, ...], output: str) -> None:
+    if output != "table":
+        show_document([asdict(row) for row in rows], output)
+        return
+    click.echo()
+    show(
+        [
+            asdict(row)
+            | {
+                "class": row.runtime_class or "(none)",
+                "start": f"{row.start_s:.2f} s" if row.start_s is not None else None,
+            }
+            for row in rows
+        ],
+        _COLUMNS,
+        output,
+    )
+    click.echo()
+    by_name = {each.handler: each for each in handlers}
+    for refused in sorted({(row.handler, row.reason) for row in rows if row.reason}):
+        handler = by_name.get(refused[0])
+        click.echo(f"{refused[0]}: {refused[1]}")
+        if handler is not None and not handler.available:
+            click.echo(f"  {handler.reason} → {handler.remedy}")

@@ -1,0 +1,47 @@
+"""`moor down`."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import click
+
+from moorage.cli.errors import CliError
+from moorage.cli.options import data_dir_option, layout_of, present_settings
+from moorage.cluster.containerd import LeftoverError
+from moorage.cluster.layout import Layout
+from moorage.cluster.life import StopError, clear_machine, stop_parts
+from moorage.cluster.settings import Settings
+from moorage.handlers.command import CommandError
+
+
+@click.command("down")
+@data_dir_option
+@click.option("--keep-pods", is_flag=True, help="Leave pods running for the next `moor up`.")
+@click.option("--delete-data", is_flag=True, help="Delete the data folder too.")
+def command(data_dir: Path, *, keep_pods: bool, delete_data: bool) -> None:
+    """Stop the cluster and its pods, and leave the machine as it was; the data stays.
+
+    The next `moor up` on the folder starts the pods again.
+    """
+    if keep_pods and delete_data:
+        raise click.UsageError("--keep-pods and --delete-data exclude each other")
+    layout = layout_of(data_dir)
+    settings = present_settings(layout)
+    click.echo("stopped" if take_down(layout, settings, keep_pods=keep_pods) else "was not running")
+    if delete_data:
+        shutil.rmtree(layout.root)
+        click.echo(f"deleted {layout.root}")
+
+
+def take_down(layout: Layout, settings: Settings, *, keep_pods: bool = False) -> bool:
+    """Stop parts and, unless kept, pods; whether anything ran. Raises CliError."""
+    try:
+        was_running = stop_parts(layout)
+        if not keep_pods:
+            asyncio.run(clear_machine(layout, settings))
+    except (StopError, LeftoverError, CommandError) as error:
+        raise CliError(str(error)) from error
+    return was_running

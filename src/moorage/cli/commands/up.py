@@ -1,0 +1,195 @@
+"""`moor up`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+
+from moorage.cli.errors import CannotRunPodsError, CliError
+from moorage.cli.options import data_dir_option, layout_of
+from moorage.cli.output import dim
+from moorage.cluster import kubeconfig
+from moorage.cluster.creation import Choices, access, open_cluster
+from moorage.cluster.doctor import State, can_run_pods, examine
+from moorage.cluster.host import gather
+from moorage.cluster.layout import Layout
+from moorage.cluster.life import COMPLETE, StartError, run_in_foreground, start_detached
+from moorage.cluster.network import NoSubnetError, SubnetTakenError
+from moorage.cluster.packages import InstallError, install_packages, missing_packages
+from moorage.cluster.settings import Settings, SettingsError, load
+from moorage.cluster.supervisor import AlreadyRunningError, running_pid
+from moorage.handlers import discover, find_containerd
+
+USER_KUBECONFIG = Path.home() / ".kube" / "config"
+_READY_S = 120.0
+
+
+def _pairs(name: str, texts: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key or not value:
+            raise click.UsageError(f"{name} takes KEY=VALUE, not {text!r}")
+        found[key] = value
+    return found
+
+
+def _gates(texts: tuple[str, ...]) -> dict[str, bool]:
+    known = {"true": True, "false": False}
+    found = {}
+    for key, value in _pairs("--feature-gate", texts).items():
+        if key != "RuntimeClass" or value.lower() not in known:
+            raise click.UsageError(
+                f"--feature-gate {key}={value}: the gate is RuntimeClass, its value true or false"
+            )
+        found[key] = known[value.lower()]
+    return found
+
+
+@click.command("up")
+@data_dir_option
+@click.option("--detach", "-d", is_flag=True, help="Return when the cluster is ready.")
+@click.option("--merge", is_flag=True, help=f"Add the cluster to {USER_KUBECONFIG} too.")
+@click.option("--install", is_flag=True, help="Install missing Debian packages first.")
+@click.option("--no-node", is_flag=True, help="The control plane alone; needs no root.")
+@click.option("--cri", metavar="ENDPOINT", help="Use a running engine: unix:///path/to.sock.")
+@click.option("--name", help="The cluster's name in the kubeconfig.")
+@click.option("--node-name", help="The node's name; the host's by default.")
+@click.option("--api-port", type=click.IntRange(1, 65535), help="The API's port; 6443 if free.")
+@click.option("--node-port", type=click.IntRange(1, 65535), help="The node agent's port.")
+@click.option("--pod-network", metavar="CIDR", help="The pods' addresses; a free /24 by default.")
+@click.option("--service-network", metavar="CIDR", help="The services' addresses.")
+@click.option(
+    "--registry-mirror",
+    "mirrors",
+    multiple=True,
+    metavar="REGISTRY=URL",
+    help="Pull a registry's images from there.",
+)
+@click.option(
+    "--feature-gate",
+    "gates",
+    multiple=True,
+    metavar="NAME=BOOL",
+    help="Turn a feature off or on: RuntimeClass.",
+)
+@click.option(
+    "--scheduler-like-upstream",
+    is_flag=True,
+    default=None,
+    help="Do not place pods by runtime handler: they fail on the node, as in Kubernetes.",
+)
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="For all parts."
+)
+def command(
+    data_dir: Path,
+    *,
+    detach: bool,
+    merge: bool,
+    install: bool,
+    no_node: bool,
+    cri: str | None,
+    mirrors: tuple[str, ...],
+    gates: tuple[str, ...],
+    scheduler_like_upstream: bool | None,
+    **said: str | int | None,
+) -> None:
+    """Start the cluster, or resume the one in the data folder with everything that is in it.
+
+    Stays in the foreground until Ctrl-C, which leaves pods running for the next `moor up`;
+    `moor down` ends them too.
+    """
+    if cri is not None and not cri.startswith("unix://"):
+        raise click.UsageError("--cri takes an endpoint of the form unix:///path/to.sock")
+    layout = layout_of(data_dir)
+    pid = running_pid(layout)
+    if pid is not None:
+        raise CliError(str(AlreadyRunningError(layout, pid)))
+    choices = Choices(
+        cri=cri,
+        has_node=False if no_node else None,
+        filters_by_handler=None if scheduler_like_upstream is None else False,
+        gates=_gates(gates),
+        registry_mirrors=_pairs("--registry-mirror", mirrors),
+        **said,  # type: ignore[arg-type]
+    )
+    before = load(layout.settings)
+    has_node = not no_node and (before is None or before.has_node)
+    if has_node and not (cri or (before and before.cri)):
+        asyncio.run(prepare_machine(layout, is_installing=install))
+    settings = _opened(layout, choices)
+    if merge:
+        kubeconfig.merge(USER_KUBECONFIG, access(layout, settings))
+    if detach:
+        _start_detached(layout)
+        _tell_how_to_use(layout, settings, is_merged=merge)
+        return
+
+    def report(sentence: str) -> None:
+        click.echo(sentence)
+        if sentence == COMPLETE:
+            _tell_how_to_use(layout, settings, is_merged=merge)
+
+    run_in_foreground(layout, settings, report)
+
+
+async def prepare_machine(layout: Layout, *, is_installing: bool) -> None:
+    """Install what is missing if that was asked for.
+
+    Raises CannotRunPodsError when something that pods need is still missing.
+    """
+    host = await gather(layout.root)
+    missing = missing_packages(host, required_only=not is_installing)
+    if missing and is_installing:
+        click.echo(f"installing {' '.join(missing)}")
+        try:
+            await install_packages(missing, host)
+        except InstallError as error:
+            raise CannotRunPodsError(str(error)) from error
+        host = await gather(layout.root)
+    engine = await find_containerd(host.path)
+    handlers = await discover(engine, host.machine, path=host.path)
+    findings = examine(host, handlers)
+    if not can_run_pods(findings):
+        problems = "".join(
+            f"\n  {each.subject}: {each.meaning}" + (f" → {each.remedy}" if each.remedy else "")
+            for each in findings
+            if each.state is State.PROBLEM
+        )
+        raise CannotRunPodsError(
+            f"this machine cannot run pods:{problems}\n"
+            "`moor up --install` installs missing packages on Debian; "
+            "`moor up --no-node` starts the control plane alone, which needs nothing of this"
+        )
+
+
+def _opened(layout: Layout, choices: Choices) -> Settings:
+    try:
+        return open_cluster(layout, choices)
+    except (SettingsError, NoSubnetError, SubnetTakenError) as error:
+        raise CliError(str(error)) from error
+
+
+def _start_detached(layout: Layout) -> None:
+    argv = [sys.executable, "-m", "moorage.cli", "up", "--data-dir", str(layout.root)]
+    try:
+        start_detached(layout, argv, _READY_S)
+    except StartError as error:
+        raise CliError(str(error)) from error
+    click.echo(COMPLETE)
+
+
+def _tell_how_to_use(layout: Layout, settings: Settings, *, is_merged: bool) -> None:
+    click.echo()
+    if is_merged:
+        click.echo(f"  kubectl config use-context {settings.name}")
+    else:
+        click.echo(f"  export KUBECONFIG={layout.kubeconfig}")
+    click.echo("  kubectl get runtimeclasses,nodes")
+    if not is_merged:
+        click.echo(dim(f"  (your own {USER_KUBECONFIG} is untouched; --merge adds the cluster)"))
+    click.echo()

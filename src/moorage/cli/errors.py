@@ -1,0 +1,30 @@
+"""Which failures are told in one line, and the exit status of each."""
+
+from __future__ import annotations
+
+from moorage.api.errors import StatusError
+
+FAILED = 1
+NOT_RUNNING = 3
+CANNOT_RUN_PODS = 4
+
+
+class CliError(Exception):
+    """A failure to tell people, with the exit status it ends in."""
+
+    exit_status = FAILED
+
+
+class NotRunningError(CliError):
+    """The cluster is down, and the command needs it."""
+
+    exit_status = NOT_RUNNING
+
+
+class CannotRunPodsError(CliError):
+    """This machine lacks something that pods need."""
+
+    exit_status = CANNOT_RUN_PODS
+
+
+EXPECTED: tuple[type[Exception], ...] = (CliError, StatusError, OSError)

@@ -1,0 +1,71 @@
+"""`moor`: the commands, each loaded when it is used."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from moorage import __version__
+from moorage.cli.errors import EXPECTED, FAILED
+
+# name → (module, one line of help); the order is that of the help.
+_COMMANDS = {
+    "up": ("up", "Start the cluster, or resume the one in the data folder."),
+    "down": ("down", "Stop the cluster and its pods; the data stays."),
+    "status": ("status", "Say how the cluster's parts are."),
+    "logs": ("logs", "Show what a part wrote."),
+    "kubeconfig": ("kubeconfig", "Say where the kubeconfig is, or merge it into yours."),
+    "explain": ("explain", "Say why a pod is where it is, or why it does not run."),
+    "runtimes": ("runtimes", "List the runtime handlers of this machine."),
+    "doctor": ("doctor", "Look at everything on this machine that matters."),
+    "image": ("image", "Bring images into the cluster's engine."),
+    "demo": ("demo", "Show the whole path on this machine and leave nothing behind."),
+    "completion": ("completion", "Print the completion script of a shell."),
+}
+
+
+class _Commands(click.Group):
+    """A group whose commands are imported one at a time: `moor status` needs no API server."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"moorage.cli.commands.{_COMMANDS[cmd_name][0]}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="moor")
+def cli() -> None:
+    """Kubernetes' RuntimeClass, end to end: pods run under the runtime their class names.
+
+    \b
+    Exit status: 0 done · 1 failed, and the reason is on standard error · 2 wrong usage ·
+    3 the cluster is not running · 4 this machine cannot run pods
+    """
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """The entry point. Errors that people can act on are one line, without traceback."""
+    try:
+        return cli.main(args=arguments, prog_name="moor", standalone_mode=True)
+    except EXPECTED as error:
+        click.echo(f"moor: {error}", err=True)
+        sys.exit(getattr(error, "exit_status", FAILED))

@@ -1,0 +1,56 @@
+"""What several commands have in common."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from moorage.cli.errors import NotRunningError
+from moorage.cluster.layout import SYSTEM_DATA_DIR, Layout
+from moorage.cluster.settings import Settings, load
+from moorage.cluster.supervisor import running_pid
+
+DATA_DIR_VARIABLE = "MOORAGE_DATA_DIR"
+
+
+def _default_data_dir() -> Path:
+    if os.geteuid() == 0:
+        return SYSTEM_DATA_DIR
+    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(base) / "moorage"
+
+
+data_dir_option: Callable[..., Any] = click.option(
+    "--data-dir",
+    "data_dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=_default_data_dir,
+    envvar=DATA_DIR_VARIABLE,
+    show_default=str(SYSTEM_DATA_DIR) + ", or ~/.local/share/moorage without root",
+    help="Where the cluster keeps everything.",
+)
+
+
+def layout_of(data_dir: Path) -> Layout:
+    """The paths of the cluster in a folder."""
+    return Layout(data_dir.absolute())
+
+
+def present_settings(layout: Layout) -> Settings:
+    """The settings of an existing cluster. Raises NotRunningError when there is none."""
+    settings = load(layout.settings)
+    if settings is None:
+        raise NotRunningError(f"there is no cluster in {layout.root}; `moor up` makes one")
+    return settings
+
+
+def running_settings(layout: Layout) -> Settings:
+    """The settings of a running cluster. Raises NotRunningError."""
+    settings = present_settings(layout)
+    if running_pid(layout) is None:
+        raise NotRunningError(f"the cluster in {layout.root} is not running; `moor up` resumes it")
+    return settings

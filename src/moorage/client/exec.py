@@ -1,0 +1,66 @@
+"""Running a command in a container through the API, to its end.
+
+Source: KEP-4006, websocket subprotocol `v5.channel.k8s.io`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+
+from moorage.client.resources import PODS
+from moorage.client.rest import Client
+
+_PROTOCOL = "v5.channel.k8s.io"
+_STDOUT, _STDERR, _ERROR = 1, 2, 3
+_EXIT_CODE = "ExitCode"
+
+
+@dataclass(frozen=True, slots=True)
+class ExecResult:
+    """What a command said and how it ended. `error` is why it could not run, empty otherwise."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    error: str = ""
+
+
+async def exec_in(
+    client: Client, namespace: str, pod: str, command: Sequence[str], *, container: str = ""
+) -> ExecResult:
+    """Run a command. Raises StatusError when the API refuses, UnreachableError without one."""
+    query = [("command", word) for word in command] + [("stdout", "true"), ("stderr", "true")]
+    if container:
+        query.append(("container", container))
+    path = f"{PODS.path(namespace, pod, 'exec')}?{urlencode(query)}"
+    output = {_STDOUT: bytearray(), _STDERR: bytearray(), _ERROR: bytearray()}
+    async with client.websocket(path, _PROTOCOL) as websocket:
+        async for message in websocket:
+            if message.type is aiohttp.WSMsgType.BINARY and message.data:
+                output.get(message.data[0], bytearray()).extend(message.data[1:])
+    code, error = _ending(bytes(output[_ERROR]))
+    return ExecResult(
+        code,
+        output[_STDOUT].decode(errors="replace"),
+        output[_STDERR].decode(errors="replace"),
+        error,
+    )
+
+
+def _ending(status: bytes) -> tuple[int, str]:
+    """The exit code in the Status that ends the command. Source: `remotecommand.v4`."""
+    if not status:
+        return 1, "the connection ended before the command did"
+    told: dict[str, Any] = msgspec.json.decode(status)
+    if told.get("status") == "Success":
+        return 0, ""
+    for cause in (told.get("details") or {}).get("causes") or ():
+        if cause.get("reason") == _EXIT_CODE:
+            return int(cause["message"]), ""
+    return 1, str(told.get("message", ""))

@@ -1,0 +1,190 @@
+"""Shows the whole path on this machine: a cluster, the examples, a table, and nothing left.
+
+Everything goes through the API, as a user's client would: the manifests, the watch, the command
+inside each container that tells which kernel it sees.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.api.pods import Pod
+from moorage.api.runtimeclasses import RuntimeClass
+from moorage.client import Client, Informer
+from moorage.client.exec import exec_in
+from moorage.client.resources import PODS, RUNTIME_CLASSES
+from moorage.cluster.manifests import Applier, Manifest
+
+_SETTLE_S = 120.0
+_DELETE_S = 60.0
+_NAMESPACE = "default"
+
+Say = Callable[[str], None]
+
+
+class DemoError(Exception):
+    """An example did not do what it is there to show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A row of the table. `start_s` is from the pod's creation to Ready, as a client sees it."""
+
+    pod: str
+    status: str
+    runtime_class: str
+    handler: str
+    node: str
+    ip: str
+    kernel: str
+    start_s: float | None
+    reason: str = ""
+
+
+class Demo:
+    """One showing on a cluster that is up."""
+
+    def __init__(self, client: Client, manifests: Sequence[Manifest], say: Say) -> None:
+        self._client = client
+        self._manifests = manifests
+        self._say = say
+        self._pods = Informer(client, PODS, namespace=_NAMESPACE)
+        self._classes = Informer(client, RUNTIME_CLASSES)
+        self._changed = asyncio.Event()
+        self._seen_s: dict[str, float] = {}
+        self._ready_s: dict[str, float] = {}
+        self._said: dict[str, str] = {}
+
+    async def run(self) -> list[Shown]:
+        """Apply, watch, look inside, delete; the table's rows.
+
+        Raises DemoError when pods neither run nor say why within two minutes.
+        """
+        self._pods.add_handler(self._on_pod)
+        applier = Applier(self._client)
+        async with asyncio.TaskGroup() as tasks:
+            following = [tasks.create_task(each.run()) for each in (self._pods, self._classes)]
+            await self._pods.wait_synced()
+            await self._classes.wait_synced()
+            for manifest in self._manifests:
+                await applier.apply(manifest)
+                self._say(f"applied {manifest.kind} {manifest.name} ({manifest.api_version})")
+            await self._until("pods neither run nor say why", self._is_settled, _SETTLE_S)
+            rows = [await self._shown(pod) for pod in sorted(self._pods, key=_name)]
+            for manifest in reversed(self._manifests):
+                await applier.delete(manifest)
+            self._say("deleted the examples")
+            await self._until("pods are still there", lambda: not len(self._pods), _DELETE_S)
+            for task in following:
+                task.cancel()
+        return rows
+
+    def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
+        del before
+        self._changed.set()
+        if after is None:
+            return
+        name, now = after.metadata.name, time.monotonic()
+        self._seen_s.setdefault(name, now)
+        if is_ready(after):
+            self._ready_s.setdefault(name, now)
+        sentence = f"pod {name}: {_progress(after)}"
+        if self._said.get(name) != sentence and not after.metadata.deletion_timestamp:
+            self._said[name] = sentence
+            self._say(sentence)
+
+    async def _until(self, complaint: str, holds: Callable[[], bool], within_s: float) -> None:
+        try:
+            async with asyncio.timeout(within_s):
+                while not holds():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            states = "; ".join(f"{_name(pod)}: {_progress(pod)}" for pod in self._pods)
+            raise DemoError(f"{complaint} after {within_s:g} s: {states}") from None
+
+    def _is_settled(self) -> bool:
+        return len(self._pods) == self._expected() and all(
+            is_ready(pod) or refusal(pod) for pod in self._pods
+        )
+
+    def _expected(self) -> int:
+        """How many pods the manifests make."""
+        return sum(
+            1 if each.kind == "Pod" else int(each.document.get("spec", {}).get("replicas", 0))
+            for each in self._manifests
+        )
+
+    async def _shown(self, pod: Pod) -> Shown:
+        name, kernel = pod.metadata.name, ""
+        if is_ready(pod):
+            result = await exec_in(self._client, _NAMESPACE, name, ["uname", "-r"])
+            kernel = result.stdout.strip() or result.error
+        start_s = self._ready_s[name] - self._seen_s[name] if name in self._ready_s else None
+        return Shown(
+            pod=name,
+            status=pod.status.phase,
+            runtime_class=pod.spec.runtime_class_name or "",
+            handler=self._handler(pod),
+            node=pod.spec.node_name,
+            ip=pod.status.pod_ip,
+            kernel=kernel,
+            start_s=None if start_s is None else round(start_s, 2),
+            reason=refusal(pod),
+        )
+
+    def _handler(self, pod: Pod) -> str:
+        name = pod.spec.runtime_class_name
+        if not name:
+            return "(default)"
+        found: RuntimeClass | None = self._classes.get(name)
+        return found.handler if found else ""
+
+
+def _name(pod: Pod) -> str:
+    return pod.metadata.name
+
+
+def is_ready(pod: Pod) -> bool:
+    """Whether every container of the pod runs and is ready."""
+    return any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions)
+
+
+def refusal(pod: Pod) -> str:
+    """Why no node takes the pod, empty when one does or nobody has looked yet."""
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return condition.message
+    return ""
+
+
+def _progress(pod: Pod) -> str:
+    if is_ready(pod):
+        return "running"
+    why = refusal(pod)
+    if why:
+        return f"no node takes it: {why}"
+    if not pod.spec.node_name:
+        return "waits for a node"
+    waiting = _waiting_reasons(pod)
+    return f"starting on {pod.spec.node_name}" + (f" ({waiting})" if waiting else "")
+
+
+def _waiting_reasons(pod: Pod) -> str:
+    reasons: Iterable[str] = (
+        each.state.waiting.reason
+        for each in pod.status.container_statuses
+        if each.state.waiting is not None
+    )
+    return ", ".join(dict.fromkeys(reasons))
+
+
+def find_examples(folder: Path) -> Path:
+    """The folder of the examples. Raises DemoError when it holds no manifests."""
+    if not folder.is_dir() or not any(folder.glob("*.yaml")):
+        raise DemoError(f"there are no examples in {folder.absolute()}; give a folder with them")
+    return folder

@@ -1,0 +1,7 @@
+"""What every namespace gives its pods: a service account, the cluster's CA, old-style tokens."""
+
+from moorage.controllers.accounts.default_account import DefaultAccountController
+from moorage.controllers.accounts.root_ca import RootCaController
+from moorage.controllers.accounts.token_secrets import TokenSecretController
+
+__all__ = ["DefaultAccountController", "RootCaController", "TokenSecretController"]

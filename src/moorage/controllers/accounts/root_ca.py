@@ -1,0 +1,104 @@
+"""The ConfigMap `kube-root-ca.crt` in every active namespace, kept as it is to be.
+
+Pods verify the API server with it; the token volume of every pod mounts it. Source: KEP-1205,
+`RootCACertPublisher`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from moorage.api.clock import Clock
+from moorage.api.configuration import ConfigMap
+from moorage.api.errors import NotFoundError, StatusError
+from moorage.api.namespaces import Namespace
+from moorage.client import Client, Informer, WorkQueue
+from moorage.client.resources import CONFIG_MAPS
+from moorage.controllers.accounts.default_account import is_open
+from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.replicasets.pod_requests import is_namespace_ending
+
+NAME = "kube-root-ca.crt"
+KEY = "ca.crt"
+DESCRIPTION_ANNOTATION = "kubernetes.io/description"
+DESCRIPTION = (
+    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal "
+    "endpoints such as the internal service IP or kubernetes.default.svc. No other usage is "
+    "guaranteed across distributions of Kubernetes clusters."
+)
+
+
+class RootCaController:
+    """Keys are namespaces. `ca` is a PEM bundle."""
+
+    def __init__(self, client: Client, informers: Informers, ca: str, clock: Clock) -> None:
+        self._client = client
+        self._ca = ca
+        self._namespaces = informers.namespaces
+        self._maps = Informer(
+            client, CONFIG_MAPS, field_selector=f"metadata.name={NAME}", clock=clock
+        )
+        self._queue: WorkQueue[str] = WorkQueue("root ca", clock=clock)
+        self._namespaces.add_handler(self._namespace_changed)
+        self._maps.add_handler(self._map_changed)
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._maps.run())
+            await wait_synced(self._namespaces, self._maps)
+            tasks.create_task(self._queue.run(self._reconcile))
+
+    def _namespace_changed(self, before: Namespace | None, after: Namespace | None) -> None:
+        del before
+        if after is not None:
+            self._queue.add(after.metadata.name)
+
+    def _map_changed(self, before: ConfigMap | None, after: ConfigMap | None) -> None:
+        either = after or before
+        assert either is not None
+        self._queue.add(either.metadata.namespace)
+
+    async def _reconcile(self, name: str) -> float | None:
+        if not is_open(self._namespaces.get(name)):
+            return None
+        present = self._maps.get(NAME, name)
+        if present is None:
+            await self._create(name)
+        elif not self._is_as_wanted(present):
+            await self._restore(present)
+        return None
+
+    def _is_as_wanted(self, present: ConfigMap) -> bool:
+        description = present.metadata.annotations.get(DESCRIPTION_ANNOTATION)
+        return present.data == {KEY: self._ca} and description == DESCRIPTION
+
+    async def _create(self, namespace: str) -> None:
+        body = {
+            "metadata": {
+                "name": NAME,
+                "namespace": namespace,
+                "annotations": {DESCRIPTION_ANNOTATION: DESCRIPTION},
+            },
+            "data": {KEY: self._ca},
+        }
+        try:
+            await self._client.create(CONFIG_MAPS, body, namespace)
+        except StatusError as error:
+            if not is_namespace_ending(error):
+                raise
+
+    async def _restore(self, present: ConfigMap) -> None:
+        # What else somebody put in the data is not part of it, and goes.
+        surplus = dict.fromkeys(present.data.keys() - {KEY})
+        patch = {
+            "metadata": {
+                "uid": present.metadata.uid,
+                "annotations": {DESCRIPTION_ANNOTATION: DESCRIPTION},
+            },
+            "data": {**surplus, KEY: self._ca},
+        }
+        try:
+            await self._client.patch(CONFIG_MAPS, NAME, patch, present.metadata.namespace)
+        except NotFoundError:
+            return  # Its deletion is on its way to us, and leads to a new one.

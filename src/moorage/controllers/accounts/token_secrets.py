@@ -1,0 +1,145 @@
+"""Secrets of type `kubernetes.io/service-account-token`, filled in for their accounts.
+
+Nobody makes them by default any more, but a user who does gets the token, the cluster's CA and the
+namespace in it; they end with their account. Source: API docs "Manually create a long-lived API
+token for a ServiceAccount".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Iterable
+
+import msgspec
+
+from moorage.api.clock import Clock
+from moorage.api.configuration import Secret
+from moorage.api.errors import NotFoundError
+from moorage.client import Client, Informer, WorkQueue
+from moorage.client.informer import object_key
+from moorage.client.resources import SECRETS, PartialObject
+from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.objects import SERVICE_ACCOUNTS
+from moorage.controllers.patches import locked
+
+TYPE = "kubernetes.io/service-account-token"
+ACCOUNT_NAME = "kubernetes.io/service-account.name"
+ACCOUNT_UID = "kubernetes.io/service-account.uid"
+LONGEST_S = 2**32
+"""The longest life a token can be asked for, about 136 years."""
+
+_ACCOUNT = "account"
+
+
+def wanted_data(present: dict[str, str], namespace: str, ca: str) -> dict[str, str]:
+    """What the secret lacks besides the token, in base64."""
+    wanted = {"namespace": _encoded(namespace), "ca.crt": _encoded(ca)}
+    return {key: value for key, value in wanted.items() if present.get(key) != value}
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _account_of(secret: Secret) -> str:
+    return f"{secret.metadata.namespace}/{secret.metadata.annotations.get(ACCOUNT_NAME, '')}"
+
+
+class TokenSecretController:
+    """Keys are secrets. `ca` is a PEM bundle."""
+
+    def __init__(self, client: Client, informers: Informers, ca: str, clock: Clock) -> None:
+        self._client = client
+        self._ca = ca
+        self._accounts = informers.service_accounts
+        self._secrets = Informer(
+            client,
+            SECRETS,
+            field_selector=f"type={TYPE}",
+            indexes={_ACCOUNT: _accounts_of},
+            clock=clock,
+        )
+        self._queue: WorkQueue[str] = WorkQueue("token secrets", clock=clock)
+        self._secrets.add_handler(self._secret_changed)
+        self._accounts.add_handler(self._account_changed)
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._secrets.run())
+            await wait_synced(self._accounts, self._secrets)
+            tasks.create_task(self._queue.run(self._reconcile))
+
+    def _secret_changed(self, before: Secret | None, after: Secret | None) -> None:
+        del before
+        if after is not None:
+            self._queue.add(object_key(after.metadata))
+
+    def _account_changed(self, before: PartialObject | None, after: PartialObject | None) -> None:
+        either = after or before
+        assert either is not None
+        if before is None or after is None or before.metadata.uid != after.metadata.uid:
+            for secret in self._secrets.by_index(_ACCOUNT, object_key(either.metadata)):
+                self._queue.add(object_key(secret.metadata))
+
+    async def _reconcile(self, key: str) -> float | None:
+        secret = self._secrets.get_key(key)
+        if secret is None or secret.metadata.deletion_timestamp is not None:
+            return None
+        account = await self._account(secret)
+        if account is None:
+            await self._remove(secret)
+        else:
+            await self._fill(secret, account)
+        return None
+
+    async def _account(self, secret: Secret) -> PartialObject | None:
+        """The secret's account, asked for when our copy lacks it: a missing one costs the secret."""
+        found = self._accounts.get_key(_account_of(secret))
+        if found is None or not _is_meant(secret, found):
+            name = secret.metadata.annotations.get(ACCOUNT_NAME, "")
+            try:
+                found = await self._client.get(SERVICE_ACCOUNTS, name, secret.metadata.namespace)
+            except NotFoundError:
+                return None
+        return found if _is_meant(secret, found) else None
+
+    async def _remove(self, secret: Secret) -> None:
+        meta = secret.metadata
+        try:
+            await self._client.delete(SECRETS, meta.name, meta.namespace, uid=meta.uid)
+        except NotFoundError:
+            return  # Gone already, as wanted.
+
+    async def _fill(self, secret: Secret, account: PartialObject) -> None:
+        meta = secret.metadata
+        data = wanted_data(secret.data, meta.namespace, self._ca)
+        if not secret.data.get("token"):
+            data["token"] = _encoded(await self._token(account))
+        if not data and meta.annotations.get(ACCOUNT_UID) == account.metadata.uid:
+            return
+        annotations = {ACCOUNT_UID: account.metadata.uid}
+        patch = {"metadata": {**locked(meta), "annotations": annotations}, "data": data}
+        await self._client.patch(SECRETS, meta.name, patch, meta.namespace)
+
+    async def _token(self, account: PartialObject) -> str:
+        meta = account.metadata
+        body = {
+            "kind": "TokenRequest",
+            "apiVersion": "authentication.k8s.io/v1",
+            "spec": {"expirationSeconds": LONGEST_S},
+        }
+        path = SERVICE_ACCOUNTS.path(meta.namespace, meta.name, "token")
+        answer = await self._client.request("POST", path, body=msgspec.json.encode(body))
+        token: str = msgspec.json.decode(answer)["status"]["token"]
+        return token
+
+
+def _accounts_of(secret: Secret) -> Iterable[str]:
+    return (_account_of(secret),)
+
+
+def _is_meant(secret: Secret, account: PartialObject) -> bool:
+    """Whether this is the account the secret was made for, and not a later namesake."""
+    return secret.metadata.annotations.get(ACCOUNT_UID) in (None, "", account.metadata.uid)

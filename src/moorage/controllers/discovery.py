@@ -1,0 +1,123 @@
+"""Which resources a server has, read from its discovery documents.
+
+Source: API docs "Discovery API"; `metav1.APIResourceList`. One version of a resource is enough:
+objects are the same in all of them, so the group's preferred version is taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from moorage.api.errors import StatusError
+from moorage.api.meta import Object
+from moorage.client import Client, Resource
+from moorage.client.resources import PartialObject
+from moorage.client.rest import UnreachableError
+
+_T = TypeVar("_T")
+
+SECOND_HOMES = {
+    ("extensions", "deployments"): ("apps", "deployments"),
+    ("events.k8s.io", "events"): ("", "events"),
+}
+"""(group, plural) under which a server shows the objects of another resource again."""
+
+
+class _ApiResource(Object, frozen=True):
+    name: str = ""
+    kind: str = ""
+    namespaced: bool = False
+    verbs: tuple[str, ...] = ()
+
+
+class _ApiResourceList(Object, frozen=True):
+    resources: tuple[_ApiResource, ...] = ()
+
+
+class _ApiVersions(Object, frozen=True):
+    versions: tuple[str, ...] = ()
+
+
+class _GroupVersion(Object, frozen=True):
+    group_version: str = ""
+    version: str = ""
+
+
+class _ApiGroup(Object, frozen=True):
+    name: str = ""
+    versions: tuple[_GroupVersion, ...] = ()
+    preferred_version: _GroupVersion = _GroupVersion()
+
+
+class _ApiGroupList(Object, frozen=True):
+    groups: tuple[_ApiGroup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ServedResource:
+    """A resource, read for metadata only, and what can be done with it."""
+
+    resource: Resource[PartialObject]
+    verbs: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """What was found, and for each group version that could not be read, why."""
+
+    served: tuple[ServedResource, ...]
+    failures: tuple[tuple[str, str], ...] = ()
+
+    def with_verbs(self, *verbs: str) -> list[Resource[PartialObject]]:
+        """The resources that know all of these verbs."""
+        return [each.resource for each in self.served if each.verbs.issuperset(verbs)]
+
+
+async def discover(client: Client) -> Discovered:
+    """Read it all. Raises StatusError, UnreachableError when there is not even a list of groups."""
+    core, groups = await asyncio.gather(
+        client.request("GET", "/api"), client.request("GET", "/apis")
+    )
+    versions = [("", version) for version in _decode(core, _ApiVersions).versions]
+    for group in _decode(groups, _ApiGroupList).groups:
+        preferred = group.preferred_version.version or group.versions[0].version
+        others = [each.version for each in group.versions if each.version != preferred]
+        versions += [(group.name, version) for version in (preferred, *others)]
+    lists = await asyncio.gather(*(_read(client, *each) for each in versions))
+    found: dict[tuple[str, str], ServedResource] = {}
+    failures: list[tuple[str, str]] = []
+    for (group_name, version), answer in zip(versions, lists, strict=True):
+        if isinstance(answer, str):
+            failures.append((f"{group_name}/{version}" if group_name else version, answer))
+            continue
+        for each in answer.resources:
+            if "/" not in each.name:
+                # The preferred version comes first and stays.
+                found.setdefault((group_name, each.name), _served(group_name, version, each))
+    for place, home in SECOND_HOMES.items():
+        if home in found:
+            found.pop(place, None)
+    return Discovered(tuple(found.values()), tuple(failures))
+
+
+async def _read(client: Client, group: str, version: str) -> _ApiResourceList | str:
+    path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    try:
+        return _decode(await client.request("GET", path), _ApiResourceList)
+    except (StatusError, UnreachableError) as error:
+        return str(error)
+
+
+def _served(group: str, version: str, entry: _ApiResource) -> ServedResource:
+    resource = Resource(
+        group, version, entry.name, entry.kind, PartialObject, is_namespaced=entry.namespaced
+    )
+    return ServedResource(resource, frozenset(entry.verbs))
+
+
+def _decode(body: bytes, type_: type[_T]) -> _T:
+    return msgspec.json.decode(body, type=type_)

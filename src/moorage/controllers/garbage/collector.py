@@ -1,0 +1,320 @@
+"""The loop that deletes what lost its owners, and finishes deletions that involve dependents.
+
+Every object with something to do is a key; reconciling it reads the object itself live, so an old
+copy never deletes anything. An owner that is not in our copy is asked for before it counts as gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import Any
+
+from moorage.api.clock import Clock
+from moorage.api.errors import NotFoundError, StatusError
+from moorage.api.logs import Log
+from moorage.api.meta import ObjectMeta, OwnerReference
+from moorage.api.references import ObjectReference
+from moorage.client import Client, EventRecorder, Resource, WorkQueue
+from moorage.client.backoff import Backoff
+from moorage.client.recorder import WARNING
+from moorage.client.resources import PartialObject
+from moorage.client.rest import UnreachableError
+from moorage.controllers.discovery import discover
+from moorage.controllers.garbage.graph import Coordinates, Graph
+from moorage.controllers.garbage.owners import (
+    FOREGROUND_FINALIZER,
+    ORPHAN_FINALIZER,
+    Owner,
+    Verdict,
+    blocks,
+    judge,
+    lost_or_unblocked,
+    orphans_dependents,
+    waits_for_dependents,
+)
+from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.ownership import without_owners
+from moorage.controllers.patches import locked
+
+COMPONENT = "garbage-collector-controller"
+
+_ABSENT_REMEMBERED = 500
+_LONGEST_RETRY_S = 1000.0
+
+log = Log(__name__)
+
+
+class UnknownOwnerKindError(StatusError):
+    """An owner's kind is not served, so nobody can tell whether the owner is gone."""
+
+
+class UnownableError(Exception):
+    """A cluster-scoped object names a namespaced owner: it is never collected."""
+
+
+class GarbageCollector:
+    """Watches every kind there is. `run` does all of it."""
+
+    def __init__(
+        self, client: Client, informers: Informers, recorder: EventRecorder, clock: Clock
+    ) -> None:
+        self._client = client
+        self._shared = informers
+        self._recorder = recorder
+        self._clock = clock
+        self._queue: WorkQueue[Coordinates] = WorkQueue(
+            "garbage", clock=clock, longest_retry_s=_LONGEST_RETRY_S
+        )
+        self._absent: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._graph: Graph
+
+    async def run(self, *, workers: int) -> None:
+        """Collect until cancelled."""
+        self._graph = await self._discovered()
+        async with asyncio.TaskGroup() as tasks:
+            for informer in self._graph.own:
+                tasks.create_task(informer.run())
+            await wait_synced(*self._graph.informers)
+            # Everything is known now, so an owner that isn't is worth asking for.
+            self._graph.on_change(self._changed)
+            tasks.create_task(self._queue.run(self._reconcile, workers=workers))
+
+    async def _discovered(self) -> Graph:
+        backoff = Backoff(first_s=0.2, limit_s=10.0)
+        while True:
+            try:
+                return Graph(self._shared, await discover(self._client))
+            except (StatusError, UnreachableError) as error:
+                pause_s = backoff.next_s()
+                log.warning("discovery failed", error=error, retry_s=round(pause_s, 1))
+                await self._clock.sleep(pause_s)
+
+    def _changed(
+        self, resource: Resource[Any], before: ObjectMeta | None, after: ObjectMeta | None
+    ) -> None:
+        if before is not None and after is not None and before.uid != after.uid:
+            self._removed(before)
+            before = None
+        elif before is not None and after is None:
+            self._removed(before)
+        if before is not None:
+            self._unblock_owners(before, after)
+        if after is not None and _is_news(before, after):
+            self._consider(resource, after)
+
+    def _removed(self, meta: ObjectMeta) -> None:
+        for dependent in self._graph.dependents(meta):
+            self._queue.add(dependent)
+
+    def _unblock_owners(self, before: ObjectMeta, after: ObjectMeta | None) -> None:
+        for reference in lost_or_unblocked(before, after):
+            owner = self._graph.owner(reference, before.namespace)
+            resource = self._graph.resource_of(reference)
+            if owner is not None and resource is not None and waits_for_dependents(owner):
+                self._queue.add(Coordinates.of(resource, owner))
+
+    def _consider(self, resource: Resource[Any], meta: ObjectMeta) -> None:
+        if waits_for_dependents(meta):
+            for dependent in self._graph.dependents(meta):
+                self._queue.add(dependent)
+        if waits_for_dependents(meta) or orphans_dependents(meta) or self._misses_owner(meta):
+            self._queue.add(Coordinates.of(resource, meta))
+
+    def _misses_owner(self, meta: ObjectMeta) -> bool:
+        owners = (self._graph.owner(each, meta.namespace) for each in meta.owner_references)
+        return any(owner is None or waits_for_dependents(owner) for owner in owners)
+
+    async def _reconcile(self, item: Coordinates) -> float | None:
+        try:
+            live = await self._client.get(
+                _metadata_of(item.resource), item.name, item.namespace or None
+            )
+        except NotFoundError:
+            return None
+        meta = live.metadata
+        if meta.uid != item.uid:
+            return None
+        if orphans_dependents(meta):
+            await self._set_free(item.resource, meta)
+        elif waits_for_dependents(meta):
+            await self._delete_dependents(item.resource, meta)
+        elif meta.deletion_timestamp is None:
+            try:
+                await self._collect(item.resource, meta)
+            except UnownableError:
+                return None  # Told by an event; trying again would not help.
+        return None
+
+    async def _collect(self, resource: Resource[Any], meta: ObjectMeta) -> None:
+        """Delete an object without owners; take out of an owned one the owners that are gone."""
+        states = {
+            each.uid: await self._state(each, resource, meta) for each in meta.owner_references
+        }
+        dependents = self._graph.dependents(meta)
+        judgement = judge(meta, states, has_dependents=bool(dependents))
+        match judgement.verdict:
+            case Verdict.KEEP:
+                return
+            case Verdict.DROP_OWNERS:
+                await self._drop_owners(resource, meta, judgement.uids)
+                return
+            case Verdict.DELETE_FOREGROUND if self._is_circular(dependents):
+                meta = await self._stop_blocking(resource, meta)
+            case _:
+                pass
+        log.info(
+            "deleting dependent", resource=resource.plural, namespace=meta.namespace,
+            name=meta.name, policy=judgement.policy,
+        )  # fmt: skip
+        try:
+            await self._client.delete(
+                resource,
+                meta.name,
+                meta.namespace or None,
+                uid=meta.uid,
+                resource_version=meta.resource_version,
+                propagation_policy=judgement.policy,
+            )
+        except NotFoundError:
+            return  # Somebody else was quicker.
+
+    async def _state(
+        self, reference: OwnerReference, resource: Resource[Any], meta: ObjectMeta
+    ) -> Owner:
+        """Whether an owner is there. Raises UnknownOwnerKindError when nobody can tell."""
+        owner = self._graph.owner(reference, meta.namespace)
+        if owner is None:
+            if (reference.uid, meta.namespace) in self._absent:
+                return Owner.DANGLING
+            owner = await self._ask_for(reference, resource, meta)
+        if owner is None:
+            self._remember_absent(reference.uid, meta.namespace)
+            return Owner.DANGLING
+        return Owner.WAITING if waits_for_dependents(owner) else Owner.SOLID
+
+    async def _ask_for(
+        self, reference: OwnerReference, resource: Resource[Any], meta: ObjectMeta
+    ) -> ObjectMeta | None:
+        kind = self._graph.resource_of(reference)
+        if kind is None:
+            raise UnknownOwnerKindError(
+                f"owner {reference.kind} {reference.name} of {resource.plural} "
+                f"{meta.namespace}/{meta.name}: no such kind in {reference.api_version}"
+            )
+        if kind.is_namespaced and not meta.namespace:
+            self._tell_invalid(reference, resource, meta)
+            raise UnownableError
+        if kind.is_namespaced and self._graph.holds_uid(reference):
+            # It lives in another namespace; here it counts as gone.
+            self._tell_invalid(reference, resource, meta)
+        try:
+            live = await self._client.get(
+                _metadata_of(kind), reference.name, meta.namespace if kind.is_namespaced else None
+            )
+        except NotFoundError:
+            return None
+        return live.metadata if live.metadata.uid == reference.uid else None
+
+    def _tell_invalid(
+        self, reference: OwnerReference, resource: Resource[Any], meta: ObjectMeta
+    ) -> None:
+        about = ObjectReference(
+            kind=resource.kind,
+            api_version=resource.api_version,
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+        )
+        shown = (
+            f"[{reference.api_version}/{reference.kind}, namespace: {meta.namespace}, "
+            f"name: {reference.name}, uid: {reference.uid}]"
+        )
+        message = f'ownerRef {shown} does not exist in namespace "{meta.namespace}"'
+        self._recorder.record(about, WARNING, "OwnerRefInvalidNamespace", message)
+
+    def _remember_absent(self, uid: str, namespace: str) -> None:
+        # A uid never comes back, so what was gone once is gone for good.
+        self._absent[uid, namespace] = None
+        while len(self._absent) > _ABSENT_REMEMBERED:
+            self._absent.popitem(last=False)
+
+    def _is_circular(self, dependents: list[Coordinates]) -> bool:
+        """Whether a dependent is itself waiting for its dependents, of which we may be one."""
+        metas = (self._graph.find(each.resource, each.namespace, each.name) for each in dependents)
+        return any(meta is not None and waits_for_dependents(meta) for meta in metas)
+
+    async def _stop_blocking(self, resource: Resource[Any], meta: ObjectMeta) -> ObjectMeta:
+        references = [
+            {**each, "blockOwnerDeletion": False} for each in without_owners(meta, uids=())
+        ]
+        return await self._patch(resource, meta, {"ownerReferences": references})
+
+    async def _delete_dependents(self, resource: Resource[Any], meta: ObjectMeta) -> None:
+        """Foreground: the object goes once nothing that blocks it is left."""
+        blocking = [each for each in self._graph.dependents(meta) if self._blocks(each, meta.uid)]
+        if not blocking:
+            await self._remove_finalizer(resource, meta, FOREGROUND_FINALIZER)
+            return
+        for each in blocking:
+            found = self._graph.find(each.resource, each.namespace, each.name)
+            if found is not None and not waits_for_dependents(found):
+                self._queue.add(each)
+
+    def _blocks(self, dependent: Coordinates, owner_uid: str) -> bool:
+        meta = self._graph.find(dependent.resource, dependent.namespace, dependent.name)
+        return meta is not None and blocks(meta, owner_uid)
+
+    async def _set_free(self, resource: Resource[Any], meta: ObjectMeta) -> None:
+        """Orphan: dependents lose the reference, then the object goes."""
+        for each in self._graph.dependents(meta):
+            found = self._graph.find(each.resource, each.namespace, each.name)
+            if found is not None:
+                await self._drop_owners(each.resource, found, {meta.uid})
+        await self._remove_finalizer(resource, meta, ORPHAN_FINALIZER)
+
+    async def _drop_owners(
+        self, resource: Resource[Any], meta: ObjectMeta, uids: frozenset[str] | set[str]
+    ) -> None:
+        try:
+            await self._patch(resource, meta, {"ownerReferences": without_owners(meta, uids)})
+        except NotFoundError:
+            return  # It is gone, and so is the reference.
+
+    async def _remove_finalizer(
+        self, resource: Resource[Any], meta: ObjectMeta, finalizer: str
+    ) -> None:
+        left = [each for each in meta.finalizers if each != finalizer]
+        try:
+            await self._patch(resource, meta, {"finalizers": left})
+        except NotFoundError:
+            return  # It is gone already, as wanted.
+
+    async def _patch(
+        self, resource: Resource[Any], meta: ObjectMeta, changes: dict[str, Any]
+    ) -> ObjectMeta:
+        patch = {"metadata": {**locked(meta), **changes}}
+        patched = await self._client.patch(
+            _metadata_of(resource), meta.name, patch, meta.namespace or None
+        )
+        return patched.metadata
+
+
+def _is_news(before: ObjectMeta | None, after: ObjectMeta) -> bool:
+    """Whether a change can matter here; heartbeats and status writes can't."""
+    return before is None or (
+        before.owner_references != after.owner_references
+        or before.finalizers != after.finalizers
+        or before.deletion_timestamp != after.deletion_timestamp
+    )
+
+
+def _metadata_of(resource: Resource[Any]) -> Resource[PartialObject]:
+    return Resource(
+        resource.group,
+        resource.version,
+        resource.plural,
+        resource.kind,
+        PartialObject,
+        is_namespaced=resource.is_namespaced,
+    )

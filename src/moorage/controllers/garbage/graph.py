@@ -1,0 +1,123 @@
+"""Who depends on whom, read off the informers.
+
+Nothing is copied: kinds that other controllers watch are looked up in their informers, all others
+in informers of metadata only. Events are left out, as nothing owns them and there are many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from moorage.api.meta import ObjectMeta, OwnerReference
+from moorage.client import Informer, Resource
+from moorage.client.rest import meta_of
+from moorage.controllers.discovery import SECOND_HOMES, Discovered
+from moorage.controllers.informers import OWNER, Informers
+
+_IGNORED = frozenset({("", "events"), ("events.k8s.io", "events")})
+_MOVED_GROUPS = {group: home for (group, _), (home, _) in SECOND_HOMES.items()}
+
+Changed = Callable[[Resource[Any], ObjectMeta | None, ObjectMeta | None], None]
+"""Called with the resource, and an object's metadata before and after."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinates:
+    """One very object: where it is, and its uid."""
+
+    resource: Resource[Any]
+    namespace: str
+    name: str
+    uid: str
+
+    @classmethod
+    def of(cls, resource: Resource[Any], meta: ObjectMeta) -> Coordinates:
+        return cls(resource, meta.namespace, meta.name, meta.uid)
+
+
+class Graph:
+    """All objects that own or may be owned."""
+
+    def __init__(self, shared: Informers, discovered: Discovered) -> None:
+        by_resource = {_place(each.resource): each for each in shared}
+        self._informers: dict[tuple[str, str], Informer[Any]] = {}
+        self.own: list[Informer[Any]] = []
+        """The informers that are the graph's own, to be run by it."""
+        self._by_kind: dict[tuple[str, str], Resource[Any]] = {}
+        for resource in discovered.with_verbs("delete", "list", "watch"):
+            place = _place(resource)
+            self._by_kind[resource.group, resource.kind] = resource
+            if place in _IGNORED:
+                continue
+            informer = by_resource.get(place)
+            if informer is None:
+                informer = shared.make(resource)
+                self.own.append(informer)
+            self._informers[place] = informer
+
+    def __iter__(self) -> Iterator[tuple[Resource[Any], ObjectMeta]]:
+        for informer in self._informers.values():
+            for obj in informer:
+                yield informer.resource, meta_of(obj)
+
+    @property
+    def informers(self) -> Iterable[Informer[Any]]:
+        return self._informers.values()
+
+    def on_change(self, changed: Changed) -> None:
+        """Hear of every change to any object, and of those that are there."""
+        for informer in self._informers.values():
+            informer.add_handler(_forward(informer.resource, changed))
+
+    def resource_of(self, reference: OwnerReference) -> Resource[Any] | None:
+        """What a reference's kind is served as; any version of its group will do."""
+        group = reference.api_version.rpartition("/")[0]
+        found = self._by_kind.get((group, reference.kind))
+        return found or self._by_kind.get((_MOVED_GROUPS.get(group, group), reference.kind))
+
+    def find(self, resource: Resource[Any], namespace: str, name: str) -> ObjectMeta | None:
+        informer = self._informers.get(_place(resource))
+        if informer is None:
+            return None
+        obj = informer.get(name, namespace or None)
+        return meta_of(obj) if obj is not None else None
+
+    def owner(self, reference: OwnerReference, namespace: str) -> ObjectMeta | None:
+        """The very owner that an object of this namespace refers to, if we know it."""
+        resource = self.resource_of(reference)
+        if resource is None:
+            return None
+        meta = self.find(resource, namespace if resource.is_namespaced else "", reference.name)
+        return meta if meta is not None and meta.uid == reference.uid else None
+
+    def dependents(self, owner: ObjectMeta) -> list[Coordinates]:
+        """The objects that name this owner and may: of its namespace, when it has one."""
+        return [
+            Coordinates.of(informer.resource, meta)
+            for informer in self._informers.values()
+            for meta in map(meta_of, informer.by_index(OWNER, owner.uid))
+            if not owner.namespace or meta.namespace == owner.namespace
+        ]
+
+    def holds_uid(self, reference: OwnerReference) -> bool:
+        """Whether an object of the reference's kind has this uid, wherever. Looks at them all."""
+        resource = self.resource_of(reference)
+        informer = self._informers.get(_place(resource)) if resource is not None else None
+        return informer is not None and any(meta_of(o).uid == reference.uid for o in informer)
+
+
+def _place(resource: Resource[Any]) -> tuple[str, str]:
+    return resource.group, resource.plural
+
+
+def _forward(resource: Resource[Any], changed: Changed) -> Callable[[Any, Any], None]:
+    def forward(before: Any, after: Any) -> None:
+        changed(
+            resource,
+            meta_of(before) if before is not None else None,
+            meta_of(after) if after is not None else None,
+        )
+
+    return forward

@@ -1,0 +1,93 @@
+"""What owner references mean for the object that has them. Pure.
+
+Source: API docs "Garbage Collection", "Owners and Dependents"; KEP-1355 for cross-namespace owners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from moorage.api.meta import ObjectMeta, OwnerReference
+
+FOREGROUND_FINALIZER = "foregroundDeletion"
+ORPHAN_FINALIZER = "orphan"
+
+FOREGROUND = "Foreground"
+BACKGROUND = "Background"
+ORPHAN = "Orphan"
+
+
+class Owner(Enum):
+    """The state of an owner."""
+
+    SOLID = "there"
+    DANGLING = "gone"
+    WAITING = "being deleted, after its dependents"
+
+
+class Verdict(Enum):
+    """What is to happen to a dependent."""
+
+    KEEP = "keep"
+    DROP_OWNERS = "take out the owners that are gone or leaving"
+    DELETE = "delete"
+    DELETE_FOREGROUND = "delete, after its own dependents"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A verdict; for DROP_OWNERS the uids, for DELETE the propagation policy."""
+
+    verdict: Verdict
+    uids: frozenset[str] = frozenset()
+    policy: str = BACKGROUND
+
+
+def waits_for_dependents(meta: ObjectMeta) -> bool:
+    """Whether a foreground deletion of the object is under way."""
+    return meta.deletion_timestamp is not None and FOREGROUND_FINALIZER in meta.finalizers
+
+
+def orphans_dependents(meta: ObjectMeta) -> bool:
+    """Whether the object's deletion waits for its dependents to be set free."""
+    return meta.deletion_timestamp is not None and ORPHAN_FINALIZER in meta.finalizers
+
+
+def blocks(meta: ObjectMeta, owner_uid: str) -> bool:
+    """Whether the owner's foreground deletion has to wait for this dependent."""
+    return any(
+        each.uid == owner_uid and bool(each.block_owner_deletion) for each in meta.owner_references
+    )
+
+
+def judge(meta: ObjectMeta, states: Mapping[str, Owner], *, has_dependents: bool) -> Judgement:
+    """What to do with an object whose owners are in these states (by uid)."""
+    present = {state: _uids(meta, states, state) for state in Owner}
+    leaving = present[Owner.DANGLING] | present[Owner.WAITING]
+    if not meta.owner_references:
+        return Judgement(Verdict.KEEP)
+    if present[Owner.SOLID]:
+        return Judgement(Verdict.DROP_OWNERS if leaving else Verdict.KEEP, leaving)
+    if present[Owner.WAITING] and has_dependents:
+        return Judgement(Verdict.DELETE_FOREGROUND, policy=FOREGROUND)
+    return Judgement(Verdict.DELETE, policy=_own_policy(meta))
+
+
+def lost_or_unblocked(before: ObjectMeta, after: ObjectMeta | None) -> Iterable[OwnerReference]:
+    """The owners whose foreground deletion this object held up and holds up no more."""
+    for each in before.owner_references:
+        if each.block_owner_deletion and (after is None or not blocks(after, each.uid)):
+            yield each
+
+
+def _uids(meta: ObjectMeta, states: Mapping[str, Owner], state: Owner) -> frozenset[str]:
+    return frozenset(each.uid for each in meta.owner_references if states[each.uid] is state)
+
+
+def _own_policy(meta: ObjectMeta) -> str:
+    """A policy that someone has already asked for stays."""
+    if ORPHAN_FINALIZER in meta.finalizers:
+        return ORPHAN
+    return FOREGROUND if FOREGROUND_FINALIZER in meta.finalizers else BACKGROUND

@@ -1,0 +1,170 @@
+"""The loop that empties namespaces that are being deleted, then lets them go.
+
+Pods go first, so that nothing they need disappears under them. What does not go at once is looked
+at again when a pod of the namespace has gone, and at the latest when it should have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from moorage.api.clock import Clock
+from moorage.api.errors import MethodNotAllowedError, NotFoundError, StatusError
+from moorage.api.meta import ObjectMeta
+from moorage.api.namespaces import Namespace
+from moorage.client import Client, Resource, WorkQueue
+from moorage.client.resources import NAMESPACES
+from moorage.controllers.discovery import Discovered, discover
+from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.namespaces.conditions import Progress, conditions_after
+from moorage.controllers.objects import PODS, Pod
+
+FINALIZER = "kubernetes"
+
+_UNKNOWN_WAIT_S = 15
+
+
+class NamespaceController:
+    """Hears of namespaces; deletes what is in those that end."""
+
+    def __init__(self, client: Client, informers: Informers, clock: Clock) -> None:
+        self._client = client
+        self._namespaces = informers.namespaces
+        self._clock = clock
+        self._queue: WorkQueue[str] = WorkQueue("namespaces", clock=clock)
+        self._namespaces.add_handler(self._namespace_changed)
+        informers.pods.add_handler(self._pod_changed)
+
+    async def run(self, *, workers: int) -> None:
+        """Reconcile until cancelled."""
+        await wait_synced(self._namespaces)
+        await self._queue.run(self._reconcile, workers=workers)
+
+    def _namespace_changed(self, before: Namespace | None, after: Namespace | None) -> None:
+        del before
+        if after is not None and _is_ending(after):
+            self._queue.add(after.metadata.name)
+
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        if before is None or after is not None:
+            return
+        namespace = self._namespaces.get(before.metadata.namespace)
+        if namespace is not None and _is_ending(namespace):
+            self._queue.add(namespace.metadata.name)
+
+    async def _reconcile(self, name: str) -> float | None:
+        try:
+            namespace = await self._client.get(NAMESPACES, name)
+        except NotFoundError:
+            return None
+        if not _is_ending(namespace):
+            return None
+        progress = Progress()
+        wait_s = await self._empty(name, progress)
+        await self._report(namespace, progress)
+        if progress.is_empty:
+            await self._release(namespace)
+            return None
+        if progress.deletion_failures or progress.discovery_failures:
+            raise StatusError(f'namespace "{name}" is not empty: {_failures(progress)}')
+        return wait_s // 2 + 1
+
+    async def _empty(self, name: str, progress: Progress) -> int:
+        """Ask for the deletion of everything; seconds that what is left may take."""
+        discovered = await discover(self._client)
+        progress.discovery_failures = discovered.failures
+        wait_s = await self._delete_all(PODS, name, progress, is_collective=True)
+        if progress.remaining or progress.deletion_failures:
+            return wait_s
+        for resource, is_collective in _deletable(discovered):
+            wait_s = max(
+                wait_s,
+                await self._delete_all(resource, name, progress, is_collective=is_collective),
+            )
+        return wait_s
+
+    async def _delete_all(
+        self, resource: Resource[Any], namespace: str, progress: Progress, *, is_collective: bool
+    ) -> int:
+        try:
+            if is_collective:
+                await self._client.delete_collection(resource, namespace)
+            else:
+                await self._delete_each(resource, namespace)
+            left = await self._client.list(resource, namespace)
+        except (NotFoundError, MethodNotAllowedError):
+            return 0  # The resource is not served any more.
+        except StatusError as error:
+            progress.deletion_failures.append(str(error))
+            return 0
+        metas: list[ObjectMeta] = [each.metadata for each in left.items]
+        progress.left(resource, metas)
+        return _wait_s(metas)
+
+    async def _delete_each(self, resource: Resource[Any], namespace: str) -> None:
+        for each in (await self._client.list(resource, namespace)).items:
+            try:
+                await self._client.delete(
+                    resource, each.metadata.name, namespace, propagation_policy="Background"
+                )
+            except NotFoundError:
+                continue  # Gone already, as wanted.
+
+    async def _report(self, namespace: Namespace, progress: Progress) -> None:
+        before = namespace.status.conditions
+        after = conditions_after(before, progress, self._clock.now())
+        if after != before:
+            await self._client.patch(
+                NAMESPACES,
+                namespace.metadata.name,
+                {"metadata": {"uid": namespace.metadata.uid}, "status": {"conditions": after}},
+                subresource="status",
+            )
+
+    async def _release(self, namespace: Namespace) -> None:
+        """Take our finalizer out of the very namespace that was found empty."""
+        name = namespace.metadata.name
+        # The whole object goes back, so that metadata no struct of ours knows is kept.
+        whole = msgspec.json.decode(await self._client.request("GET", NAMESPACES.path(name=name)))
+        if whole["metadata"]["uid"] != namespace.metadata.uid:
+            return
+        spec = whole.setdefault("spec", {})
+        spec["finalizers"] = [each for each in spec.get("finalizers", ()) if each != FINALIZER]
+        try:
+            await self._client.update(NAMESPACES, whole, name, subresource="finalize")
+        except NotFoundError:
+            return  # Somebody else was quicker.
+
+
+def _is_ending(namespace: Namespace) -> bool:
+    return (
+        namespace.metadata.deletion_timestamp is not None and FINALIZER in namespace.spec.finalizers
+    )
+
+
+def _deletable(discovered: Discovered) -> Iterable[tuple[Resource[Any], bool]]:
+    """The namespaced resources that can be emptied, and whether in one request."""
+    collective = {id(each) for each in discovered.with_verbs("deletecollection")}
+    for resource in discovered.with_verbs("delete", "list"):
+        if resource.is_namespaced and (resource.group, resource.plural) != ("", PODS.plural):
+            yield resource, id(resource) in collective
+
+
+def _wait_s(metas: Iterable[ObjectMeta]) -> int:
+    """How long the objects may take to go, as far as they say."""
+    waits = (
+        _UNKNOWN_WAIT_S
+        if meta.finalizers or meta.deletion_grace_period_seconds is None
+        else meta.deletion_grace_period_seconds
+        for meta in metas
+    )
+    return max(waits, default=0)
+
+
+def _failures(progress: Progress) -> str:
+    return "; ".join(
+        [*progress.deletion_failures, *(why for _, why in progress.discovery_failures)]
+    )

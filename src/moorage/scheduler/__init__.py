@@ -1,0 +1,21 @@
+"""Which node a pod goes to: filter, score, bind.
+
+A pure core (`cluster_state`, `filters`, `cross_checks`, `scores`, `plan`, `preemption`, `cycle`)
+decides over plain values; `loop` feeds it informer events and sends its decisions to the server.
+Beyond kube-scheduler it keeps pods off nodes that lack the runtime handler of their class.
+"""
+
+from moorage.scheduler.explain import Explanation, NodeVerdict, explain
+from moorage.scheduler.informers import SchedulerInformers
+from moorage.scheduler.loop import run_scheduler
+from moorage.scheduler.options import DEFAULT_SCHEDULER, SchedulerOptions
+
+__all__ = [
+    "DEFAULT_SCHEDULER",
+    "Explanation",
+    "NodeVerdict",
+    "SchedulerInformers",
+    "SchedulerOptions",
+    "explain",
+    "run_scheduler",
+]

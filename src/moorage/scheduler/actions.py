@@ -1,0 +1,145 @@
+"""What the scheduler does to the cluster: binds, says why not, evicts victims.
+
+Each method submits calls and returns; the calls of one pod are made in order. Failures come back
+through the callbacks, which run in the same thread as the decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from moorage.api.clock import Clock
+from moorage.api.errors import ConflictError, NotFoundError, StatusError
+from moorage.api.logs import Log
+from moorage.api.meta import Object, ObjectMeta
+from moorage.api.pods import Pod
+from moorage.client import Client, EventRecorder, PatchType, Resource
+from moorage.client.informer import object_key
+from moorage.client.recorder import NORMAL, WARNING, reference
+from moorage.client.resources import PODS
+from moorage.client.rest import UnreachableError
+from moorage.scheduler import messages, status
+from moorage.scheduler.calls import OrderedCalls
+from moorage.scheduler.preemption import DISRUPTION_TARGET, Preemption
+from moorage.scheduler.status import Patch
+
+log = Log(__name__)
+
+
+class Binding(Object, frozen=True):
+    """A pod's assignment to a node, as it is posted. Source: core/v1 `Binding`."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+BINDINGS = Resource("", "v1", "pods", "Binding", Binding)
+
+CallFailed = (StatusError, UnreachableError)
+
+
+class Actions:
+    """The scheduler's hand. `name` is the scheduler's name, which victims are told."""
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: EventRecorder,
+        calls: OrderedCalls,
+        clock: Clock,
+        *,
+        name: str,
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._calls = calls
+        self._clock = clock
+        self._name = name
+
+    def bind(self, pod: Pod, node_name: str, on_failure: Callable[[str], None]) -> None:
+        """Give a pod its node. `on_failure` gets the reason when the server does not take it."""
+
+        async def call() -> None:
+            meta = pod.metadata
+            try:
+                await self._client.create(
+                    BINDINGS,
+                    status.binding(pod, node_name),
+                    meta.namespace,
+                    name=meta.name,
+                    subresource="binding",
+                )
+            except CallFailed as error:
+                log.warning("not bound", pod=object_key(meta), node=node_name, error=error)
+                on_failure(f'running Bind plugin "DefaultBinder": {error}')
+                return
+            log.debug("bound", pod=object_key(meta), node=node_name)
+            self._record(
+                pod,
+                NORMAL,
+                "Scheduled",
+                f"Successfully assigned {meta.namespace}/{meta.name} to {node_name}",
+            )
+
+        self._calls.submit(object_key(pod.metadata), call)
+
+    def report_failure(self, pod: Pod, message: str) -> None:
+        """The event that says why a pod has no node."""
+        self._record(pod, WARNING, "FailedScheduling", messages.event_note(message))
+
+    def patch_status(self, pod: Pod, patch: Patch) -> None:
+        """Change a pod's status; a pod that is gone needs no status."""
+        self._calls.submit(object_key(pod.metadata), lambda: self._patch(pod, patch))
+
+    def evict(self, preemptor: Pod, preemption: Preemption, on_failure: Callable[[], None]) -> None:
+        """Delete the victims that are not leaving already."""
+        for victim in preemption.victims:
+            if victim.pod.metadata.deletion_timestamp is None:
+                self._evict(victim.pod, preemptor, preemption.node_name, on_failure)
+
+    def _evict(
+        self, victim: Pod, preemptor: Pod, node_name: str, on_failure: Callable[[], None]
+    ) -> None:
+        async def call() -> None:
+            meta = victim.metadata
+            try:
+                if status.condition_of(victim, DISRUPTION_TARGET) is None:
+                    await self._send(
+                        victim, status.disrupted(victim, self._name, self._clock.now())
+                    )
+                await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid)
+            except (NotFoundError, ConflictError):
+                # Gone, or another pod of that name: the room it took is free either way.
+                return
+            except CallFailed as error:
+                log.warning("victim not deleted", pod=object_key(meta), error=error)
+                on_failure()
+                return
+            self._record(
+                victim,
+                NORMAL,
+                "Preempted",
+                f"Preempted by pod {preemptor.metadata.uid} on node {node_name}",
+            )
+
+        self._calls.submit(object_key(victim.metadata), call)
+
+    async def _patch(self, pod: Pod, patch: Patch) -> None:
+        try:
+            await self._send(pod, patch)
+        except (NotFoundError, ConflictError):
+            log.debug("pod went before its status was written", pod=object_key(pod.metadata))
+        except CallFailed as error:
+            log.warning("status not written", pod=object_key(pod.metadata), error=error)
+
+    async def _send(self, pod: Pod, patch: Patch) -> None:
+        await self._client.patch(
+            PODS,
+            pod.metadata.name,
+            patch,
+            pod.metadata.namespace,
+            kind=PatchType.STRATEGIC,
+            subresource="status",
+        )
+
+    def _record(self, pod: Pod, type_: str, reason: str, message: str) -> None:
+        self._recorder.record(reference(PODS, pod), type_, reason, message)

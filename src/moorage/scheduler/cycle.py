@@ -1,0 +1,254 @@
+"""One decision: the node a pod goes to, or why to none, and who would have to leave.
+
+Pure but for its memory: nothing here waits, reads a clock or talks to a server, so between two
+events any number of decisions see one consistent cluster.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from moorage.api.pods import Pod
+from moorage.client.informer import object_key
+from moorage.scheduler import messages, scores
+from moorage.scheduler.cluster_state import ClusterState
+from moorage.scheduler.cross_checks import CrossChecks
+from moorage.scheduler.filters import (
+    NODE_AFFINITY,
+    RUNTIME_HANDLER,
+    Rejection,
+    fit,
+    has_room,
+    local_rejection,
+    ports,
+)
+from moorage.scheduler.nodes import NodeInfo
+from moorage.scheduler.plan import Plan, Remembered
+from moorage.scheduler.preemption import Preemption, preempt
+from moorage.scheduler.query import PodQuery
+
+_MOST_PLANS = 32
+_FEWEST_SCORED = 100
+_LEAST_SHARE = 5
+
+NO_NODES_REASON = "NoNodes"
+
+
+@dataclass(frozen=True, slots=True)
+class Unschedulable:
+    """No node: the message for people, which filters objected, and what to do about it.
+
+    `preemption` clears a node for the pod; `ends_nomination` says an earlier one leads nowhere.
+    """
+
+    message: str
+    rejected_by: frozenset[str]
+    preemption: Preemption | None = None
+    ends_nomination: bool = False
+
+
+class Cycle:
+    """Decides over one cluster state."""
+
+    def __init__(self, state: ClusterState, rng: random.Random | None = None) -> None:
+        self._state = state
+        self._rng = rng or random.Random()
+        self._plans: OrderedDict[object, Plan] = OrderedDict()
+        self._next_start = 0
+
+    def decide(self, pod: Pod, query: PodQuery) -> str | Unschedulable:
+        """The name of the node for a pod.
+
+        Hot path: some 20 µs a pod of a known template, whatever the number of nodes
+        (bench/scheduler.py).
+        """
+        state = self._state
+        if not state.nodes:
+            return Unschedulable(messages.NO_NODES, frozenset({NO_NODES_REASON}))
+        if query.missing_class:
+            why = f'RuntimeClass "{query.missing_class}" not found'
+            return self._ruled_out(why, RUNTIME_HANDLER)
+        if query.named_nodes is not None and not query.named_nodes:
+            return self._ruled_out("pod affinity terms conflict", NODE_AFFINITY)
+        plan = self._plan(pod, query)
+        plan.refresh()
+        found = self._nominated(pod, plan) or self._choose(pod, plan)
+        return found if found is not None else self._fail(pod, plan)
+
+    def forget_plans(self) -> None:
+        """Give back the memory of the templates seen."""
+        self._plans.clear()
+
+    # choosing
+
+    def _plan(self, pod: Pod, query: PodQuery) -> Plan:
+        state = self._state
+        needs_cross = query.terms.has_affinity or query.terms.has_spread or bool(query.owner_uid)
+        key: object = (query, state.namespace_version) if query.terms.has_affinity else query
+        if state.affine_count:
+            # Others' terms may speak of this pod, by labels that its template key leaves out.
+            meta = pod.metadata
+            labels = tuple(sorted(meta.labels.items()))
+            key = (query, meta.namespace, labels, state.namespace_version)
+            needs_cross = True
+        plan = self._plans.get(key)
+        if plan is None:
+            cross = CrossChecks(pod, query, state) if needs_cross else None
+            plan = self._plans[key] = Plan(query, state, cross, self._rng)
+            if len(self._plans) > _MOST_PLANS:
+                self._plans.popitem(last=False)
+        else:
+            self._plans.move_to_end(key)
+        return plan
+
+    def _nominated(self, pod: Pod, plan: Plan) -> str | None:
+        """The node that was cleared for this pod, once there is room."""
+        name = self._state.nomination_of(object_key(pod.metadata))
+        name = name or pod.status.nominated_node_name
+        if not name or name not in plan.local:
+            return None
+        node = self._state.nodes[name]
+        if plan.cross is not None and plan.cross.rejection(node) is not None:
+            return None
+        return name if self._is_free(pod, plan.query, name) else None
+
+    def _choose(self, pod: Pod, plan: Plan) -> str | None:
+        is_free = self._freedom(pod, plan.query)
+        cross = plan.cross
+        if cross is None or not (cross.can_reject or cross.can_score):
+            return plan.best(is_free)
+        return self._choose_crosswise(plan, cross, is_free)
+
+    def _choose_crosswise(
+        self, plan: Plan, cross: CrossChecks, is_free: Callable[[str], bool] | None
+    ) -> str | None:
+        """The best of a sample of the feasible nodes, other nodes' pods considered."""
+        nodes = self._state.nodes
+        names = list(plan.local)
+        if not names:
+            return None
+        start = self._next_start % len(names)
+        enough = sample_size(len(nodes))
+        sample: list[NodeInfo] = []
+        can_reject = cross.can_reject
+        for name in (*names[start:], *names[:start]):
+            self._next_start += 1
+            node = nodes[name]
+            if can_reject and cross.rejection(node) is not None:
+                continue
+            if is_free is not None and not is_free(name):
+                continue
+            sample.append(node)
+            if len(sample) == enough:
+                break
+        return self._highest(plan, cross, sample) if sample else None
+
+    def _highest(self, plan: Plan, cross: CrossChecks, sample: list[NodeInfo]) -> str:
+        spread = cross.spread_scores(sample)
+        near = cross.affinity_scores(sample)
+        totals = [
+            plan.local[node.name]
+            + scores.SPREAD_WEIGHT * spread[index]
+            + scores.INTER_POD_AFFINITY_WEIGHT * near[index]
+            for index, node in enumerate(sample)
+        ]
+        highest = max(totals)
+        best = [node.name for node, total in zip(sample, totals, strict=True) if total == highest]
+        return self._rng.choice(best)
+
+    def _freedom(self, pod: Pod, query: PodQuery) -> Callable[[str], bool] | None:
+        if not self._state.has_nominations:
+            return None
+        return lambda name: self._is_free(pod, query, name)
+
+    def _is_free(self, pod: Pod, query: PodQuery, name: str) -> bool:
+        """Whether there is room beside the pods a node is being cleared for."""
+        crowded = self._with_nominated(pod, self._state.nodes[name])
+        return crowded is None or has_room(query, crowded)
+
+    def _with_nominated(self, pod: Pod, node: NodeInfo) -> NodeInfo | None:
+        """The node as if pods nominated to it were there, None if none matters to this pod."""
+        key, priority = object_key(pod.metadata), pod.spec.priority or 0
+        waiting = [
+            each
+            for each in self._state.nominated_on(node.name)
+            if each.key != key and each.priority >= priority and each.key not in node.pods
+        ]
+        if not waiting:
+            return None
+        crowded = node.copy()
+        for each in waiting:
+            crowded.add(each)
+        return crowded
+
+    # failing
+
+    def _ruled_out(self, why: str, filter_name: str) -> Unschedulable:
+        count = len(self._state.nodes)
+        conclusion = messages.after_preemption(
+            messages.unavailable(count, {messages.NOT_HELPFUL: count})
+        )
+        message = messages.unavailable_anywhere(count, why, conclusion)
+        return Unschedulable(message, frozenset({filter_name}), ends_nomination=True)
+
+    def _fail(self, pod: Pod, plan: Plan) -> Unschedulable:
+        memory = self._remembered(pod, plan)
+        rejections = memory.rejections
+        count = len(self._state.nodes)
+        reasons = messages.histogram(rejections.values())
+        rejected_by = frozenset(each.filter for each in rejections.values())
+        kind = (pod.spec.priority or 0, pod.spec.preemption_policy or "")
+        known = memory.preemption_messages.get(kind)
+        is_nominated = bool(pod.status.nominated_node_name)
+        if known is not None and not is_nominated:
+            conclusion = messages.after_preemption(known)
+            return Unschedulable(messages.unavailable(count, reasons, conclusion), rejected_by)
+        outcome = preempt(pod, plan.query, self._state, plan.cross, rejections, self._rng)
+        if isinstance(outcome, Preemption):
+            return Unschedulable(
+                messages.unavailable(count, reasons), rejected_by, preemption=outcome
+            )
+        if not is_nominated:
+            memory.preemption_messages[kind] = outcome.message
+        return Unschedulable(
+            messages.unavailable(count, reasons, messages.after_preemption(outcome.message)),
+            rejected_by,
+            ends_nomination=outcome.is_hopeless,
+        )
+
+    def _remembered(self, pod: Pod, plan: Plan) -> Remembered:
+        """Every node's objection; computed once for a template while nothing changes."""
+        generation = self._state.generation
+        has_nominations = self._state.has_nominations
+        if (
+            plan.failure is not None
+            and plan.failure.generation == generation
+            and not has_nominations
+        ):
+            return plan.failure
+        memory = Remembered(generation)
+        for name, node in self._state.nodes.items():
+            memory.rejections[name] = self._objection(pod, plan, node)
+        plan.failure = None if has_nominations else memory
+        return memory
+
+    def _objection(self, pod: Pod, plan: Plan, node: NodeInfo) -> Rejection:
+        query = plan.query
+        rejection = plan.standing(node).rejection or ports(query, node) or fit(query, node)
+        if rejection is None and plan.cross is not None:
+            rejection = plan.cross.rejection(node)
+        if rejection is None:
+            crowded = self._with_nominated(pod, node)
+            rejection = local_rejection(query, crowded) if crowded is not None else None
+        if rejection is None:
+            raise AssertionError(f"node {node.name} was passed over without a reason")
+        return rejection
+
+
+def sample_size(node_count: int) -> int:
+    """How many feasible nodes are scored: all of up to 100, a falling share of more."""
+    share = max(50 - node_count // 125, _LEAST_SHARE)
+    return min(node_count, max(node_count * share // 100, _FEWEST_SCORED))

@@ -1,0 +1,222 @@
+"""Why a pod is where it is, or nowhere: every node with every objection, and what to do about each.
+
+Pure, for `moor explain`: it takes objects as they are now and asks the scheduler's own filters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from moorage.api.nodes import Node
+from moorage.api.pods import Pod
+from moorage.api.runtimeclasses import RuntimeClass
+from moorage.client.informer import object_key
+from moorage.runtimeclass import ClassMissing, resolve_handler
+from moorage.scheduler import filters, messages
+from moorage.scheduler.cluster_state import ClusterState, occupies_node
+from moorage.scheduler.cross_checks import CrossChecks
+from moorage.scheduler.filters import Rejection
+from moorage.scheduler.nodes import NodeInfo
+from moorage.scheduler.query import PodQuery, QueryCache, make_query
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """One filter's reasons against a node, with this node's facts, and the way out."""
+
+    filter: str
+    reasons: tuple[str, ...]
+    detail: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeVerdict:
+    """One node: suitable, or every objection."""
+
+    node_name: str
+    objections: tuple[Objection, ...]
+
+    @property
+    def is_suitable(self) -> bool:
+        return not self.objections
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """All nodes' verdicts. `blocked_by` is what holds the pod back before any node is looked at.
+
+    `summary` is one sentence in the form of the scheduler's event; `handler` is the CRI handler the
+    pod's class stands for, None when the class is missing.
+    """
+
+    summary: str
+    blocked_by: Objection | None
+    handler: str | None
+    nodes: tuple[NodeVerdict, ...]
+
+    @property
+    def suitable_nodes(self) -> tuple[str, ...]:
+        return tuple(verdict.node_name for verdict in self.nodes if verdict.is_suitable)
+
+
+def explain(
+    pod: Pod,
+    nodes: Iterable[Node],
+    pods: Iterable[Pod],
+    runtime_classes: Iterable[RuntimeClass],
+    *,
+    namespace_labels: Mapping[str, Mapping[str, str]] | None = None,
+    filters_by_handler: bool = True,
+) -> Explanation:
+    """What every filter says of every node for this pod.
+
+    `pods` are all pods of the cluster; the pod itself, if bound, is counted out first, so a running
+    pod is explained as if it were to be scheduled now.
+    """
+    handler, missing = _handler(pod, runtime_classes)
+    query = make_query(pod, handler if filters_by_handler else None, missing)
+    state = _state(pod, nodes, pods, namespace_labels or {})
+    cross = CrossChecks(pod, query, state)
+    cross.refresh()
+    verdicts = tuple(
+        NodeVerdict(name, tuple(_objections(query, node, cross)))
+        for name, node in sorted(state.nodes.items())
+    )
+    blocked = _blocked_by(pod, missing, has_nodes=bool(verdicts))
+    return Explanation(_summary(query, state, cross, blocked), blocked, handler, verdicts)
+
+
+def _handler(pod: Pod, runtime_classes: Iterable[RuntimeClass]) -> tuple[str | None, str]:
+    by_name = {each.metadata.name: each for each in runtime_classes}
+    try:
+        return resolve_handler(pod.spec.runtime_class_name, by_name.get), ""
+    except ClassMissing as missing:
+        return None, missing.class_name
+
+
+def _state(
+    pod: Pod,
+    nodes: Iterable[Node],
+    pods: Iterable[Pod],
+    namespace_labels: Mapping[str, Mapping[str, str]],
+) -> ClusterState:
+    state = ClusterState(QueryCache(filters_by_handler=False))
+    for name, labels in namespace_labels.items():
+        state.set_namespace(name, labels)
+    for node in nodes:
+        state.set_node(node)
+    own_key = object_key(pod.metadata)
+    for other in pods:
+        if occupies_node(other) and object_key(other.metadata) != own_key:
+            state.set_pod(other)
+    return state
+
+
+def _objections(query: PodQuery, node: NodeInfo, cross: CrossChecks) -> Iterable[Objection]:
+    for rejection in (*filters.local_rejections(query, node), *cross.rejections(node)):
+        yield _objection(rejection, query, node)
+
+
+def _objection(rejection: Rejection, query: PodQuery, node: NodeInfo) -> Objection:
+    detail = _DETAILS.get(rejection.filter, _no_detail)(query, node)
+    return Objection(rejection.filter, rejection.reasons, detail, _REMEDIES[rejection.filter])
+
+
+def _blocked_by(pod: Pod, missing: str, *, has_nodes: bool) -> Objection | None:
+    if pod.spec.scheduling_gates:
+        gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+        return Objection(
+            "SchedulingGates", (messages.GATED,), f"gates: {gates}",
+            "remove the gates from spec.schedulingGates, or let whoever set them do so",
+        )  # fmt: skip
+    if missing:
+        return Objection(
+            filters.RUNTIME_HANDLER, (f'RuntimeClass "{missing}" not found',), "",
+            f"create the RuntimeClass {missing!r}, or name one that exists "
+            "(kubectl get runtimeclass)",
+        )  # fmt: skip
+    if not has_nodes:
+        return Objection("NoNodes", (messages.NO_NODES,), "", "add a node to the cluster")
+    return None
+
+
+def _summary(
+    query: PodQuery, state: ClusterState, cross: CrossChecks, blocked: Objection | None
+) -> str:
+    count = len(state.nodes)
+    if blocked is not None:
+        return blocked.reasons[0]
+    first = [
+        filters.local_rejection(query, node) or cross.rejection(node)
+        for node in state.nodes.values()
+    ]
+    rejections = [each for each in first if each is not None]
+    if len(rejections) < count:
+        return f"{count - len(rejections)}/{count} nodes are available"
+    return messages.unavailable(count, messages.histogram(rejections))
+
+
+def _no_detail(query: PodQuery, node: NodeInfo) -> str:
+    del query, node
+    return ""
+
+
+def _taint_detail(query: PodQuery, node: NodeInfo) -> str:
+    from_node = [
+        f"{t.key}={t.value}:{t.effect}" if t.value else f"{t.key}:{t.effect}"
+        for t in node.hard_taints
+    ]
+    del query
+    return f"taints: {', '.join(from_node)}"
+
+
+def _handler_detail(query: PodQuery, node: NodeInfo) -> str:
+    del query
+    offered = sorted(name or '"" (default)' for name in node.handlers or ())
+    return f"handlers of the node: {', '.join(offered)}"
+
+
+def _fit_detail(query: PodQuery, node: NodeInfo) -> str:
+    parts = []
+    if len(node.pods) + 1 > node.max_pods:
+        parts.append(f"pods: {len(node.pods)} of {node.max_pods} used")
+    for name, wanted in query.needs:
+        has, used = node.allocatable.get(name, 0), node.used.get(name, 0)
+        if wanted > has - used:
+            unit = "m" if name == "cpu" else ""
+            parts.append(f"{name}: wants {wanted}{unit}, free {has - used}{unit} of {has}{unit}")
+    return "; ".join(parts)
+
+
+def _ports_detail(query: PodQuery, node: NodeInfo) -> str:
+    taken = {(protocol, port) for protocol, port, _ in node.ports}
+    wanted = [f"{port}/{proto}" for proto, port, _ in query.ports if (proto, port) in taken]
+    return f"taken: {', '.join(wanted)}"
+
+
+_DETAILS = {
+    filters.TAINT_TOLERATION: _taint_detail,
+    filters.RUNTIME_HANDLER: _handler_detail,
+    filters.NODE_RESOURCES_FIT: _fit_detail,
+    filters.NODE_PORTS: _ports_detail,
+}
+
+_REMEDIES = {
+    filters.NAMED_NODES: "the pod's required node affinity names other nodes: change it",
+    filters.NODE_UNSCHEDULABLE: "kubectl uncordon the node",
+    filters.NODE_NAME: "spec.nodeName asks for another node",
+    filters.TAINT_TOLERATION: "tolerate the taint in the pod (or in its RuntimeClass's "
+    "scheduling.tolerations), or remove the taint from the node",
+    filters.NODE_AFFINITY: "label the node as the pod's nodeSelector or affinity (or its "
+    "RuntimeClass's scheduling.nodeSelector) asks, or change what is asked",
+    filters.RUNTIME_HANDLER: "install and configure the runtime on the node, or use a class whose "
+    "handler the node has",
+    filters.NODE_PORTS: "use another hostPort, or none",
+    filters.NODE_RESOURCES_FIT: "lower the pod's requests (the class's overhead counts too), end "
+    "other pods, or add a node",
+    filters.TOPOLOGY_SPREAD: "raise maxSkew, set whenUnsatisfiable to ScheduleAnyway, or add nodes "
+    "in the emptier domains with the topology label",
+    filters.INTER_POD_AFFINITY: "change the pod affinity rules, or where the pods they mean run",
+}

@@ -1,0 +1,43 @@
+"""The collections a scheduler follows, its own or shared with the controllers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from moorage.api.clock import Clock
+from moorage.api.namespaces import Namespace
+from moorage.api.nodes import Node
+from moorage.api.pods import Pod
+from moorage.api.runtimeclasses import RuntimeClass
+from moorage.client import Client, Informer
+from moorage.client.resources import NAMESPACES, NODES, PODS, RUNTIME_CLASSES
+
+_NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerInformers:
+    """Whole collections, of all namespaces. Whoever makes them runs them.
+
+    Pods that have ended may be in or not: they are passed over.
+    """
+
+    pods: Informer[Pod]
+    nodes: Informer[Node]
+    runtime_classes: Informer[RuntimeClass]
+    namespaces: Informer[Namespace]
+
+    @classmethod
+    def of(cls, client: Client, clock: Clock) -> SchedulerInformers:
+        """Informers of the scheduler's own, not yet running."""
+        return cls(
+            pods=Informer(client, PODS, field_selector=_NOT_ENDED, clock=clock),
+            nodes=Informer(client, NODES, clock=clock),
+            runtime_classes=Informer(client, RUNTIME_CLASSES, clock=clock),
+            namespaces=Informer(client, NAMESPACES, clock=clock),
+        )
+
+    @property
+    def all(self) -> tuple[Informer[Any], ...]:
+        return (self.namespaces, self.runtime_classes, self.nodes, self.pods)

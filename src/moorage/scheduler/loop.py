@@ -1,0 +1,323 @@
+"""The running scheduler: events in, decisions, calls out.
+
+Informer events change the cluster state and wake waiting pods; one task takes pods from the queue
+and decides, without waiting in between, so a decision never sees half an event; calls to the server
+run beside it. Nothing is polled: with nothing to do, nothing runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from moorage.api.clock import Clock
+from moorage.api.logs import Log
+from moorage.api.namespaces import Namespace
+from moorage.api.nodes import Node
+from moorage.api.pods import Pod
+from moorage.api.runtimeclasses import RuntimeClass
+from moorage.client import Client, EventRecorder
+from moorage.client.informer import object_key
+from moorage.scheduler import hints, messages, status
+from moorage.scheduler.actions import Actions
+from moorage.scheduler.calls import OrderedCalls
+from moorage.scheduler.cluster_state import ClusterState, occupies_node
+from moorage.scheduler.cycle import Cycle, Unschedulable
+from moorage.scheduler.informers import SchedulerInformers
+from moorage.scheduler.nodes import NodeInfo, Placed
+from moorage.scheduler.options import DEFAULT_SCHEDULER, SchedulerOptions
+from moorage.scheduler.preemption import Preemption
+from moorage.scheduler.query import PodQuery, QueryCache
+from moorage.scheduler.queue import SchedulingQueue, Waiting
+
+log = Log(__name__)
+
+_DECISIONS_A_TURN = 16
+"""After so many decisions the other tasks get a turn, though nothing is waited for."""
+
+_OVER = frozenset({"Succeeded", "Failed"})
+
+
+async def run_scheduler(
+    client: Client,
+    options: SchedulerOptions,
+    clock: Clock,
+    *,
+    informers: SchedulerInformers | None = None,
+) -> None:
+    """Schedule pods until cancelled.
+
+    Given `informers`, someone else runs them; otherwise the scheduler makes and runs its own.
+    """
+    own = None if informers is not None else SchedulerInformers.of(client, clock)
+    followed = informers or own
+    assert followed is not None
+    recorder = EventRecorder(client, DEFAULT_SCHEDULER, clock=clock)
+    calls = OrderedCalls(options.workers)
+    actions = Actions(client, recorder, calls, clock, name=options.name)
+    scheduler = Scheduler(followed, actions, calls, options, clock)
+    async with asyncio.TaskGroup() as tasks:
+        for informer in own.all if own is not None else ():
+            tasks.create_task(informer.run())
+        for _ in range(options.event_senders):
+            tasks.create_task(recorder.run())
+        tasks.create_task(calls.run())
+        tasks.create_task(scheduler.run())
+
+
+class Scheduler:
+    """The state, the queue and what connects them. `run` in a task group."""
+
+    def __init__(
+        self,
+        informers: SchedulerInformers,
+        actions: Actions,
+        calls: OrderedCalls,
+        options: SchedulerOptions,
+        clock: Clock,
+    ) -> None:
+        self._informers = informers
+        self._actions = actions
+        self._calls = calls
+        self._options = options
+        self._clock = clock
+        self._queries = QueryCache(filters_by_handler=options.filters_by_handler)
+        self._state = ClusterState(self._queries)
+        self._cycle = Cycle(self._state)
+        self._queue = SchedulingQueue(
+            clock,
+            first_backoff_s=options.first_backoff_s,
+            longest_backoff_s=options.longest_backoff_s,
+            longest_wait_s=options.longest_wait_s,
+        )
+
+    async def run(self) -> None:
+        """Follow the informers and schedule until cancelled."""
+        informers = self._informers
+        for informer in informers.all:
+            await informer.wait_synced()
+        # The cluster first, then the pods that want a place in it.
+        informers.namespaces.add_handler(self._on_namespace)
+        informers.runtime_classes.add_handler(self._on_class)
+        informers.nodes.add_handler(self._on_node)
+        informers.pods.add_handler(self._on_pod)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._queue.run())
+            tasks.create_task(self._decide_for_ever())
+
+    async def _decide_for_ever(self) -> None:
+        decisions = 0
+        while True:
+            entry = self._queue.take()
+            if entry is None:
+                await self._queue.wait()
+                continue
+            self._attempt(entry)
+            decisions += 1
+            if decisions % _DECISIONS_A_TURN == 0:
+                await asyncio.sleep(0)
+            await self._calls.room()
+
+    # decisions
+
+    def _attempt(self, entry: Waiting) -> None:
+        pod = entry.pod
+        query = self._queries.of_waiting(pod, self._informers.runtime_classes.get)
+        outcome = self._cycle.decide(pod, query)
+        if isinstance(outcome, Unschedulable):
+            self._give_up_for_now(entry, query, outcome)
+        else:
+            self._place(entry, query, outcome)
+
+    def _place(self, entry: Waiting, query: PodQuery, node_name: str) -> None:
+        self._state.assume(entry.pod, query, node_name)
+        self._wake(hints.pod_placed())
+        self._actions.bind(
+            entry.pod, node_name, lambda message: self._not_bound(entry, node_name, message)
+        )
+
+    def _not_bound(self, entry: Waiting, node_name: str, message: str) -> None:
+        """The server refused: the room is free again and the pod, if still there, tries later."""
+        if self._state.forget(entry.key):
+            self._wake(hints.room_freed(self._state.nodes.get(node_name)))
+        if self._queue.get(entry.key) is not entry:
+            return
+        if entry.pod.metadata.deletion_timestamp is not None:
+            self._queue.remove(entry.key)
+            return
+        self._actions.report_failure(entry.pod, message)
+        self._report(entry, status.SCHEDULER_ERROR, message)
+        self._queue.retry(entry)
+
+    def _give_up_for_now(self, entry: Waiting, query: PodQuery, outcome: Unschedulable) -> None:
+        self._queue.park(entry, outcome.rejected_by, query)
+        self._actions.report_failure(entry.pod, outcome.message)
+        if outcome.preemption is not None:
+            self._preempt(entry, query, outcome.preemption, outcome.message)
+            return
+        is_nominated = bool(entry.pod.status.nominated_node_name)
+        if outcome.ends_nomination and is_nominated:
+            freed = self._state.withdraw(entry.key)
+            self._report(entry, status.UNSCHEDULABLE, outcome.message, nominates=True)
+            if freed:
+                self._wake(hints.room_freed(self._state.nodes.get(freed)), but=entry)
+        else:
+            self._report(entry, status.UNSCHEDULABLE, outcome.message)
+
+    def _preempt(
+        self, entry: Waiting, query: PodQuery, preemption: Preemption, message: str
+    ) -> None:
+        node_name = preemption.node_name
+        for weaker in self._weaker_nominations(entry, node_name):
+            self._withdraw(weaker)
+        self._state.nominate(entry.pod, query, node_name)
+        self._report(entry, status.UNSCHEDULABLE, message, nominates=True, node_name=node_name)
+        self._actions.evict(entry.pod, preemption, lambda: self._queue.promote(entry))
+
+    def _weaker_nominations(self, entry: Waiting, node_name: str) -> list[Placed]:
+        return [
+            each for each in self._state.nominated_on(node_name) if each.priority < entry.priority
+        ]
+
+    def _withdraw(self, weaker: Placed) -> None:
+        """A nominated pod gives way to a more important one and looks for another node."""
+        self._state.withdraw(weaker.key)
+        patch = status.with_nomination(status.no_change(weaker.pod), None)
+        self._actions.patch_status(weaker.pod, patch)
+        waiting = self._queue.get(weaker.key)
+        if waiting is not None:
+            self._queue.promote(waiting)
+
+    def _report(
+        self,
+        entry: Waiting,
+        reason: str,
+        message: str,
+        *,
+        nominates: bool = False,
+        node_name: str | None = None,
+    ) -> None:
+        """Write the condition, and the nomination if it changes; the same is not written twice."""
+        if entry.reported == (reason, message) and not nominates:
+            return
+        entry.reported = (reason, message)
+        shown = status.condition_of(entry.pod, status.POD_SCHEDULED)
+        if (
+            shown is not None
+            and (shown.status, shown.reason, shown.message) == ("False", reason, message)
+            and not nominates
+        ):
+            return
+        patch = status.not_scheduled(entry.pod, reason, message, self._clock.now())
+        if nominates:
+            patch = status.with_nomination(patch, node_name)
+        self._actions.patch_status(entry.pod, patch)
+
+    def _wake(self, hint: hints.Hint, *, but: Waiting | None = None) -> None:
+        self._queue.wake_if(lambda entry: entry is not but and hint(entry))
+
+    # events
+
+    def _on_node(self, before: Node | None, after: Node | None) -> None:
+        if after is None:
+            if before is not None:
+                self._state.remove_node(before.metadata.name)
+                self._wake(hints.node_gone())
+            return
+        if self._state.set_node(after):
+            info = self._state.nodes[after.metadata.name]
+            known = NodeInfo(before) if before is not None else None
+            self._wake(hints.node_changed(known, info))
+
+    def _on_class(self, before: RuntimeClass | None, after: RuntimeClass | None) -> None:
+        if after is not None and (before is None or before.handler != after.handler):
+            self._wake(hints.class_changed(after.metadata.name))
+
+    def _on_namespace(self, before: Namespace | None, after: Namespace | None) -> None:
+        known = after or before
+        if known is None:
+            return
+        labels = after.metadata.labels if after is not None else None
+        if self._state.set_namespace(known.metadata.name, labels):
+            self._wake(hints.namespace_changed())
+
+    def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
+        if before is not None and (after is None or before.metadata.uid != after.metadata.uid):
+            self._gone(before)
+            before = None
+        if after is None:
+            return
+        if after.spec.node_name:
+            self._bound(before, after)
+        else:
+            self._unbound(before, after)
+
+    def _gone(self, pod: Pod) -> None:
+        key = object_key(pod.metadata)
+        self._queue.remove(key)
+        home = self._state.home_of(key)
+        self._state.remove_pod(pod)
+        for node_name in {home, self._state.withdraw(key)} - {None}:
+            self._wake(hints.room_freed(self._state.nodes.get(node_name or "")))
+
+    def _bound(self, before: Pod | None, after: Pod) -> None:
+        key = object_key(after.metadata)
+        if not occupies_node(after):
+            self._gone(after)
+            return
+        self._queue.remove(key)
+        self._state.withdraw(key)
+        was_counted = self._state.home_of(key) == after.spec.node_name
+        self._state.set_pod(after)
+        if not was_counted or (
+            before is not None and before.metadata.labels != after.metadata.labels
+        ):
+            self._wake(hints.pod_placed())
+        if before is not None and before.spec.node_name and before.spec != after.spec:
+            self._wake(hints.room_freed(self._state.nodes.get(after.spec.node_name)))
+
+    def _unbound(self, before: Pod | None, after: Pod) -> None:
+        key = object_key(after.metadata)
+        if (
+            after.spec.scheduler_name != self._options.name
+            or after.metadata.deletion_timestamp is not None
+            or after.status.phase in _OVER
+        ):
+            self._turn_away(key, after)
+            return
+        if after.spec.scheduling_gates:
+            self._gate(after)
+            return
+        entry = self._queue.get(key)
+        if entry is None:
+            entry = self._queue.add(after)
+            self._renominate(after)
+            return
+        entry.pod = after
+        if before is not None and (
+            before.spec != after.spec or before.metadata.labels != after.metadata.labels
+        ):
+            self._queue.promote(entry)
+
+    def _turn_away(self, key: str, pod: Pod) -> None:
+        """The pod is not, or no more, for us; one that is being bound is left to its binding."""
+        entry = self._queue.get(key)
+        if entry is not None and self._state.is_assumed(key):
+            entry.pod = pod
+        else:
+            self._gone(pod)
+
+    def _gate(self, pod: Pod) -> None:
+        shown = status.condition_of(pod, status.POD_SCHEDULED)
+        if shown is not None and shown.reason == status.SCHEDULING_GATED:
+            return
+        self._actions.patch_status(
+            pod,
+            status.not_scheduled(pod, status.SCHEDULING_GATED, messages.GATED, self._clock.now()),
+        )
+
+    def _renominate(self, pod: Pod) -> None:
+        """After a restart, room is kept again for pods whose victims are leaving."""
+        node_name = pod.status.nominated_node_name
+        if node_name:
+            query = self._queries.of_waiting(pod, self._informers.runtime_classes.get)
+            self._state.nominate(pod, query, node_name)

@@ -1,0 +1,186 @@
+"""Which pods have to go so that a more important one can run.
+
+Pure: nodes are copied, pods are taken out of the copy and as many as possible put back. Disruption
+budgets do not exist here, so no victim is spared for one. Source: kube-scheduler DefaultPreemption.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from moorage.api.pods import Pod
+from moorage.scheduler import messages
+from moorage.scheduler.cluster_state import ClusterState
+from moorage.scheduler.cross_checks import CrossChecks
+from moorage.scheduler.filters import Rejection, local_rejection
+from moorage.scheduler.nodes import NodeInfo, Placed
+from moorage.scheduler.query import PodQuery
+
+PREEMPTED = "PreemptionByScheduler"
+DISRUPTION_TARGET = "DisruptionTarget"
+
+_CANDIDATE_SHARE = 10
+_FEWEST_CANDIDATES = 100
+_NOT_STARTED = "9999"
+_LEAST_PRIORITY = -(2**31)
+
+_NO_VICTIMS = Rejection("DefaultPreemption", (messages.NO_VICTIMS,))
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """The node to clear for a pod, and who has to leave it, most important first."""
+
+    node_name: str
+    victims: tuple[Placed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NoPreemption:
+    """Why nobody is preempted; `is_hopeless` ends a nomination the pod may have."""
+
+    message: str
+    is_hopeless: bool = False
+
+
+def preempt(
+    pod: Pod,
+    query: PodQuery,
+    state: ClusterState,
+    cross: CrossChecks | None,
+    rejections: Mapping[str, Rejection],
+    rng: random.Random,
+) -> Preemption | NoPreemption:
+    """The cheapest way to make room, or why there is none.
+
+    `rejections` are the nodes' objections of the failed attempt; `cross` is refreshed.
+    """
+    refusal = _ineligible(pod, state, rejections)
+    if refusal:
+        return NoPreemption(refusal)
+    hopeful = [name for name, rejection in rejections.items() if rejection.is_resolvable]
+    found, failed = _dry_run(pod, query, state, cross, hopeful, rng)
+    if found:
+        return min(found, key=_cost)
+    reasons = messages.histogram(failed)
+    hopeless = len(state.nodes) - len(failed)
+    if hopeless:
+        reasons[messages.NOT_HELPFUL] += hopeless
+    return NoPreemption(messages.unavailable(len(state.nodes), reasons), is_hopeless=True)
+
+
+def _ineligible(pod: Pod, state: ClusterState, rejections: Mapping[str, Rejection]) -> str:
+    if pod.spec.preemption_policy == "Never":
+        return messages.NEVER_PREEMPTS
+    nominated = state.nodes.get(pod.status.nominated_node_name)
+    if nominated is None:
+        return ""
+    rejection = rejections.get(nominated.name)
+    if rejection is not None and not rejection.is_resolvable:
+        return ""
+    priority = pod.spec.priority or 0
+    is_waiting = any(
+        each.priority < priority and _is_leaving_for_us(each.pod)
+        for each in nominated.pods.values()
+    )
+    return messages.VICTIM_LEAVING if is_waiting else ""
+
+
+def _is_leaving_for_us(pod: Pod) -> bool:
+    if pod.metadata.deletion_timestamp is None:
+        return False
+    return any(
+        condition.type == DISRUPTION_TARGET
+        and condition.status == "True"
+        and condition.reason == PREEMPTED
+        for condition in pod.status.conditions
+    )
+
+
+def _dry_run(
+    pod: Pod,
+    query: PodQuery,
+    state: ClusterState,
+    cross: CrossChecks | None,
+    names: Sequence[str],
+    rng: random.Random,
+) -> tuple[list[Preemption], list[Rejection]]:
+    """Enough candidates, begun at a random node, and the objections that remain elsewhere."""
+    found: list[Preemption] = []
+    failed: list[Rejection] = []
+    if not names:
+        return found, failed
+    enough = max(len(names) * _CANDIDATE_SHARE // 100, _FEWEST_CANDIDATES)
+    start = rng.randrange(len(names))
+    for name in (*names[start:], *names[:start]):
+        outcome = victims_on(pod, query, state, cross, state.nodes[name])
+        if isinstance(outcome, Rejection):
+            failed.append(outcome)
+            continue
+        found.append(Preemption(name, outcome))
+        if len(found) >= enough:
+            break
+    return found, failed
+
+
+def victims_on(
+    pod: Pod, query: PodQuery, state: ClusterState, cross: CrossChecks | None, node: NodeInfo
+) -> tuple[Placed, ...] | Rejection:
+    """The fewest, least important pods that must leave this node, or what still objects."""
+    priority = pod.spec.priority or 0
+    weaker = sorted(
+        (each for each in node.pods.values() if each.priority < priority), key=_importance
+    )
+    if not weaker:
+        return _NO_VICTIMS
+    trial = node.copy()
+    for waiting in state.nominated_on(node.name):
+        is_other = waiting.pod.metadata.uid != pod.metadata.uid
+        if is_other and waiting.priority >= priority and waiting.key not in trial.pods:
+            trial.add(waiting)
+    for each in weaker:
+        trial.remove(each.key)
+    try:
+        objection = _objection(query, trial, cross)
+        if objection is not None:
+            return objection
+        victims: list[Placed] = []
+        for each in weaker:
+            trial.add(each)
+            if _objection(query, trial, cross) is not None:
+                trial.remove(each.key)
+                victims.append(each)
+        return tuple(victims) or _NO_VICTIMS
+    finally:
+        if cross is not None:
+            cross.put(node.name, node)
+
+
+def _objection(query: PodQuery, trial: NodeInfo, cross: CrossChecks | None) -> Rejection | None:
+    objection = local_rejection(query, trial)
+    if objection is not None or cross is None:
+        return objection
+    cross.put(trial.name, trial)
+    return cross.rejection(trial)
+
+
+def _importance(pod: Placed) -> tuple[int, str]:
+    """Sorts the most important first: higher priority, then longer running."""
+    return -pod.priority, pod.pod.status.start_time or _NOT_STARTED
+
+
+def _cost(candidate: Preemption) -> tuple[int, int, int, tuple[int, ...]]:
+    """Sorts the cheapest first: low highest priority, low sum, few, and started lately."""
+    victims = candidate.victims
+    highest = max(each.priority for each in victims)
+    started = min(
+        each.pod.status.start_time or _NOT_STARTED for each in victims if each.priority == highest
+    )
+    return (
+        highest,
+        sum(each.priority - _LEAST_PRIORITY for each in victims),
+        len(victims),
+        tuple(-ord(character) for character in started),
+    )

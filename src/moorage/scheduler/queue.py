@@ -1,0 +1,223 @@
+"""Pods that want a node, in the order they get their turn.
+
+Three places: *active* pods are next, by priority, then by how long they wait; pods *backing off*
+failed a moment ago; *parked* pods wait for an event that may help. A pod backing off is taken early
+when nothing is active, unless it failed by an error. Source: kube-scheduler's scheduling queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from moorage.api.clock import Clock
+from moorage.api.pods import Pod
+from moorage.client.informer import object_key
+from moorage.scheduler.query import PodQuery
+
+
+class Place(Enum):
+    """Where a waiting pod is."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    PARKED = "parked"
+    TAKEN = "taken"
+    GONE = "gone"
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """A pod without a node. `rejected_by` and `query` are those of its last attempt."""
+
+    key: str
+    pod: Pod
+    since: float
+    attempts: int = 0
+    attempted_at: float = 0.0
+    place: Place = Place.GONE
+    ticket: int = 0
+    rejected_by: frozenset[str] = frozenset()
+    query: PodQuery | None = None
+    reported: tuple[str, str] = ("", "")
+
+    @property
+    def priority(self) -> int:
+        return self.pod.spec.priority or 0
+
+
+class SchedulingQueue:
+    """The waiting pods. Times are of the clock's monotonic seconds; `run` keeps appointments."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        first_backoff_s: float = 1.0,
+        longest_backoff_s: float = 10.0,
+        longest_wait_s: float = 300.0,
+    ) -> None:
+        self._clock = clock
+        self._first_backoff_s = first_backoff_s
+        self._longest_backoff_s = longest_backoff_s
+        self._longest_wait_s = longest_wait_s
+        self._entries: dict[str, Waiting] = {}
+        self._parked: dict[str, Waiting] = {}
+        self._active: list[tuple[int, float, int, Waiting]] = []
+        self._backoff: list[tuple[float, int, Waiting]] = []
+        self._appointments: list[tuple[float, int, Waiting]] = []
+        self._ticket = 0
+        self._has_work = asyncio.Event()
+        self._has_appointment = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: str) -> Waiting | None:
+        return self._entries.get(key)
+
+    @property
+    def parked(self) -> list[Waiting]:
+        """Those that wait for an event."""
+        return list(self._parked.values())
+
+    def add(self, pod: Pod) -> Waiting:
+        """Take in a new pod, ready for its first attempt."""
+        key = object_key(pod.metadata)
+        entry = self._entries[key] = Waiting(key, pod, self._clock.monotonic())
+        self._activate(entry)
+        return entry
+
+    def remove(self, key: str) -> None:
+        """Forget a pod: it is bound, gone or not ours any more."""
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._move(entry, Place.GONE)
+
+    def take(self) -> Waiting | None:
+        """The next pod to try, None when there is none. It stays known until removed or parked."""
+        entry = self._pop_active() or self._pop_backoff()
+        if entry is None:
+            self._has_work.clear()
+            return None
+        self._move(entry, Place.TAKEN)
+        entry.attempts += 1
+        entry.attempted_at = self._clock.monotonic()
+        return entry
+
+    async def wait(self) -> None:
+        """Return when `take` may give a pod."""
+        await self._has_work.wait()
+
+    def park(self, entry: Waiting, rejected_by: frozenset[str], query: PodQuery) -> None:
+        """Set a pod aside until something changes that may help it."""
+        if self._entries.get(entry.key) is not entry:
+            return
+        entry.rejected_by, entry.query = rejected_by, query
+        self._move(entry, Place.PARKED)
+        self._parked[entry.key] = entry
+        self._appoint(entry, self._clock.monotonic() + self._longest_wait_s)
+
+    def retry(self, entry: Waiting) -> None:
+        """Try a pod again after its pause, because the attempt ended in an error."""
+        if self._entries.get(entry.key) is entry:
+            self._move(entry, Place.BACKOFF)
+            self._appoint(entry, entry.attempted_at + self._pause_s(entry))
+
+    def wake(self, entry: Waiting) -> None:
+        """Give a parked pod another turn, after its pause if others are active."""
+        if entry.place is not Place.PARKED:
+            return
+        due = entry.attempted_at + self._pause_s(entry)
+        if due <= self._clock.monotonic():
+            self._activate(entry)
+            return
+        self._move(entry, Place.BACKOFF)
+        heapq.heappush(self._backoff, (due, entry.ticket, entry))
+        self._appoint(entry, due)
+        self._has_work.set()
+
+    def wake_if(self, may_help: Callable[[Waiting], bool]) -> None:
+        """Wake those of the parked pods that an event may help."""
+        for entry in self.parked:
+            if may_help(entry):
+                self.wake(entry)
+
+    def promote(self, entry: Waiting) -> None:
+        """Give a waiting pod its turn without a pause: it changed itself."""
+        if entry.place in (Place.PARKED, Place.BACKOFF):
+            self._activate(entry)
+
+    async def run(self) -> None:
+        """Keep appointments until cancelled."""
+        while True:
+            self._has_appointment.clear()
+            pause_s = self._release_due()
+            if pause_s is None:
+                await self._has_appointment.wait()
+            else:
+                await self._sleep_unless_earlier(pause_s)
+
+    def _pause_s(self, entry: Waiting) -> float:
+        doublings = min(max(entry.attempts - 1, 0), 30)
+        return min(self._longest_backoff_s, self._first_backoff_s * 2.0**doublings)
+
+    def _activate(self, entry: Waiting) -> None:
+        self._move(entry, Place.ACTIVE)
+        heapq.heappush(self._active, (-entry.priority, entry.since, entry.ticket, entry))
+        self._has_work.set()
+
+    def _move(self, entry: Waiting, place: Place) -> None:
+        """A new ticket makes every heap's older mention of the pod void."""
+        if entry.place is Place.PARKED:
+            del self._parked[entry.key]
+        self._ticket += 1
+        entry.place, entry.ticket = place, self._ticket
+
+    def _pop_active(self) -> Waiting | None:
+        while self._active:
+            *_, ticket, entry = heapq.heappop(self._active)
+            if entry.ticket == ticket:
+                return entry
+        return None
+
+    def _pop_backoff(self) -> Waiting | None:
+        while self._backoff:
+            _, ticket, entry = heapq.heappop(self._backoff)
+            if entry.ticket == ticket:
+                return entry
+        return None
+
+    def _appoint(self, entry: Waiting, due: float) -> None:
+        heapq.heappush(self._appointments, (due, entry.ticket, entry))
+        if len(self._appointments) > 2 * len(self._entries) + 64:
+            self._appointments = list(self._current_appointments())
+            heapq.heapify(self._appointments)
+        self._has_appointment.set()
+
+    def _current_appointments(self) -> Iterator[tuple[float, int, Waiting]]:
+        return (each for each in self._appointments if each[2].ticket == each[1])
+
+    def _release_due(self) -> float | None:
+        """Activate every pod whose time has come; seconds until the next, None without one."""
+        now = self._clock.monotonic()
+        while self._appointments:
+            due, ticket, entry = self._appointments[0]
+            if entry.ticket == ticket and due > now:
+                return due - now
+            heapq.heappop(self._appointments)
+            if entry.ticket == ticket:
+                self._activate(entry)
+        return None
+
+    async def _sleep_unless_earlier(self, seconds: float) -> None:
+        waiter = asyncio.ensure_future(self._has_appointment.wait())
+        sleeper = asyncio.ensure_future(self._clock.sleep(seconds))
+        try:
+            await asyncio.wait((waiter, sleeper), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiter.cancel()
+            sleeper.cancel()

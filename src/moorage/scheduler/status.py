@@ -1,0 +1,70 @@
+"""What the scheduler writes into pods: patches, as JSON values."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from moorage.api.clock import format_time
+from moorage.api.pods import Pod, PodCondition
+from moorage.scheduler.preemption import DISRUPTION_TARGET, PREEMPTED
+
+POD_SCHEDULED = "PodScheduled"
+UNSCHEDULABLE = "Unschedulable"
+SCHEDULING_GATED = "SchedulingGated"
+SCHEDULER_ERROR = "SchedulerError"
+
+Patch = dict[str, Any]
+
+
+def condition_of(pod: Pod, kind: str) -> PodCondition | None:
+    """The pod's condition of a type."""
+    return next((each for each in pod.status.conditions if each.type == kind), None)
+
+
+def not_scheduled(pod: Pod, reason: str, message: str, now: datetime) -> Patch:
+    """Condition PodScheduled=False with the reason people look for."""
+    return _with_condition(pod, POD_SCHEDULED, "False", reason, message, now)
+
+
+def disrupted(victim: Pod, scheduler_name: str, now: datetime) -> Patch:
+    """Condition DisruptionTarget on a pod about to be preempted."""
+    message = f"{scheduler_name}: preempting to accommodate a higher priority pod"
+    return _with_condition(victim, DISRUPTION_TARGET, "True", PREEMPTED, message, now)
+
+
+def with_nomination(patch: Patch, node_name: str | None) -> Patch:
+    """The same patch that also sets the nominated node; None removes it."""
+    return {**patch, "status": {**patch.get("status", {}), "nominatedNodeName": node_name}}
+
+
+def no_change(pod: Pod) -> Patch:
+    """A patch of nothing, for the pod with this uid only."""
+    return {"metadata": {"uid": pod.metadata.uid}}
+
+
+def binding(pod: Pod, node_name: str) -> Patch:
+    """The Binding that gives a pod its node: this very pod, not one of the same name."""
+    meta = pod.metadata
+    return {
+        "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
+        "target": {"kind": "Node", "name": node_name},
+    }
+
+
+def _with_condition(
+    pod: Pod, kind: str, status: str, reason: str, message: str, now: datetime
+) -> Patch:
+    condition: dict[str, Any] = {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastProbeTime": None,
+    }
+    if pod.metadata.generation:
+        condition["observedGeneration"] = pod.metadata.generation
+    before = condition_of(pod, kind)
+    if before is None or before.status != status:
+        condition["lastTransitionTime"] = format_time(now)
+    return {**no_change(pod), "status": {"conditions": [condition]}}
