@@ -48,9 +48,6 @@ def spec_warnings(spec: Obj, path: str) -> list[str]:
             found += _container_warnings(container, f"{path}.{field}[{index}]")
     if "overhead" in spec:
         found += _fraction_warnings(spec["overhead"], f"{path}.overhead")
-    if spec.get("terminationGracePeriodSeconds", 0) < 0:
-        found.append(f"{path}.terminationGracePeriodSeconds: must be >= 0; negative values are "
-                     "invalid and will be treated as 1")  # fmt: skip
     found += _duplicate_warnings(spec, path)
     return found
 
@@ -98,6 +95,8 @@ def _container_warnings(container: Obj, path: str) -> Iterable[str]:
             first = f"{path}.ports[{ports[key]}]"
             yield f"{path}.ports[{index}]: duplicate port definition with {first}"
         ports.setdefault(key, index)
+        if port.get("hostIP") and not port.get("hostPort"):
+            yield f"{path}.ports[{index}]: hostIP set without hostPort: {port['hostIP']}"
 
 
 def _fraction_warnings(resources: Obj, path: str) -> Iterable[str]:
@@ -116,6 +115,9 @@ def _duplicate_warnings(spec: Obj, path: str) -> Iterable[str]:
         if address in addresses:
             yield f"{path}.hostAliases[{index}].ip: duplicate ip {address}"
         addresses.add(address)
+    for volume in spec.get("volumes", ()):
+        if not any((volume.get("projected") or {"": True}).get("sources", (True,))):
+            yield f'volume "{volume["name"]}" (Projected) has no sources provided'
     secrets: set[str] = set()
     for index, secret in enumerate(spec.get("imagePullSecrets", ())):
         name = secret.get("name", "")

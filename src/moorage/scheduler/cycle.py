@@ -10,6 +10,7 @@ import random
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from moorage.api.pods import Pod
 from moorage.client.informer import object_key
@@ -26,12 +27,13 @@ from moorage.scheduler.filters import (
     ports,
 )
 from moorage.scheduler.nodes import NodeInfo
-from moorage.scheduler.plan import Plan, Remembered
+from moorage.scheduler.plan import Plan, Remembered, remember
 from moorage.scheduler.preemption import Preemption, preempt
 from moorage.scheduler.query import PodQuery
 
 _MOST_PLANS = 32
 _FEWEST_SCORED = 100
+_MOST_SCORED = 200
 _LEAST_SHARE = 5
 
 NO_NODES_REASON = "NoNodes"
@@ -133,17 +135,19 @@ class Cycle:
         start = self._next_start % len(names)
         enough = sample_size(len(nodes))
         sample: list[NodeInfo] = []
-        can_reject = cross.can_reject
-        for name in (*names[start:], *names[:start]):
-            self._next_start += 1
+        may_reject = cross.can_reject
+        passed = 0
+        for name in chain(islice(names, start, None), islice(names, start)):
+            passed += 1
             node = nodes[name]
-            if can_reject and cross.rejection(node) is not None:
+            if may_reject and cross.rejection(node) is not None:
                 continue
             if is_free is not None and not is_free(name):
                 continue
             sample.append(node)
             if len(sample) == enough:
                 break
+        self._next_start = (start + passed) % len(names)
         return self._highest(plan, cross, sample) if sample else None
 
     def _highest(self, plan: Plan, cross: CrossChecks, sample: list[NodeInfo]) -> str:
@@ -198,8 +202,7 @@ class Cycle:
         memory = self._remembered(pod, plan)
         rejections = memory.rejections
         count = len(self._state.nodes)
-        reasons = messages.histogram(rejections.values())
-        rejected_by = frozenset(each.filter for each in rejections.values())
+        reasons, rejected_by = memory.reasons, memory.rejected_by
         kind = (pod.spec.priority or 0, pod.spec.preemption_policy or "")
         known = memory.preemption_messages.get(kind)
         is_nominated = bool(pod.status.nominated_node_name)
@@ -229,9 +232,10 @@ class Cycle:
             and not has_nominations
         ):
             return plan.failure
-        memory = Remembered(generation)
-        for name, node in self._state.nodes.items():
-            memory.rejections[name] = self._objection(pod, plan, node)
+        memory = remember(
+            generation,
+            {name: self._objection(pod, plan, node) for name, node in self._state.nodes.items()},
+        )
         plan.failure = None if has_nominations else memory
         return memory
 
@@ -249,6 +253,10 @@ class Cycle:
 
 
 def sample_size(node_count: int) -> int:
-    """How many feasible nodes are scored: all of up to 100, a falling share of more."""
+    """How many feasible nodes are scored: all of up to 100, a falling share of more, 200 at most.
+
+    The share is upstream's default; the bound is ours, against the time a decision takes.
+    """
     share = max(50 - node_count // 125, _LEAST_SHARE)
-    return min(node_count, max(node_count * share // 100, _FEWEST_SCORED))
+    wanted = min(max(node_count * share // 100, _FEWEST_SCORED), _MOST_SCORED)
+    return min(node_count, wanted)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from moorage.scheduler import scores
 from moorage.scheduler.cluster_state import ClusterState
 from moorage.scheduler.cross_checks import CrossChecks
 from moorage.scheduler.filters import STATIC_FILTERS, Rejection, has_room
+from moorage.scheduler.messages import histogram
 from moorage.scheduler.nodes import NodeInfo
 from moorage.scheduler.query import PodQuery
 
@@ -35,8 +37,20 @@ class Remembered:
     """The last failure of a template, valid while the cluster is as it was."""
 
     generation: int
-    rejections: dict[str, Rejection] = field(default_factory=dict)
+    rejections: dict[str, Rejection]
+    reasons: Counter[str]
+    rejected_by: frozenset[str]
     preemption_messages: dict[tuple[int, str], str] = field(default_factory=dict)
+
+
+def remember(generation: int, rejections: dict[str, Rejection]) -> Remembered:
+    """What is known when every node has objected."""
+    return Remembered(
+        generation,
+        rejections,
+        histogram(rejections.values()),
+        frozenset(each.filter for each in rejections.values()),
+    )
 
 
 class Plan:

@@ -87,6 +87,8 @@ class TokenSecretController:
         secret = self._secrets.get_key(key)
         if secret is None or secret.metadata.deletion_timestamp is not None:
             return None
+        if not secret.metadata.annotations.get(ACCOUNT_NAME):
+            return None
         account = await self._account(secret)
         if account is None:
             await self._remove(secret)
@@ -95,7 +97,7 @@ class TokenSecretController:
         return None
 
     async def _account(self, secret: Secret) -> PartialObject | None:
-        """The secret's account, asked for when our copy lacks it: a missing one costs the secret."""
+        """The secret's account; asked for when our copy lacks it, as without it the secret goes."""
         found = self._accounts.get_key(_account_of(secret))
         if found is None or not _is_meant(secret, found):
             name = secret.metadata.annotations.get(ACCOUNT_NAME, "")

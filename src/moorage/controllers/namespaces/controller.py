@@ -147,10 +147,10 @@ def _is_ending(namespace: Namespace) -> bool:
 
 def _deletable(discovered: Discovered) -> Iterable[tuple[Resource[Any], bool]]:
     """The namespaced resources that can be emptied, and whether in one request."""
-    collective = {id(each) for each in discovered.with_verbs("deletecollection")}
+    collective = frozenset(discovered.with_verbs("deletecollection"))
     for resource in discovered.with_verbs("delete", "list"):
         if resource.is_namespaced and (resource.group, resource.plural) != ("", PODS.plural):
-            yield resource, id(resource) in collective
+            yield resource, resource in collective
 
 
 def _wait_s(metas: Iterable[ObjectMeta]) -> int:

@@ -35,7 +35,9 @@ def default_pod_template(template: Obj) -> None:
 def default_pod_spec(spec: Obj) -> None:
     """What pods and templates share."""
     spec.setdefault("restartPolicy", "Always")
-    spec.setdefault("terminationGracePeriodSeconds", 30)
+    if spec.setdefault("terminationGracePeriodSeconds", 30) < 0:
+        # "As soon as possible" without skipping the signal: what negative values always meant.
+        spec["terminationGracePeriodSeconds"] = 1
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("securityContext", {})
     spec.setdefault("schedulerName", "default-scheduler")

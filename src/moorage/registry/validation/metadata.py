@@ -160,28 +160,30 @@ def _owner_errors(owners: list[Obj]) -> list[FieldError]:
                 )
             )
         if owner.get("controller"):
+            shown = f"{kind}/{owner.get('name', '')}"
             if controller:
                 errors.append(
                     FieldError.invalid(
                         "metadata.ownerReferences",
                         owners,
                         "Only one reference can have Controller set to true. Found "
-                        f'"true" in references for {controller} and {owner.get("name")}',
+                        f'"true" in references for {controller} and {shown}',
                     )
                 )
-            controller = owner.get("name", "")
+            controller = shown
     return errors
 
 
 def _finalizer_errors(finalizers: list[str]) -> list[FieldError]:
     errors: list[FieldError] = []
-    for finalizer in finalizers:
+    for index, finalizer in enumerate(finalizers):
+        path = f"metadata.finalizers[{index}]"
         complaints = key_complaints(finalizer)
-        errors += [FieldError.invalid("metadata.finalizers", finalizer, c) for c in complaints]
+        errors += [FieldError.invalid(path, finalizer, each) for each in complaints]
         if not complaints and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             errors.append(
                 FieldError.invalid(
-                    "metadata.finalizers",
+                    path,
                     finalizer,
                     "name is neither a standard finalizer name nor is it fully qualified",
                 )

@@ -49,7 +49,10 @@ _UPDATE_MESSAGE = (
 
 def validate_pod(pod: Obj) -> list[FieldError]:
     """Complaints about a new pod (its metadata's general rules aside)."""
-    return pod_spec_errors(pod["spec"], "spec")
+    errors = pod_spec_errors(pod["spec"], "spec")
+    if pod["spec"].get("ephemeralContainers"):
+        errors.append(FieldError.forbidden("spec.ephemeralContainers", "cannot be set on create"))
+    return errors
 
 
 def template_errors(template: Obj, path: str) -> list[FieldError]:
@@ -91,9 +94,6 @@ def pod_spec_errors(spec: Obj, path: str) -> list[FieldError]:
     errors += pod_security_errors(
         spec.get("securityContext", {}), f"{path}.securityContext", spec, path
     )
-    for index, secret in enumerate(spec.get("imagePullSecrets", ())):
-        if not secret.get("name"):
-            errors.append(FieldError.required(f"{path}.imagePullSecrets[{index}].name"))
     if "affinity" in spec:
         errors += affinity_errors(spec["affinity"], f"{path}.affinity")
     if spec.get("dnsPolicy") == "None" or "dnsConfig" in spec:
@@ -158,7 +158,7 @@ def _host_errors(spec: Obj, path: str) -> list[FieldError]:
     if spec.get("hostUsers") is False:
         errors += [
             FieldError.forbidden(f"{path}.{field}", "when `hostUsers` is false")
-            for field in ("hostPID", "hostIPC")
+            for field in ("hostNetwork", "hostPID", "hostIPC")
             if spec.get(field)
         ]
     return errors

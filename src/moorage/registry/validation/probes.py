@@ -110,7 +110,7 @@ def _sleep_errors(action: Obj, path: str) -> list[FieldError]:
     seconds = action.get("seconds", 0)
     if seconds >= 0:
         return []
-    return [FieldError.invalid(path, seconds, "must be greater than 0")]
+    return [FieldError.invalid(path, seconds, "must be non-negative")]
 
 
 def port_reference_errors(port: Any, path: str) -> list[FieldError]:

@@ -163,8 +163,6 @@ def _projected_errors(source: Obj, path: str) -> list[FieldError]:
     seen: set[str] = set()
     for index, each in enumerate(source.get("sources", ())):
         at = f"{path}.sources[{index}]"
-        if not each:
-            errors.append(FieldError.required(at, "no projection type specified"))
         for number, (field, projection) in enumerate(each.items()):
             where = f"{at}.{field}"
             if number > 0:

@@ -1,0 +1,87 @@
+"""`moor explain`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from moorage.cli.commands.runtimes import look
+from moorage.cli.options import data_dir_option, layout_of, running_settings
+from moorage.cli.output import dim, output_option, show_document
+from moorage.client import Client, load_kubeconfig
+from moorage.cluster.explain import NodeAnswer, PodExplanation, explain_pod
+from moorage.cluster.settings import Settings
+
+_KINDS = ("pod", "pods", "po")
+
+
+@click.command("explain")
+@click.argument("target", metavar="pod/NAME")
+@click.option("--namespace", "-n", default="default", show_default=True)
+@data_dir_option
+@output_option
+def command(target: str, namespace: str, data_dir: Path, *, output: str) -> None:
+    """Say why a pod is where it is, or why it does not run.
+
+    Tells its class and handler, what every node says to it, its containers and its events.
+    """
+    kind, slash, name = target.partition("/")
+    if not slash:
+        kind, name = _KINDS[0], target
+    if kind not in _KINDS or not name:
+        raise click.UsageError(f"only pods are explained: pod/NAME, not {target!r}")
+    layout = layout_of(data_dir)
+    settings = running_settings(layout)
+    answer = asyncio.run(_ask(layout.kubeconfig, settings, data_dir, namespace, name))
+    if output == "table":
+        _print(answer)
+    else:
+        show_document(asdict(answer), output)
+
+
+async def _ask(
+    kubeconfig: Path, settings: Settings, data_dir: Path, namespace: str, name: str
+) -> PodExplanation:
+    _, handlers = await look(data_dir) if settings.has_node else (None, ())
+    async with Client(load_kubeconfig(kubeconfig), user_agent="moor-explain") as client:
+        return await explain_pod(
+            client,
+            namespace,
+            name,
+            filters_by_handler=settings.filters_by_handler,
+            now=datetime.now(UTC),
+            local_handlers=handlers,
+        )
+
+
+def _print(answer: PodExplanation) -> None:
+    click.echo(f"pod {answer.pod} {answer.verdict}\n")
+    overhead = ", ".join(f"{name} {value}" for name, value in answer.overhead.items())
+    click.echo(f"class      {answer.runtime_class}")
+    click.echo(f"handler    {answer.handler}")
+    if overhead:
+        click.echo(f"overhead   {overhead}, charged beside what the containers ask for")
+    click.echo(f"node       {answer.node or '-'}")
+    _section("nodes", [line for node in answer.nodes for line in _node_lines(node, answer)])
+    _section("containers", answer.containers)
+    _section("what to do", answer.remedies)
+    _section("events", answer.events)
+
+
+def _node_lines(node: NodeAnswer, answer: PodExplanation) -> list[str]:
+    here = dim(" (it is here)") if node.node == answer.node else ""
+    if node.fits:
+        return [f"{node.node}: has everything the pod needs{here}"]
+    return [f"{node.node}: {objection}{here}" for objection in node.objections]
+
+
+def _section(title: str, lines: Sequence[str]) -> None:
+    if lines:
+        click.echo(f"\n{title}")
+        for line in lines:
+            click.echo(f"  {line}")

@@ -1,0 +1,187 @@
+"""Why a pod is where it is, or why it does not run: `moor explain pod/NAME`.
+
+Gathers what the API knows (pod, class, nodes, events), asks the scheduler's own filters, and puts
+the answer in plain words, the most important first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from moorage.api.clock import parse_time
+from moorage.api.events import Event
+from moorage.api.pods import ContainerStatus, Pod
+from moorage.api.runtimeclasses import RuntimeClass
+from moorage.client import Client
+from moorage.client.resources import EVENTS, NAMESPACES, NODES, PODS, RUNTIME_CLASSES
+from moorage.handlers import Handler
+from moorage.runtimeclass.handler import is_implicit
+from moorage.scheduler import Explanation, explain
+
+_MOST_EVENTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAnswer:
+    """What one node says to the pod: nothing against it, or each objection with its remedy."""
+
+    node: str
+    fits: bool
+    objections: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PodExplanation:
+    """The whole answer. `verdict` is the one sentence to read if only one is read."""
+
+    pod: str
+    phase: str
+    verdict: str
+    runtime_class: str
+    handler: str
+    overhead: dict[str, str]
+    node: str
+    nodes: tuple[NodeAnswer, ...]
+    containers: tuple[str, ...]
+    events: tuple[str, ...]
+    remedies: tuple[str, ...]
+
+
+async def explain_pod(
+    client: Client,
+    namespace: str,
+    name: str,
+    *,
+    filters_by_handler: bool,
+    now: datetime,
+    local_handlers: Iterable[Handler] = (),
+) -> PodExplanation:
+    """Explain one pod. `local_handlers` are those found on this machine, with their reasons.
+
+    Raises NotFoundError when there is no such pod, UnreachableError without an API server.
+    """
+    pod = await client.get(PODS, name, namespace)
+    nodes, pods, classes, namespaces, events = await asyncio.gather(
+        client.list(NODES),
+        client.list(PODS),
+        client.list(RUNTIME_CLASSES),
+        client.list(NAMESPACES),
+        client.list(EVENTS, namespace, field_selector=f"involvedObject.uid={pod.metadata.uid}"),
+    )
+    found = explain(
+        pod,
+        nodes.items,
+        pods.items,
+        classes.items,
+        namespace_labels={each.metadata.name: each.metadata.labels for each in namespaces.items},
+        filters_by_handler=filters_by_handler,
+    )
+    by_name = {each.metadata.name: each for each in classes.items}
+    runtime_class = by_name.get(pod.spec.runtime_class_name or "")
+    told = sorted(events.items, key=_moment)[-_MOST_EVENTS:]
+    return PodExplanation(
+        pod=f"{namespace}/{name}",
+        phase=pod.status.phase,
+        verdict=_verdict(pod, found, told),
+        runtime_class=_class_words(pod, runtime_class),
+        handler=_handler_words(found),
+        overhead=dict(pod.spec.overhead),
+        node=pod.spec.node_name,
+        nodes=tuple(_node_answers(found)),
+        containers=tuple(_container_words(pod)),
+        events=tuple(_event_words(each, now) for each in told),
+        remedies=tuple(dict.fromkeys(_remedies(pod, found, local_handlers))),
+    )
+
+
+def _verdict(pod: Pod, found: Explanation, events: list[Event]) -> str:
+    phase, node = pod.status.phase, pod.spec.node_name
+    if pod.metadata.deletion_timestamp:
+        return f"is being deleted, from node {node}" if node else "is being deleted"
+    if phase in ("Succeeded", "Failed"):
+        why = f": {pod.status.message}" if pod.status.message else ""
+        return f"has ended ({phase}) on node {node}{why}"
+    if not node:
+        return f"has no node: {found.summary}"
+    if _is_ready(pod):
+        return f"runs on node {node} under handler {_handler_words(found)}"
+    if phase == "Running":
+        return f"runs on node {node}, but is not ready"
+    failure = next((each for each in reversed(events) if each.type == "Warning"), None)
+    why = f": {failure.reason}: {failure.message}" if failure else ""
+    return f"is on node {node}, but has not started{why}"
+
+
+def _is_ready(pod: Pod) -> bool:
+    return any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions)
+
+
+def _class_words(pod: Pod, runtime_class: RuntimeClass | None) -> str:
+    name = pod.spec.runtime_class_name
+    if is_implicit(name):
+        return "none: the node's default handler"
+    if runtime_class is None:
+        return f"{name}, which does not exist"
+    return str(name)
+
+
+def _handler_words(found: Explanation) -> str:
+    if found.handler is None:
+        return "unknown, since the class does not exist"
+    return found.handler or "the node's default"
+
+
+def _node_answers(found: Explanation) -> Iterator[NodeAnswer]:
+    for verdict in found.nodes:
+        said = tuple(
+            "; ".join(each.reasons) + (f" ({each.detail})" if each.detail else "")
+            for each in verdict.objections
+        )
+        yield NodeAnswer(verdict.node_name, verdict.is_suitable, said)
+
+
+def _container_words(pod: Pod) -> Iterator[str]:
+    for each in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        restarts = f", {each.restart_count} restarts" if each.restart_count else ""
+        yield f"{each.name}: {_state_words(each)}{restarts}"
+
+
+def _state_words(status: ContainerStatus) -> str:
+    state = status.state
+    if state.running is not None:
+        return "running" if status.ready else "running, not ready"
+    if state.terminated is not None:
+        return f"ended with {state.terminated.exit_code} ({state.terminated.reason})"
+    if state.waiting is not None:
+        said = f": {state.waiting.message}" if state.waiting.message else ""
+        return f"waits ({state.waiting.reason}){said}"
+    return "unknown"
+
+
+def _moment(event: Event) -> str:
+    return event.last_timestamp or event.event_time or event.metadata.creation_timestamp or ""
+
+
+def _event_words(event: Event, now: datetime) -> str:
+    moment = _moment(event)
+    ago = f"{(now - parse_time(moment)).total_seconds():.0f} s ago" if moment else ""
+    times = f", {event.count} times" if event.count > 1 else ""
+    return f"{event.type} {event.reason} ({ago}{times}): {event.message}"
+
+
+def _remedies(pod: Pod, found: Explanation, local: Iterable[Handler]) -> Iterator[str]:
+    if pod.spec.node_name:
+        return
+    if found.blocked_by is not None:
+        yield found.blocked_by.remedy
+        return
+    by_name = {each.handler: each for each in local}
+    handler = by_name.get(found.handler or "")
+    if handler is not None and not handler.available:
+        yield f"on this machine, {handler.reason}: {handler.remedy}"
+    for verdict in found.nodes:
+        for objection in verdict.objections:
+            yield objection.remedy

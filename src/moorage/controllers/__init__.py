@@ -1,0 +1,13 @@
+"""Controllers: what makes a cluster go on by itself towards what is asked of it.
+
+    async with Client(config, user_agent="moorage-controllers") as client:
+        await run_controllers(client, ControllerOptions(cluster_ca=pem), SystemClock())
+
+Each is a set of pure decisions and a thin loop that reads shared informers and writes through the
+client; none knows another.
+"""
+
+from moorage.controllers.options import ControllerOptions
+from moorage.controllers.run import run_controllers
+
+__all__ = ["ControllerOptions", "run_controllers"]

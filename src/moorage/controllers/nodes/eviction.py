@@ -1,0 +1,125 @@
+"""The loop that deletes pods from nodes whose NoExecute taints they do not bear any longer.
+
+Each pod that bears them for a time has one appointment, counted from when it was first seen with
+such taints; without taints it has none. Source: API docs "Taint based Evictions".
+"""
+
+from __future__ import annotations
+
+from moorage.api.clock import Clock, format_time
+from moorage.api.errors import NotFoundError
+from moorage.client import Client, EventRecorder, PatchType, WorkQueue
+from moorage.client.informer import object_key
+from moorage.client.recorder import NORMAL, reference
+from moorage.controllers.informers import NODE, Informers, wait_synced
+from moorage.controllers.nodes.taints import no_execute, seconds_borne
+from moorage.controllers.objects import PODS, Node, Pod
+from moorage.controllers.pods import is_deleting
+
+COMPONENT = "taint-eviction-controller"
+
+_REASON = "DeletionByTaintManager"
+_MESSAGE = "Taint manager: deleting due to NoExecute taint"
+
+
+class TaintEvictionController:
+    """Hears of nodes' taints and of pods."""
+
+    def __init__(
+        self, client: Client, informers: Informers, recorder: EventRecorder, clock: Clock
+    ) -> None:
+        self._client = client
+        self._nodes = informers.nodes
+        self._pods = informers.pods
+        self._recorder = recorder
+        self._clock = clock
+        self._queue: WorkQueue[str] = WorkQueue("taint evictions", clock=clock)
+        self._since: dict[str, tuple[str, float]] = {}
+        """Pod key → its uid, and since when it is to leave (monotonic)."""
+        informers.nodes.add_handler(self._node_changed)
+        informers.pods.add_handler(self._pod_changed)
+
+    async def run(self, *, workers: int = 8) -> None:
+        """Reconcile until cancelled."""
+        await wait_synced(self._nodes, self._pods)
+        await self._queue.run(self._reconcile, workers=workers)
+
+    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+        either = after or before
+        assert either is not None
+        was = no_execute(before) if before is not None else ()
+        now = no_execute(after) if after is not None else ()
+        if was != now:
+            for pod in self._pods.by_index(NODE, either.metadata.name):
+                self._queue.add(object_key(pod.metadata))
+
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        either = after or before
+        assert either is not None
+        key = object_key(either.metadata)
+        if after is None:
+            self._since.pop(key, None)
+        elif after.spec.node_name and (before is None or _is_news(before, after)):
+            self._queue.add(key)
+
+    async def _reconcile(self, key: str) -> float | None:
+        pod = self._pods.get_key(key)
+        if pod is None or is_deleting(pod):
+            self._since.pop(key, None)
+            return None
+        node = self._nodes.get(pod.spec.node_name)
+        taints = no_execute(node) if node is not None else ()
+        borne_s = seconds_borne(taints, pod.spec.tolerations)
+        if borne_s is None:
+            self._cancel(key, pod)
+            return None
+        left_s = self._left_s(key, pod, borne_s)
+        if left_s > 0:
+            return left_s
+        self._since.pop(key, None)
+        await self._evict(key, pod)
+        return None
+
+    def _left_s(self, key: str, pod: Pod, borne_s: float) -> float:
+        now = self._clock.monotonic()
+        uid, since = self._since.get(key, ("", now))
+        if uid != pod.metadata.uid:
+            since = now
+        self._since[key] = (pod.metadata.uid, since)
+        return since + borne_s - now
+
+    def _cancel(self, key: str, pod: Pod) -> None:
+        if self._since.pop(key, None) is not None:
+            self._tell(pod, f"Cancelling deletion of Pod {key}")
+
+    async def _evict(self, key: str, pod: Pod) -> None:
+        self._tell(pod, f"Marking for deletion Pod {key}")
+        meta = pod.metadata
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": _REASON,
+            "message": _MESSAGE,
+            "lastTransitionTime": format_time(self._clock.now()),
+            "observedGeneration": meta.generation,
+        }
+        patch = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
+        try:
+            await self._client.patch(
+                PODS, meta.name, patch, meta.namespace,
+                kind=PatchType.STRATEGIC, subresource="status",
+            )  # fmt: skip
+            await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid)
+        except NotFoundError:
+            return  # Gone already, as wanted.
+
+    def _tell(self, pod: Pod, message: str) -> None:
+        self._recorder.record(reference(PODS, pod), NORMAL, "TaintManagerEviction", message)
+
+
+def _is_news(before: Pod, after: Pod) -> bool:
+    return (
+        before.metadata.uid != after.metadata.uid
+        or before.spec.node_name != after.spec.node_name
+        or before.spec.tolerations != after.spec.tolerations
+    )

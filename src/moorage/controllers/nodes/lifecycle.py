@@ -1,0 +1,217 @@
+"""The loop that notices silent nodes and keeps the taints of all nodes right.
+
+A node is alive while its lease is renewed or its status written; how long ago that was is measured
+on our own clock, from when we saw it, as the node's clock may be wrong. Each node has one
+appointment: when it would be lost unless heard of before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from moorage.api.clock import Clock, format_time, parse_time
+from moorage.api.errors import NotFoundError
+from moorage.api.references import ObjectReference
+from moorage.client import Client, EventRecorder, PatchType, WorkQueue
+from moorage.client.recorder import NORMAL, WARNING, reference
+from moorage.controllers.informers import NODE, Informers, wait_synced
+from moorage.controllers.nodes.conditions import READY, TRUE, ready_status, unknown_conditions
+from moorage.controllers.nodes.taints import evicting_key, has_evicting_taint, taints_after
+from moorage.controllers.nodes.zones import Outage, Pace, outage_of, zone_of
+from moorage.controllers.objects import NODES, PODS, Lease, Node, Pod
+from moorage.controllers.options import ControllerOptions
+from moorage.controllers.patches import locked
+from moorage.controllers.pods import is_ready
+
+COMPONENT = "node-controller"
+LEASE_NAMESPACE = "kube-node-lease"
+
+
+@dataclass(slots=True)
+class _Life:
+    """When a node was last heard of, on our monotonic clock, and what it was then."""
+
+    heard: float
+    ready: str | None
+
+
+class NodeLifecycleController:
+    """Hears of nodes and their leases; writes conditions, taints and their pods' readiness."""
+
+    def __init__(
+        self,
+        client: Client,
+        informers: Informers,
+        recorder: EventRecorder,
+        options: ControllerOptions,
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._nodes = informers.nodes
+        self._pods = informers.pods
+        self._leases = informers.leases
+        self._recorder = recorder
+        self._options = options
+        self._clock = clock
+        self._queue: WorkQueue[str] = WorkQueue("nodes", clock=clock)
+        self._lives: dict[str, _Life] = {}
+        self._pace = Pace()
+        self._outage = Outage({}, {})
+        self._is_outage_stale = True
+        self._leases.add_handler(self._lease_changed)
+
+    async def run(self) -> None:
+        """Reconcile until cancelled."""
+        await wait_synced(self._nodes, self._pods, self._leases)
+        self._nodes.add_handler(self._node_changed)
+        await self._queue.run(self._reconcile)
+
+    def _lease_changed(self, before: Lease | None, after: Lease | None) -> None:
+        if after is None or after.metadata.namespace != LEASE_NAMESPACE:
+            return
+        life = self._lives.get(after.metadata.name)
+        if life is not None and (before is None or before.spec.renew_time != after.spec.renew_time):
+            life.heard = self._clock.monotonic()
+
+    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+        either = after or before
+        assert either is not None
+        if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
+            self._lives.pop(before.metadata.name, None)
+            self._tell(before, "RemovingNode", "Removing Node {} from Controller")
+            before = None
+        if after is not None:
+            if before is None:
+                ready = ready_status(after)
+                self._lives[after.metadata.name] = _Life(self._first_heard(after), ready)
+                self._tell(after, "RegisteredNode", "Registered Node {} in Controller")
+            elif _has_spoken(before, after):
+                self._lives[after.metadata.name].heard = self._clock.monotonic()
+            self._queue.add(after.metadata.name)
+        if before is None or after is None or ready_status(before) != ready_status(after):
+            self._is_outage_stale = True
+            # A node that has gone has no more work, but the zones have to be looked at.
+            self._queue.add(either.metadata.name)
+
+    def _first_heard(self, node: Node) -> float:
+        """Now; for a node that has never reported, when it was created."""
+        now = self._clock.monotonic()
+        created = node.metadata.creation_timestamp
+        if ready_status(node) is not None or not created:
+            return now
+        return now - max(0.0, (self._clock.now() - parse_time(created)).total_seconds())
+
+    def _look_around(self) -> None:
+        """See how the zones stand; when that changes, every node may be treated otherwise."""
+        before, self._is_outage_stale = self._outage, False
+        self._outage = outage_of(self._nodes, self._options.unhealthy_zone_share)
+        if before.is_total and not self._outage.is_total:
+            # We could not hear anybody, so nobody's silence until now counts.
+            now = self._clock.monotonic()
+            for life in self._lives.values():
+                life.heard = now
+        if before.states != self._outage.states:
+            for node in self._nodes:
+                self._queue.add(node.metadata.name)
+
+    def _tell(self, node: Node, reason: str, what: str) -> None:
+        name = node.metadata.name
+        message = f"Node {name} event: {what.format(name)}"
+        self._recorder.record(_about(node), NORMAL, reason, message)
+
+    async def _reconcile(self, name: str) -> float | None:
+        if self._is_outage_stale:
+            self._look_around()
+        node = self._nodes.get(name)
+        life = self._lives.get(name)
+        if node is None or life is None:
+            return None
+        left_s = life.heard + self._grace_s(node) - self._clock.monotonic()
+        if left_s < 0:
+            node = await self._mark_unknown(node)
+        await self._follow_readiness(node, life)
+        turn_s = await self._set_taints(node)
+        # A silent node's next word comes as an event.
+        waits = (left_s + 0.001 if left_s >= 0 else None, turn_s)
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    def _grace_s(self, node: Node) -> float:
+        if ready_status(node) is None:
+            return self._options.node_startup_grace_period_s
+        return self._options.node_grace_period_s
+
+    async def _mark_unknown(self, node: Node) -> Node:
+        conditions = unknown_conditions(node, self._clock.now())
+        if not conditions:
+            return node
+        patch = {"metadata": locked(node.metadata), "status": {"conditions": conditions}}
+        return await self._client.patch(
+            NODES, node.metadata.name, patch, kind=PatchType.STRATEGIC, subresource="status"
+        )
+
+    async def _follow_readiness(self, node: Node, life: _Life) -> None:
+        """When a node stops being ready, so do its pods."""
+        ready = ready_status(node)
+        if life.ready == TRUE and ready != TRUE:
+            message = f"Node {node.metadata.name} status is now: NodeNotReady"
+            self._recorder.record(_about(node), NORMAL, "NodeNotReady", message)
+            for pod in self._pods.by_index(NODE, node.metadata.name):
+                if is_ready(pod):
+                    await self._mark_not_ready(pod)
+        life.ready = ready
+
+    async def _mark_not_ready(self, pod: Pod) -> None:
+        stamp = format_time(self._clock.now())
+        condition = {"type": READY, "status": "False", "lastTransitionTime": stamp}
+        patch = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
+        try:
+            await self._client.patch(
+                PODS, pod.metadata.name, patch, pod.metadata.namespace,
+                kind=PatchType.STRATEGIC, subresource="status",
+            )  # fmt: skip
+        except NotFoundError:
+            return  # It is gone.
+        about = reference(PODS, pod)
+        self._recorder.record(about, WARNING, "NodeNotReady", "Node is not ready")
+
+    async def _set_taints(self, node: Node) -> float | None:
+        """Write what differs; seconds until the node's turn to be given up, if it has to wait."""
+        wait_s: float | None = None
+        evicting = evicting_key(ready_status(node))
+        if self._outage.is_total:
+            evicting = None
+        elif evicting is not None and not has_evicting_taint(node):
+            wait_s = self._turn_s(node)
+            if wait_s != 0:
+                evicting = None
+        taints = taints_after(node, evicting, self._clock.now())
+        if taints != node.spec.taints:
+            patch = {
+                "metadata": locked(node.metadata),
+                "spec": {"taints": msgspec.to_builtins(taints) or None},
+            }
+            await self._client.patch(NODES, node.metadata.name, patch)
+        return wait_s or None
+
+    def _turn_s(self, node: Node) -> float | None:
+        zone = zone_of(node)
+        per_s = self._outage.evictions_per_s(zone, self._options)
+        return self._pace.wait_s(zone, per_s, self._clock.monotonic())
+
+
+def _has_spoken(before: Node, after: Node) -> bool:
+    """Whether the agent wrote the status; we ourselves never move the heartbeat."""
+
+    def heartbeat(node: Node) -> str | None:
+        found = (each for each in node.status.conditions if each.type == READY)
+        return next((each.last_heartbeat_time for each in found), None)
+
+    return heartbeat(before) != heartbeat(after) or (
+        ready_status(before) != ready_status(after) and ready_status(after) != "Unknown"
+    )
+
+
+def _about(node: Node) -> ObjectReference:
+    return reference(NODES, node)

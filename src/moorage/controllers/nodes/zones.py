@@ -1,0 +1,95 @@
+"""How fast lost nodes may lose their pods, zone by zone. Pure but for the pace it keeps.
+
+Many nodes lost at once are more likely cut off than dead; then evictions slow down, and when no
+node at all is heard of, they stop. Source: API docs "Rate limits on eviction".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from moorage.controllers.nodes.conditions import TRUE, ready_status
+from moorage.controllers.objects import Node
+from moorage.controllers.options import ControllerOptions
+
+_REGION = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
+_ZONE = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+_FEW = 2
+
+
+class ZoneState(Enum):
+    """How much of a zone is lost."""
+
+    NORMAL = "normal"
+    PARTIAL = "partly lost"
+    FULL = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """The state of each zone and its number of nodes."""
+
+    states: Mapping[str, ZoneState]
+    sizes: Mapping[str, int]
+
+    @property
+    def is_total(self) -> bool:
+        """No node at all is heard of: the fault may well be on our side."""
+        return bool(self.states) and all(each is ZoneState.FULL for each in self.states.values())
+
+    def evictions_per_s(self, zone: str, options: ControllerOptions) -> float:
+        """How many nodes of the zone may be given up per second."""
+        if self.is_total:
+            return 0.0
+        if self.states.get(zone) is not ZoneState.PARTIAL:
+            return options.node_evictions_per_s
+        is_large = self.sizes[zone] > options.large_zone_nodes
+        return options.node_slow_evictions_per_s if is_large else 0.0
+
+
+def zone_of(node: Node) -> str:
+    """Region and zone as one word; `""` for a node without either."""
+    labels = node.metadata.labels
+    region = next((labels[key] for key in _REGION if key in labels), "")
+    zone = next((labels[key] for key in _ZONE if key in labels), "")
+    return f"{region}:\x00:{zone}" if region or zone else ""
+
+
+def outage_of(nodes: Iterable[Node], unhealthy_share: float) -> Outage:
+    """How the zones stand, by their nodes' condition Ready."""
+    ready: dict[str, int] = {}
+    total: dict[str, int] = {}
+    for node in nodes:
+        zone = zone_of(node)
+        total[zone] = total.get(zone, 0) + 1
+        ready[zone] = ready.get(zone, 0) + (ready_status(node) == TRUE)
+    states = {zone: _state(ready[zone], count, unhealthy_share) for zone, count in total.items()}
+    return Outage(states, total)
+
+
+def _state(ready: int, total: int, unhealthy_share: float) -> ZoneState:
+    lost = total - ready
+    if ready == 0 and lost > 0:
+        return ZoneState.FULL
+    if lost > _FEW and lost / total >= unhealthy_share:
+        return ZoneState.PARTIAL
+    return ZoneState.NORMAL
+
+
+class Pace:
+    """One eviction, then a pause, per zone."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, float] = {}
+
+    def wait_s(self, zone: str, per_s: float, now: float) -> float | None:
+        """Seconds until the zone's next turn, None when it has none. At 0 the turn is taken."""
+        if per_s <= 0:
+            return None
+        wait_s = self._next.get(zone, now) - now
+        if wait_s > 0:
+            return wait_s
+        self._next[zone] = now + 1 / per_s
+        return 0.0

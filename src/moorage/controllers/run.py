@@ -1,0 +1,71 @@
+"""All controllers, put together and run."""
+
+from __future__ import annotations
+
+import asyncio
+
+from moorage.api.clock import Clock
+from moorage.client import Client, EventRecorder
+from moorage.controllers import deployments, garbage, nodes, replicasets
+from moorage.controllers.accounts import (
+    DefaultAccountController,
+    RootCaController,
+    TokenSecretController,
+)
+from moorage.controllers.deployments.controller import COMPONENT as DEPLOYMENT_COMPONENT
+from moorage.controllers.garbage.collector import COMPONENT as GARBAGE_COMPONENT
+from moorage.controllers.informers import Informers
+from moorage.controllers.namespaces import NamespaceController
+from moorage.controllers.nodes.eviction import COMPONENT as EVICTION_COMPONENT
+from moorage.controllers.nodes.lifecycle import COMPONENT as NODE_COMPONENT
+from moorage.controllers.options import ControllerOptions
+from moorage.controllers.pod_garbage import PodGarbageCollector
+from moorage.controllers.replicasets.controller import COMPONENT as REPLICA_SET_COMPONENT
+from moorage.controllers.role_aggregation import RoleAggregationController
+
+
+async def run_controllers(client: Client, options: ControllerOptions, clock: Clock) -> None:
+    """Keep the cluster as it is asked to be, until cancelled.
+
+    What fails beyond a single key's work takes all controllers down, for the supervisor to start
+    them again; they lose nothing by it, as they work from what is there.
+    """
+    informers = Informers(client, clock)
+    recorders: list[EventRecorder] = []
+
+    def recorder(component: str) -> EventRecorder:
+        recorders.append(EventRecorder(client, component, clock=clock))
+        return recorders[-1]
+
+    replica_sets = replicasets.ReplicaSetController(
+        client, informers, recorder(REPLICA_SET_COMPONENT), clock
+    )
+    deployment = deployments.DeploymentController(
+        client, informers, recorder(DEPLOYMENT_COMPONENT), clock
+    )
+    collector = garbage.GarbageCollector(client, informers, recorder(GARBAGE_COMPONENT), clock)
+    lifecycle = nodes.NodeLifecycleController(
+        client, informers, recorder(NODE_COMPONENT), options, clock
+    )
+    evictions = nodes.TaintEvictionController(
+        client, informers, recorder(EVICTION_COMPONENT), clock
+    )
+    namespaces = NamespaceController(client, informers, clock)
+    loops = [
+        replica_sets.run(workers=options.replica_set_workers),
+        deployment.run(workers=options.deployment_workers),
+        collector.run(workers=options.garbage_workers),
+        namespaces.run(workers=options.namespace_workers),
+        DefaultAccountController(client, informers, clock).run(),
+        RootCaController(client, informers, options.cluster_ca, clock).run(),
+        TokenSecretController(client, informers, options.cluster_ca, clock).run(),
+        lifecycle.run(),
+        evictions.run(),
+        PodGarbageCollector(client, informers, options, clock).run(),
+        RoleAggregationController(client, informers, clock).run(),
+        informers.run(),
+        *(each.run() for each in recorders),
+    ]
+    async with asyncio.TaskGroup() as tasks:
+        for loop in loops:
+            tasks.create_task(loop)

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from moorage.api.pods import Pod
+from moorage.scheduler.cluster_state import ClusterState
+from moorage.scheduler.cycle import Cycle, Unschedulable
+from moorage.scheduler.preemption import Preemption
+from moorage.scheduler.query import QueryCache
+from tests.scheduler.objects import a_cluster, a_node, a_pod, anti_affinity
+
+VICTIM_LEAVING = {
+    "conditions": [
+        {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    ]
+}
+
+
+def outcome_of(state: ClusterState, pod: Pod) -> Unschedulable:
+    query = QueryCache().of_waiting(pod, lambda _: None)
+    outcome = Cycle(state, random.Random(1)).decide(pod, query)
+    assert isinstance(outcome, Unschedulable)
+    return outcome
+
+
+def preemption_of(state: ClusterState, pod: Pod) -> tuple[str, list[str]] | None:
+    """The node to clear and its victims' names."""
+    found = outcome_of(state, pod).preemption
+    return None if found is None else _shown(found)
+
+
+def _shown(found: Preemption) -> tuple[str, list[str]]:
+    return found.node_name, [victim.pod.metadata.name for victim in found.victims]
+
+
+def important(cpu: str = "2", **more: object) -> Pod:
+    return a_pod("important", cpu=cpu, priority=100, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        # Only as many go as must, the least important first.
+        (
+            [
+                a_pod("a", cpu="2", priority=1, node="n1"),
+                a_pod("b", cpu="2", priority=2, node="n1"),
+                a_pod("full", cpu="4", priority=100, node="n2"),
+            ],
+            ("n1", ["a"]),
+        ),
+        # The node whose highest victim is lowest.
+        (
+            [
+                a_pod("a", cpu="4", priority=5, node="n1"),
+                a_pod("b", cpu="4", priority=4, node="n2"),
+            ],
+            ("n2", ["b"]),
+        ),
+        # Equal in that: the lower sum, that is fewer victims here.
+        (
+            [
+                a_pod("a", cpu="4", priority=5, node="n1"),
+                a_pod("b", cpu="3", priority=5, node="n2"),
+                a_pod("c", cpu="1", priority=5, node="n2"),
+            ],
+            ("n1", ["a"]),
+        ),
+        # Equal in all: the one that started last.
+        (
+            [
+                a_pod("a", cpu="4", priority=5, node="n1", started="2026-01-01T00:00:00Z"),
+                a_pod("b", cpu="4", priority=5, node="n2", started="2026-01-02T00:00:00Z"),
+            ],
+            ("n2", ["b"]),
+        ),
+        # On one node, of equals the younger goes.
+        (
+            [
+                a_pod("a", cpu="2", priority=5, node="n1", started="2026-01-02T00:00:00Z"),
+                a_pod("b", cpu="2", priority=5, node="n1", started="2026-01-01T00:00:00Z"),
+                a_pod("full", cpu="4", priority=100, node="n2"),
+            ],
+            ("n1", ["a"]),
+        ),
+        (
+            [
+                a_pod("a", cpu="4", priority=100, node="n1"),
+                a_pod("b", cpu="4", priority=100, node="n2"),
+            ],
+            None,
+        ),
+    ],
+)
+def test_the_cheapest_victims_are_chosen(
+    others: list[Pod], expected: tuple[str, list[str]] | None
+) -> None:
+    pod = important(cpu="2" if expected and expected[1] == ["a"] else "4")
+    assert preemption_of(a_cluster(a_node("n1"), a_node("n2"), *others), pod) == expected
+
+
+def test_a_successful_preemption_adds_no_conclusion_to_the_message() -> None:
+    state = a_cluster(a_node("n1", cpu="2"), a_pod("low", cpu="2", node="n1"))
+    assert outcome_of(state, important()).message == (
+        "0/1 nodes are available: 1 Insufficient cpu."
+    )
+
+
+def test_nodes_that_would_stay_closed_are_not_cleared() -> None:
+    state = a_cluster(
+        a_node("tainted", cpu="2", taints=("x:NoSchedule",)),
+        a_node("small", cpu="1"),
+        a_pod("low", cpu="1", node="small"),
+        a_pod("low2", cpu="1", node="tainted"),
+    )
+    found = outcome_of(state, important())
+    assert found.preemption is None
+    assert found.message.endswith(
+        "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+    )
+
+
+def test_what_still_objects_without_the_victims_is_told() -> None:
+    state = a_cluster(
+        a_node("n1", cpu="2"),
+        a_pod("low", cpu="500m", node="n1"),
+        a_pod("high", cpu="1", node="n1", priority=1000),
+    )
+    assert outcome_of(state, important()).message.endswith(
+        "preemption: 0/1 nodes are available: 1 Insufficient cpu."
+    )
+
+
+def test_a_pod_that_is_kept_away_by_anti_affinity_can_be_preempted() -> None:
+    rule = anti_affinity({"app": "web"})
+    state = a_cluster(
+        a_node("n1"),
+        a_pod("low", labels={"app": "web"}, node="n1"),
+        a_pod("bystander", node="n1"),
+    )
+    pod = important(cpu="1", affinity=rule, labels={"app": "db"})
+    assert preemption_of(state, pod) == ("n1", ["low"])
+    # Trying leaves no trace: the same question has the same answer.
+    assert preemption_of(state, pod) == ("n1", ["low"])
+
+
+def test_nobody_else_is_preempted_while_a_victim_is_leaving() -> None:
+    leaving = a_pod("leaving", cpu="1", node="n1", status=VICTIM_LEAVING)
+    leaving = _deleted(leaving)
+    state = a_cluster(a_node("n1", cpu="2"), leaving, a_pod("low", cpu="1", node="n1"))
+    found = outcome_of(state, important(nominated="n1"))
+    assert found.preemption is None
+    assert found.message.endswith(
+        "preemption: not eligible due to a terminating pod on the nominated node."
+    )
+    assert not found.ends_nomination
+
+
+def test_a_nomination_that_leads_nowhere_ends() -> None:
+    state = a_cluster(a_node("n1", cpu="1"))
+    assert outcome_of(state, important(nominated="n1")).ends_nomination
+
+
+def test_room_for_a_more_important_nominated_pod_is_not_given_away() -> None:
+    state = a_cluster(a_node("n1", cpu="2"), a_pod("low", cpu="2", node="n1"))
+    boss = a_pod("boss", cpu="2", priority=1000)
+    state.nominate(boss, QueryCache().of_waiting(boss, lambda _: None), "n1")
+    assert outcome_of(state, important()).preemption is None
+
+
+def _deleted(pod: Pod) -> Pod:
+    import msgspec
+
+    meta = msgspec.structs.replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+    return msgspec.structs.replace(pod, metadata=meta)
