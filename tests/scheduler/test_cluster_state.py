@@ -127,9 +127,7 @@ def test_the_sums_are_those_of_the_pods_whatever_happens(
             case "forget":
                 state.forget(f"default/p{number}")
             case "end":
-                state.set_pod(
-                    a_pod(f"p{number}", cpu=f"{number + 1}", node=node, phase="Failed")
-                )
+                state.set_pod(a_pod(f"p{number}", cpu=f"{number + 1}", node=node, phase="Failed"))
             case "delete":
                 state.remove_pod(pod)
             case "lose":

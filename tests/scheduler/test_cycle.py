@@ -107,9 +107,7 @@ def test_a_cluster_without_nodes_says_so() -> None:
 
 
 def test_contradicting_node_names_rule_out_every_node() -> None:
-    fields = [
-        {"key": "metadata.name", "operator": "In", "values": [name]} for name in ("n1", "n2")
-    ]
+    fields = [{"key": "metadata.name", "operator": "In", "values": [name]} for name in ("n1", "n2")]
     terms = {"nodeSelectorTerms": [{"matchFields": fields}]}
     rule = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     assert message(a_cluster(a_node("n1"), a_node("n2")), a_pod(affinity=rule)).startswith(
@@ -235,9 +233,7 @@ def test_namespace_selectors_reach_into_other_namespaces(
 
 def test_hard_spread_keeps_zones_even() -> None:
     web = {"app": "web"}
-    pods = [
-        a_pod(f"p{n}", labels=web, topologySpreadConstraints=[spread(web)]) for n in range(6)
-    ]
+    pods = [a_pod(f"p{n}", labels=web, topologySpreadConstraints=[spread(web)]) for n in range(6)]
     state = a_cluster(
         a_node("n1", labels={ZONE: "a"}),
         a_node("n2", labels={ZONE: "a"}),
@@ -255,9 +251,7 @@ def test_hard_spread_keeps_zones_even() -> None:
         (spread({"app": "web"}, minDomains=3), "didn't match pod topology spread constraints"),
     ],
 )
-def test_a_skewed_or_unlabelled_node_is_refused(
-    constraint: dict[str, Any], expected: str
-) -> None:
+def test_a_skewed_or_unlabelled_node_is_refused(constraint: dict[str, Any], expected: str) -> None:
     web = {"app": "web"}
     state = a_cluster(
         a_node("n1", labels={ZONE: "a"}),

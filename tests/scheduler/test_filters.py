@@ -24,9 +24,7 @@ def node_affinity(*expressions: dict[str, Any], fields: Any = ()) -> dict[str, A
 
 
 def on_node(name: str) -> dict[str, Any]:
-    return node_affinity(
-        fields=[{"key": "metadata.name", "operator": "In", "values": [name]}]
-    )
+    return node_affinity(fields=[{"key": "metadata.name", "operator": "In", "values": [name]}])
 
 
 def reasons(pod: Pod, node: Node, *others: Pod, handler: str | None = None) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ leaves either the old or the new one. Source: API docs "PKI certificates and req
 from __future__ import annotations
 
 import ipaddress
-import os
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,6 +17,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from moorage.cluster.credentials import Pair
+from moorage.cluster.files import write_private
 
 _CA_LIFE = timedelta(days=3650)
 _LEAF_LIFE = timedelta(days=365)
@@ -32,14 +34,6 @@ class Subject:
     name: str
     organization: str = ""
     hosts: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """The files of a certificate and its key."""
-
-    certificate: Path
-    key: Path
 
 
 class Authority:
@@ -70,7 +64,7 @@ class Authority:
         return path
 
     def _pair(self, file_name: str) -> Pair:
-        return Pair(self._folder / f"{file_name}.crt", self._folder / f"{file_name}.key")
+        return Pair.named(self._folder, file_name)
 
     def _is_usable(self, pair: Pair, subject: Subject) -> bool:
         if not (pair.certificate.exists() and pair.key.exists()):
@@ -183,14 +177,3 @@ def _pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Put a file in place whole, readable by its owner only."""
-    scratch = path.with_name(f".{path.name}.new")
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.replace(path)

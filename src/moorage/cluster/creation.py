@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from moorage.cluster.identities import Identities
+from moorage.cluster.credentials import Credentials
+from moorage.cluster.identities import prepare
 from moorage.cluster.kubeconfig import Access, write
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import bridge_name, choose_subnet, host_routes
@@ -66,17 +67,16 @@ def open_cluster(layout: Layout, choices: Choices) -> Settings:
     if settings != present:
         layout.root.mkdir(parents=True, exist_ok=True, mode=0o711)
         save(layout.settings, settings)
-    identities = Identities(layout, settings)
-    identities.prepare()
+    prepare(layout, settings)
     write(layout.kubeconfig, access(layout, settings))
     return settings
 
 
 def access(layout: Layout, settings: Settings) -> Access:
     """How the administrator reaches the cluster."""
-    identities = Identities(layout, settings)
-    authority = identities.authority.certificate
-    return Access(settings.name, settings.server, authority, identities.admin())
+    credentials = Credentials(layout)
+    authority = credentials.authority.certificate
+    return Access(settings.name, settings.server, authority, credentials.admin)
 
 
 def _made(choices: Choices) -> Settings:

@@ -13,7 +13,8 @@ from typing import Any
 import yaml
 
 from moorage.client.config import ConfigError
-from moorage.cluster.certificates import Pair, write_private
+from moorage.cluster.credentials import Pair
+from moorage.cluster.files import write_private
 
 _SECTIONS = ("clusters", "users", "contexts")
 

@@ -25,23 +25,18 @@ from moorage.cluster.containerd import (
     tear_down,
 )
 from moorage.cluster.containerd.sweep import remove_mounts
+from moorage.cluster.engine import cgroup_root, engine_paths, pod_network
 from moorage.cluster.host import gather
 from moorage.cluster.layout import Layout
-from moorage.cluster.notify import notify_ready
-from moorage.cluster.parts.node import cgroup_root, engine_paths, pod_network
 from moorage.cluster.settings import Settings
 from moorage.cluster.supervisor import (
     NOTIFY_VARIABLE,
     READY_MESSAGE,
-    Part,
-    Report,
-    Supervisor,
     read_state,
     running_pid,
 )
 from moorage.handlers import NoHandlerError
 
-COMPLETE = "cluster ready"
 _STOP_S = 90.0
 _TAIL_LINES = 5
 
@@ -54,38 +49,8 @@ class StopError(Exception):
     """The supervisor does not end."""
 
 
-def parts_of(layout: Layout, settings: Settings) -> tuple[Part, ...]:
-    """The processes of a cluster, in the order they are started."""
-
-    def part(name: str, label: str) -> Part:
-        argv = (sys.executable, "-m", "moorage.cluster.parts", name, str(layout.root))
-        return Part(name, label, argv)
-
-    node = (part("node", f"node {settings.node_name}"),) if settings.has_node else ()
-    return (
-        part("apiserver", "API server"),
-        *node,
-        part("controllers", "controllers and scheduler"),
-    )
-
-
-def run_in_foreground(layout: Layout, settings: Settings, report: Report) -> None:
-    """Be the supervisor until told to stop. Raises AlreadyRunningError."""
-
-    def told(sentence: str) -> None:
-        report(sentence)
-        if sentence == COMPLETE:
-            notify_ready()
-
-    # The descriptor is ours; parts get their own.
-    descriptor = os.environ.get(NOTIFY_VARIABLE)
-    if descriptor is not None:
-        os.set_inheritable(int(descriptor), False)
-    Supervisor(layout, parts_of(layout, settings), told).run()
-
-
-def start_detached(layout: Layout, argv: list[str], within_s: float) -> None:
-    """Start a supervisor of its own with this command line and wait until the cluster is ready.
+def start_detached(layout: Layout, within_s: float) -> None:
+    """Start the supervisor as a process of its own and wait until the cluster is ready.
 
     Raises StartError when it ends before, or is not ready in time; it goes on trying then.
     """
@@ -94,7 +59,7 @@ def start_detached(layout: Layout, argv: list[str], within_s: float) -> None:
     read_end, write_end = os.pipe()
     with log_path.open("ab") as log:
         process = subprocess.Popen(
-            argv,
+            [sys.executable, "-m", "moorage.cluster.supervise", str(layout.root), ""],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

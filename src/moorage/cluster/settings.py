@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from moorage.api import names
-from moorage.cluster.certificates import write_private
+from moorage.cluster.files import write_private
 
 DEFAULT_API_PORT = 6443
 DEFAULT_NODE_PORT = 10250

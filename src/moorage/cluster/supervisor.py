@@ -25,6 +25,8 @@ from moorage.cluster.layout import Layout
 
 NOTIFY_VARIABLE = "MOORAGE_NOTIFY_FD"
 READY_MESSAGE = b"ready\n"
+COMPLETE = "cluster ready"
+"""What is reported once every part has been ready."""
 
 _FIRST_RESTART_S = 0.5
 _LONGEST_RESTART_S = 30.0
@@ -171,7 +173,7 @@ class Supervisor:
     def _tell_complete(self) -> None:
         if not self._was_complete and all(child.is_ready for child in self._children):
             self._was_complete = True
-            self._report("cluster ready")
+            self._report(COMPLETE)
 
     def _reap(self) -> None:
         for child in self._children:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from moorage.api.clock import Clock
@@ -12,12 +12,13 @@ from moorage.client import Client, Informer, Resource
 from moorage.client.resources import (
     CLUSTER_ROLES,
     DEPLOYMENTS,
+    ENDPOINTS,
     NAMESPACES,
     REPLICA_SETS,
     SERVICES,
 )
 from moorage.client.rest import meta_of
-from moorage.controllers.objects import LEASES, NODES, PODS, SERVICE_ACCOUNTS, Pod
+from moorage.controllers.objects import ENDPOINT_SLICES, LEASES, NODES, PODS, SERVICE_ACCOUNTS, Pod
 
 T = TypeVar("T", bound=Object)
 
@@ -52,6 +53,8 @@ class Informers:
         self.replica_sets = self.make(REPLICA_SETS, {NAMESPACE: _namespace})
         self.deployments = self.make(DEPLOYMENTS, {NAMESPACE: _namespace})
         self.services = self.make(SERVICES, {NAMESPACE: _namespace})
+        self.endpoints = self.make(ENDPOINTS)
+        self.endpoint_slices = self.make(ENDPOINT_SLICES)
         self.service_accounts = self.make(SERVICE_ACCOUNTS, {NAMESPACE: _namespace})
         self.leases = self.make(LEASES)
         self.cluster_roles = self.make(CLUSTER_ROLES)
@@ -65,7 +68,7 @@ class Informers:
         every = {OWNER: owner_uids, **(indexes or {})}
         return Informer(self._client, resource, indexes=every, clock=self._clock)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Informer[Any]]:
         return iter(
             (
                 self.pods,
@@ -74,6 +77,8 @@ class Informers:
                 self.replica_sets,
                 self.deployments,
                 self.services,
+                self.endpoints,
+                self.endpoint_slices,
                 self.service_accounts,
                 self.leases,
                 self.cluster_roles,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import field
 
 from moorage.api.containers import ContainerPort
-from moorage.api.meta import Object, ObjectMeta
+from moorage.api.meta import Object, ObjectMeta, Raw
 from moorage.api.nodes import NodeCondition, Taint
 from moorage.api.pods import PodCondition, PodIP, Toleration
 from moorage.client.resources import PartialObject, Resource
@@ -75,7 +75,17 @@ class Lease(Object, frozen=True):
     spec: LeaseSpec = LeaseSpec()
 
 
+class EndpointSlice(Object, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    address_type: str = ""
+    endpoints: tuple[Raw, ...] = ()
+    ports: tuple[Raw, ...] = ()
+
+
 PODS = Resource("", "v1", "pods", "Pod", Pod)
 NODES = Resource("", "v1", "nodes", "Node", Node, is_namespaced=False)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", Lease)
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", PartialObject)
+ENDPOINT_SLICES = Resource(
+    "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", EndpointSlice
+)

@@ -13,6 +13,7 @@ from moorage.controllers.accounts import (
     TokenSecretController,
 )
 from moorage.controllers.deployments.controller import COMPONENT as DEPLOYMENT_COMPONENT
+from moorage.controllers.endpoints import EndpointsController
 from moorage.controllers.garbage.collector import COMPONENT as GARBAGE_COMPONENT
 from moorage.controllers.informers import Informers
 from moorage.controllers.namespaces import NamespaceController
@@ -43,14 +44,16 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
     deployment = deployments.DeploymentController(
         client, informers, recorder(DEPLOYMENT_COMPONENT), clock
     )
-    collector = garbage.GarbageCollector(client, informers, recorder(GARBAGE_COMPONENT), clock)
+    namespaces = NamespaceController(client, informers, clock)
+    collector = garbage.GarbageCollector(
+        client, informers, recorder(GARBAGE_COMPONENT), namespaces.object_removed, clock
+    )
     lifecycle = nodes.NodeLifecycleController(
         client, informers, recorder(NODE_COMPONENT), options, clock
     )
     evictions = nodes.TaintEvictionController(
         client, informers, recorder(EVICTION_COMPONENT), clock
     )
-    namespaces = NamespaceController(client, informers, clock)
     loops = [
         replica_sets.run(workers=options.replica_set_workers),
         deployment.run(workers=options.deployment_workers),
@@ -62,6 +65,7 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         lifecycle.run(),
         evictions.run(),
         PodGarbageCollector(client, informers, options, clock).run(),
+        EndpointsController(client, informers, clock).run(),
         RoleAggregationController(client, informers, clock).run(),
         informers.run(),
         *(each.run() for each in recorders),

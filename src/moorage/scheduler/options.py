@@ -20,7 +20,7 @@ class SchedulerOptions:
     name: str = DEFAULT_SCHEDULER
     filters_by_handler: bool = True
     workers: int = 16
-    event_senders: int = 4
+    event_senders: int = 12
     first_backoff_s: float = 1.0
     longest_backoff_s: float = 10.0
     longest_wait_s: float = 300.0

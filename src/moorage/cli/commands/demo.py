@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import sys
 import tempfile
 import time
 from dataclasses import asdict
@@ -80,9 +79,8 @@ class _Narrator:
 
 def _shown(layout: Layout, say: _Narrator, manifests: list[Manifest]) -> list[Shown]:
     say("starting a cluster")
-    argv = [sys.executable, "-m", "moorage.cli", "up", "--data-dir", str(layout.root)]
     try:
-        start_detached(layout, argv, _READY_S)
+        start_detached(layout, _READY_S)
         say("cluster ready")
         return asyncio.run(_run(layout, say, manifests))
     except (StartError, DemoError, ManifestError) as error:

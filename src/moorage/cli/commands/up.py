@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 
 import click
 
 from moorage.cli.errors import CannotRunPodsError, CliError
 from moorage.cli.options import data_dir_option, layout_of
-from moorage.cli.output import dim
 from moorage.cluster import kubeconfig
 from moorage.cluster.creation import Choices, access, open_cluster
 from moorage.cluster.doctor import State, can_run_pods, examine
 from moorage.cluster.host import gather
 from moorage.cluster.layout import Layout
-from moorage.cluster.life import COMPLETE, StartError, run_in_foreground, start_detached
+from moorage.cluster.life import StartError, start_detached
 from moorage.cluster.network import NoSubnetError, SubnetTakenError
 from moorage.cluster.packages import InstallError, install_packages, missing_packages
 from moorage.cluster.settings import Settings, SettingsError, load
-from moorage.cluster.supervisor import AlreadyRunningError, running_pid
+from moorage.cluster.supervise import become_supervisor, usage
+from moorage.cluster.supervisor import COMPLETE, AlreadyRunningError, running_pid
 from moorage.handlers import discover, find_containerd
 
 USER_KUBECONFIG = Path.home() / ".kube" / "config"
@@ -126,15 +125,10 @@ def command(
         kubeconfig.merge(USER_KUBECONFIG, access(layout, settings))
     if detach:
         _start_detached(layout)
-        _tell_how_to_use(layout, settings, is_merged=merge)
+        click.echo(usage(layout, settings, str(USER_KUBECONFIG) if merge else ""))
         return
 
-    def report(sentence: str) -> None:
-        click.echo(sentence)
-        if sentence == COMPLETE:
-            _tell_how_to_use(layout, settings, is_merged=merge)
-
-    run_in_foreground(layout, settings, report)
+    become_supervisor(layout, str(USER_KUBECONFIG) if merge else "")
 
 
 async def prepare_machine(layout: Layout, *, is_installing: bool) -> None:
@@ -175,21 +169,8 @@ def _opened(layout: Layout, choices: Choices) -> Settings:
 
 
 def _start_detached(layout: Layout) -> None:
-    argv = [sys.executable, "-m", "moorage.cli", "up", "--data-dir", str(layout.root)]
     try:
-        start_detached(layout, argv, _READY_S)
+        start_detached(layout, _READY_S)
     except StartError as error:
         raise CliError(str(error)) from error
     click.echo(COMPLETE)
-
-
-def _tell_how_to_use(layout: Layout, settings: Settings, *, is_merged: bool) -> None:
-    click.echo()
-    if is_merged:
-        click.echo(f"  kubectl config use-context {settings.name}")
-    else:
-        click.echo(f"  export KUBECONFIG={layout.kubeconfig}")
-    click.echo("  kubectl get runtimeclasses,nodes")
-    if not is_merged:
-        click.echo(dim(f"  (your own {USER_KUBECONFIG} is untouched; --merge adds the cluster)"))
-    click.echo()

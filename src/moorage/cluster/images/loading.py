@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from moorage.cluster.containerd import EnginePaths
+from moorage.cluster.engine import engine_paths
 from moorage.cluster.host import gather
 from moorage.cluster.images.importing import NAMESPACE
 from moorage.cluster.layout import Layout
@@ -32,7 +32,7 @@ async def load_archive(layout: Layout, settings: Settings, archive: Path) -> tup
     ctr = host.tools.get("ctr")
     if ctr is None:
         raise LoadError("the program ctr is missing: apt-get install containerd")
-    paths = EnginePaths.of(settings.cluster_id, layout.engine, layout.log("engine"))
+    paths = engine_paths(layout, settings)
     try:
         result = await must_run(
             [ctr.path, "--address", paths.socket, "--namespace", NAMESPACE, "images", "import",

@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 from moorage.api.errors import StatusError
 from moorage.client import Client, ClientConfig
 from moorage.client.rest import UnreachableError
-from moorage.cluster.certificates import Pair
-from moorage.cluster.identities import Identities
+from moorage.cluster.credentials import Credentials, Pair
 from moorage.cluster.settings import Settings
 
 _FIRST_ANSWER_S = 60.0
@@ -19,7 +18,7 @@ _RETRY_S = 0.02
 
 @asynccontextmanager
 async def connected(
-    settings: Settings, identities: Identities, identity: Pair, user_agent: str
+    settings: Settings, credentials: Credentials, identity: Pair, user_agent: str
 ) -> AsyncIterator[Client]:
     """A client of the cluster's API server, once that is ready.
 
@@ -28,7 +27,7 @@ async def connected(
     """
     config = ClientConfig(
         server=settings.server,
-        ca=identities.authority.certificate.read_bytes(),
+        ca=credentials.authority.certificate.read_bytes(),
         certificate=identity.certificate.read_bytes(),
         key=identity.key.read_bytes(),
     )

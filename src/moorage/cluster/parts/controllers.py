@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from moorage.api.clock import SystemClock
-from moorage.cluster.identities import Identities
+from moorage.cluster.credentials import Credentials
 from moorage.cluster.layout import Layout
 from moorage.cluster.notify import notify_ready
 from moorage.cluster.parts.connection import connected
@@ -16,13 +16,13 @@ from moorage.scheduler import SchedulerOptions, run_scheduler
 
 async def run(layout: Layout, settings: Settings) -> None:
     """Work until cancelled."""
-    identities = Identities(layout, settings)
+    credentials = Credentials(layout)
     clock = SystemClock()
-    options = ControllerOptions(cluster_ca=identities.authority.certificate.read_text())
+    options = ControllerOptions(cluster_ca=credentials.authority.certificate.read_text())
     scheduling = SchedulerOptions(filters_by_handler=settings.filters_by_handler)
     async with (
-        connected(settings, identities, identities.controllers(), "moorage-controllers") as client,
-        connected(settings, identities, identities.scheduler(), "moorage-scheduler") as other,
+        connected(settings, credentials, credentials.controllers, "moorage-controllers") as client,
+        connected(settings, credentials, credentials.scheduler, "moorage-scheduler") as other,
         asyncio.TaskGroup() as tasks,
     ):
         tasks.create_task(run_controllers(client, options, clock))

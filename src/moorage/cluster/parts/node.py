@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from ipaddress import IPv4Network
 from pathlib import Path
 
 from moorage.api.clock import SystemClock
@@ -13,11 +12,12 @@ from moorage.api.logs import Log
 from moorage.api.nodes import Node, NodeRuntimeHandler
 from moorage.client import Client, Informer
 from moorage.client.resources import NODES
-from moorage.cluster.containerd import EnginePaths, PrivateContainerd, plan_engine, prepare_host
+from moorage.cluster.containerd import PrivateContainerd, plan_engine, prepare_host
+from moorage.cluster.credentials import Credentials
+from moorage.cluster.engine import cgroup_root, engine_paths, pod_network
 from moorage.cluster.host import Host
-from moorage.cluster.identities import CLUSTER_DOMAIN, NODE_CLIENT_NAME, Identities
 from moorage.cluster.layout import Layout
-from moorage.cluster.network import PodNetwork, host_routes, outward_mtu
+from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
 from moorage.cluster.notify import notify_ready
 from moorage.cluster.parts.connection import connected
 from moorage.cluster.settings import Settings
@@ -31,7 +31,7 @@ log = Log(__name__)
 
 async def run(layout: Layout, settings: Settings) -> None:
     """Be the cluster's node until cancelled; containers go on after that."""
-    identities = Identities(layout, settings)
+    credentials = Credentials(layout)
     host = await prepare_host(layout.root)
     async with AsyncExitStack() as stack:
         endpoint = settings.cri or await stack.enter_async_context(_engine(layout, settings, host))
@@ -40,30 +40,12 @@ async def run(layout: Layout, settings: Settings) -> None:
             # An engine without handlers is refused before the node promises anything.
             await handlers_of(cri)
         client = await stack.enter_async_context(
-            connected(settings, identities, identities.node(), "moorage-node")
+            connected(settings, credentials, credentials.node, "moorage-node")
         )
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        options = _options(layout, settings, identities, host)
+        options = _options(layout, settings, credentials, host)
         tasks.create_task(_announce(client, settings.node_name))
         await run_node(client, cri, options, read_handlers=_HandlerReader(cri).read)
-
-
-def engine_paths(layout: Layout, settings: Settings) -> EnginePaths:
-    return EnginePaths.of(settings.cluster_id, layout.engine, layout.log("engine"))
-
-
-def pod_network(settings: Settings, paths: EnginePaths) -> PodNetwork:
-    return PodNetwork(
-        cluster_id=settings.cluster_id,
-        subnet=IPv4Network(settings.pod_network),
-        leases=paths.leases,
-        mtu=outward_mtu(host_routes()),
-    )
-
-
-def cgroup_root(settings: Settings) -> str:
-    """The cgroup below which the node agent keeps its pods."""
-    return f"/moorage-{settings.cluster_id}"
 
 
 @asynccontextmanager
@@ -85,8 +67,10 @@ async def _engine(layout: Layout, settings: Settings, host: Host) -> AsyncIterat
             watching.cancel()
 
 
-def _options(layout: Layout, settings: Settings, identities: Identities, host: Host) -> NodeOptions:
-    server = identities.node_server()
+def _options(
+    layout: Layout, settings: Settings, credentials: Credentials, host: Host
+) -> NodeOptions:
+    server = credentials.node_server
     return NodeOptions(
         name=settings.node_name,
         node_ip=settings.node_ip,
@@ -96,7 +80,7 @@ def _options(layout: Layout, settings: Settings, identities: Identities, host: H
         server=ServerOptions(
             certificate_file=server.certificate,
             key_file=server.key,
-            client_ca_file=identities.authority.certificate,
+            client_ca_file=credentials.authority.certificate,
             address=settings.node_ip,
             port=settings.node_port,
             api_server_names=frozenset({NODE_CLIENT_NAME}),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 from moorage.api.clock import Clock
@@ -54,14 +55,23 @@ class UnownableError(Exception):
 
 
 class GarbageCollector:
-    """Watches every kind there is. `run` does all of it."""
+    """Watches every kind there is. `run` does all of it.
+
+    `removed(resource, namespace)` is told of every namespaced object that has gone.
+    """
 
     def __init__(
-        self, client: Client, informers: Informers, recorder: EventRecorder, clock: Clock
+        self,
+        client: Client,
+        informers: Informers,
+        recorder: EventRecorder,
+        removed: Callable[[Resource[Any], str], None],
+        clock: Clock,
     ) -> None:
         self._client = client
         self._shared = informers
         self._recorder = recorder
+        self._tell_removed = removed
         self._clock = clock
         self._queue: WorkQueue[Coordinates] = WorkQueue(
             "garbage", clock=clock, longest_retry_s=_LONGEST_RETRY_S
@@ -94,16 +104,18 @@ class GarbageCollector:
         self, resource: Resource[Any], before: ObjectMeta | None, after: ObjectMeta | None
     ) -> None:
         if before is not None and after is not None and before.uid != after.uid:
-            self._removed(before)
+            self._removed(resource, before)
             before = None
         elif before is not None and after is None:
-            self._removed(before)
+            self._removed(resource, before)
         if before is not None:
             self._unblock_owners(before, after)
         if after is not None and _is_news(before, after):
             self._consider(resource, after)
 
-    def _removed(self, meta: ObjectMeta) -> None:
+    def _removed(self, resource: Resource[Any], meta: ObjectMeta) -> None:
+        if meta.namespace:
+            self._tell_removed(resource, meta.namespace)
         for dependent in self._graph.dependents(meta):
             self._queue.add(dependent)
 

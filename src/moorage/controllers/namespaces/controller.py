@@ -1,7 +1,7 @@
 """The loop that empties namespaces that are being deleted, then lets them go.
 
 Pods go first, so that nothing they need disappears under them. What does not go at once is looked
-at again when a pod of the namespace has gone, and at the latest when it should have.
+at again when something in the namespace has gone, and at the latest when it should have.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from moorage.api.namespaces import Namespace
 from moorage.client import Client, Resource, WorkQueue
 from moorage.client.resources import NAMESPACES
 from moorage.controllers.discovery import Discovered, discover
-from moorage.controllers.informers import Informers, wait_synced
+from moorage.controllers.informers import NAMESPACE, Informers, wait_synced
 from moorage.controllers.namespaces.conditions import Progress, conditions_after
-from moorage.controllers.objects import PODS, Pod
+from moorage.controllers.objects import PODS
 
 FINALIZER = "kubernetes"
 
@@ -33,10 +33,10 @@ class NamespaceController:
     def __init__(self, client: Client, informers: Informers, clock: Clock) -> None:
         self._client = client
         self._namespaces = informers.namespaces
+        self._pods = informers.pods
         self._clock = clock
         self._queue: WorkQueue[str] = WorkQueue("namespaces", clock=clock)
         self._namespaces.add_handler(self._namespace_changed)
-        informers.pods.add_handler(self._pod_changed)
 
     async def run(self, *, workers: int) -> None:
         """Reconcile until cancelled."""
@@ -48,12 +48,15 @@ class NamespaceController:
         if after is not None and _is_ending(after):
             self._queue.add(after.metadata.name)
 
-    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        if before is None or after is not None:
+    def object_removed(self, resource: Resource[Any], name: str) -> None:
+        """Told when an object has gone from a namespace: it may have been what was waited for."""
+        namespace = self._namespaces.get(name)
+        if namespace is None or not _is_ending(namespace):
             return
-        namespace = self._namespaces.get(before.metadata.namespace)
-        if namespace is not None and _is_ending(namespace):
-            self._queue.add(namespace.metadata.name)
+        is_pod = (resource.group, resource.plural) == ("", PODS.plural)
+        # Of a crowd of pods only the last one matters.
+        if not is_pod or not self._pods.by_index(NAMESPACE, name):
+            self._queue.add(name)
 
     async def _reconcile(self, name: str) -> float | None:
         try:

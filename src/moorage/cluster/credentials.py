@@ -1,0 +1,44 @@
+"""Where each identity's certificate and key lie: names only, so that every part can afford it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.cluster.layout import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The files of a certificate and its key."""
+
+    certificate: Path
+    key: Path
+
+    @classmethod
+    def named(cls, folder: Path, name: str) -> Pair:
+        return cls(folder / f"{name}.crt", folder / f"{name}.key")
+
+
+class Credentials:
+    """The identities of a cluster, as `identities.prepare` made them."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._folder = layout.pki
+        self.authority = self._pair("ca")
+        self.api_server = self._pair("apiserver")
+        self.admin = self._pair("admin")
+        self.controllers = self._pair("controllers")
+        self.scheduler = self._pair("scheduler")
+        self.node = self._pair("node")
+        self.node_server = self._pair("node-server")
+        self.node_client = self._pair("apiserver-node-client")
+        """What the API server shows to node agents."""
+
+    @property
+    def signing_key(self) -> Path:
+        """What service account tokens are signed with."""
+        return self._folder / "service-accounts.key"
+
+    def _pair(self, name: str) -> Pair:
+        return Pair.named(self._folder, name)

@@ -1,0 +1,102 @@
+"""Which pods stand behind a service, at which addresses and ports. Pure.
+
+Source: core/v1 `Service`, API docs "Services without selectors", "EndpointSlices: conditions".
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from moorage.api.services import Service, ServicePort
+from moorage.controllers.objects import Pod
+from moorage.controllers.pods import is_deleting, is_ended, is_ready
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Port:
+    """A service port as one pod offers it."""
+
+    name: str
+    port: int
+    protocol: str
+    app_protocol: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """One pod behind a service at one address. `is_listed` is what clients go by."""
+
+    pod: Pod
+    address: str
+    ports: tuple[Port, ...]
+    is_listed: bool
+    is_ready: bool
+
+    @property
+    def family(self) -> str:
+        return "IPv6" if ipaddress.ip_address(self.address).version == 6 else "IPv4"
+
+    @property
+    def is_terminating(self) -> bool:
+        return is_deleting(self.pod)
+
+
+def has_backends(service: Service) -> bool:
+    """Whether the pods behind a service are ours to find."""
+    return bool(service.spec.selector) and service.spec.type != "ExternalName"
+
+
+def selects(service: Service, labels: dict[str, str]) -> bool:
+    return has_backends(service) and service.spec.selector.items() <= labels.items()
+
+
+def backends_of(service: Service, pods: Iterable[Pod]) -> list[Backend]:
+    """One backend per address of each pod that can be reached, by address."""
+    families = service.spec.ip_families or ("IPv4",)
+    found = [
+        backend
+        for pod in pods
+        if selects(service, pod.metadata.labels) and not is_ended(pod)
+        for backend in _of_pod(service, pod)
+        if backend.family in families
+    ]
+    return sorted(found, key=lambda each: (each.address, each.pod.metadata.name))
+
+
+def hostname_of(service: Service, pod: Pod) -> str:
+    """The name under which a pod of a headless service is found, if it has asked for one."""
+    return pod.spec.hostname if pod.spec.subdomain == service.metadata.name else ""
+
+
+def _of_pod(service: Service, pod: Pod) -> list[Backend]:
+    addresses = [each.ip for each in pod.status.pod_ips] or [pod.status.pod_ip]
+    ports = tuple(sorted(_ports(service, pod)))
+    ready = is_ready(pod)
+    is_listed = service.spec.publish_not_ready_addresses or (ready and not is_deleting(pod))
+    return [Backend(pod, each, ports, is_listed, ready) for each in addresses if each]
+
+
+def _ports(service: Service, pod: Pod) -> Iterable[Port]:
+    for port in service.spec.ports:
+        number = _number(port, pod)
+        if number:
+            protocol = port.protocol or "TCP"
+            yield Port(port.name, number, protocol, port.app_protocol or "")
+
+
+def _number(port: ServicePort, pod: Pod) -> int | None:
+    """The pod's port that a service port leads to; None when the pod has no port of that name."""
+    target = port.target_port
+    if isinstance(target, int):
+        return target or port.port
+    return next(
+        (
+            each.container_port
+            for container in pod.spec.containers
+            for each in container.ports
+            if each.name == target and (each.protocol or "TCP") == (port.protocol or "TCP")
+        ),
+        None,
+    )

@@ -1,0 +1,216 @@
+"""The loop that keeps Endpoints and EndpointSlices in step with services and pods.
+
+Source: API docs "Service: Endpoints", "EndpointSlices".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from moorage.api.clock import Clock
+from moorage.api.errors import NotFoundError, StatusError
+from moorage.api.meta import ObjectMeta
+from moorage.api.services import Endpoints, Service
+from moorage.client import Client, WorkQueue
+from moorage.client.informer import object_key
+from moorage.client.resources import ENDPOINTS, SERVICES
+from moorage.controllers.endpoints.backends import Backend, backends_of, has_backends, selects
+from moorage.controllers.endpoints.slices import SliceContent, divide
+from moorage.controllers.endpoints.subsets import subsets_of
+from moorage.controllers.informers import NAMESPACE, OWNER, Informers, wait_synced
+from moorage.controllers.objects import ENDPOINT_SLICES, EndpointSlice, Pod
+from moorage.controllers.ownership import controller_reference
+from moorage.controllers.patches import locked
+from moorage.controllers.pods import is_deleting, is_ended, is_ready
+from moorage.controllers.replicasets.pod_requests import is_namespace_ending
+
+SERVICE_NAME = "kubernetes.io/service-name"
+SLICE_MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
+SLICE_MANAGER = "endpointslice-controller.k8s.io"
+MANAGED_BY = "endpoints.kubernetes.io/managed-by"
+MANAGER = "endpoint-controller"
+HEADLESS = "service.kubernetes.io/headless"
+
+_ZONE = "topology.kubernetes.io/zone"
+
+
+class EndpointsController:
+    """Keys are services."""
+
+    def __init__(self, client: Client, informers: Informers, clock: Clock) -> None:
+        self._client = client
+        self._services = informers.services
+        self._pods = informers.pods
+        self._nodes = informers.nodes
+        self._endpoints = informers.endpoints
+        self._slices = informers.endpoint_slices
+        self._queue: WorkQueue[str] = WorkQueue("endpoints", clock=clock)
+        self._services.add_handler(self._service_changed)
+        self._pods.add_handler(self._pod_changed)
+        self._endpoints.add_handler(self._endpoints_changed)
+        self._slices.add_handler(self._slice_changed)
+
+    async def run(self, *, workers: int = 5) -> None:
+        """Reconcile until cancelled."""
+        await wait_synced(self._services, self._pods, self._nodes, self._endpoints, self._slices)
+        await self._queue.run(self._reconcile, workers=workers)
+
+    def _service_changed(self, before: Service | None, after: Service | None) -> None:
+        either = after or before
+        assert either is not None
+        self._queue.add(object_key(either.metadata))
+
+    def _endpoints_changed(self, before: Endpoints | None, after: Endpoints | None) -> None:
+        either = after or before
+        assert either is not None
+        self._queue.add(object_key(either.metadata))
+
+    def _slice_changed(self, before: EndpointSlice | None, after: EndpointSlice | None) -> None:
+        either = after or before
+        assert either is not None
+        name = either.metadata.labels.get(SERVICE_NAME)
+        if name and _is_ours(either):
+            self._queue.add(f"{either.metadata.namespace}/{name}")
+
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        either = after or before
+        assert either is not None
+        if before is not None and after is not None and _offer(before) == _offer(after):
+            return
+        for service in self._services.by_index(NAMESPACE, either.metadata.namespace):
+            if any(selects(service, each.metadata.labels) for each in (before, after) if each):
+                self._queue.add(object_key(service.metadata))
+
+    async def _reconcile(self, key: str) -> float | None:
+        service = self._services.get_key(key)
+        if service is None:
+            await self._remove_endpoints(key)
+            return None
+        if service.metadata.deletion_timestamp is not None or not has_backends(service):
+            return None
+        namespace = service.metadata.namespace
+        backends = backends_of(service, self._pods.by_index(NAMESPACE, namespace))
+        try:
+            await self._write_endpoints(service, backends)
+            await self._write_slices(service, backends)
+        except StatusError as error:
+            if not is_namespace_ending(error):
+                raise
+        return None
+
+    async def _remove_endpoints(self, key: str) -> None:
+        """Nobody owns an Endpoints object, so it goes here when its service has gone."""
+        endpoints = self._endpoints.get_key(key)
+        if endpoints is None or endpoints.metadata.labels.get(MANAGED_BY) != MANAGER:
+            return
+        meta = endpoints.metadata
+        try:
+            await self._client.delete(ENDPOINTS, meta.name, meta.namespace, uid=meta.uid)
+        except NotFoundError:
+            return  # Gone already, as wanted.
+
+    async def _write_endpoints(self, service: Service, backends: list[Backend]) -> None:
+        meta = service.metadata
+        # The objects hold one family, the service's first.
+        family = (service.spec.ip_families or ("IPv4",))[0]
+        subsets = subsets_of(service, (each for each in backends if each.family == family))
+        labels = {**_copied_labels(service), MANAGED_BY: MANAGER}
+        present = self._endpoints.get_key(object_key(meta))
+        if present is None:
+            body = {
+                "metadata": {"name": meta.name, "namespace": meta.namespace, "labels": labels},
+                "subsets": subsets,
+            }
+            await self._client.create(ENDPOINTS, body, meta.namespace)
+            return
+        if _subset_structs(subsets) == present.subsets and labels == present.metadata.labels:
+            return
+        patch = {
+            "metadata": {**locked(present.metadata), "labels": _turned(present.metadata, labels)},
+            "subsets": subsets or None,
+        }
+        await self._client.patch(ENDPOINTS, meta.name, patch, meta.namespace)
+
+    async def _write_slices(self, service: Service, backends: list[Backend]) -> None:
+        meta = service.metadata
+        owned = self._slices.by_index(OWNER, meta.uid)
+        existing = [each for each in owned if _is_ours(each)]
+        existing = [each for each in existing if each.metadata.deletion_timestamp is None]
+        division = divide(service, backends, existing, self._zone_of)
+        for content in division.wanted:
+            await self._write_slice(service, content)
+        for each in division.surplus:
+            gone = each.metadata
+            try:
+                await self._client.delete(ENDPOINT_SLICES, gone.name, gone.namespace, uid=gone.uid)
+            except NotFoundError:
+                continue  # Gone already, as wanted.
+
+    async def _write_slice(self, service: Service, content: SliceContent) -> None:
+        meta = service.metadata
+        labels = {
+            **_copied_labels(service),
+            SERVICE_NAME: meta.name,
+            SLICE_MANAGED_BY: SLICE_MANAGER,
+        }
+        present = content.existing
+        if present is None:
+            body: dict[str, Any] = {
+                "metadata": {
+                    "generateName": f"{meta.name}-",
+                    "namespace": meta.namespace,
+                    "labels": labels,
+                    "ownerReferences": [controller_reference(SERVICES, meta)],
+                },
+                "addressType": content.address_type,
+                "endpoints": content.endpoints,
+                "ports": content.port_objects,
+            }
+            await self._client.create(ENDPOINT_SLICES, body, meta.namespace)
+        elif not content.is_as_wanted or labels != present.metadata.labels:
+            patch = {
+                "metadata": {
+                    **locked(present.metadata),
+                    "labels": _turned(present.metadata, labels),
+                },
+                "endpoints": content.endpoints,
+            }
+            await self._client.patch(ENDPOINT_SLICES, present.metadata.name, patch, meta.namespace)
+
+    def _zone_of(self, node_name: str) -> str:
+        node = self._nodes.get(node_name)
+        return node.metadata.labels.get(_ZONE, "") if node is not None else ""
+
+
+def _offer(pod: Pod) -> tuple[Any, ...]:
+    """What of a pod its services' endpoints show."""
+    return (
+        pod.metadata.uid,
+        pod.metadata.labels,
+        pod.status.pod_ip,
+        pod.status.pod_ips,
+        is_ready(pod),
+        is_ended(pod),
+        is_deleting(pod),
+        pod.spec.node_name,
+    )
+
+
+def _is_ours(slice_: EndpointSlice) -> bool:
+    return slice_.metadata.labels.get(SLICE_MANAGED_BY) == SLICE_MANAGER
+
+
+def _copied_labels(service: Service) -> dict[str, str]:
+    headless = {HEADLESS: ""} if service.spec.cluster_ip == "None" else {}
+    return {**service.metadata.labels, **headless}
+
+
+def _turned(meta: ObjectMeta, labels: dict[str, str]) -> dict[str, str | None]:
+    """A merge patch that makes the labels these."""
+    return {**dict.fromkeys(meta.labels), **labels}
+
+
+def _subset_structs(subsets: list[dict[str, Any]]) -> Any:
+    return msgspec.convert({"subsets": subsets}, Endpoints).subsets

@@ -1,0 +1,134 @@
+"""Dividing a service's backends among EndpointSlices. Pure.
+
+An endpoint stays in the slice it is in, so that a change touches few slices; new ones fill slices
+with room. Source: KEP-752, API docs "EndpointSlices: distribution".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from moorage.api.services import Service
+from moorage.controllers.endpoints.backends import Backend, Port, hostname_of
+from moorage.controllers.endpoints.subsets import port_object, target_of
+from moorage.controllers.objects import EndpointSlice
+
+CAPACITY = 100
+
+Group = tuple[str, tuple[Port, ...]]
+"""Address family and ports, which all endpoints of a slice share."""
+
+
+@dataclass(frozen=True, slots=True)
+class SliceContent:
+    """What one slice is to hold. `existing` is None for one that has to be made."""
+
+    existing: EndpointSlice | None
+    address_type: str
+    ports: tuple[Port, ...]
+    endpoints: tuple[dict[str, Any], ...]
+
+    @property
+    def is_as_wanted(self) -> bool:
+        return self.existing is not None and self.existing.endpoints == self.endpoints
+
+    @property
+    def port_objects(self) -> list[dict[str, Any]]:
+        return [{"name": "", **port_object(each)} for each in self.ports]
+
+
+@dataclass(slots=True)
+class Division:
+    """The slices as they are to be, and those that are not needed any more."""
+
+    wanted: list[SliceContent] = field(default_factory=list)
+    surplus: list[EndpointSlice] = field(default_factory=list)
+
+
+def divide(
+    service: Service,
+    backends: Iterable[Backend],
+    existing: Sequence[EndpointSlice],
+    zone_of: Callable[[str], str],
+) -> Division:
+    """Who goes where. `zone_of` gives the zone of a node by its name, `""` for none."""
+    groups: dict[Group, dict[str, dict[str, Any]]] = {}
+    for each in backends:
+        members = groups.setdefault((each.family, each.ports), {})
+        members[each.pod.metadata.uid] = _endpoint(service, each, zone_of)
+    families = service.spec.ip_families or ("IPv4",)
+    for family in families:
+        if not any(group[0] == family for group in groups):
+            # One empty slice says that the service has no endpoints, not that nobody looked.
+            groups[family, ()] = {}
+    division = Division()
+    by_group: dict[Group, list[EndpointSlice]] = {}
+    for slice_ in existing:
+        group = (slice_.address_type, tuple(sorted(map(_port, slice_.ports))))
+        if group in groups:
+            by_group.setdefault(group, []).append(slice_)
+        else:
+            division.surplus.append(slice_)
+    for group, members in groups.items():
+        _divide_group(group, members, by_group.get(group, []), division)
+    return division
+
+
+def _divide_group(
+    group: Group,
+    members: dict[str, dict[str, Any]],
+    existing: list[EndpointSlice],
+    division: Division,
+) -> None:
+    family, ports = group
+    unplaced = dict(members)
+    held = [(slice_, _kept(slice_, unplaced)) for slice_ in existing]
+    rest = list(unplaced.values())
+    for slice_, endpoints in held:
+        room = CAPACITY - len(endpoints)
+        endpoints += rest[:room]
+        del rest[:room]
+        if endpoints or (not members and slice_ is existing[0]):
+            division.wanted.append(SliceContent(slice_, family, ports, tuple(endpoints)))
+        else:
+            division.surplus.append(slice_)
+    chunks = [rest[at : at + CAPACITY] for at in range(0, len(rest), CAPACITY)]
+    if not members and not existing:
+        chunks = [[]]
+    division.wanted += [SliceContent(None, family, ports, tuple(chunk)) for chunk in chunks]
+
+
+def _kept(slice_: EndpointSlice, unplaced: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The slice's endpoints that are still wanted, as they are now; taken out of `unplaced`."""
+    uids = ((each.get("targetRef") or {}).get("uid", "") for each in slice_.endpoints)
+    return [unplaced.pop(uid) for uid in uids if uid in unplaced]
+
+
+def _endpoint(service: Service, backend: Backend, zone_of: Callable[[str], str]) -> dict[str, Any]:
+    endpoint: dict[str, Any] = {
+        "addresses": [backend.address],
+        "conditions": {
+            "ready": backend.is_listed,
+            "serving": backend.is_ready,
+            "terminating": backend.is_terminating,
+        },
+        "targetRef": target_of(backend),
+    }
+    node = backend.pod.spec.node_name
+    more = {
+        "hostname": hostname_of(service, backend.pod),
+        "nodeName": node,
+        "zone": zone_of(node),
+    }
+    return {**endpoint, **{key: value for key, value in more.items() if value}}
+
+
+def _port(port: dict[str, Any]) -> Port:
+    return Port(
+        port.get("name") or "",
+        port.get("port") or 0,
+        port.get("protocol") or "TCP",
+        port.get("appProtocol") or "",
+    )

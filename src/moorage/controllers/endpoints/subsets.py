@@ -1,0 +1,51 @@
+"""The content of an Endpoints object. Pure. Source: core/v1 `EndpointSubset`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from moorage.api.services import Service
+from moorage.controllers.endpoints.backends import Backend, Port, hostname_of
+
+
+def subsets_of(service: Service, backends: Iterable[Backend]) -> list[dict[str, Any]]:
+    """Addresses with the same ports in one subset, those that are not ready apart."""
+    grouped: dict[tuple[Port, ...], tuple[list[Any], list[Any]]] = {}
+    for each in backends:
+        if each.is_terminating and not service.spec.publish_not_ready_addresses:
+            continue
+        if service.spec.ports and not each.ports:
+            continue
+        ready, others = grouped.setdefault(each.ports, ([], []))
+        (ready if each.is_listed else others).append(_address(service, each))
+    return [
+        _present(
+            addresses=ready, notReadyAddresses=others, ports=[port_object(each) for each in ports]
+        )
+        for ports, (ready, others) in sorted(grouped.items())
+    ]
+
+
+def port_object(port: Port) -> dict[str, Any]:
+    return _present(
+        name=port.name, port=port.port, protocol=port.protocol, appProtocol=port.app_protocol
+    )
+
+
+def target_of(backend: Backend) -> dict[str, str]:
+    meta = backend.pod.metadata
+    return {"kind": "Pod", "namespace": meta.namespace, "name": meta.name, "uid": meta.uid}
+
+
+def _address(service: Service, backend: Backend) -> dict[str, Any]:
+    return _present(
+        ip=backend.address,
+        hostname=hostname_of(service, backend.pod),
+        nodeName=backend.pod.spec.node_name,
+        targetRef=target_of(backend),
+    )
+
+
+def _present(**fields: Any) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value}

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import pytest
+
+from moorage.api.nodes import Node
+from moorage.api.pods import Pod
+from moorage.scheduler import hints
+from moorage.scheduler.filters import (
+    INTER_POD_AFFINITY,
+    NODE_RESOURCES_FIT,
+    RUNTIME_HANDLER,
+    TAINT_TOLERATION,
+    TOPOLOGY_SPREAD,
+)
+from moorage.scheduler.nodes import NodeInfo, placed
+from moorage.scheduler.query import make_query
+from moorage.scheduler.queue import Waiting
+from tests.scheduler.objects import a_node, a_pod
+
+
+def waiting(pod: Pod, *rejected_by: str, handler: str | None = None, missing: str = "") -> Waiting:
+    query = make_query(pod, handler, missing)
+    return Waiting("default/p", pod, 0.0, rejected_by=frozenset(rejected_by), query=query)
+
+
+def info(node: Node, *pods: Pod) -> NodeInfo:
+    found = NodeInfo(node)
+    for pod in pods:
+        found.add(placed(pod, make_query(pod)))
+    return found
+
+
+TAINTED = a_node(taints=("x:NoSchedule",))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "entry", "expected"),
+    [
+        (None, a_node(), waiting(a_pod(cpu="1"), NODE_RESOURCES_FIT), True),
+        (None, a_node(cpu="1"), waiting(a_pod(cpu="2"), NODE_RESOURCES_FIT), False),
+        (None, TAINTED, waiting(a_pod(), TAINT_TOLERATION), False),
+        (TAINTED, a_node(), waiting(a_pod(), TAINT_TOLERATION), True),
+        (a_node(), TAINTED, waiting(a_pod(), TAINT_TOLERATION), False),
+        (a_node(cpu="1"), a_node(cpu="4"), waiting(a_pod(cpu="2"), NODE_RESOURCES_FIT), True),
+        (
+            a_node(),
+            a_node(images={"app:1": 1}),
+            waiting(a_pod(cpu="1"), NODE_RESOURCES_FIT),
+            False,
+        ),
+        (
+            a_node(handlers=("runc",)),
+            a_node(handlers=("runc", "kata")),
+            waiting(a_pod(), RUNTIME_HANDLER, handler="kata"),
+            True,
+        ),
+        (
+            a_node(handlers=("runc",)),
+            a_node(handlers=("runc", "crun")),
+            waiting(a_pod(), RUNTIME_HANDLER, handler="kata"),
+            False,
+        ),
+        (None, a_node(), waiting(a_pod(), RUNTIME_HANDLER, missing="kata"), False),
+        (None, TAINTED, waiting(a_pod(), INTER_POD_AFFINITY), True),
+        (None, TAINTED, waiting(a_pod(), "NoNodes"), True),
+    ],
+)
+def test_a_node_wakes_whom_it_may_take(
+    before: Node | None, after: Node, entry: Waiting, expected: bool
+) -> None:
+    known = info(before) if before is not None else None
+    assert hints.node_changed(known, info(after))(entry) is expected
+
+
+@pytest.mark.parametrize(
+    ("node", "entry", "expected"),
+    [
+        (info(a_node(cpu="1")), waiting(a_pod(cpu="1"), NODE_RESOURCES_FIT), True),
+        (info(a_node(cpu="1")), waiting(a_pod(cpu="2"), NODE_RESOURCES_FIT), False),
+        (
+            info(a_node(cpu="1"), a_pod("o", cpu="1")),
+            waiting(a_pod(cpu="1"), NODE_RESOURCES_FIT),
+            False,
+        ),
+        (info(a_node()), waiting(a_pod(), TAINT_TOLERATION), False),
+        (info(TAINTED), waiting(a_pod(cpu="1"), NODE_RESOURCES_FIT), False),
+        (info(TAINTED), waiting(a_pod(), TOPOLOGY_SPREAD), True),
+        (None, waiting(a_pod(cpu="1"), NODE_RESOURCES_FIT), False),
+    ],
+)
+def test_freed_room_wakes_whom_it_suffices(
+    node: NodeInfo | None, entry: Waiting, expected: bool
+) -> None:
+    assert hints.room_freed(node)(entry) is expected
+
+
+def test_a_class_wakes_the_pods_that_name_it() -> None:
+    entry = waiting(a_pod(runtimeClassName="kata"), RUNTIME_HANDLER, missing="kata")
+    assert hints.class_changed("kata")(entry)
+    assert not hints.class_changed("gvisor")(entry)
+
+
+def test_placed_pods_and_namespaces_wake_those_that_look_at_pods() -> None:
+    looks = waiting(a_pod(), INTER_POD_AFFINITY)
+    fits = waiting(a_pod(), NODE_RESOURCES_FIT)
+    for hint in (hints.pod_placed(), hints.namespace_changed()):
+        assert hint(looks)
+        assert not hint(fits)

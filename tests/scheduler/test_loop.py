@@ -1,0 +1,180 @@
+"""The whole scheduler against an API server in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+from moorage.api.clock import SystemClock
+from moorage.api.pods import Pod
+from moorage.client import Client
+from moorage.scheduler import SchedulerOptions, run_scheduler
+from tests.scheduler.fake_client import FakeClient
+from tests.scheduler.objects import a_class, a_node, a_pod, anti_affinity, pod_affinity
+
+
+@asynccontextmanager
+async def scheduling(client: FakeClient, **options: Any) -> AsyncIterator[FakeClient]:
+    fast = {"first_backoff_s": 0.01, "longest_backoff_s": 0.05, **options}
+    task = asyncio.create_task(
+        run_scheduler(cast("Client", client), SchedulerOptions(**fast), SystemClock())
+    )
+    try:
+        yield client
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled(), task.exception()
+
+
+def a_client(*objects: Any) -> FakeClient:
+    client = FakeClient()
+    client.put(*objects)
+    return client
+
+
+def condition(pod: Pod, kind: str = "PodScheduled") -> tuple[str, str, str] | None:
+    for each in pod.status.conditions:
+        if each.type == kind:
+            return each.status, each.reason, each.message
+    return None
+
+
+async def test_a_pod_is_bound_and_the_event_says_so() -> None:
+    async with scheduling(a_client(a_node("n1"), a_pod("p", cpu="1"))) as client:
+        assert await client.until_bound("p") == "n1"
+        await client.until_event("p", "Scheduled")
+        assert client.events_about("p") == [
+            ("Normal", "Scheduled", "Successfully assigned default/p to n1")
+        ]
+        assert client.events[0]["source"] == {"component": "default-scheduler"}
+
+
+async def test_a_pod_without_a_place_is_told_why_and_woken_by_a_node() -> None:
+    async with scheduling(a_client(a_node("n1", cpu="1"), a_pod("p", cpu="2"))) as client:
+        message = await client.until_event("p", "FailedScheduling")
+        assert message.startswith("0/1 nodes are available: 1 Insufficient cpu. ")
+        await client.until(lambda: condition(client.pod("p")))
+        assert condition(client.pod("p")) == ("False", "Unschedulable", message)
+        client.put(a_node("n2", cpu="4"))
+        assert await client.until_bound("p") == "n2"
+
+
+async def test_a_node_that_gains_the_handler_wakes_the_pod() -> None:
+    pod = a_pod("p", runtimeClassName="kata")
+    async with scheduling(
+        a_client(a_class("kata"), a_node("n1", handlers=("runc",)), pod)
+    ) as client:
+        message = await client.until_event("p", "FailedScheduling")
+        assert message.startswith(
+            '0/1 nodes are available: 1 node(s) lack runtime handler "kata". '
+        )
+        client.put(a_node("n1", handlers=("runc", "kata")))
+        assert await client.until_bound("p") == "n1"
+
+
+async def test_a_class_that_appears_wakes_the_pod() -> None:
+    pod = a_pod("p", runtimeClassName="kata")
+    async with scheduling(a_client(a_node("n1"), pod)) as client:
+        message = await client.until_event("p", "FailedScheduling")
+        assert 'RuntimeClass "kata" not found' in message
+        client.put(a_class("kata"))
+        assert await client.until_bound("p") == "n1"
+
+
+async def test_a_pod_that_leaves_makes_room() -> None:
+    other = a_pod("other", cpu="1", node="n1")
+    async with scheduling(a_client(a_node("n1", cpu="1"), other, a_pod("p", cpu="1"))) as client:
+        await client.until_event("p", "FailedScheduling")
+        client.remove(other)
+        assert await client.until_bound("p") == "n1"
+
+
+async def test_a_pod_that_ends_makes_room() -> None:
+    other = a_pod("other", cpu="1", node="n1", phase="Running")
+    async with scheduling(a_client(a_node("n1", cpu="1"), other, a_pod("p", cpu="1"))) as client:
+        await client.until_event("p", "FailedScheduling")
+        client.put(a_pod("other", cpu="1", node="n1", phase="Succeeded"))
+        assert await client.until_bound("p") == "n1"
+
+
+async def test_a_placed_pod_wakes_those_that_want_to_be_near_it() -> None:
+    near = a_pod("near", affinity=pod_affinity({"app": "db"}))
+    async with scheduling(a_client(a_node("n1"), a_node("n2"), near)) as client:
+        await client.until_event("near", "FailedScheduling")
+        client.put(a_pod("db", labels={"app": "db"}, node="n2"))
+        assert await client.until_bound("near") == "n2"
+
+
+async def test_a_refused_binding_is_tried_again() -> None:
+    client = a_client(a_node("n1", cpu="1"), a_pod("p", cpu="1"))
+    client.refused.add("p")
+    async with scheduling(client):
+        assert await client.until_bound("p") == "n1"
+        message = await client.until_event("p", "FailedScheduling")
+        assert message == 'running Bind plugin "DefaultBinder": it is refused'
+
+
+async def test_a_gated_pod_waits_for_its_gates() -> None:
+    gated = a_pod("p", schedulingGates=[{"name": "wait"}])
+    async with scheduling(a_client(a_node("n1"), gated)) as client:
+        await client.until(lambda: condition(client.pod("p")))
+        assert condition(client.pod("p")) == (
+            "False",
+            "SchedulingGated",
+            "Scheduling is blocked due to non-empty scheduling gates",
+        )
+        assert client.events_about("p") == []
+        client.put(a_pod("p"))
+        assert await client.until_bound("p") == "n1"
+
+
+async def test_pods_of_other_schedulers_are_left_alone() -> None:
+    other = a_pod("other", schedulerName="someone-else")
+    async with scheduling(a_client(a_node("n1"), other, a_pod("p"))) as client:
+        await client.until_event("p", "Scheduled")
+        assert not client.pod("other").spec.node_name
+        assert client.events_about("other") == []
+
+
+async def test_an_important_pod_preempts_a_lesser_one() -> None:
+    low = a_pod("low", cpu="2", node="n1", priority=1)
+    boss = a_pod("boss", cpu="2", priority=100)
+    async with scheduling(a_client(a_node("n1", cpu="2"), low, boss)) as client:
+        assert await client.until_bound("boss") == "n1"
+        assert not client.has_pod("low")
+        await client.until_event("low", "Preempted")
+        assert client.events_about("low") == [
+            ("Normal", "Preempted", "Preempted by pod uid-boss on node n1")
+        ]
+        (disrupted,) = [patch for name, patch in client.patches if name == "low"]
+        shown = disrupted["status"]["conditions"][0]
+        assert (shown["type"], shown["reason"], shown["message"]) == (
+            "DisruptionTarget",
+            "PreemptionByScheduler",
+            "default-scheduler: preempting to accommodate a higher priority pod",
+        )
+        nominations = [patch["status"] for name, patch in client.patches if name == "boss"]
+        assert nominations[0]["nominatedNodeName"] == "n1"
+
+
+async def test_many_pods_fill_the_nodes_exactly() -> None:
+    nodes = [a_node(f"n{number}", cpu="10") for number in range(10)]
+    pods = [a_pod(f"p{number}", cpu="1") for number in range(100)]
+    async with scheduling(a_client(*nodes, *pods)) as client:
+        await client.until(lambda: all(client.pod(f"p{n}").spec.node_name for n in range(100)))
+        homes = [client.pod(f"p{number}").spec.node_name for number in range(100)]
+        assert all(homes.count(f"n{number}") == 10 for number in range(10))
+
+
+async def test_a_pod_deleted_while_it_waits_is_forgotten() -> None:
+    rule = anti_affinity({"app": "x"})
+    pod = a_pod("p", cpu="2", affinity=rule)
+    async with scheduling(a_client(a_node("n1", cpu="1"), pod)) as client:
+        await client.until_event("p", "FailedScheduling")
+        client.remove(pod)
+        client.put(a_node("n2", cpu="4"), a_pod("next", cpu="1"))
+        await client.until_event("next", "Scheduled")
+        assert len(client.events_about("p")) == 1
