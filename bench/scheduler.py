@@ -10,6 +10,8 @@ import random
 import time
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from moorage.api.containers import Container, ResourceRequirements
 from moorage.api.meta import ObjectMeta, OwnerReference
 from moorage.api.nodes import Node, NodeRuntimeHandler, NodeStatus
@@ -51,8 +53,6 @@ def plain(number: int, spec: PodSpec | None = None, *, owner: str = "", cpu: str
     owners = (OwnerReference(uid=owner, controller=True),) if owner else ()
     requests = ResourceRequirements(requests={"cpu": cpu, "memory": "64Mi"})
     container = Container(name="app", image="app:1", resources=requests)
-    from msgspec.structs import replace
-
     return Pod(
         metadata=ObjectMeta(
             name=f"p{number}",

@@ -21,7 +21,8 @@ from moorage.client.rest import ObjectList, WatchEvent
 class FakeClient:
     """Stores typed objects, tells watchers, and keeps what was written for the test to see.
 
-    `refused` are names of pods whose binding fails once.
+    `refused` are names of pods whose binding fails once; with `keeps_victims`, deleted pods stay
+    until the test removes them.
     """
 
     def __init__(self) -> None:
@@ -32,6 +33,8 @@ class FakeClient:
         self.events: list[dict[str, Any]] = []
         self.patches: list[tuple[str, dict[str, Any]]] = []
         self.refused: set[str] = set()
+        self.keeps_victims = False
+        self.deleted: list[str] = []
 
     # what the test does
 
@@ -146,7 +149,10 @@ class FakeClient:
         await asyncio.sleep(0)
         pod: Pod = self._objects[PODS.plural][f"{namespace}/{name}"]
         assert uid == pod.metadata.uid
-        self._remove(resource, f"{namespace}/{name}")
+        self.deleted.append(name)
+        self._changed.set()
+        if not self.keeps_victims:
+            self._remove(resource, f"{namespace}/{name}")
 
     # storage
 

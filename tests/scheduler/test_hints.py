@@ -13,14 +13,14 @@ from moorage.scheduler.filters import (
     TOPOLOGY_SPREAD,
 )
 from moorage.scheduler.nodes import NodeInfo, placed
-from moorage.scheduler.query import make_query
-from moorage.scheduler.queue import Waiting
+from moorage.scheduler.query import PodQuery, make_query
 from tests.scheduler.objects import a_node, a_pod
 
+Group = tuple[PodQuery, frozenset[str]]
 
-def waiting(pod: Pod, *rejected_by: str, handler: str | None = None, missing: str = "") -> Waiting:
-    query = make_query(pod, handler, missing)
-    return Waiting("default/p", pod, 0.0, rejected_by=frozenset(rejected_by), query=query)
+
+def waiting(pod: Pod, *rejected_by: str, handler: str | None = None, missing: str = "") -> Group:
+    return make_query(pod, handler, missing), frozenset(rejected_by)
 
 
 def info(node: Node, *pods: Pod) -> NodeInfo:
@@ -66,10 +66,10 @@ TAINTED = a_node(taints=("x:NoSchedule",))
     ],
 )
 def test_a_node_wakes_whom_it_may_take(
-    before: Node | None, after: Node, entry: Waiting, expected: bool
+    before: Node | None, after: Node, entry: Group, expected: bool
 ) -> None:
     known = info(before) if before is not None else None
-    assert hints.node_changed(known, info(after))(entry) is expected
+    assert hints.node_changed(known, info(after))(*entry) is expected
 
 
 @pytest.mark.parametrize(
@@ -89,20 +89,20 @@ def test_a_node_wakes_whom_it_may_take(
     ],
 )
 def test_freed_room_wakes_whom_it_suffices(
-    node: NodeInfo | None, entry: Waiting, expected: bool
+    node: NodeInfo | None, entry: Group, expected: bool
 ) -> None:
-    assert hints.room_freed(node)(entry) is expected
+    assert hints.room_freed(node)(*entry) is expected
 
 
 def test_a_class_wakes_the_pods_that_name_it() -> None:
     entry = waiting(a_pod(runtimeClassName="kata"), RUNTIME_HANDLER, missing="kata")
-    assert hints.class_changed("kata")(entry)
-    assert not hints.class_changed("gvisor")(entry)
+    assert hints.class_changed("kata")(*entry)
+    assert not hints.class_changed("gvisor")(*entry)
 
 
 def test_placed_pods_and_namespaces_wake_those_that_look_at_pods() -> None:
     looks = waiting(a_pod(), INTER_POD_AFFINITY)
     fits = waiting(a_pod(), NODE_RESOURCES_FIT)
     for hint in (hints.pod_placed(), hints.namespace_changed()):
-        assert hint(looks)
-        assert not hint(fits)
+        assert hint(*looks)
+        assert not hint(*fits)

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, cast
 
 from moorage.api.clock import SystemClock
 from moorage.api.pods import Pod
 from moorage.client import Client
-from moorage.scheduler import SchedulerOptions, run_scheduler
+from moorage.scheduler import SchedulerInformers, SchedulerOptions, run_scheduler
 from tests.scheduler.fake_client import FakeClient
 from tests.scheduler.objects import a_class, a_node, a_pod, anti_affinity, pod_affinity
 
+FAST = SchedulerOptions(first_backoff_s=0.01, longest_backoff_s=0.05)
+
+
+def scheduling(client: FakeClient) -> AbstractAsyncContextManager[FakeClient]:
+    return scheduling_with(client, None)
+
 
 @asynccontextmanager
-async def scheduling(client: FakeClient, **options: Any) -> AsyncIterator[FakeClient]:
-    fast = {"first_backoff_s": 0.01, "longest_backoff_s": 0.05, **options}
+async def scheduling_with(
+    client: FakeClient, informers: SchedulerInformers | None
+) -> AsyncIterator[FakeClient]:
     task = asyncio.create_task(
-        run_scheduler(cast("Client", client), SchedulerOptions(**fast), SystemClock())
+        run_scheduler(cast("Client", client), FAST, SystemClock(), informers=informers)
     )
     try:
         yield client
@@ -178,3 +185,57 @@ async def test_a_pod_deleted_while_it_waits_is_forgotten() -> None:
         client.put(a_node("n2", cpu="4"), a_pod("next", cpu="1"))
         await client.until_event("next", "Scheduled")
         assert len(client.events_about("p")) == 1
+
+
+async def test_an_important_pod_waits_for_its_victim_and_takes_no_other() -> None:
+    lows = [a_pod(f"low{n}", cpu="2", node=f"n{n}", priority=1) for n in range(2)]
+    boss = a_pod("boss", cpu="2", priority=100)
+    nodes = [a_node(f"n{n}", cpu="2") for n in range(2)]
+    client = a_client(*nodes, *lows, boss)
+    client.keeps_victims = True
+    async with scheduling(client):
+        await client.until(lambda: client.deleted)
+        # Something changes meanwhile that makes the scheduler look again.
+        client.put(a_pod("boss", cpu="2", priority=100, labels={"touched": "yes"}))
+        await client.until(lambda: len(client.events_about("boss")) == 2)
+        (victim,) = client.deleted
+        client.remove(client.pod(victim))
+        assert await client.until_bound("boss") == victim.replace("low", "n")
+        assert client.deleted == [victim]
+
+
+async def test_room_is_kept_for_a_nominated_pod_after_a_restart() -> None:
+    leaving = a_pod("leaving", cpu="2", node="n1", priority=1)
+    boss = a_pod("boss", cpu="2", priority=100, nominated="n1", schedulerName="default-scheduler")
+    async with scheduling(a_client(a_node("n1", cpu="2"), leaving, boss)) as client:
+        await client.until_event("boss", "FailedScheduling")
+        client.put(a_pod("sneaky", cpu="2", priority=50))
+        await client.until_event("sneaky", "FailedScheduling")
+        assert await client.until_bound("boss") == "n1"
+        assert not client.pod("sneaky").spec.node_name
+
+
+async def test_room_kept_in_vain_is_given_to_others() -> None:
+    leaving = a_pod("leaving", cpu="2", node="n1", priority=1)
+    boss = a_pod("boss", cpu="2", priority=100)
+    client = a_client(a_node("n1", cpu="2"), leaving, boss)
+    client.keeps_victims = True
+    async with scheduling(client):
+        await client.until(lambda: client.deleted)
+        client.put(a_pod("next", cpu="2", priority=50))
+        await client.until_event("next", "FailedScheduling")
+        client.put(a_node("n2", cpu="2", labels={"roomy": "yes"}))
+        assert await client.until_bound("boss") == "n2"
+        client.remove(client.pod("leaving"))
+        assert await client.until_bound("next") == "n1"
+
+
+async def test_informers_can_be_shared() -> None:
+    client = a_client(a_node("n1"), a_pod("p"))
+    shared = SchedulerInformers.of(cast("Client", client), SystemClock())
+    runners = [asyncio.create_task(informer.run()) for informer in shared.all]
+    async with scheduling_with(client, shared):
+        assert await client.until_bound("p") == "n1"
+    for runner in runners:
+        runner.cancel()
+    await asyncio.wait(runners)

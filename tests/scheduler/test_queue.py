@@ -9,8 +9,6 @@ from moorage.scheduler.queue import Place, SchedulingQueue, Waiting
 from tests.scheduler.clocks import FakeClock
 from tests.scheduler.objects import a_pod
 
-NOBODY: frozenset[str] = frozenset()
-
 
 def park(queue: SchedulingQueue, entry: Waiting, *filters: str) -> None:
     queue.park(entry, frozenset(filters), make_query(entry.pod))
@@ -38,9 +36,9 @@ def test_a_parked_pod_waits_until_woken() -> None:
     entry = take(queue)
     park(queue, entry, "NodeResourcesFit")
     assert queue.take() is None
-    queue.wake_if(lambda each: "TaintToleration" in each.rejected_by)
+    queue.wake_if(lambda _, rejected_by: "TaintToleration" in rejected_by)
     assert queue.take() is None
-    queue.wake_if(lambda each: "NodeResourcesFit" in each.rejected_by)
+    queue.wake_if(lambda _, rejected_by: "NodeResourcesFit" in rejected_by)
     assert queue.take() is entry
     assert entry.attempts == 2
 

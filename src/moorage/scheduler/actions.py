@@ -13,12 +13,13 @@ from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.pods import Pod
-from moorage.client import Client, EventRecorder, PatchType, Resource
+from moorage.client import Client, PatchType, Resource
 from moorage.client.informer import object_key
 from moorage.client.recorder import NORMAL, WARNING, reference
 from moorage.client.resources import PODS
 from moorage.client.rest import UnreachableError
 from moorage.scheduler import messages, status
+from moorage.scheduler.announcements import Announcer
 from moorage.scheduler.calls import OrderedCalls
 from moorage.scheduler.preemption import DISRUPTION_TARGET, Preemption
 from moorage.scheduler.status import Patch
@@ -43,14 +44,14 @@ class Actions:
     def __init__(
         self,
         client: Client,
-        recorder: EventRecorder,
+        announcer: Announcer,
         calls: OrderedCalls,
         clock: Clock,
         *,
         name: str,
     ) -> None:
         self._client = client
-        self._recorder = recorder
+        self._announcer = announcer
         self._calls = calls
         self._clock = clock
         self._name = name
@@ -90,14 +91,16 @@ class Actions:
         """Change a pod's status; a pod that is gone needs no status."""
         self._calls.submit(object_key(pod.metadata), lambda: self._patch(pod, patch))
 
-    def evict(self, preemptor: Pod, preemption: Preemption, on_failure: Callable[[], None]) -> None:
-        """Delete the victims that are not leaving already."""
+    def evict(
+        self, preemptor: Pod, preemption: Preemption, on_failure: Callable[[Pod], None]
+    ) -> None:
+        """Delete the victims that are not leaving already; `on_failure` gets one that stays."""
         for victim in preemption.victims:
             if victim.pod.metadata.deletion_timestamp is None:
                 self._evict(victim.pod, preemptor, preemption.node_name, on_failure)
 
     def _evict(
-        self, victim: Pod, preemptor: Pod, node_name: str, on_failure: Callable[[], None]
+        self, victim: Pod, preemptor: Pod, node_name: str, on_failure: Callable[[Pod], None]
     ) -> None:
         async def call() -> None:
             meta = victim.metadata
@@ -112,7 +115,7 @@ class Actions:
                 return
             except CallFailed as error:
                 log.warning("victim not deleted", pod=object_key(meta), error=error)
-                on_failure()
+                on_failure(victim)
                 return
             self._record(
                 victim,
@@ -142,4 +145,4 @@ class Actions:
         )
 
     def _record(self, pod: Pod, type_: str, reason: str, message: str) -> None:
-        self._recorder.record(reference(PODS, pod), type_, reason, message)
+        self._announcer.announce(reference(PODS, pod), type_, reason, message)

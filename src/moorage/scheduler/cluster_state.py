@@ -45,6 +45,7 @@ class ClusterState:
         self._forgotten_before = 0
         self._nominated: dict[str, dict[str, Placed]] = {}
         self._nominations: dict[str, str] = {}
+        self._leaving: set[str] = set()
 
     # nodes
 
@@ -160,6 +161,7 @@ class ClusterState:
         home = self._homes.pop(key, None)
         if home is None:
             return
+        self._leaving.discard(key)
         info = self.nodes.get(home)
         if info is None:
             pod = self._homeless[home].pop(key)
@@ -195,11 +197,22 @@ class ClusterState:
     def has_nominations(self) -> bool:
         return bool(self._nominations)
 
-    def nomination_of(self, key: str) -> str:
-        return self._nominations.get(key, "")
+    def nomination_of(self, pod: Pod) -> str:
+        """The node a pod is nominated to, "" for none; what was decided here is newer."""
+        return self._nominations.get(object_key(pod.metadata)) or pod.status.nominated_node_name
 
     def nominated_on(self, node_name: str) -> Iterable[Placed]:
         return tuple(self._nominated.get(node_name, {}).values())
+
+    def set_leaving(self, key: str, is_leaving: bool = True) -> None:
+        """Note that a pod's deletion was asked for (or refused) before the API server shows it."""
+        if is_leaving:
+            self._leaving.add(key)
+        else:
+            self._leaving.discard(key)
+
+    def is_leaving(self, key: str) -> bool:
+        return key in self._leaving
 
     # namespaces
 

@@ -31,7 +31,9 @@ from moorage.scheduler.plan import Plan, Remembered, remember
 from moorage.scheduler.preemption import Preemption, preempt
 from moorage.scheduler.query import PodQuery
 
-_MOST_PLANS = 32
+_PLANNED_NODES = 40_000
+"""Plans times nodes kept in memory, some 200 bytes each."""
+_FEWEST_PLANS = 4
 _FEWEST_SCORED = 100
 _MOST_SCORED = 200
 _LEAST_SHARE = 5
@@ -80,10 +82,6 @@ class Cycle:
         found = self._nominated(pod, plan) or self._choose(pod, plan)
         return found if found is not None else self._fail(pod, plan)
 
-    def forget_plans(self) -> None:
-        """Give back the memory of the templates seen."""
-        self._plans.clear()
-
     # choosing
 
     def _plan(self, pod: Pod, query: PodQuery) -> Plan:
@@ -100,7 +98,7 @@ class Cycle:
         if plan is None:
             cross = CrossChecks(pod, query, state) if needs_cross else None
             plan = self._plans[key] = Plan(query, state, cross, self._rng)
-            if len(self._plans) > _MOST_PLANS:
+            while len(self._plans) > max(_FEWEST_PLANS, _PLANNED_NODES // len(state.nodes)):
                 self._plans.popitem(last=False)
         else:
             self._plans.move_to_end(key)
@@ -108,8 +106,7 @@ class Cycle:
 
     def _nominated(self, pod: Pod, plan: Plan) -> str | None:
         """The node that was cleared for this pod, once there is room."""
-        name = self._state.nomination_of(object_key(pod.metadata))
-        name = name or pod.status.nominated_node_name
+        name = self._state.nomination_of(pod)
         if not name or name not in plan.local:
             return None
         node = self._state.nodes[name]
@@ -205,7 +202,7 @@ class Cycle:
         reasons, rejected_by = memory.reasons, memory.rejected_by
         kind = (pod.spec.priority or 0, pod.spec.preemption_policy or "")
         known = memory.preemption_messages.get(kind)
-        is_nominated = bool(pod.status.nominated_node_name)
+        is_nominated = bool(self._state.nomination_of(pod))
         if known is not None and not is_nominated:
             conclusion = messages.after_preemption(known)
             return Unschedulable(messages.unavailable(count, reasons, conclusion), rejected_by)

@@ -11,7 +11,8 @@ from moorage.api.nodes import Node
 from moorage.api.pods import Pod
 from moorage.api.runtimeclasses import RuntimeClass
 from moorage.client import Client, Informer
-from moorage.client.resources import NAMESPACES, NODES, PODS, RUNTIME_CLASSES
+from moorage.client.resources import NAMESPACES, RUNTIME_CLASSES
+from moorage.scheduler.lean import LEAN_NODES, LEAN_PODS
 
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -20,7 +21,8 @@ _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 class SchedulerInformers:
     """Whole collections, of all namespaces. Whoever makes them runs them.
 
-    Pods that have ended may be in or not: they are passed over.
+    Pods that have ended may be in or not: they are passed over. For pods and nodes the resources
+    of `lean` save most of the memory.
     """
 
     pods: Informer[Pod]
@@ -32,8 +34,8 @@ class SchedulerInformers:
     def of(cls, client: Client, clock: Clock) -> SchedulerInformers:
         """Informers of the scheduler's own, not yet running."""
         return cls(
-            pods=Informer(client, PODS, field_selector=_NOT_ENDED, clock=clock),
-            nodes=Informer(client, NODES, clock=clock),
+            pods=Informer(client, LEAN_PODS, field_selector=_NOT_ENDED, clock=clock),
+            nodes=Informer(client, LEAN_NODES, clock=clock),
             runtime_classes=Informer(client, RUNTIME_CLASSES, clock=clock),
             namespaces=Informer(client, NAMESPACES, clock=clock),
         )

@@ -19,15 +19,16 @@ from moorage.client import Client, EventRecorder
 from moorage.client.informer import object_key
 from moorage.scheduler import hints, messages, status
 from moorage.scheduler.actions import Actions
+from moorage.scheduler.announcements import Announcer
 from moorage.scheduler.calls import OrderedCalls
 from moorage.scheduler.cluster_state import ClusterState, occupies_node
 from moorage.scheduler.cycle import Cycle, Unschedulable
 from moorage.scheduler.informers import SchedulerInformers
 from moorage.scheduler.nodes import NodeInfo, Placed
-from moorage.scheduler.options import DEFAULT_SCHEDULER, SchedulerOptions
+from moorage.scheduler.options import SchedulerOptions
 from moorage.scheduler.preemption import Preemption
 from moorage.scheduler.query import PodQuery, QueryCache
-from moorage.scheduler.queue import SchedulingQueue, Waiting
+from moorage.scheduler.queue import Hint, SchedulingQueue, Waiting
 
 log = Log(__name__)
 
@@ -51,15 +52,17 @@ async def run_scheduler(
     own = None if informers is not None else SchedulerInformers.of(client, clock)
     followed = informers or own
     assert followed is not None
-    recorder = EventRecorder(client, DEFAULT_SCHEDULER, clock=clock)
+    recorder = EventRecorder(client, options.name, clock=clock)
+    announcer = Announcer(recorder)
     calls = OrderedCalls(options.workers)
-    actions = Actions(client, recorder, calls, clock, name=options.name)
+    actions = Actions(client, announcer, calls, clock, name=options.name)
     scheduler = Scheduler(followed, actions, calls, options, clock)
     async with asyncio.TaskGroup() as tasks:
         for informer in own.all if own is not None else ():
             tasks.create_task(informer.run())
         for _ in range(options.event_senders):
             tasks.create_task(recorder.run())
+        tasks.create_task(announcer.run())
         tasks.create_task(calls.run())
         tasks.create_task(scheduler.run())
 
@@ -131,6 +134,7 @@ class Scheduler:
     def _place(self, entry: Waiting, query: PodQuery, node_name: str) -> None:
         self._state.assume(entry.pod, query, node_name)
         self._wake(hints.pod_placed())
+        self._end_nomination(entry.key, node_name)
         self._actions.bind(
             entry.pod, node_name, lambda message: self._not_bound(entry, node_name, message)
         )
@@ -149,19 +153,17 @@ class Scheduler:
         self._queue.retry(entry)
 
     def _give_up_for_now(self, entry: Waiting, query: PodQuery, outcome: Unschedulable) -> None:
-        self._queue.park(entry, outcome.rejected_by, query)
         self._actions.report_failure(entry.pod, outcome.message)
         if outcome.preemption is not None:
             self._preempt(entry, query, outcome.preemption, outcome.message)
-            return
-        is_nominated = bool(entry.pod.status.nominated_node_name)
-        if outcome.ends_nomination and is_nominated:
+        elif outcome.ends_nomination and self._state.nomination_of(entry.pod):
             freed = self._state.withdraw(entry.key)
             self._report(entry, status.UNSCHEDULABLE, outcome.message, nominates=True)
             if freed:
-                self._wake(hints.room_freed(self._state.nodes.get(freed)), but=entry)
+                self._wake(hints.room_freed(self._state.nodes.get(freed)))
         else:
             self._report(entry, status.UNSCHEDULABLE, outcome.message)
+        self._queue.park(entry, outcome.rejected_by, query)
 
     def _preempt(
         self, entry: Waiting, query: PodQuery, preemption: Preemption, message: str
@@ -171,7 +173,19 @@ class Scheduler:
             self._withdraw(weaker)
         self._state.nominate(entry.pod, query, node_name)
         self._report(entry, status.UNSCHEDULABLE, message, nominates=True, node_name=node_name)
-        self._actions.evict(entry.pod, preemption, lambda: self._queue.promote(entry))
+        for victim in preemption.victims:
+            self._state.set_leaving(victim.key)
+        self._actions.evict(entry.pod, preemption, lambda victim: self._not_evicted(entry, victim))
+
+    def _not_evicted(self, entry: Waiting, victim: Pod) -> None:
+        self._state.set_leaving(object_key(victim.metadata), is_leaving=False)
+        self._queue.promote(entry)
+
+    def _end_nomination(self, key: str, home: str) -> None:
+        """The pod has a node; if it is another than was kept for it, that one is free again."""
+        kept = self._state.withdraw(key)
+        if kept is not None and kept != home:
+            self._wake(hints.room_freed(self._state.nodes.get(kept)))
 
     def _weaker_nominations(self, entry: Waiting, node_name: str) -> list[Placed]:
         return [
@@ -212,8 +226,8 @@ class Scheduler:
             patch = status.with_nomination(patch, node_name)
         self._actions.patch_status(entry.pod, patch)
 
-    def _wake(self, hint: hints.Hint, *, but: Waiting | None = None) -> None:
-        self._queue.wake_if(lambda entry: entry is not but and hint(entry))
+    def _wake(self, hint: Hint) -> None:
+        self._queue.wake_if(hint)
 
     # events
 
@@ -265,7 +279,7 @@ class Scheduler:
             self._gone(after)
             return
         self._queue.remove(key)
-        self._state.withdraw(key)
+        self._end_nomination(key, after.spec.node_name)
         was_counted = self._state.home_of(key) == after.spec.node_name
         self._state.set_pod(after)
         if not was_counted or (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from moorage.api import quantity
 from moorage.api.nodes import Node, Taint
@@ -11,6 +12,8 @@ from moorage.api.pods import Pod
 from moorage.api.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
 from moorage.client.informer import object_key
 from moorage.scheduler.query import HostPort, PodQuery, amount
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +137,9 @@ def _with_effect(taints: Iterable[Taint], effects: Iterable[str]) -> tuple[Taint
     return tuple(taint for taint in taints if taint.effect in effects)
 
 
-def _tally(counts: dict[HostPort, int] | dict[str, int], key: HostPort | str, by: int) -> None:
-    table: dict[HostPort | str, int] = counts  # type: ignore[assignment]
-    left = table.get(key, 0) + by
+def _tally(counts: dict[K, int], key: K, by: int) -> None:
+    left = counts.get(key, 0) + by
     if left:
-        table[key] = left
+        counts[key] = left
     else:
-        table.pop(key, None)
+        counts.pop(key, None)

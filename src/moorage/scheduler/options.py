@@ -14,13 +14,14 @@ class SchedulerOptions:
 
     `name` is the `spec.schedulerName` it answers to. `filters_by_handler` keeps pods off nodes that
     say which runtime handlers they have and lack the pod's; off is what Kubernetes does. `workers`
-    is how many API calls (bindings, status patches, victims' deletions) may be under way at once.
+    is how many API calls (bindings, status patches, victims' deletions) may be under way at once,
+    `event_senders` how many events beside them: fewer, since a binding matters more than its event.
     """
 
     name: str = DEFAULT_SCHEDULER
     filters_by_handler: bool = True
     workers: int = 16
-    event_senders: int = 12
+    event_senders: int = 2
     first_backoff_s: float = 1.0
     longest_backoff_s: float = 10.0
     longest_wait_s: float = 300.0

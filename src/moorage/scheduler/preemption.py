@@ -74,7 +74,7 @@ def preempt(
 def _ineligible(pod: Pod, state: ClusterState, rejections: Mapping[str, Rejection]) -> str:
     if pod.spec.preemption_policy == "Never":
         return messages.NEVER_PREEMPTS
-    nominated = state.nodes.get(pod.status.nominated_node_name)
+    nominated = state.nodes.get(state.nomination_of(pod))
     if nominated is None:
         return ""
     rejection = rejections.get(nominated.name)
@@ -82,7 +82,7 @@ def _ineligible(pod: Pod, state: ClusterState, rejections: Mapping[str, Rejectio
         return ""
     priority = pod.spec.priority or 0
     is_waiting = any(
-        each.priority < priority and _is_leaving_for_us(each.pod)
+        each.priority < priority and (state.is_leaving(each.key) or _is_leaving_for_us(each.pod))
         for each in nominated.pods.values()
     )
     return messages.VICTIM_LEAVING if is_waiting else ""

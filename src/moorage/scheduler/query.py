@@ -102,6 +102,7 @@ def template_key(pod: Pod) -> bytes:
     looks_at_pods = spec.affinity is not None or spec.topology_spread_constraints
     return msgspec.msgpack.encode(
         (
+            spec.runtime_class_name,
             spec.node_selector,
             spec.tolerations,
             spec.overhead,

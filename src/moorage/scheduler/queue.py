@@ -18,6 +18,11 @@ from moorage.api.pods import Pod
 from moorage.client.informer import object_key
 from moorage.scheduler.query import PodQuery
 
+_Group = tuple[PodQuery, frozenset[str]]
+
+Hint = Callable[[PodQuery, frozenset[str]], bool]
+"""Whether an event may help pods with this query that these filters rejected."""
+
 
 class Place(Enum):
     """Where a waiting pod is."""
@@ -31,7 +36,7 @@ class Place(Enum):
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """A pod without a node. `rejected_by` and `query` are those of its last attempt."""
+    """A pod without a node. `group` is what parked it; `reported` the reason and message shown."""
 
     key: str
     pod: Pod
@@ -40,8 +45,7 @@ class Waiting:
     attempted_at: float = 0.0
     place: Place = Place.GONE
     ticket: int = 0
-    rejected_by: frozenset[str] = frozenset()
-    query: PodQuery | None = None
+    group: _Group | None = None
     reported: tuple[str, str] = ("", "")
 
     @property
@@ -65,7 +69,7 @@ class SchedulingQueue:
         self._longest_backoff_s = longest_backoff_s
         self._longest_wait_s = longest_wait_s
         self._entries: dict[str, Waiting] = {}
-        self._parked: dict[str, Waiting] = {}
+        self._parked: dict[_Group, dict[str, Waiting]] = {}
         self._active: list[tuple[int, float, int, Waiting]] = []
         self._backoff: list[tuple[float, int, Waiting]] = []
         self._appointments: list[tuple[float, int, Waiting]] = []
@@ -78,11 +82,6 @@ class SchedulingQueue:
 
     def get(self, key: str) -> Waiting | None:
         return self._entries.get(key)
-
-    @property
-    def parked(self) -> list[Waiting]:
-        """Those that wait for an event."""
-        return list(self._parked.values())
 
     def add(self, pod: Pod) -> Waiting:
         """Take in a new pod, ready for its first attempt."""
@@ -116,9 +115,9 @@ class SchedulingQueue:
         """Set a pod aside until something changes that may help it."""
         if self._entries.get(entry.key) is not entry:
             return
-        entry.rejected_by, entry.query = rejected_by, query
         self._move(entry, Place.PARKED)
-        self._parked[entry.key] = entry
+        entry.group = query, rejected_by
+        self._parked.setdefault(entry.group, {})[entry.key] = entry
         self._appoint(entry, self._clock.monotonic() + self._longest_wait_s)
 
     def retry(self, entry: Waiting) -> None:
@@ -140,10 +139,11 @@ class SchedulingQueue:
         self._appoint(entry, due)
         self._has_work.set()
 
-    def wake_if(self, may_help: Callable[[Waiting], bool]) -> None:
-        """Wake those of the parked pods that an event may help."""
-        for entry in self.parked:
-            if may_help(entry):
+    def wake_if(self, may_help: Hint) -> None:
+        """Wake the parked pods that an event may help; asked once for all pods of a template."""
+        helped = [group for group in self._parked if may_help(*group)]
+        for group in helped:
+            for entry in tuple(self._parked[group].values()):
                 self.wake(entry)
 
     def promote(self, entry: Waiting) -> None:
@@ -172,8 +172,12 @@ class SchedulingQueue:
 
     def _move(self, entry: Waiting, place: Place) -> None:
         """A new ticket makes every heap's older mention of the pod void."""
-        if entry.place is Place.PARKED:
-            del self._parked[entry.key]
+        if entry.group is not None:
+            alike = self._parked[entry.group]
+            del alike[entry.key]
+            if not alike:
+                del self._parked[entry.group]
+            entry.group = None
         self._ticket += 1
         entry.place, entry.ticket = place, self._ticket
 

@@ -12,7 +12,7 @@ from moorage.client import Client, WorkQueue
 from moorage.client.resources import PartialObject
 from moorage.controllers.informers import Informers, wait_synced
 from moorage.controllers.objects import SERVICE_ACCOUNTS
-from moorage.controllers.replicasets.pod_requests import is_namespace_ending
+from moorage.controllers.refusals import is_namespace_ending
 
 DEFAULT = "default"
 

@@ -16,7 +16,7 @@ from moorage.client import Client, Informer, WorkQueue
 from moorage.client.resources import CONFIG_MAPS
 from moorage.controllers.accounts.default_account import is_open
 from moorage.controllers.informers import Informers, wait_synced
-from moorage.controllers.replicasets.pod_requests import is_namespace_ending
+from moorage.controllers.refusals import is_namespace_ending
 
 NAME = "kube-root-ca.crt"
 KEY = "ca.crt"

@@ -46,7 +46,7 @@ from moorage.controllers.objects import Pod
 from moorage.controllers.ownership import Claimer, controller_of, sort_claims
 from moorage.controllers.patches import locked, status_patch
 from moorage.controllers.pods import is_ended
-from moorage.controllers.replicasets.pod_requests import is_namespace_ending
+from moorage.controllers.refusals import is_namespace_ending
 
 COMPONENT = "deployment-controller"
 

@@ -23,6 +23,7 @@ from moorage.controllers.deployments.templates import (
 )
 from moorage.controllers.ownership import controller_of, controller_reference
 from moorage.controllers.patches import locked
+from moorage.controllers.refusals import is_namespace_ending
 
 
 class HashCollisionError(ConflictError):
@@ -73,8 +74,9 @@ class SetRequests:
         except AlreadyExistsError:
             return await self._existing(deployment, name), False
         except StatusError as error:
-            message = creation_failure(name, error)
-            self._recorder.record(about, WARNING, SET_CREATE_ERROR, message)
+            if not is_namespace_ending(error):
+                message = creation_failure(name, error)
+                self._recorder.record(about, WARNING, SET_CREATE_ERROR, message)
             raise
         if size > 0:
             message = f"Scaled up replica set {name} from 0 to {size}"

@@ -24,7 +24,7 @@ from moorage.controllers.objects import ENDPOINT_SLICES, EndpointSlice, Pod
 from moorage.controllers.ownership import controller_reference
 from moorage.controllers.patches import locked
 from moorage.controllers.pods import is_deleting, is_ended, is_ready
-from moorage.controllers.replicasets.pod_requests import is_namespace_ending
+from moorage.controllers.refusals import is_namespace_ending
 
 SERVICE_NAME = "kubernetes.io/service-name"
 SLICE_MANAGED_BY = "endpointslice.kubernetes.io/managed-by"

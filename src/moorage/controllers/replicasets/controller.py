@@ -12,7 +12,6 @@ from functools import partial
 from moorage.api.clock import Clock
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.labels import from_object
-from moorage.api.logs import Log
 from moorage.api.workloads import ReplicaSet, ReplicaSetStatus
 from moorage.client import Client, EventRecorder, WorkQueue
 from moorage.client.informer import object_key
@@ -25,15 +24,14 @@ from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.ownership import Claimer, controller_of, sort_claims
 from moorage.controllers.patches import status_patch
 from moorage.controllers.pods import is_active, is_deleting, is_terminating
-from moorage.controllers.replicasets.pod_requests import PodRequests, is_namespace_ending
+from moorage.controllers.refusals import is_namespace_ending
+from moorage.controllers.replicasets.pod_requests import PodRequests
 from moorage.controllers.replicasets.ranking import pods_to_delete
 from moorage.controllers.replicasets.status import next_available_s, observed_status
 
 COMPONENT = "replicaset-controller"
 
 _BURST = 500
-
-log = Log(__name__)
 
 
 class ReplicaSetController:

@@ -17,8 +17,7 @@ from moorage.client.resources import REPLICA_SETS
 from moorage.client.rest import UnreachableError
 from moorage.controllers.objects import PODS, Pod
 from moorage.controllers.ownership import controller_reference
-
-NAMESPACE_TERMINATING = "NamespaceTerminating"
+from moorage.controllers.refusals import is_namespace_ending
 
 
 def pod_of(replica_set: ReplicaSet) -> dict[str, Any]:
@@ -40,14 +39,6 @@ def pod_of(replica_set: ReplicaSet) -> dict[str, Any]:
 def name_prefix(meta: ObjectMeta) -> str:
     """`NAME-`, or the bare name where that would make no good pod name."""
     return f"{meta.name}-" if not dns_subdomain_errors(f"{meta.name}-a") else meta.name
-
-
-def is_namespace_ending(error: Exception) -> bool:
-    """Whether the server refused because the namespace is being deleted."""
-    if not isinstance(error, StatusError):
-        return False
-    causes = (error.details or {}).get("causes") or ()
-    return any(cause.get("reason") == NAMESPACE_TERMINATING for cause in causes)
 
 
 class PodRequests:

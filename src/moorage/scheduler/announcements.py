@@ -1,0 +1,63 @@
+"""Events that wait their turn, so that a burst of bindings is neither slowed nor left untold.
+
+The recorder drops what its short queue can't hold. Here events are held back in order and handed on
+in portions it can take; under load they come later than the bindings they tell of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+
+from moorage.api.logs import Log
+from moorage.api.references import ObjectReference
+from moorage.client import EventRecorder
+
+_LIMIT = 50_000
+_PORTION = 500
+
+log = Log(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """One event to be recorded."""
+
+    about: ObjectReference
+    type: str
+    reason: str
+    message: str
+
+
+class Announcer:
+    """Hands events to a recorder that someone else runs. Of too many, the oldest are dropped."""
+
+    def __init__(self, recorder: EventRecorder) -> None:
+        self._recorder = recorder
+        self._waiting: deque[Announcement] = deque(maxlen=_LIMIT)
+        self._has_some = asyncio.Event()
+        self._dropped = 0
+
+    def announce(self, about: ObjectReference, type_: str, reason: str, message: str) -> None:
+        if len(self._waiting) == _LIMIT:
+            self._dropped += 1
+        self._waiting.append(Announcement(about, type_, reason, message))
+        self._has_some.set()
+
+    async def run(self) -> None:
+        """Hand on until cancelled."""
+        while True:
+            self._has_some.clear()
+            await self._hand_on()
+            await self._has_some.wait()
+
+    async def _hand_on(self) -> None:
+        while self._waiting:
+            for _ in range(min(_PORTION, len(self._waiting))):
+                each = self._waiting.popleft()
+                self._recorder.record(each.about, each.type, each.reason, each.message)
+            await self._recorder.flush()
+            if self._dropped:
+                log.warning("events dropped: too many at once", count=self._dropped)
+                self._dropped = 0

