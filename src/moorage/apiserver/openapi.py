@@ -1,7 +1,7 @@
 """`/openapi/v2` and `/openapi/v3`: what `kubectl apply`, `diff` and `explain` read.
 
-Documents are sent as they lie on disk, compressed, to clients that take that. Only JSON is
-served: the protobuf form of v2, which clients older than v3 ask for, is refused with 406.
+Documents are sent as they lie on disk, compressed, to clients that take that. v3 is JSON; v2 is
+protobuf too, which is all that clients older than v3 ask for.
 Source: KEP-2896 (OpenAPI v3), API docs.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from email.utils import formatdate
 from time import time
-from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -19,7 +18,10 @@ from moorage.registry.openapi import Document, Documents
 
 _ROOT = "/openapi/v3"
 _YEAR_S = 365 * 24 * 3600
-_ACCEPTED = frozenset({JSON, "application/*", "*/*", ""})
+_JSON_RANGES = frozenset({JSON, "application/*", "*/*", ""})
+# Clients ask with an @, and the answer's type has a dot: the @ is not allowed in one.
+_PROTOBUF_ASKED = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
 class OpenApiPages:
@@ -60,19 +62,33 @@ class OpenApiPages:
         return _sent(http, document, headers)
 
     def _swagger(self, http: web.BaseRequest) -> Reply:
-        return _sent(http, self._documents.swagger, {"Cache-Control": "no-cache, private"})
+        headers = {"Cache-Control": "no-cache, private"}
+        if _accepted(http) & {_PROTOBUF_ASKED, _PROTOBUF}:
+            return _written(http, self._documents.swagger_protobuf, _PROTOBUF, headers)
+        return _sent(http, self._documents.swagger, headers)
 
 
-def _sent(http: web.BaseRequest, document: Document, headers: dict[str, Any]) -> Reply:
-    accepted = {
-        each.partition(";")[0].strip() for each in http.headers.get("Accept", "").split(",")
-    }
-    if not accepted & _ACCEPTED:
+def _accepted(http: web.BaseRequest) -> set[str]:
+    clauses = http.headers.get("Accept", "").split(",")
+    return {each.partition(";")[0].strip() for each in clauses}
+
+
+def _sent(http: web.BaseRequest, document: Document, headers: dict[str, str]) -> Reply:
+    """The JSON document, if JSON is accepted."""
+    if not _accepted(http) & _JSON_RANGES:
         return text_reply("", 406)
+    return _written(http, document, JSON, headers)
+
+
+def _written(
+    http: web.BaseRequest, document: Document, content_type: str, headers: dict[str, str]
+) -> Reply:
     etag = f'"{document.hash}"'
     headers |= {"Etag": etag, "Vary": "Accept-Encoding, Accept"}
     if http.headers.get("If-None-Match", "") == etag:
-        return Reply(b"", 304, JSON, headers)
+        return Reply(b"", 304, content_type, headers)
     if "gzip" in http.headers.get("Accept-Encoding", ""):
-        return Reply(document.compressed(), 200, JSON, headers | {"Content-Encoding": "gzip"})
-    return Reply(document.text(), 200, JSON, headers)
+        return Reply(
+            document.compressed(), 200, content_type, headers | {"Content-Encoding": "gzip"}
+        )
+    return Reply(document.text(), 200, content_type, headers)

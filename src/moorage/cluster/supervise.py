@@ -21,7 +21,6 @@ from moorage.cluster.supervisor import (
     Supervisor,
 )
 
-
 # Freed memory goes back to the system at once: an idle part is small, whatever its start took.
 _MEMORY = {"MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"}
 

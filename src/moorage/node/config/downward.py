@@ -6,7 +6,6 @@ ObjectFieldSelector and ResourceFieldSelector, `fieldpath.ExtractFieldPathAsStri
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from moorage.node.config.errors import ConfigError
 from moorage.node.pods.spec import member
 from moorage.node.runtime.labels import AnyContainer
 
+_ESCAPES = dict(zip('\a\b\f\n\r\t\v\\"', map("\\{}".format, 'abfnrtv\\"'), strict=True))
 _SUBSCRIPT = re.compile(r"(?P<path>.+)\['(?P<key>.*)'\]")
 
 
@@ -63,10 +63,19 @@ def field_value(pod: Pod, path: str, where: Surroundings) -> str:
 
 
 def listed(values: Mapping[str, str]) -> str:
-    """`key="value"` lines, sorted by key; values quoted."""
-    return "\n".join(
-        f"{key}={json.dumps(values[key], ensure_ascii=False)}" for key in sorted(values)
-    )
+    """`key="value"` lines, sorted by key; values quoted as Go quotes them (`%q`)."""
+    return "\n".join(f'{key}="{"".join(map(_quoted, values[key]))}"' for key in sorted(values))
+
+
+def _quoted(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def resource_value(

@@ -60,7 +60,10 @@ class Operations:
 
     def start(self, name: str, work: Work, tasks: asyncio.TaskGroup) -> None:
         """Run something under a name that is free."""
-        self._running[name] = tasks.create_task(self._run(name, work))
+        task = tasks.create_task(self._run(name, work))
+        self._running[name] = task
+        # Not in `_run`: a task that is cancelled before its first step never gets there.
+        task.add_done_callback(lambda _: self._ended(name, work))
 
     def succeeded(self, name: str) -> None:
         """Forget earlier failures."""
@@ -110,6 +113,8 @@ class Operations:
             # A fault in handling one pod must not end the others: it is loud, and tried again.
             log.exception("operation broke", operation=name)
             self.failed(name)
-        finally:
-            del self._running[name]
-            self._on_end()
+
+    def _ended(self, name: str, work: Work) -> None:
+        work.close()
+        del self._running[name]
+        self._on_end()

@@ -12,8 +12,9 @@ from typing import Any
 from moorage.registry.kind import Kind, Served
 from moorage.registry.kinds import ALL_KINDS
 from moorage.registry.openapi.dialects import paths_v2, paths_v3
-from moorage.registry.openapi.documents import INDEX, SWAGGER, file_name
+from moorage.registry.openapi.documents import INDEX, SWAGGER, SWAGGER_PROTOBUF, file_name
 from moorage.registry.openapi.operations import META, Operation, operations
+from moorage.registry.openapi.protobuf import encode_swagger
 from moorage.registry.openapi.schemas import component_schemas
 from moorage.registry.schema.definitions import KUBERNETES, load_definitions, reachable
 
@@ -35,7 +36,7 @@ def generate_openapi(target: Path) -> None:
             "paths": paths_v3(found),
             "components": {"schemas": component_schemas(definitions, _types(found))},
         }
-        index[path] = _write(target / file_name(path), document)
+        index[path] = _write(target / file_name(path), _json(document))
     swagger = {
         "swagger": "2.0",
         "info": _INFO,
@@ -44,7 +45,8 @@ def generate_openapi(target: Path) -> None:
             name: definitions[name] for name in reachable(definitions, _types(everything))
         },
     }
-    index[SWAGGER] = _write(target / file_name(SWAGGER), swagger)
+    index[SWAGGER] = _write(target / file_name(SWAGGER), _json(swagger))
+    index[SWAGGER_PROTOBUF] = _write(target / file_name(SWAGGER_PROTOBUF), encode_swagger(swagger))
     (target / INDEX).write_text(json.dumps(index))
 
 
@@ -62,8 +64,11 @@ def _types(found: Iterable[Operation]) -> set[str]:
     return types | {f"{META}.Status"}
 
 
-def _write(path: Path, document: dict[str, Any]) -> str:
+def _json(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _write(path: Path, text: bytes) -> str:
     """Write it compressed; the hash of its text."""
-    text = json.dumps(document, separators=(",", ":")).encode()
     path.write_bytes(gzip.compress(text, mtime=0))
     return hashlib.sha512(text).hexdigest().upper()

@@ -10,11 +10,12 @@ from importlib.resources.abc import Traversable
 
 INDEX = "index.json"
 SWAGGER = "swagger"
+SWAGGER_PROTOBUF = "swagger-protobuf"
 
 
 def file_name(path: str) -> str:
     """The file a document is in, by its path below `/openapi/v3/`."""
-    return path.replace("/", "__") + ".json.gz"
+    return path.replace("/", "__") + ".gz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Document:
 
 
 class Documents:
-    """Every document: `v3` by path (`apis/node.k8s.io/v1`), and `swagger`."""
+    """Every document: `v3` by path (`apis/node.k8s.io/v1`), v2 as JSON and as protobuf."""
 
     def __init__(self) -> None:
         folder = resources.files("moorage.registry.openapi").joinpath("generated")
@@ -42,4 +43,5 @@ class Documents:
             for path, digest in index.items()
         }
         self.swagger = found.pop(SWAGGER)
+        self.swagger_protobuf = found.pop(SWAGGER_PROTOBUF)
         self.v3 = found

@@ -1,0 +1,37 @@
+"""The clusters that tests share: one control plane alone, one with a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.running import (
+    RunningCluster,
+    running,
+    runtime_class,
+    skip_without_kubectl,
+    skip_without_runtimes,
+)
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """API server, controllers and scheduler; nothing runs pods. Needs no root."""
+    skip_without_kubectl()
+    with running(tmp_path_factory.mktemp("plane") / "data", "--no-node") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def whole_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """A cluster with a node, whose classes `native` and `crun` work and `kata` does not."""
+    skip_without_kubectl()
+    skip_without_runtimes()
+    with running(tmp_path_factory.mktemp("whole") / "data", "--node-name", "n1") as cluster:
+        cluster.apply(
+            runtime_class("native", "runc"),
+            runtime_class("crun", "crun"),
+            runtime_class("kata", "kata-containers"),
+        )
+        yield cluster

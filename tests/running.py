@@ -1,0 +1,144 @@
+"""Real clusters for tests: started by `moor`, spoken to by kubectl, taken down again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MOOR = (sys.executable, "-m", "moorage.cli")
+BUSYBOX = "moorage.local/busybox:1"
+NGINX_STAND_IN = "moorage.local/nginx-stand-in:1"
+EXAMPLES = Path(__file__).parents[1] / "examples"
+_TIMEOUT_S = 90.0
+_NEEDED = ("containerd", "runc", "crun", "ip")
+
+
+@dataclass(frozen=True)
+class RunningCluster:
+    """A cluster that is up, by its data folder."""
+
+    data_dir: Path
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.data_dir / "kubeconfig"
+
+    def kubectl(
+        self, *arguments: str, given: str | None = None, fails: bool = False
+    ) -> subprocess.CompletedProcess[str]:
+        """Run kubectl to its end; it must succeed, or fail when `fails`."""
+        done = subprocess.run(
+            ["kubectl", *arguments],
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            env=self.environment,
+            check=False,
+        )
+        assert (done.returncode != 0) == fails, f"kubectl {arguments}: {done.stdout}{done.stderr}"
+        return done
+
+    def get(self, *arguments: str) -> Any:
+        """What `kubectl get -o json` says."""
+        return json.loads(self.kubectl("get", *arguments, "-o", "json").stdout)
+
+    def apply(self, *documents: dict[str, Any]) -> None:
+        """Apply objects."""
+        listed = {"apiVersion": "v1", "kind": "List", "items": list(documents)}
+        self.kubectl("apply", "-f", "-", given=json.dumps(listed))
+
+    def moor(
+        self, *arguments: str, status: int = 0, timeout_s: float = _TIMEOUT_S
+    ) -> subprocess.CompletedProcess[str]:
+        """Run moor on this cluster; it must end with that exit status."""
+        done = subprocess.run(
+            [*MOOR, *arguments, "--data-dir", str(self.data_dir)],
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        assert done.returncode == status, f"moor {arguments}: {done.stdout}{done.stderr}"
+        return done
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of processes that shall reach the cluster; kubectl's caches stay out of the home."""
+        return {
+            **os.environ,
+            "KUBECONFIG": str(self.kubeconfig),
+            "KUBECACHEDIR": str(self.data_dir / "kubectl-cache"),
+        }
+
+    def wait_ready(self, *pods: str, namespace: str = "default") -> None:
+        """Wait until pods are ready."""
+        names = [f"pod/{name}" for name in pods]
+        self.kubectl("wait", "--for=condition=Ready", *names, "-n", namespace, "--timeout=60s")
+
+
+@contextmanager
+def running(data_dir: Path, *options: str) -> Iterator[RunningCluster]:
+    """A cluster from `moor up --detach` with these options, gone at the end with all it had."""
+    cluster = RunningCluster(data_dir)
+    cluster.moor("up", "--detach", *options)
+    try:
+        yield cluster
+    finally:
+        cluster.moor("down", "--delete-data")
+
+
+def skip_without_kubectl() -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not installed")
+
+
+def skip_without_runtimes() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("pods need root")
+    missing = [name for name in _NEEDED if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"{', '.join(missing)} not installed: `moor up --install` brings them")
+
+
+def until(holds: Callable[[], bool], what: str, within_s: float = 30.0) -> None:
+    """Ask again and again until something holds: for what announces itself to nobody."""
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline, f"{what} not within {within_s:g} s"
+        time.sleep(0.05)
+
+
+def pod(name: str, *, runtime_class: str = "", **spec: Any) -> dict[str, Any]:
+    """A pod of one container that sleeps, unless its spec says otherwise."""
+    container = {"name": "app", "image": BUSYBOX, "command": ["sleep", "3600"]}
+    container |= spec.pop("container", {})
+    body: dict[str, Any] = {
+        "containers": [container],
+        "terminationGracePeriodSeconds": 0,
+        **spec,
+    }
+    if runtime_class:
+        body["runtimeClassName"] = runtime_class
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": body}
+
+
+def runtime_class(name: str, handler: str, **more: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": name},
+        "handler": handler,
+        **more,
+    }
