@@ -89,13 +89,14 @@ def _made(choices: Choices) -> Settings:
         check_subnet(pod_network, host_routes(), bridge_name(cluster_id))
     if pod_network.overlaps(service_network):
         raise SettingsError(f"pod network {pod_network} overlaps service network {service_network}")
+    node_ip = host_ip()
     defaults = Settings(
         name="moorage",
         cluster_id=cluster_id,
         node_name=choices.node_name or default_node_name(),
-        api_port=free_port(DEFAULT_API_PORT) if choices.api_port is None else choices.api_port,
-        node_port=free_port(DEFAULT_NODE_PORT) if choices.node_port is None else choices.node_port,
-        node_ip=host_ip(),
+        api_port=choices.api_port or free_port(DEFAULT_API_PORT),
+        node_port=choices.node_port or free_port(DEFAULT_NODE_PORT, node_ip),
+        node_ip=node_ip,
         pod_network=str(pod_network),
         service_network=str(service_network),
         bridge=bridge_name(cluster_id),

@@ -108,13 +108,13 @@ def default_node_name() -> str:
     return name
 
 
-def free_port(preferred: int) -> int:
-    """The preferred port or the next one that nobody listens on. Raises SettingsError."""
+def free_port(preferred: int, address: str = "127.0.0.1") -> int:
+    """The preferred port of an address or the next that nobody listens on. Raises SettingsError."""
     for port in range(preferred, preferred + _PORT_TRIES):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind(("127.0.0.1", port))
+                probe.bind((address, port))
             except OSError:
                 continue
             return port

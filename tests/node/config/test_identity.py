@@ -25,7 +25,7 @@ LONG = "a-name-that-is-so-long-that-no-host-could-ever-be-called-t-and-more"
         ("web", {"hostname": "front"}, Hostname("front")),
         ("web", {"subdomain": "db"}, Hostname("web", "db.shop.svc.cluster.local")),
         ("web", {"hostnameOverride": "a.b", "subdomain": "db"}, Hostname("a.b")),
-        (LONG, {}, Hostname(LONG[:57])),
+        (LONG, {}, Hostname(LONG[:62])),
         ("a.b", {}, Hostname("a.b")),
     ],
     ids=["name", "hostname", "subdomain", "override", "cut before a hyphen", "dots"],

@@ -23,7 +23,7 @@ from moorage.cluster.supervisor import COMPLETE, AlreadyRunningError, running_pi
 from moorage.handlers import discover, find_containerd
 
 USER_KUBECONFIG = Path.home() / ".kube" / "config"
-_READY_S = 120.0
+_READY_S = 60.0
 
 
 def _pairs(name: str, texts: tuple[str, ...]) -> dict[str, str]:

@@ -1,0 +1,185 @@
+"""Cluster IPs and node ports: given out once, kept over updates, claimed when free."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.admission.service_addresses import NODE_PORTS, ServiceAddresses
+from moorage.api.errors import InvalidError
+from moorage.api.services import Service
+from moorage.registry.kind import Obj
+from moorage.registry.kinds.core import SERVICE
+from tests.admission.writes import admit, write
+from tests.scheduler.clocks import FakeClock
+
+NETWORK = ipaddress.IPv4Network("10.96.0.0/24")
+
+
+class Services:
+    """The services there are, and the plugin that looks at them."""
+
+    def __init__(self, network: ipaddress.IPv4Network = NETWORK) -> None:
+        self.stored: list[Service] = []
+        self.clock = FakeClock()
+        self.plugin = ServiceAddresses(lambda: self.stored, network, self.clock)
+
+    def store(self, **spec: Any) -> None:
+        self.stored.append(msgspec.convert({"spec": spec}, Service))
+
+    def admit(self, spec: Obj, old: Obj | None = None, *, is_dry_run: bool = False) -> Obj:
+        obj = {"metadata": {"name": "s"}, "spec": spec}
+        before = None if old is None else {"metadata": {"name": "s"}, "spec": old}
+        operation = "CREATE" if old is None else "UPDATE"
+        about = write(SERVICE, obj, old=before, operation=operation, is_dry_run=is_dry_run)
+        after: Obj = admit(self.plugin, about)["spec"]
+        return after
+
+
+def port(number: int = 80, **fields: Any) -> Obj:
+    return {"port": number, "protocol": "TCP", **fields}
+
+
+def test_a_service_gets_an_address_of_the_range() -> None:
+    spec = Services().admit({"type": "ClusterIP", "ports": [port()]})
+    address = ipaddress.IPv4Address(spec["clusterIP"])
+    assert address in NETWORK
+    assert address not in (NETWORK[0], NETWORK[1], NETWORK[-1])
+    assert spec["clusterIPs"] == [spec["clusterIP"]]
+    assert spec["ipFamilies"] == ["IPv4"]
+    assert spec["ipFamilyPolicy"] == "SingleStack"
+    assert "nodePort" not in spec["ports"][0]
+
+
+@given(st.integers(min_value=1, max_value=20))
+def test_addresses_are_given_out_once_even_before_they_are_stored(count: int) -> None:
+    services = Services(ipaddress.IPv4Network("10.0.0.0/27"))
+    given_out = [services.admit({"type": "ClusterIP"})["clusterIP"] for _ in range(count)]
+    assert len(set(given_out)) == count
+
+
+def test_a_full_range_is_told() -> None:
+    services = Services(ipaddress.IPv4Network("10.0.0.0/30"))
+    assert services.admit({})["clusterIP"] == "10.0.0.2"
+    with pytest.raises(InvalidError, match="failed to allocate IP: range is full"):
+        services.admit({})
+
+
+def test_an_address_given_to_a_request_that_failed_comes_back() -> None:
+    services = Services(ipaddress.IPv4Network("10.0.0.0/30"))
+    services.admit({})
+    services.clock.advance(61)
+    assert services.admit({})["clusterIP"] == "10.0.0.2"
+
+
+def test_a_dry_run_keeps_nothing() -> None:
+    services = Services(ipaddress.IPv4Network("10.0.0.0/30"))
+    for _ in range(2):
+        assert services.admit({}, is_dry_run=True)["clusterIP"] == "10.0.0.2"
+    ask = {"clusterIP": "10.0.0.2", "type": "NodePort", "ports": [port(nodePort=30001)]}
+    for _ in range(2):
+        services.admit(msgspec.json.decode(msgspec.json.encode(ask)), is_dry_run=True)
+
+
+def test_a_chosen_address_is_claimed() -> None:
+    services = Services()
+    assert services.admit({"clusterIP": "10.96.0.10"})["clusterIPs"] == ["10.96.0.10"]
+    assert services.admit({"clusterIPs": ["10.96.0.11"]})["clusterIP"] == "10.96.0.11"
+    with pytest.raises(InvalidError) as refusal:
+        services.admit({"clusterIP": "10.96.0.10"})
+    assert refusal.value.message == (
+        'Service "s" is invalid: spec.clusterIPs: Invalid value: ["10.96.0.10"]: '
+        "failed to allocate IP 10.96.0.10: provided IP is already allocated"
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        (
+            "10.97.0.1",
+            "the provided IP is not in the valid range. The range of valid IPs is 10.96.0.0/24",
+        ),
+        ("fd00::1", "must be a valid IPv4 address"),
+        ("nonsense", "must be a valid IPv4 address"),
+    ],
+)
+def test_an_address_from_elsewhere_is_refused(wanted: str, why: str) -> None:
+    with pytest.raises(InvalidError, match="failed to allocate IP") as refusal:
+        Services().admit({"clusterIP": wanted})
+    assert why in refusal.value.message
+
+
+def test_an_update_keeps_the_address_it_does_not_mention() -> None:
+    old = {"type": "ClusterIP", "clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9"]}
+    services = Services()
+    services.store(**old)
+    for new in ({}, {"clusterIP": "10.96.0.9"}):
+        assert services.admit({"type": "ClusterIP", **new}, old)["clusterIP"] == "10.96.0.9"
+
+
+@pytest.mark.parametrize(
+    ("selector", "families", "policy"),
+    [({"a": "b"}, ["IPv4"], "SingleStack"), ({}, ["IPv4", "IPv6"], "RequireDualStack")],
+)
+def test_a_headless_service_has_no_address(
+    selector: dict[str, str], families: list[str], policy: str
+) -> None:
+    spec = Services().admit({"clusterIP": "None", "selector": selector})
+    assert spec["clusterIP"] == "None"
+    assert spec["clusterIPs"] == ["None"]
+    assert (spec["ipFamilies"], spec["ipFamilyPolicy"]) == (families, policy)
+
+
+def test_an_external_name_gives_its_address_back() -> None:
+    old = {"type": "ClusterIP", "clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9"]}
+    spec = Services().admit({"type": "ExternalName", "externalName": "example.com", **{
+        "clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9"]}}, old)  # fmt: skip
+    assert spec == {"type": "ExternalName", "externalName": "example.com"}
+
+
+def test_node_ports_are_given_out_kept_and_taken_back() -> None:
+    services = Services()
+    spec = services.admit({"type": "NodePort", "ports": [port(80), port(443)]})
+    ports = [each["nodePort"] for each in spec["ports"]]
+    assert all(each in NODE_PORTS for each in ports)
+    assert len(set(ports)) == 2
+    services.store(**spec)
+    # An update without node ports keeps them, whatever the order.
+    again = services.admit({"type": "NodePort", "ports": [port(443), port(80)]}, spec)
+    assert [each["nodePort"] for each in again["ports"]] == ports[::-1]
+    # The same numbers, spelt out, are the service's own.
+    services.admit({"type": "LoadBalancer", "ports": list(spec["ports"])}, spec)
+    plain = services.admit({"type": "ClusterIP", "ports": [dict(p) for p in spec["ports"]]}, spec)
+    assert all("nodePort" not in each for each in plain["ports"])
+
+
+def test_two_ports_may_share_a_number_under_two_protocols() -> None:
+    ports = [port(53, nodePort=30053), port(53, protocol="UDP", nodePort=30053)]
+    spec = Services().admit({"type": "NodePort", "ports": ports})
+    assert [each["nodePort"] for each in spec["ports"]] == [30053, 30053]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        (
+            80,
+            "provided port is not in the valid range. The range of valid ports is 30000-32767",
+        ),
+        (30001, "provided port is already allocated"),
+    ],
+)
+def test_a_node_port_must_be_free_and_in_range(wanted: int, why: str) -> None:
+    services = Services()
+    services.store(type="NodePort", ports=[port(nodePort=30001)])
+    with pytest.raises(InvalidError) as refusal:
+        services.admit({"type": "NodePort", "ports": [port(8080, nodePort=wanted)]})
+    assert refusal.value.message == (
+        f'Service "s" is invalid: spec.ports[0].nodePort: Invalid value: {wanted}: {why}'
+    )

@@ -1,0 +1,172 @@
+"""The behaviours of upstream's end-to-end RuntimeClass specs, and where Moorage is better.
+
+Source: kubernetes `test/e2e/common/node/runtimeclass.go` and `test/e2e/node/runtimeclass.go`, as a
+list of behaviours.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.running import RunningCluster, pod, runtime_class, until
+
+pytestmark = pytest.mark.runtime
+
+
+@pytest.fixture
+def name(whole_cluster: RunningCluster) -> Iterator[str]:
+    """A name for a class and its pod; both are gone afterwards."""
+    name = f"rc-{uuid.uuid4().hex[:8]}"
+    yield name
+    for kind in ("pod", "runtimeclass"):
+        whole_cluster.kubectl("delete", kind, name, "--ignore-not-found", "--wait=false")
+
+
+def _events(cluster: RunningCluster, pod_name: str) -> list[dict[str, Any]]:
+    found = cluster.get("events", "--field-selector", f"involvedObject.name={pod_name}")
+    return list(found["items"])
+
+
+def _create(cluster: RunningCluster, document: dict[str, Any], *, fails: bool = False) -> str:
+    done = cluster.kubectl("create", "-f", "-", given=json.dumps(document), fails=fails)
+    return done.stderr
+
+
+def test_a_pod_of_an_unknown_class_is_refused(whole_cluster: RunningCluster, name: str) -> None:
+    said = _create(whole_cluster, pod(name, runtime_class="no-such-class"), fails=True)
+    assert 'pod rejected: RuntimeClass "no-such-class" not found' in said
+    assert "(Forbidden)" in said
+
+
+def test_a_handler_that_no_node_has_keeps_the_pod_pending_and_is_named(
+    whole_cluster: RunningCluster, name: str
+) -> None:
+    whole_cluster.apply(runtime_class(name, "no-such-handler"), pod(name, runtime_class=name))
+    until(lambda: bool(_events(whole_cluster, name)), "an event")
+    event = _events(whole_cluster, name)[0]
+    assert event["reason"] == "FailedScheduling"
+    assert '1 node(s) lack runtime handler "no-such-handler"' in event["message"]
+    assert whole_cluster.get("pod", name)["status"]["phase"] == "Pending"
+
+
+@pytest.mark.parametrize("handler", ["runc", "crun"])
+def test_a_pod_runs_under_the_handler_of_its_class(
+    whole_cluster: RunningCluster, name: str, handler: str
+) -> None:
+    whole_cluster.apply(runtime_class(name, handler), pod(name, runtime_class=name))
+    whole_cluster.wait_ready(name)
+    # crun makes /dev/core, runc does not: the container itself tells which one made it.
+    has_core = whole_cluster.kubectl(
+        "exec", name, "--", "sh", "-c", "test -L /dev/core && echo yes || echo no"
+    ).stdout.strip()
+    assert has_core == {"crun": "yes", "runc": "no"}[handler]
+
+
+def test_a_class_without_overhead_leaves_the_pod_without(
+    whole_cluster: RunningCluster, name: str
+) -> None:
+    whole_cluster.apply(runtime_class(name, "runc"), pod(name, runtime_class=name))
+    whole_cluster.wait_ready(name)
+    assert "overhead" not in whole_cluster.get("pod", name)["spec"]
+
+
+def test_overhead_is_copied_and_charged(whole_cluster: RunningCluster, name: str) -> None:
+    overhead = {"cpu": "10m", "memory": "1Mi"}
+    whole_cluster.apply(
+        runtime_class(name, "runc", overhead={"podFixed": overhead}),
+        pod(name, runtime_class=name),
+    )
+    whole_cluster.wait_ready(name)
+    assert whole_cluster.get("pod", name)["spec"]["overhead"] == overhead
+
+
+def test_an_overhead_of_the_users_own_is_refused(whole_cluster: RunningCluster, name: str) -> None:
+    whole_cluster.apply(runtime_class(name, "runc", overhead={"podFixed": {"cpu": "10m"}}))
+    said = _create(
+        whole_cluster, pod(name, runtime_class=name, overhead={"cpu": "20m"}), fails=True
+    )
+    assert "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead" in said
+
+
+def test_a_pod_of_a_deleted_class_is_refused(whole_cluster: RunningCluster, name: str) -> None:
+    whole_cluster.apply(runtime_class(name, "runc"))
+    whole_cluster.kubectl("delete", "runtimeclass", name)
+    said = _create(whole_cluster, pod(name, runtime_class=name), fails=True)
+    assert f'pod rejected: RuntimeClass "{name}" not found' in said
+
+
+def test_a_conflicting_node_selector_is_refused(whole_cluster: RunningCluster, name: str) -> None:
+    scheduling = {"nodeSelector": {"tier": "gold"}}
+    whole_cluster.apply(runtime_class(name, "runc", scheduling=scheduling))
+    document = pod(name, runtime_class=name, nodeSelector={"tier": "iron"})
+    said = _create(whole_cluster, document, fails=True)
+    assert "is forbidden: conflict: runtimeClass.scheduling.nodeSelector[tier] = gold; " in said
+
+
+def test_the_class_chooses_nodes_and_tolerates_their_taints(
+    whole_cluster: RunningCluster, name: str
+) -> None:
+    whole_cluster.kubectl("label", "node", "n1", "tier=gold")
+    whole_cluster.kubectl("taint", "node", "n1", "tier=gold:NoSchedule")
+    toleration = {"key": "tier", "operator": "Equal", "value": "gold", "effect": "NoSchedule"}
+    scheduling = {"nodeSelector": {"tier": "gold"}, "tolerations": [toleration]}
+    try:
+        whole_cluster.apply(
+            runtime_class(name, "runc", scheduling=scheduling),
+            pod(name, runtime_class=name),
+        )
+        whole_cluster.wait_ready(name)
+    finally:
+        whole_cluster.kubectl("taint", "node", "n1", "tier-")
+        whole_cluster.kubectl("label", "node", "n1", "tier-")
+    spec = whole_cluster.get("pod", name)["spec"]
+    assert spec["nodeSelector"] == {"tier": "gold"}
+    assert toleration in spec["tolerations"]
+
+
+def test_a_class_deleted_under_a_running_pod_is_told_and_mended_by_its_return(
+    whole_cluster: RunningCluster, name: str
+) -> None:
+    """Upstream: restarts stop without a word."""
+    crashing = {"command": ["sh", "-c", "trap 'exit 1' TERM; while :; do sleep 0.1; done"]}
+    whole_cluster.apply(
+        runtime_class(name, "runc"), pod(name, runtime_class=name, container=crashing)
+    )
+    whole_cluster.wait_ready(name)
+    whole_cluster.kubectl("delete", "runtimeclass", name)
+    whole_cluster.kubectl("exec", name, "--", "kill", "1")
+
+    def restarts() -> int:
+        statuses = whole_cluster.get("pod", name)["status"]["containerStatuses"]
+        return int(statuses[0]["restartCount"])
+
+    # The sandbox is there, so the container restarts in it, class or no class.
+    until(lambda: restarts() == 1, "a restart")
+
+
+def test_the_node_says_which_handlers_it_has(whole_cluster: RunningCluster) -> None:
+    handlers = whole_cluster.get("node", "n1")["status"]["runtimeHandlers"]
+    names = {each.get("name", "") for each in handlers}
+    assert {"", "runc", "crun"} <= names
+    assert "kata-containers" not in names
+
+
+def test_explain_says_why_in_plain_words(whole_cluster: RunningCluster, name: str) -> None:
+    whole_cluster.apply(pod(name, runtime_class="kata"))
+    whole_cluster.kubectl(
+        "wait", "--for=condition=PodScheduled=false", f"pod/{name}", "--timeout=10s"
+    )
+    said = whole_cluster.moor("explain", f"pod/{name}").stdout
+    assert f"pod default/{name} has no node" in said
+    assert 'lack runtime handler "kata-containers"' in said
+    assert "what to do" in said
+    told = json.loads(whole_cluster.moor("explain", f"pod/{name}", "-o", "json").stdout)
+    assert told["runtime_class"] == "kata"
+    assert told["nodes"] == [
+        {"node": "n1", "fits": False, "objections": told["nodes"][0]["objections"]}
+    ]

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from moorage.cri import pb
+from moorage.node.config.dns import Resolver
+from moorage.node.config.sandbox import SandboxSetting, dotted, sandbox_config
+from tests.node.objects import UID, a_pod, wire_container
+
+SETTING = SandboxSetting(
+    node_name="n1",
+    log_directory=Path("/var/log/pods/x"),
+    cgroup_parent="/moorage/kubepods/podx",
+    cluster_domain="cluster.local",
+    resolver=Resolver(("10.96.0.10",), ("svc",), ("ndots:5",)),
+)
+
+
+def test_who_it_is_and_where_it_lives() -> None:
+    pod = a_pod(meta={"labels": {"tier": "front"}, "annotations": {"note": "x"}})
+    found = sandbox_config(pod, 3, SETTING)
+    assert found.metadata == pb.PodSandboxMetadata(
+        name="web", namespace="shop", uid=UID, attempt=3
+    )
+    assert found.labels == {
+        "tier": "front",
+        "io.kubernetes.pod.name": "web",
+        "io.kubernetes.pod.namespace": "shop",
+        "io.kubernetes.pod.uid": UID,
+        "moorage.dev/node": "n1",
+    }
+    assert found.annotations == {"note": "x"}
+    assert (found.hostname, found.log_directory) == ("web", "/var/log/pods/x")
+    assert found.dns_config == pb.DNSConfig(
+        servers=["10.96.0.10"], searches=["svc"], options=["ndots:5"]
+    )
+    assert found.linux.cgroup_parent == "/moorage/kubepods/podx"
+
+
+def test_on_the_nodes_network_it_has_the_nodes_name() -> None:
+    assert sandbox_config(a_pod(hostNetwork=True), 0, SETTING).hostname == ""
+
+
+def test_ports_of_main_containers_and_sidecars_only() -> None:
+    def with_port(name: str, port: int, **fields: str) -> dict[str, object]:
+        return wire_container(
+            name, ports=[{"containerPort": port, "hostPort": port, "protocol": "UDP"}], **fields
+        )
+
+    pod = a_pod(
+        with_port("app", 80),
+        initContainers=[with_port("side", 81, restartPolicy="Always"), with_port("init", 82)],
+    )
+    found = sandbox_config(pod, 0, SETTING).port_mappings
+    assert [(each.host_port, each.protocol) for each in found] == [(80, pb.UDP), (81, pb.UDP)]
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("net.ipv4.tcp_rmem", "net.ipv4.tcp_rmem"),
+        ("net/ipv4/tcp_rmem", "net.ipv4.tcp_rmem"),
+        ("net/ipv4/conf/eno2.100/rp_filter", "net.ipv4.conf.eno2/100.rp_filter"),
+        ("net.ipv4.conf.eno2/100.rp_filter", "net.ipv4.conf.eno2/100.rp_filter"),
+    ],
+)
+def test_sysctls_are_written_with_dots(name: str, wanted: str) -> None:
+    assert dotted(name) == wanted
+    pod = a_pod(securityContext={"sysctls": [{"name": name, "value": "1"}]})
+    assert sandbox_config(pod, 0, SETTING).linux.sysctls == {wanted: "1"}
