@@ -3,14 +3,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help venv lint test lock clean
+.PHONY: help demo venv lint test soak bench lock clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
+demo: venv ## the whole path on this machine, in a minute: needs root, installs what is missing
+	$(BIN)/moor demo --install --examples examples
+
 venv: $(VENV)/.built ## create the virtual environment from the hashed lock and build Moorage into it
 
 $(VENV)/.installed: requirements/dev.lock
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo 'installing python3-venv'; \
+	  apt-get install --yes --no-install-recommends python3-venv; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
 	touch $@
@@ -20,13 +25,22 @@ $(VENV)/.built: $(VENV)/.installed pyproject.toml hatch_build.py $(shell find sr
 	touch $@
 
 lint: venv ## format check, lint, types, import direction
-	$(BIN)/ruff format --check src tests hatch_build.py
-	$(BIN)/ruff check src tests hatch_build.py
+	$(BIN)/ruff format --check src tests bench hatch_build.py
+	$(BIN)/ruff check src tests bench hatch_build.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
 test: lint ## lint, then every test
 	$(BIN)/pytest
+
+soak: venv ## the tests that break things on purpose, for longer
+	MOORAGE_KILL_ROUNDS=100 $(BIN)/pytest tests/cluster/whole/test_kill.py --timeout=3600
+
+bench: venv ## print every figure the README names
+	$(BIN)/python -m bench.storage
+	$(BIN)/python -m bench.api
+	$(BIN)/python -m bench.scheduler
+	$(BIN)/python -m bench.cluster
 
 lock: ## pin requirements/*.in again, with hashes and without registry addresses
 	$(PYTHON) -m venv $(VENV)-lock

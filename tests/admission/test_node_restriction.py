@@ -185,7 +185,12 @@ def test_an_agent_may_not_relabel_its_pods() -> None:
 
 @pytest.mark.parametrize(
     ("operation", "subresource"),
-    [("UPDATE", ""), ("UPDATE", "ephemeralcontainers"), ("UPDATE", "binding"), ("UPDATE", "resize")],
+    [
+        ("UPDATE", ""),
+        ("UPDATE", "ephemeralcontainers"),
+        ("UPDATE", "binding"),
+        ("UPDATE", "resize"),
+    ],
 )
 def test_everything_else_about_pods_is_refused(operation: str, subresource: str) -> None:
     own = pod({"nodeName": "n1"})

@@ -63,9 +63,7 @@ def admitted(spec: dict[str, Any]) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_class_is_written_into_the_pod(
-    spec: dict[str, Any], expected: dict[str, Any]
-) -> None:
+def test_a_class_is_written_into_the_pod(spec: dict[str, Any], expected: dict[str, Any]) -> None:
     assert admitted(spec) == expected
 
 

@@ -146,7 +146,10 @@ def test_a_mirror_pod_is_left_as_it_is() -> None:
         (
             {
                 "volumes": [
-                    {"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
+                    {
+                        "name": "v",
+                        "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]},
+                    }
                 ]
             },
             "a mirror pod may not use ServiceAccountToken volume projections",

@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from moorage.admission.chain import CREATE, DELETE, UPDATE, Scope
 from moorage.admission.refusal import refused
 from moorage.admission.service_account import MIRROR_ANNOTATION
+from moorage.api.errors import NotFoundError
+from moorage.api.nodes import Node
+from moorage.api.pod_references import (
+    config_map_names,
+    projects_account_token,
+    secret_names,
+    uses_claim,
+)
 from moorage.api.pods import Pod
 from moorage.registry.kind import Obj
 from moorage.registry.request import Attributes, User
@@ -18,7 +28,6 @@ from moorage.registry.request import Attributes, User
 NODES_GROUP = "system:nodes"
 NODE_USER_PREFIX = "system:node:"
 LEASE_NAMESPACE = "kube-node-lease"
-RESTRICTED_LABEL_DOMAIN = "node-restriction.kubernetes.io"
 
 # Labels under these domains that an agent may set on its own node nevertheless.
 _AGENT_LABELS = frozenset({
@@ -39,7 +48,7 @@ def node_name_of(user: User) -> str | None:
 
 
 class NodeRestriction:
-    """`find_pod(name, namespace)` returns a pod, or None."""
+    """`find_pod(name, namespace)` returns a pod, `find_node(name)` a node, or None."""
 
     name = "NodeRestriction"
     scope = Scope.of(
@@ -49,8 +58,13 @@ class NodeRestriction:
     )
     mutate = None
 
-    def __init__(self, find_pod: Callable[[str, str], Pod | None]) -> None:
+    def __init__(
+        self,
+        find_pod: Callable[[str, str], Pod | None],
+        find_node: Callable[[str], Node | None],
+    ) -> None:
         self._find_pod = find_pod
+        self._find_node = find_node
         self.validate = self._check
         self._checks: dict[str, Callable[[Attributes, str], None]] = {
             "pods": self._check_pod,
@@ -65,55 +79,97 @@ class NodeRestriction:
             self._checks[attributes.kind.resource](attributes, node_name)
 
     def _check_pod(self, attributes: Attributes, node_name: str) -> None:
-        obj = attributes.obj or {}
-        if attributes.subresource == "eviction":
-            pod = self._find_pod(attributes.name, attributes.namespace)
-            if pod is None or pod.spec.node_name != node_name:
-                raise refused(attributes, f'node "{node_name}" can only evict pods with '
-                              f'spec.nodeName set to itself')  # fmt: skip
-        elif attributes.operation == CREATE and not attributes.subresource:
-            if MIRROR_ANNOTATION not in obj["metadata"].get("annotations", {}):
+        match attributes.operation, attributes.subresource:
+            case "CREATE", "":
+                self._check_mirror(attributes, node_name)
+            case "DELETE", _:
+                _check_is_bound(attributes, node_name, "delete pods")
+            case _, "status":
+                _check_is_bound(attributes, node_name, "update pod status for pods")
+                if _labels(attributes.obj) != _labels(attributes.old):
+                    raise refused(
+                        attributes, f'node "{node_name}" cannot update labels through pod status'
+                    )
+            case _, "eviction":
+                pod = self._find_pod(attributes.name, attributes.namespace)
+                if pod is None or pod.spec.node_name != node_name:
+                    raise refused(attributes, f'node "{node_name}" can only evict pods with '
+                                  'spec.nodeName set to itself')  # fmt: skip
+            case _:
                 raise refused(
                     attributes,
-                    f'pod does not have "{MIRROR_ANNOTATION}" annotation, node "{node_name}" can '
-                    "only create mirror pods",
+                    f'unexpected operation "{attributes.operation}", node "{node_name}" can only '
+                    "create and delete mirror pods",
                 )
-            if obj["spec"].get("nodeName") != node_name:
-                raise refused(attributes, f'node "{node_name}" can only create pods with '
-                              "spec.nodeName set to itself")  # fmt: skip
-        elif attributes.operation == DELETE or attributes.subresource == "status":
-            if (attributes.old or {}).get("spec", {}).get("nodeName") != node_name:
-                verb = (
-                    "delete pods"
-                    if attributes.operation == DELETE
-                    else "update pod status for pods"
-                )
-                raise refused(
-                    attributes,
-                    f'node "{node_name}" can only {verb} with spec.nodeName set to itself',
-                )
-        else:
+
+    def _check_mirror(self, attributes: Attributes, node_name: str) -> None:
+        """A mirror pod is the node's, and refers to nothing that the agent could then read."""
+        pod = msgspec.convert(attributes.obj, Pod)
+        if MIRROR_ANNOTATION not in pod.metadata.annotations:
             raise refused(
                 attributes,
-                f'unexpected operation "{attributes.operation}", node "{node_name}" can only '
-                "create and delete mirror pods",
+                f'pod does not have "{MIRROR_ANNOTATION}" annotation, node "{node_name}" can '
+                "only create mirror pods",
+            )
+        if pod.spec.node_name != node_name:
+            raise refused(attributes, f'node "{node_name}" can only create pods with '
+                          "spec.nodeName set to itself")  # fmt: skip
+        self._check_owner(attributes, pod, node_name)
+        for what, is_referenced in (
+            ("a service account", bool(pod.spec.service_account_name)),
+            ("secrets", bool(secret_names(pod))),
+            ("configmaps", bool(config_map_names(pod))),
+            ("serviceaccounttoken projections", projects_account_token(pod)),
+            ("persistentvolumeclaims", uses_claim(pod)),
+        ):
+            if is_referenced:
+                raise refused(
+                    attributes, f'node "{node_name}" can not create pods that reference {what}'
+                )
+
+    def _check_owner(self, attributes: Attributes, pod: Pod, node_name: str) -> None:
+        may = f'node "{node_name}" can only create pods with'
+        owners = pod.metadata.owner_references
+        if len(owners) > 1:
+            raise refused(attributes, f"{may} a single owner reference set to itself")
+        itself = ("v1", "Node", node_name)
+        if not owners or (owners[0].api_version, owners[0].kind, owners[0].name) != itself:
+            raise refused(attributes, f"{may} an owner reference set to itself")
+        if not owners[0].controller:
+            raise refused(attributes, f"{may} a controller owner reference set to itself")
+        if owners[0].block_owner_deletion:
+            raise refused(attributes, f'node "{node_name}" must not set blockOwnerDeletion on an '
+                          "owner reference")  # fmt: skip
+        node = self._find_node(node_name)
+        if node is None:
+            raise NotFoundError.of("nodes", node_name)
+        if owners[0].uid != node.metadata.uid:
+            raise refused(
+                attributes,
+                f"node {node_name} UID mismatch: expected {node.metadata.uid} got {owners[0].uid}",
             )
 
     def _check_node(self, attributes: Attributes, node_name: str) -> None:
         if attributes.name != node_name:
             raise refused(attributes, f'node "{node_name}" is not allowed to modify node '
                           f'"{attributes.name}"')  # fmt: skip
-        if attributes.obj is None or attributes.subresource:
+        if attributes.operation == DELETE:
             return
-        old = attributes.old or {}
-        if attributes.operation == UPDATE and _taints(attributes.obj) != _taints(old):
+        # Labels travel through the status endpoint too, so it is looked at all the same.
+        changed = _labels(attributes.obj).items() ^ _labels(attributes.old).items()
+        forbidden = sorted({label for label, _ in changed if not _may_set_label(label)})
+        is_new = attributes.operation == CREATE
+        if not is_new and _taints(attributes.obj) != _taints(attributes.old):
             raise refused(attributes, f'node "{node_name}" is not allowed to modify taints')
-        changed = _changed_labels(attributes.obj, old)
-        forbidden = sorted(label for label in changed if not _may_set_label(label))
+        if not is_new and _owners(attributes.obj) != _owners(attributes.old):
+            raise refused(
+                attributes, f'node "{node_name}" is not allowed to modify ownerReferences'
+            )
         if forbidden:
+            what = "set the following labels" if is_new else "modify labels"
             raise refused(
                 attributes,
-                f'node "{node_name}" is not allowed to modify labels: {", ".join(forbidden)}',
+                f'node "{node_name}" is not allowed to {what}: {", ".join(forbidden)}',
             )
 
     def _check_token(self, attributes: Attributes, node_name: str) -> None:
@@ -140,15 +196,26 @@ class NodeRestriction:
                           "requesting node")  # fmt: skip
 
 
-def _taints(node: Obj) -> list[Obj]:
-    taints: list[Obj] = node.get("spec", {}).get("taints", [])
+def _check_is_bound(attributes: Attributes, node_name: str, verb: str) -> None:
+    if (attributes.old or {}).get("spec", {}).get("nodeName") != node_name:
+        raise refused(
+            attributes, f'node "{node_name}" can only {verb} with spec.nodeName set to itself'
+        )
+
+
+def _taints(node: Obj | None) -> list[Obj]:
+    taints: list[Obj] = (node or {}).get("spec", {}).get("taints", [])
     return taints
 
 
-def _changed_labels(new: Obj, old: Obj) -> set[str]:
-    after = new["metadata"].get("labels", {})
-    before = old.get("metadata", {}).get("labels", {})
-    return {key for key in after.keys() | before.keys() if after.get(key) != before.get(key)}
+def _labels(obj: Obj | None) -> dict[str, str]:
+    labels: dict[str, str] = (obj or {}).get("metadata", {}).get("labels", {})
+    return labels
+
+
+def _owners(node: Obj | None) -> list[Obj]:
+    owners: list[Obj] = (node or {}).get("metadata", {}).get("ownerReferences", [])
+    return owners
 
 
 def _may_set_label(label: str) -> bool:

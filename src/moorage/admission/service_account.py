@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from moorage.admission.chain import CREATE, Scope
 from moorage.admission.refusal import refused
 from moorage.api.configuration import ServiceAccount
 from moorage.api.names import random_suffix
+from moorage.api.pod_references import projects_account_token, secret_names
+from moorage.api.pods import Pod
 from moorage.registry.kind import Obj
 from moorage.registry.request import Attributes
 
@@ -51,8 +55,7 @@ class ServiceAccountAdmission:
         assert attributes.obj is not None
         spec = attributes.obj["spec"]
         if _is_mirror(attributes.obj):
-            if spec.get("serviceAccountName"):
-                raise refused(attributes, "a mirror pod may not reference service accounts")
+            _check_mirror(attributes)
             return
         self._account(attributes, spec.get("serviceAccountName", ""))
 
@@ -69,6 +72,17 @@ class ServiceAccountAdmission:
 
 def _is_mirror(pod: Obj) -> bool:
     return MIRROR_ANNOTATION in pod["metadata"].get("annotations", ())
+
+
+def _check_mirror(attributes: Attributes) -> None:
+    """Its node runs it without asking the API, so it cannot use what only the API gives."""
+    pod = msgspec.convert(attributes.obj, Pod)
+    if pod.spec.service_account_name:
+        raise refused(attributes, "a mirror pod may not reference service accounts")
+    if secret_names(pod):
+        raise refused(attributes, "a mirror pod may not reference secrets")
+    if projects_account_token(pod):
+        raise refused(attributes, "a mirror pod may not use ServiceAccountToken volume projections")
 
 
 def _wants_token(spec: Obj, account: ServiceAccount) -> bool:

@@ -83,7 +83,8 @@ class ServiceAddresses:
                 "spec.clusterIPs", [wanted], f"failed to allocate IP {wanted}: {problem}"
             )
             raise InvalidError.of("Service", attributes.name, [error])
-        self._reserve(wanted)
+        if not attributes.request.is_dry_run:
+            self._reserve(wanted)
 
     def _free_ip(self, *, is_kept: bool) -> str:
         used = self._used_ips()
@@ -117,6 +118,8 @@ class ServiceAddresses:
                 )
             elif port["nodePort"] not in own:
                 self._claim_port(attributes, port["nodePort"], index)
+                # The same number may serve another protocol of this service.
+                own.add(port["nodePort"])
 
     def _claim_port(self, attributes: Attributes, wanted: int, index: int) -> None:
         problem = ""
@@ -130,7 +133,8 @@ class ServiceAddresses:
         if problem:
             error = FieldError.invalid(f"spec.ports[{index}].nodePort", wanted, problem)
             raise InvalidError.of("Service", attributes.name, [error])
-        self._reserve(wanted)
+        if not attributes.request.is_dry_run:
+            self._reserve(wanted)
 
     def _free_port(self, *, is_kept: bool) -> int:
         used = self._used_ports()

@@ -27,6 +27,7 @@ from moorage.admission.taint_nodes import TaintNewNodes
 from moorage.api.clock import Clock
 from moorage.api.configuration import ServiceAccount
 from moorage.api.namespaces import Namespace
+from moorage.api.nodes import Node
 from moorage.api.pods import Pod
 from moorage.api.priorities import PriorityClass
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
@@ -165,6 +166,7 @@ class _Readers:
         self.namespaces = TypedReader(cache, core.NAMESPACE, Namespace)
         self.accounts = TypedReader(cache, core.SERVICE_ACCOUNT, ServiceAccount)
         self.services = TypedReader(cache, core.SERVICE, Service)
+        self.nodes = TypedReader(cache, core.NODE, Node)
         self.classes = TypedReader(cache, node.RUNTIME_CLASS, RuntimeClass)
         self.priorities = TypedReader(cache, scheduling.PRIORITY_CLASS, PriorityClass)
         self.roles = TypedReader(cache, rbac.ROLE, Role)
@@ -216,7 +218,7 @@ def _plugins(
     return [
         NamespaceLifecycle(readers.namespaces.get),
         ServiceAccountAdmission(readers.accounts.get),
-        NodeRestriction(readers.find_pod),
+        NodeRestriction(readers.find_pod, readers.nodes.get),
         TaintNewNodes(),
         PriorityAdmission(readers.priorities.get, readers.priorities.all),
         DefaultTolerationSeconds(),

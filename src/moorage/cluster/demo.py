@@ -18,6 +18,7 @@ from moorage.client import Client, Informer
 from moorage.client.exec import exec_in
 from moorage.client.resources import PODS, RUNTIME_CLASSES
 from moorage.cluster.manifests import Applier, Manifest
+from moorage.cluster.traces import LOOK, runtime_seen
 
 _SETTLE_S = 120.0
 _DELETE_S = 60.0
@@ -41,6 +42,7 @@ class Shown:
     node: str
     ip: str
     kernel: str
+    inside: str
     start_s: float | None
     reason: str = ""
 
@@ -120,10 +122,10 @@ class Demo:
         )
 
     async def _shown(self, pod: Pod) -> Shown:
-        name, kernel = pod.metadata.name, ""
+        name, kernel, inside = pod.metadata.name, "", ""
         if is_ready(pod):
-            result = await exec_in(self._client, _NAMESPACE, name, ["uname", "-r"])
-            kernel = result.stdout.strip() or result.error
+            result = await exec_in(self._client, _NAMESPACE, name, ["sh", "-c", LOOK])
+            kernel, inside = runtime_seen(result.stdout or result.error)
         start_s = self._ready_s[name] - self._seen_s[name] if name in self._ready_s else None
         return Shown(
             pod=name,
@@ -133,6 +135,7 @@ class Demo:
             node=pod.spec.node_name,
             ip=pod.status.pod_ip,
             kernel=kernel,
+            inside=inside,
             start_s=None if start_s is None else round(start_s, 2),
             reason=refusal(pod),
         )

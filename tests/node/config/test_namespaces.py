@@ -72,9 +72,7 @@ def test_an_ephemeral_container_sees_its_target_unless_all_are_seen_anyway() -> 
     ],
     ids=["has", "default lacks", "none told", "lacks", "tells nothing", "old engine", "unknown"],
 )
-def test_users_of_its_own_need_the_handler(
-    name: str, handlers: Any, complaint: str | None
-) -> None:
+def test_users_of_its_own_need_the_handler(name: str, handlers: Any, complaint: str | None) -> None:
     if complaint is None:
         check_user_namespaces(name, handlers)
         return

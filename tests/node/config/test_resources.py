@@ -162,9 +162,7 @@ def test_the_sandbox_is_told_its_overhead_and_the_containers_sum() -> None:
         ({}, pb.LinuxContainerResources()),
         (
             {"memory": "1Mi"},
-            pb.LinuxContainerResources(
-                cpu_period=100_000, cpu_shares=2, memory_limit_in_bytes=MI
-            ),
+            pb.LinuxContainerResources(cpu_period=100_000, cpu_shares=2, memory_limit_in_bytes=MI),
         ),
     ],
     ids=["none is an empty message", "memory alone"],

@@ -21,9 +21,7 @@ SETTING = SandboxSetting(
 def test_who_it_is_and_where_it_lives() -> None:
     pod = a_pod(meta={"labels": {"tier": "front"}, "annotations": {"note": "x"}})
     found = sandbox_config(pod, 3, SETTING)
-    assert found.metadata == pb.PodSandboxMetadata(
-        name="web", namespace="shop", uid=UID, attempt=3
-    )
+    assert found.metadata == pb.PodSandboxMetadata(name="web", namespace="shop", uid=UID, attempt=3)
     assert found.labels == {
         "tier": "front",
         "io.kubernetes.pod.name": "web",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from moorage.admission.node_restriction import node_name_of
 from moorage.api import fields
-from moorage.api.containers import Container, EphemeralContainer
+from moorage.api.pod_references import config_map_names, secret_names
 from moorage.api.pods import Pod
 from moorage.api.rbac import PolicyRule
 from moorage.registry.rbac import Action, allows
@@ -104,49 +104,12 @@ class NodeAuthorizer:
         return f"no relationship found between node '{node_name}' and this object"
 
 
-def _secrets_of(pod: Pod) -> set[str]:
-    found = {each.name for each in pod.spec.image_pull_secrets}
-    for volume in pod.spec.volumes:
-        if volume.secret is not None:
-            found.add(volume.secret.secret_name)
-        if volume.projected is not None:
-            found |= {s.secret.name for s in volume.projected.sources if s.secret is not None}
-    for container in _containers(pod):
-        found |= {e.secret_ref.name for e in container.env_from if e.secret_ref is not None}
-        for variable in container.env:
-            if variable.value_from is not None and variable.value_from.secret_key_ref is not None:
-                found.add(variable.value_from.secret_key_ref.name)
-    return found
-
-
-def _config_maps_of(pod: Pod) -> set[str]:
-    found: set[str] = set()
-    for volume in pod.spec.volumes:
-        if volume.config_map is not None:
-            found.add(volume.config_map.name)
-        if volume.projected is not None:
-            sources = volume.projected.sources
-            found |= {s.config_map.name for s in sources if s.config_map is not None}
-    for container in _containers(pod):
-        found |= {e.config_map_ref.name for e in container.env_from if e.config_map_ref is not None}
-        for variable in container.env:
-            source = variable.value_from
-            if source is not None and source.config_map_key_ref is not None:
-                found.add(source.config_map_key_ref.name)
-    return found
-
-
 def _accounts_of(pod: Pod) -> set[str]:
     return {pod.spec.service_account_name}
 
 
-def _containers(pod: Pod) -> list[Container | EphemeralContainer]:
-    spec = pod.spec
-    return [*spec.init_containers, *spec.containers, *spec.ephemeral_containers]
-
-
 _REFERENCES: dict[str, Callable[[Pod], set[str]]] = {
-    "secrets": _secrets_of,
-    "configmaps": _config_maps_of,
+    "secrets": secret_names,
+    "configmaps": config_map_names,
     "serviceaccounts": _accounts_of,
 }

@@ -26,7 +26,7 @@ from moorage.cluster.life import StartError, start_detached
 from moorage.cluster.manifests import Manifest, ManifestError, read_manifests
 from moorage.handlers import Handler
 
-_COLUMNS = ("pod", "status", "class", "handler", "node", "ip", "kernel", "start")
+_COLUMNS = ("pod", "status", "class", "handler", "node", "ip", "kernel", "inside", "start")
 _READY_S = 120.0
 
 

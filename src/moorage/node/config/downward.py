@@ -19,7 +19,17 @@ from moorage.node.config.errors import ConfigError
 from moorage.node.pods.spec import member
 from moorage.node.runtime.labels import AnyContainer
 
-_ESCAPES = dict(zip('\a\b\f\n\r\t\v\\"', map("\\{}".format, 'abfnrtv\\"'), strict=True))
+_ESCAPES = {
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+    '"': '\\"',
+    "\\": "\\\\",
+}
 _SUBSCRIPT = re.compile(r"(?P<path>.+)\['(?P<key>.*)'\]")
 
 

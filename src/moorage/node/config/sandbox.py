@@ -16,6 +16,7 @@ from moorage.node.config.identity import hostname_of, kernel_hostname
 from moorage.node.config.namespaces import namespaces
 from moorage.node.config.resources import overhead_resources, sandbox_resources
 from moorage.node.config.security import sandbox_security
+from moorage.node.pods.spec import sidecars
 from moorage.node.runtime.labels import sandbox_labels
 
 
@@ -79,7 +80,8 @@ _SWAPPED = str.maketrans("./", "/.")
 
 
 def _port_mappings(pod: Pod) -> list[pb.PortMapping]:
-    every = (*pod.spec.containers, *pod.spec.init_containers)
+    # Those of plain init containers are nobody's: neither scheduler nor admission keeps them free.
+    every = (*pod.spec.containers, *sidecars(pod.spec))
     return [
         pb.PortMapping(
             protocol=pb.Protocol.Value(port.protocol or "TCP"),

@@ -1,0 +1,63 @@
+"""Which other objects a pod names: what its node must be able to read.
+
+Source: core/v1 `PodSpec`; volumes of kinds that are not mounted here refer to nothing.
+"""
+
+from __future__ import annotations
+
+from moorage.api.containers import Container, EphemeralContainer
+from moorage.api.pods import Pod
+
+
+def secret_names(pod: Pod) -> set[str]:
+    """Secrets in volumes, environments and for image pulls."""
+    found = {each.name for each in pod.spec.image_pull_secrets}
+    for volume in pod.spec.volumes:
+        if volume.secret is not None:
+            found.add(volume.secret.secret_name)
+        if volume.projected is not None:
+            found |= {s.secret.name for s in volume.projected.sources if s.secret is not None}
+    for container in _containers(pod):
+        found |= {e.secret_ref.name for e in container.env_from if e.secret_ref is not None}
+        for variable in container.env:
+            if variable.value_from is not None and variable.value_from.secret_key_ref is not None:
+                found.add(variable.value_from.secret_key_ref.name)
+    return found
+
+
+def config_map_names(pod: Pod) -> set[str]:
+    """ConfigMaps in volumes and environments."""
+    found: set[str] = set()
+    for volume in pod.spec.volumes:
+        if volume.config_map is not None:
+            found.add(volume.config_map.name)
+        if volume.projected is not None:
+            sources = volume.projected.sources
+            found |= {s.config_map.name for s in sources if s.config_map is not None}
+    for container in _containers(pod):
+        found |= {e.config_map_ref.name for e in container.env_from if e.config_map_ref is not None}
+        for variable in container.env:
+            source = variable.value_from
+            if source is not None and source.config_map_key_ref is not None:
+                found.add(source.config_map_key_ref.name)
+    return found
+
+
+def projects_account_token(pod: Pod) -> bool:
+    """Whether a volume of the pod wants a service account's token."""
+    return any(
+        source.service_account_token is not None
+        for volume in pod.spec.volumes
+        if volume.projected is not None
+        for source in volume.projected.sources
+    )
+
+
+def uses_claim(pod: Pod) -> bool:
+    """Whether a volume of the pod is a PersistentVolumeClaim's."""
+    return any(volume.persistent_volume_claim is not None for volume in pod.spec.volumes)
+
+
+def _containers(pod: Pod) -> list[Container | EphemeralContainer]:
+    spec = pod.spec
+    return [*spec.init_containers, *spec.containers, *spec.ephemeral_containers]

@@ -1,0 +1,131 @@
+"""`kill -9` of everything in the middle of writes: nothing acknowledged is lost, pods go on."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import signal
+import ssl
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.client.config import load_kubeconfig
+from tests.running import (
+    RunningCluster,
+    pod,
+    running,
+    runtime_class,
+    skip_without_kubectl,
+    skip_without_runtimes,
+    until,
+)
+
+pytestmark = [pytest.mark.runtime, pytest.mark.slow, pytest.mark.timeout(300)]
+
+ROUNDS = int(os.environ.get("MOORAGE_KILL_ROUNDS", "20"))
+_WRITERS = 4
+_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+class WriteLoad:
+    """Threads that create ConfigMaps until the server is gone; what it acknowledged is kept."""
+
+    def __init__(self, cluster: RunningCluster, round_: int) -> None:
+        self.acknowledged: list[str] = []
+        self._round = round_
+        config = load_kubeconfig(cluster.kubeconfig)
+        self._context: ssl.SSLContext | None = config.ssl_context()
+        host, _, port = config.server.removeprefix("https://").partition(":")
+        self._place = (host, int(port))
+        self._threads = [threading.Thread(target=self._write, args=(n,)) for n in range(_WRITERS)]
+
+    def __enter__(self) -> WriteLoad:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for thread in self._threads:
+            thread.join(20)
+
+    def _write(self, writer: int) -> None:
+        connection = http.client.HTTPSConnection(*self._place, context=self._context, timeout=10)
+        try:
+            for number in range(100_000):
+                name = f"w-{self._round}-{writer}-{number}"
+                body = json.dumps({"metadata": {"name": name}, "data": {"k": "v" * 100}})
+                connection.request("POST", _MAPS, body, {"Content-Type": "application/json"})
+                answer = connection.getresponse()
+                answer.read()
+                assert answer.status == 201
+                self.acknowledged.append(name)
+        except (OSError, http.client.HTTPException):
+            # The server was killed, which is the point.
+            return
+        finally:
+            connection.close()
+
+
+def _pids(cluster: RunningCluster) -> list[int]:
+    """Parts first: a supervisor that outlives none of them restarts none."""
+    rows = json.loads(cluster.moor("status", "-o", "json").stdout)
+    by_part = {row["part"]: row["pid"] for row in rows}
+    supervisor = by_part.pop("supervisor")
+    return [supervisor, *by_part.values(), _engine_pid(cluster)]
+
+
+def _engine_pid(cluster: RunningCluster) -> int:
+    settings = json.loads((cluster.data_dir / "cluster.json").read_text())
+    record = Path("/run/moorage") / settings["cluster_id"] / "containerd.json"
+    return int(json.loads(record.read_text())["process"]["pid"])
+
+
+def _kill(pids: list[int]) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _container(cluster: RunningCluster, name: str) -> tuple[Any, ...]:
+    status = cluster.get("pod", name)["status"]["containerStatuses"][0]
+    running_since = status["state"].get("running", {}).get("startedAt")
+    return status["containerID"], status["restartCount"], running_since
+
+
+def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
+    skip_without_kubectl()
+    skip_without_runtimes()
+    acknowledged: list[str] = []
+    with running(tmp_path / "data", "--node-name", "n1") as cluster:
+        cluster.apply(runtime_class("crun", "crun"))
+        counting = "i=0; while :; do echo $i > /tmp/count; i=$((i+1)); sleep 0.05; done"
+        container = {"command": ["sh", "-c", counting]}
+        cluster.apply(
+            pod("stays", runtime_class="crun", container=container),
+            pod("stays-too", container=container),
+        )
+        cluster.wait_ready("stays", "stays-too")
+        before = {name: _container(cluster, name) for name in ("stays", "stays-too")}
+        for round_ in range(ROUNDS):
+            pids = _pids(cluster)
+            with WriteLoad(cluster, round_) as load:
+                until(lambda load=load: len(load.acknowledged) > 20, "writes")  # type: ignore[misc]
+                threading.Event().wait(random.uniform(0, 0.3))
+                _kill(pids)
+            acknowledged += load.acknowledged
+            cluster.moor("up", "--detach")
+            present = {each["metadata"]["name"] for each in cluster.get("configmaps")["items"]}
+            lost = set(acknowledged) - present
+            assert not lost, f"round {round_}: {len(lost)} acknowledged writes are lost: {lost}"
+            for name, container_before in before.items():
+                assert _container(cluster, name) == container_before, f"round {round_}: {name}"
+        cluster.wait_ready("stays", "stays-too")
+        counted = int(cluster.kubectl("exec", "stays", "--", "cat", "/tmp/count").stdout)
+        assert counted > 20 * ROUNDS
+    print(f"{ROUNDS} kills, {len(acknowledged)} acknowledged writes, none lost")

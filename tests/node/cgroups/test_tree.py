@@ -1,0 +1,92 @@
+"""The tree on ordinary directories: which files are written where, for both versions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from moorage.node.cgroups.layout import CgroupLayout
+from moorage.node.cgroups.tree import CgroupError, CgroupTree
+from moorage.node.cgroups.values import CgroupValues
+
+VALUES = CgroupValues(shares=1024, memory_bytes=1 << 20)
+
+
+def v1(root: Path) -> CgroupTree:
+    points = {"cpu": root / "cpu", "memory": root / "memory", "cpuset": root / "cpuset"}
+    for point in points.values():
+        point.mkdir()
+    for file, content in (("cpuset.cpus", "0-3"), ("cpuset.mems", "0")):
+        (points["cpuset"] / file).write_text(f"{content}\n")
+    hierarchies = (*points.values(), root / "systemd")
+    return CgroupTree(CgroupLayout(points, hierarchies), "/moorage")
+
+
+def v2(root: Path) -> CgroupTree:
+    return CgroupTree(CgroupLayout({}, (root,), root), "/moorage/")
+
+
+def test_engines_are_told_an_absolute_path(tmp_path: Path) -> None:
+    assert v2(tmp_path).path("kubepods/podx") == "/moorage/kubepods/podx"
+
+
+def test_version_one_is_written_in_every_hierarchy(tmp_path: Path) -> None:
+    tree = v1(tmp_path)
+    # The kernel makes a cpuset's files; here they are made beforehand.
+    place = tmp_path / "cpuset"
+    for part in ("moorage", "kubepods"):
+        place = place / part
+        place.mkdir()
+        for file in ("cpuset.cpus", "cpuset.mems"):
+            (place / file).write_text("\n")
+    tree.ensure("kubepods", VALUES)
+    assert (tmp_path / "cpu/moorage/kubepods/cpu.shares").read_text() == "1024"
+    assert (tmp_path / "memory/moorage/kubepods/memory.limit_in_bytes").read_text() == "1048576"
+    assert (place / "cpuset.cpus").read_text() == "0-3"
+    assert tree.exists("kubepods")
+    assert not tree.exists("kubepods/burstable")
+
+
+def with_controllers(place: Path, names: str, enabled: str = "") -> None:
+    place.mkdir(exist_ok=True)
+    (place / "cgroup.controllers").write_text(names)
+    (place / "cgroup.subtree_control").write_text(enabled)
+
+
+def test_version_two_passes_every_controller_on(tmp_path: Path) -> None:
+    with_controllers(tmp_path, "cpu memory pids", "cpu")
+    with_controllers(tmp_path / "moorage", "cpu memory pids")
+    with_controllers(tmp_path / "moorage" / "kubepods", "cpu")
+    v2(tmp_path).ensure("kubepods", VALUES)
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "+memory +pids"
+    assert (tmp_path / "moorage/cgroup.subtree_control").read_text() == "+cpu +memory +pids"
+    assert (tmp_path / "moorage/kubepods/cpu.weight").read_text() == "39"
+    # A controller that is not there is passed over.
+    assert not (tmp_path / "moorage/kubepods/memory.max").exists()
+
+
+def test_what_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "moorage").write_text("a file")
+    with_controllers(tmp_path, "cpu")
+    with pytest.raises(CgroupError) as caught:
+        v2(tmp_path).ensure("kubepods", VALUES)
+    assert "failed to create cgroup /moorage/kubepods" in str(caught.value)
+
+
+def test_children_and_removal_span_all_hierarchies(tmp_path: Path) -> None:
+    tree = v1(tmp_path)
+    for path in ("cpu/moorage/kubepods/poda/inner", "systemd/moorage/kubepods/podb"):
+        (tmp_path / path).mkdir(parents=True)
+    assert tree.children("kubepods") == {"poda", "podb"}
+    tree.remove("kubepods/poda")
+    assert tree.children("kubepods") == {"podb"}
+    tree.remove("kubepods/gone")
+
+
+def test_a_cgroup_that_stays_is_an_error(tmp_path: Path) -> None:
+    place = tmp_path / "moorage" / "kubepods"
+    place.mkdir(parents=True)
+    (place / "held").write_text("")
+    with pytest.raises(CgroupError, match="failed to remove cgroup"):
+        v2(tmp_path).remove("kubepods")

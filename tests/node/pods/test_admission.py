@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from moorage.api.pods import Pod
+from moorage.node.pods.admission import Room, refusal
+from tests.node.objects import Wire, a_node, a_pod, wire_container
+
+ALLOCATABLE = {"cpu": "2", "memory": "1Gi", "pods": "3", "ephemeral-storage": "10Gi"}
+
+
+def asking(requests: Wire | None = None, **fields: Any) -> Pod:
+    meta = fields.pop("meta", None)
+    container = wire_container(resources={"requests": requests or {}}, **fields.pop("own", {}))
+    return a_pod(container, meta=meta, **fields)
+
+
+def refused(
+    pod: Pod, *others: Pod, node: Wire | None = None, groups: bool = True
+) -> tuple[str, str] | None:
+    room = Room(
+        node=a_node(**(node or {})),
+        allocatable=ALLOCATABLE,
+        has_groups_policy=groups,
+        others=others,
+    )
+    found = refusal(pod, room)
+    return None if found is None else (found.reason, found.message)
+
+
+def test_an_ordinary_pod_is_run() -> None:
+    assert refused(asking({"cpu": "1", "memory": "1Gi"}), asking({"cpu": "1"})) is None
+
+
+SHORT = "Node didn't have enough resource: "
+
+
+@pytest.mark.parametrize(
+    ("pod", "others", "reason", "numbers"),
+    [
+        (
+            asking({"cpu": "1500m"}, overhead={"cpu": "200m"}),
+            [asking({"cpu": "500m"})],
+            "OutOfcpu",
+            "cpu, requested: 1700, used: 500, capacity: 2000",
+        ),
+        (
+            asking({"cpu": "1"}),
+            [asking({"cpu": "1"}, overhead={"cpu": "100m"})],
+            "OutOfcpu",
+            "cpu, requested: 1000, used: 1100, capacity: 2000",
+        ),
+        (
+            asking({"memory": "2Gi", "cpu": "1"}),
+            [],
+            "OutOfmemory",
+            "memory, requested: 2147483648, used: 0, capacity: 1073741824",
+        ),
+        (
+            asking({"ephemeral-storage": "11Gi"}),
+            [],
+            "OutOfephemeral-storage",
+            "ephemeral-storage, requested: 11811160064, used: 0, capacity: 10737418240",
+        ),
+        (
+            asking(),
+            [asking()] * 3,
+            "OutOfpods",
+            "pods, requested: 1, used: 3, capacity: 3",
+        ),
+        (
+            asking(overhead={"vendor.example/card": "1"}),
+            [],
+            "OutOfvendor.example/card",
+            "vendor.example/card, requested: 1, used: 0, capacity: 0",
+        ),
+    ],
+    ids=["overhead", "others' overhead", "memory", "disk", "pods", "overhead in the unknown"],
+)
+def test_room(pod: Pod, others: list[Pod], reason: str, numbers: str) -> None:
+    assert refused(pod, *others) == (reason, f"{SHORT}{numbers}")
+
+
+def test_resources_of_vendors_that_the_node_does_not_know_are_forgiven() -> None:
+    assert refused(asking({"vendor.example/card": "1"})) is None
+
+
+AFFINITY = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+
+
+def test_the_node_must_be_one_that_was_asked_for() -> None:
+    pod = asking(nodeSelector={"rt": "gvisor"})
+    assert refused(pod) == ("NodeAffinity", AFFINITY)
+    assert refused(pod, node={"metadata": {"labels": {"rt": "gvisor"}}}) is None
+
+
+def with_port(host_ip: str = "", port: int = 80, protocol: str = "TCP", **fields: Any) -> Pod:
+    ports = [{"containerPort": 1, "hostPort": port, "hostIP": host_ip, "protocol": protocol}]
+    return asking(own={"ports": ports}, **fields)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "collides"),
+    [
+        (with_port(), with_port(), True),
+        (with_port(), with_port(port=81), False),
+        (with_port(), with_port(protocol="UDP"), False),
+        (with_port("10.0.0.1"), with_port("10.0.0.2"), False),
+        (with_port("10.0.0.1"), with_port("0.0.0.0"), True),
+        (with_port("10.0.0.1"), with_port(), True),
+        (with_port(port=0), with_port(port=0), False),
+    ],
+    ids=["same", "other port", "other protocol", "other address", "any", "empty", "no host port"],
+)
+def test_host_ports(one: Pod, other: Pod, collides: bool) -> None:
+    wanted = (
+        "NodePorts",
+        "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
+    )
+    assert refused(one, other) == (wanted if collides else None)
+
+
+def taint(effect: str) -> Wire:
+    return {"spec": {"taints": [{"key": "k", "value": "v", "effect": effect}]}}
+
+
+STATIC = {"annotations": {"kubernetes.io/config.source": "file"}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "effect", "is_refused"),
+    [
+        (asking(), "NoExecute", True),
+        (asking(), "NoSchedule", False),
+        (asking(tolerations=[{"key": "k", "operator": "Exists"}]), "NoExecute", False),
+        (asking(meta=STATIC), "NoExecute", False),
+    ],
+    ids=["no execute", "no schedule", "tolerated", "static"],
+)
+def test_taints(pod: Pod, effect: str, is_refused: bool) -> None:
+    wanted = (
+        "TaintToleration",
+        "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate",
+    )
+    assert refused(pod, node=taint(effect)) == (wanted if is_refused else None)
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "message"),
+    [
+        ("kernel.shm_rmid_forced", {}, None),
+        ("net.ipv4.tcp_syncookies", {}, None),
+        ("net/ipv4/tcp_syncookies", {}, None),
+        ("kernel.msgmax", {}, 'forbidden sysctl: "kernel.msgmax" not allowlisted'),
+        (
+            "net.ipv4.tcp_syncookies",
+            {"hostNetwork": True},
+            'forbidden sysctl: "net.ipv4.tcp_syncookies" not allowed with host net enabled',
+        ),
+        (
+            "kernel.shm_rmid_forced",
+            {"hostIPC": True},
+            'forbidden sysctl: "kernel.shm_rmid_forced" not allowed with host ipc enabled',
+        ),
+    ],
+)
+def test_sysctls(name: str, spec: Wire, message: str | None) -> None:
+    pod = asking(securityContext={"sysctls": [{"name": name, "value": "1"}]}, **spec)
+    assert refused(pod) == (None if message is None else ("SysctlForbidden", message))
+
+
+def test_another_operating_system() -> None:
+    assert refused(asking(os={"name": "linux"})) is None
+    assert refused(asking(os={"name": "windows"})) == (
+        "PodOSNotSupported",
+        "Failed to admit pod as the OS field doesn't match node OS",
+    )
+
+
+def test_strict_groups_need_an_engine_that_knows_them() -> None:
+    pod = asking(securityContext={"supplementalGroupsPolicy": "Strict"})
+    assert refused(pod) is None
+    assert refused(pod, groups=False) == (
+        "SupplementalGroupsPolicyNotSupported",
+        "SupplementalGroupsPolicy=Strict is not supported in this node",
+    )

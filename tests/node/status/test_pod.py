@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from moorage.api.pods import PodStatus
+from moorage.node.runtime.views import PodView
+from moorage.node.status.knowledge import Ending
+from moorage.node.status.pod import ended, refused, status_of
+from tests.node.objects import (
+    UID,
+    Wire,
+    a_pod,
+    a_sandbox,
+    a_view,
+    engine_has,
+    exited,
+    knowing,
+    wire_container,
+)
+
+NOTHING = PodView(UID)
+LATE = Ending("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
+
+
+def before(**fields: Any) -> PodStatus:
+    return msgspec.convert(fields, PodStatus)
+
+
+def test_addresses_and_beginnings() -> None:
+    view = a_view(a_sandbox(ips=("10.1.0.5", "fd00::5")), engine_has())
+    found = status_of(knowing(a_pod(meta={"generation": 2}), view))
+    wire = msgspec.json.decode(msgspec.json.encode(found))
+    assert (wire["phase"], wire["startTime"]) == ("Running", "2026-01-01T00:00:00Z")
+    assert (wire["hostIP"], wire["hostIPs"]) == ("10.0.0.1", [{"ip": "10.0.0.1"}])
+    assert (wire["podIP"], wire["podIPs"]) == (
+        "10.1.0.5",
+        [{"ip": "10.1.0.5"}, {"ip": "fd00::5"}],
+    )
+    assert (wire["observedGeneration"], wire["qosClass"]) == (2, "BestEffort")
+
+
+def test_on_the_nodes_network_a_pod_has_the_nodes_addresses() -> None:
+    view = a_view(a_sandbox(is_host_network=True, ips=()))
+    assert status_of(knowing(a_pod(hostNetwork=True), view)).pod_ip == "10.0.0.1"
+    assert status_of(knowing(a_pod(hostNetwork=True), NOTHING)).pod_ip == ""
+
+
+def test_a_dead_sandbox_has_no_address() -> None:
+    assert status_of(knowing(a_pod(), a_view(a_sandbox(is_ready=False)))).pod_ip == ""
+
+
+def test_the_start_time_stays() -> None:
+    pod = a_pod(status={"startTime": "2020"})
+    assert status_of(knowing(pod, NOTHING)).start_time == "2020"
+    assert status_of(knowing(pod, NOTHING, before=before(startTime="2019"))).start_time == "2019"
+
+
+def test_what_the_pod_was_given_is_told_without_overhead() -> None:
+    pod = a_pod(
+        wire_container(resources={"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}}),
+        overhead={"cpu": "200m", "memory": "140Mi"},
+    )
+    found = status_of(knowing(pod, NOTHING))
+    assert found.resources is not None
+    assert found.resources.requests == {"cpu": "1"}
+    assert found.resources.limits == {"memory": "1Gi"}
+    assert found.allocated_resources == {"cpu": "1"}
+    assert status_of(knowing(a_pod(), NOTHING)).resources is None
+
+
+# The end
+
+
+@pytest.mark.parametrize(
+    ("view", "wanted"),
+    [
+        (a_view(engine_has()), ("Running", "")),
+        (a_view(exited(code=137)), ("Failed", "DeadlineExceeded")),
+        (NOTHING, ("Failed", "DeadlineExceeded")),
+    ],
+    ids=["still runs", "ended", "never ran"],
+)
+def test_a_pod_has_failed_only_when_nothing_of_it_runs(view: PodView, wanted: Any) -> None:
+    found = status_of(knowing(a_pod(), view, ending=LATE, before=before(phase="Running")))
+    assert (found.phase, found.reason) == wanted
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_last_phase_is_never_left(phase: str) -> None:
+    old = before(phase=phase, reason="Why", message="because")
+    found = status_of(knowing(a_pod(), a_view(engine_has()), before=old))
+    assert (found.phase, found.reason, found.message) == (phase, "Why", "because")
+
+
+def test_a_reason_goes_when_the_phase_changes() -> None:
+    old = before(phase="Pending", reason="Why", message="because")
+    known = knowing(a_pod(), a_view(engine_has()), before=old)
+    assert (status_of(known).phase, status_of(known).reason) == ("Running", "")
+    waiting = knowing(a_pod(), a_view(), before=old)
+    assert (status_of(waiting).phase, status_of(waiting).reason) == ("Pending", "Why")
+
+
+def test_a_refused_pod() -> None:
+    ending = Ending("OutOfcpu", "Node didn't have enough resource: cpu")
+    found = refused(knowing(a_pod(), NOTHING), ending)
+    assert (found.phase, found.reason, found.message) == (
+        "Failed",
+        "OutOfcpu",
+        "Pod was rejected: Node didn't have enough resource: cpu",
+    )
+    assert found.container_statuses == ()
+
+
+def accounted(known_before: PodStatus, *init: Wire) -> PodStatus:
+    known = knowing(a_pod(initContainers=list(init)), NOTHING, before=known_before, is_final=True)
+    return ended(status_of(known), known)
+
+
+def test_at_the_end_every_container_is_accounted_for() -> None:
+    found = accounted(before(phase="Pending"))
+    (status,) = found.container_statuses
+    assert status.state.terminated is not None
+    assert (status.state.terminated.exit_code, status.state.terminated.reason) == (
+        137,
+        "ContainerStatusUnknown",
+    )
+    assert found.phase == "Failed"
+    ready = next(each for each in found.conditions if each.type == "Ready")
+    assert (ready.status, ready.reason) == ("False", "PodFailed")
+
+
+def test_main_containers_that_init_never_let_begin_are_left_waiting() -> None:
+    found = accounted(before(phase="Pending"), wire_container("i1"), wire_container("i2"))
+    assert [each.state.terminated is not None for each in found.init_container_statuses] == [
+        True,
+        False,
+    ]
+    assert found.container_statuses[0].state.waiting is not None
+
+
+def test_a_success_stays_one_at_the_end() -> None:
+    pod = a_pod(restartPolicy="Never")
+    known = knowing(pod, a_view(a_sandbox(is_ready=False), exited()), is_final=True)
+    found = ended(status_of(known), known)
+    assert found.phase == "Succeeded"
+    assert found.container_statuses[0].state.terminated is not None

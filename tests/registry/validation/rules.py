@@ -1,0 +1,134 @@
+"""Objects changed in one place, and what validation says of them."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any
+
+import msgspec
+
+from moorage.api.errors import InvalidError, StatusError
+from moorage.registry.codec import Codec, Media
+from moorage.registry.kind import Kind, Obj
+from moorage.registry.kinds import STORED_KINDS
+from moorage.registry.schema import load_schema
+from moorage.registry.validation import metadata_errors, metadata_update_errors
+
+CODEC = Codec(load_schema())
+KINDS = {kind.name: kind for kind in STORED_KINDS}
+
+_LABELS = {"a": "b"}
+_TEMPLATE = {"metadata": {"labels": _LABELS}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+_WORKLOAD = {"selector": {"matchLabels": _LABELS}, "template": _TEMPLATE}
+_RBAC = "rbac.authorization.k8s.io"
+
+BASES: dict[str, Obj] = {
+    "Pod": {"metadata": {"name": "p"}, "spec": _TEMPLATE["spec"]},
+    "RuntimeClass": {"metadata": {"name": "r"}, "handler": "h"},
+    "Deployment": {"metadata": {"name": "d"}, "spec": _WORKLOAD},
+    "ReplicaSet": {"metadata": {"name": "d"}, "spec": _WORKLOAD},
+    "Service": {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}},
+    "ConfigMap": {"metadata": {"name": "c"}, "data": {"a": "b"}},
+    "Secret": {"metadata": {"name": "c"}, "data": {"a": "eA=="}},
+    "Namespace": {"metadata": {"name": "n"}},
+    "PriorityClass": {"metadata": {"name": "n"}, "value": 5},
+    "Lease": {"metadata": {"name": "n"}, "spec": {"holderIdentity": "x"}},
+    "Role": {
+        "metadata": {"name": "n"},
+        "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}],
+    },
+    "RoleBinding": {
+        "metadata": {"name": "n"},
+        "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": "x"},
+        "subjects": [{"kind": "User", "name": "u"}],
+    },
+    "Node": {"metadata": {"name": "nn"}},
+    "Event": {
+        "metadata": {"name": "e", "namespace": "default"},
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
+        "reason": "r",
+        "message": "m",
+        "type": "Normal",
+    },
+    "Endpoints": {"metadata": {"name": "e"}},
+    "EndpointSlice": {"metadata": {"name": "e"}, "addressType": "IPv4", "endpoints": []},
+    "ServiceAccount": {"metadata": {"name": "sa"}},
+}
+"""A legal object of each kind, as a client would send it."""
+
+
+def changed(kind: str, sets: dict[str, Any] | None = None, *drops: str) -> Obj:
+    """The kind's base with values at paths (`spec.containers[0].name`) set, or dropped."""
+    obj = copy.deepcopy(BASES[kind])
+    for path, value in (sets or {}).items():
+        _put(obj, _steps(path), copy.deepcopy(value))
+    for path in drops:
+        *parents, last = _steps(path)
+        _reach(obj, parents).pop(last, None)
+    return obj
+
+
+def decoded(kind: Kind, obj: Obj) -> Obj:
+    """The object as the registry has it after decoding and before validation."""
+    result = CODEC.decode(kind, kind.storage, msgspec.json.encode(obj), Media.JSON).obj
+    if kind.is_namespaced:
+        result["metadata"].setdefault("namespace", "default")
+    return result
+
+
+def complaint(kind_name: str, obj: Obj) -> str | None:
+    """What a client that creates the object is told; None when it is legal."""
+    kind = KINDS[kind_name]
+    try:
+        canonical = decoded(kind, obj)
+        kind.strategy.prepare_create(canonical)
+        errors = [*metadata_errors(kind, canonical), *kind.strategy.validate(canonical)]
+        if errors:
+            name = canonical["metadata"].get("name", "")
+            raise InvalidError.of(kind.name, name, errors, group=kind.group)
+    except StatusError as refusal:
+        return refusal.message
+    return None
+
+
+def update_complaint(kind_name: str, new: Obj, old: Obj, part: str = "") -> str | None:
+    """What a client that makes `new` of `old` is told, through a subresource if one is named."""
+    kind = KINDS[kind_name]
+    after, before = decoded(kind, new), decoded(kind, old)
+    strategy = kind.strategy
+    prepare, validate = strategy.prepare_update, strategy.validate_update
+    if part:
+        prepare, validate = strategy.parts[part].prepare, strategy.parts[part].validate
+    prepare(after, before)
+    errors = [*metadata_update_errors(after, before), *validate(after, before)]
+    if not errors:
+        return None
+    name = after["metadata"].get("name", "")
+    message = InvalidError.of(kind.name, name, errors, group=kind.group).message
+    return message.partition(" is invalid: ")[2]
+
+
+def _steps(path: str) -> list[str | int]:
+    found = re.findall(r"\[(\d+)\]|([^.\[\]]+)", path)
+    return [int(index) if index else name for index, name in found]
+
+
+def _reach(obj: Any, steps: list[str | int]) -> Any:
+    for step in steps:
+        obj = obj[step]
+    return obj
+
+
+def _put(obj: Any, steps: list[str | int], value: Any) -> None:
+    step, *rest = steps
+    if isinstance(step, int):
+        while len(obj) <= step:
+            obj.append({})
+    if not rest:
+        obj[step] = value
+        return
+    child = obj[step] if isinstance(step, int) else obj.get(step)
+    if child is None:
+        child = obj[step] = [] if isinstance(rest[0], int) else {}
+    _put(child, rest, value)
