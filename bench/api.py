@@ -1,4 +1,4 @@
-"""Requests a second at the API server: `.venv/bin/python bench/api.py [--peer KUBECONFIG]`.
+"""Requests a second at the API server: `.venv/bin/python -m bench.api [--peer KUBECONFIG]`.
 
 Starts an API server of its own in a scratch folder (or uses `--kubeconfig`), loads it with wrk over
 TLS with a bearer token, and prints POST pod (with a runtimeClassName, durable), GET RuntimeClass
@@ -14,7 +14,6 @@ import json
 import re
 import ssl
 import subprocess
-import sys
 import tempfile
 import urllib.error
 import urllib.request
@@ -165,5 +164,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent.parent))
     main()

@@ -16,6 +16,8 @@ ANNOTATIONS_MAX_BYTES = 256 * 1024
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_SEARCH_LABEL = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_SEARCH_DOMAIN = rf"{_SEARCH_LABEL}(\.{_SEARCH_LABEL})*"
 _LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED_PART = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE = f"({_QUALIFIED_PART})?"
@@ -24,6 +26,7 @@ _PORT_NAME_CHARS = "[-a-z0-9]+"
 
 _label_re = re.compile(_LABEL)
 _subdomain_re = re.compile(_SUBDOMAIN)
+_search_domain_re = re.compile(_SEARCH_DOMAIN)
 _label_1035_re = re.compile(_LABEL_1035)
 _qualified_re = re.compile(_QUALIFIED_PART)
 _label_value_re = re.compile(_LABEL_VALUE)
@@ -38,6 +41,11 @@ _SUBDOMAIN_MESSAGE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
     "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
     rf"for validation is '{_LABEL}(\.{_LABEL})*')"
+)
+_SEARCH_DOMAIN_MESSAGE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' "
+    "or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
+    f"for validation is '{_SEARCH_DOMAIN}')"
 )
 _LABEL_1035_MESSAGE = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
@@ -83,6 +91,17 @@ def dns_subdomain_errors(value: str) -> list[str]:
     errors = [] if len(value) <= SUBDOMAIN_MAX else [_too_long(SUBDOMAIN_MAX)]
     if not _subdomain_re.fullmatch(value):
         errors.append(_SUBDOMAIN_MESSAGE)
+    return errors
+
+
+def search_domain_errors(value: str) -> list[str]:
+    """A DNS search path: a subdomain that may have underscores and a final dot, or `.` alone."""
+    domain = value.removesuffix(".")
+    if not domain:
+        return [] if value == "." else [_SEARCH_DOMAIN_MESSAGE]
+    errors = [] if len(domain) <= SUBDOMAIN_MAX else [_too_long(SUBDOMAIN_MAX)]
+    if not _search_domain_re.fullmatch(domain):
+        errors.append(_SEARCH_DOMAIN_MESSAGE)
     return errors
 
 

@@ -108,10 +108,10 @@ def _toleration_errors(toleration: Toleration, path: str) -> list[FieldError]:
 def _operator_errors(toleration: Toleration, path: str) -> list[FieldError]:
     match toleration.operator:
         case "" | "Equal":
-            return [
-                FieldError.invalid(path, toleration.value, complaint)
-                for complaint in names.label_value_errors(toleration.value)[:1]
-            ]
+            complaints = names.label_value_errors(toleration.value)
+            if not complaints:
+                return []
+            return [FieldError.invalid(path, toleration.value, ";".join(complaints))]
         case "Exists":
             if not toleration.value:
                 return []

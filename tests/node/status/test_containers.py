@@ -49,6 +49,7 @@ def test_a_container_that_runs() -> None:
     assert wire(found) == {
         "name": "app",
         "state": {"running": {"startedAt": "2026-01-01T00:00:03Z"}},
+        "lastState": {},
         "ready": True,
         "started": True,
         "restartCount": 2,

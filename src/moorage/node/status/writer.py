@@ -109,6 +109,8 @@ class StatusWriter:
                     error=error,
                     retry_s=round(pause_s, 1),
                 )
+                # It has waited long enough.
+                desk.is_urgent = True
                 desk.changed.set()
                 await self._clock.sleep(pause_s)
 

@@ -2,7 +2,8 @@
 
 The part is opened step by step inside the volume, never following a link out of it, and bound by
 its descriptor: whoever can write to the volume cannot swap it between the check and the use.
-Source: kubelet `volume/util/subpath`, CVE-2017-1002101; openat2(2) RESOLVE_IN_ROOT semantics.
+Source: kubelet `volume/util/subpath`, CVE-2017-1002101; openat2(2) RESOLVE_BENEATH, with
+absolute links into the volume allowed.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def bind_subpath(volume: Path, subpath: PurePosixPath, target: Path, mounter: Mo
 def open_inside(volume: Path, subpath: PurePosixPath) -> int:
     """A path descriptor of something inside a volume; missing directories are made.
 
-    A symlink is followed when what it names is inside the volume: the volume is its root. Raises
-    ConfigError when it leads elsewhere.
+    A symlink is followed when what it names is inside the volume. Raises ConfigError when it leads
+    elsewhere, and then nothing has been made.
     """
     root = os.open(volume, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     mode = stat.S_IMODE(os.fstat(root).st_mode)
@@ -61,6 +62,14 @@ def open_inside(volume: Path, subpath: PurePosixPath) -> int:
         links = 0
         while pending:
             part = pending.pop(0)
+            if part == "..":
+                # Only links say so; the kernel would follow this one out of the volume.
+                if len(opened) == 1:
+                    raise ConfigError(
+                        f"subpath `{subpath}` not within volume path: a symbolic link leads above it"
+                    )
+                os.close(opened.pop())
+                continue
             step = _step(opened[-1], part, mode)
             if stat.S_ISLNK(os.fstat(step).st_mode):
                 text = os.readlink("", dir_fd=step)
@@ -69,9 +78,6 @@ def open_inside(volume: Path, subpath: PurePosixPath) -> int:
                 pending[:0] = _inside(volume, text, links, subpath)
                 if text.startswith("/"):
                     _close_down_to(opened, 1)
-            elif part == "..":
-                os.close(step)
-                _close_down_to(opened, max(len(opened) - 1, 1))
             else:
                 opened.append(step)
         return os.dup(opened[-1])
@@ -81,8 +87,6 @@ def open_inside(volume: Path, subpath: PurePosixPath) -> int:
 
 
 def _step(parent: int, part: str, mode: int) -> int:
-    if part == "..":
-        return os.dup(parent)
     try:
         return os.open(part, _FLAGS, dir_fd=parent)
     except FileNotFoundError:

@@ -27,7 +27,7 @@ _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _PROPAGATIONS = ("None", "HostToContainer", "Bidirectional")
-_RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_RESTART_POLICIES = ("Always", "Never", "OnFailure")
 _RESIZE_POLICIES = ("NotRequired", "RestartContainer")
 _RESIZABLE = ("cpu", "memory")
 
@@ -36,6 +36,13 @@ _FIELD_PATHS = frozenset({
     "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
 })  # fmt: skip
 _SUBSCRIPTED = re.compile(r"(metadata\.(?:annotations|labels))\['([^']*)'\]")
+_BYTE_UNITS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
+_DIVISORS = {
+    "cpu": ("cpu", ("1m", "1")),
+    "memory": ("memory", _BYTE_UNITS),
+    "ephemeral-storage": ("local ephemeral storage", _BYTE_UNITS),
+    "hugepages": ("hugepages", _BYTE_UNITS),
+}
 _CONTAINER_RESOURCES = frozenset({
     "limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu", "requests.memory",
     "requests.ephemeral-storage",
@@ -45,11 +52,14 @@ _CONTAINER_RESOURCES = frozenset({
 class Scope:
     """What the containers of one pod may refer to, and what they have used up together."""
 
-    __slots__ = ("names", "restart_policy", "volumes")
+    __slots__ = ("grace_s", "names", "restart_policy", "volumes")
 
-    def __init__(self, volumes: dict[str, Obj], restart_policy: str) -> None:
+    def __init__(
+        self, volumes: dict[str, Obj], restart_policy: str, grace_s: int | None = None
+    ) -> None:
         self.volumes = volumes
         self.restart_policy = restart_policy
+        self.grace_s = grace_s
         self.names: set[str] = set()
 
 
@@ -140,7 +150,9 @@ def _common_errors(container: Obj, path: str, scope: Scope, *, in_init: bool) ->
                 )
             )
         else:
-            errors += lifecycle_errors(container["lifecycle"], f"{path}.lifecycle")
+            errors += lifecycle_errors(
+                container["lifecycle"], f"{path}.lifecycle", scope.grace_s
+            )
     for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
         if probe not in container:
             continue
@@ -162,6 +174,8 @@ def _common_errors(container: Obj, path: str, scope: Scope, *, in_init: bool) ->
             errors += check(container[field], f"{path}.{field}")
     if "volumeMounts" in container:
         errors += _mount_errors(container, f"{path}.volumeMounts", scope.volumes)
+    if "volumeDevices" in container:
+        errors += _device_errors(container, f"{path}.volumeDevices", scope.volumes)
     errors += resource_errors(container.get("resources") or {}, f"{path}.resources")
     if "securityContext" in container:
         errors += container_security_errors(container["securityContext"], f"{path}.securityContext")
@@ -187,7 +201,7 @@ def _choice(obj: Obj, field: str, path: str, allowed: tuple[str, ...]) -> list[F
         return []
     if not value:
         return [FieldError.required(f"{path}.{field}")]
-    return [FieldError.not_supported(f"{path}.{field}", value, sorted(allowed))]
+    return [FieldError.not_supported(f"{path}.{field}", value, allowed)]
 
 
 def _port_errors(ports: list[Obj], path: str) -> list[FieldError]:
@@ -321,7 +335,26 @@ def resource_ref_errors(reference: Obj, path: str, *, in_volume: bool = False) -
         errors.append(
             FieldError.not_supported(f"{path}.resource", resource, sorted(_CONTAINER_RESOURCES))
         )
+    else:
+        errors += _divisor_errors(resource, reference.get("divisor", "0"), f"{path}.divisor")
     return errors
+
+
+def _divisor_errors(resource: str, divisor: str, path: str) -> list[FieldError]:
+    """Units that a resource may be told in."""
+    name = resource.partition(".")[2]
+    kind = "hugepages" if is_hugepages(name) else name
+    shown, units = _DIVISORS[kind]
+    if divisor in ("0", *units):
+        return []
+    listed = " and ".join(units) if kind == "cpu" else ", ".join(units)
+    return [
+        FieldError.invalid(
+            path,
+            resource,
+            f"only divisor's values {listed} are supported with the {shown} resource",
+        )
+    ]
 
 
 def _is_hugepages_ref(resource: str) -> bool:
@@ -330,8 +363,10 @@ def _is_hugepages_ref(resource: str) -> bool:
 
 def _key_ref_errors(reference: Obj, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
-    if not reference.get("name"):
-        errors.append(FieldError.required(f"{path}.name"))
+    name = reference.get("name", "")
+    errors += [
+        FieldError.invalid(f"{path}.name", name, e) for e in names.dns_subdomain_errors(name)
+    ]
     key = reference.get("key", "")
     if not key:
         errors.append(FieldError.required(f"{path}.key"))
@@ -383,13 +418,14 @@ def _mount_errors(container: Obj, path: str, volumes: dict[str, Obj]) -> list[Fi
         if place in places:
             errors.append(FieldError.invalid(f"{at}.mountPath", place, "must be unique"))
         places.add(place)
-        errors += _sub_path_errors(mount, at)
-        errors += _propagation_errors(mount, container, at)
-        errors += _recursive_errors(mount, at)
+        # Upstream gives the rest no index.
+        errors += _sub_path_errors(mount, path, at)
+        errors += _propagation_errors(mount, container, path)
+        errors += _recursive_errors(mount, path)
     return errors
 
 
-def _sub_path_errors(mount: Obj, path: str) -> list[FieldError]:
+def _sub_path_errors(mount: Obj, path: str, mount_path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     for field in ("subPath", "subPathExpr"):
         if mount.get(field):
@@ -397,7 +433,7 @@ def _sub_path_errors(mount: Obj, path: str) -> list[FieldError]:
     if mount.get("subPath") and mount.get("subPathExpr"):
         errors.append(
             FieldError.invalid(
-                f"{path}.subPathExpr",
+                f"{mount_path}.subPathExpr",
                 mount["subPathExpr"],
                 "subPathExpr and subPath are mutually exclusive",
             )
@@ -452,14 +488,47 @@ def _recursive_errors(mount: Obj, path: str) -> list[FieldError]:
     return errors
 
 
-def _device_errors(devices: list[Obj], path: str) -> list[FieldError]:
+def _device_errors(container: Obj, path: str, volumes: dict[str, Obj]) -> list[FieldError]:
+    """Raw block devices: each a claim's volume, at a place of its own."""
     errors: list[FieldError] = []
-    for index, device in enumerate(devices):
+    seen_names: set[str] = set()
+    seen_places: set[str] = set()
+    mounted = {mount.get("name") for mount in container.get("volumeMounts", ())}
+    for index, device in enumerate(container["volumeDevices"]):
         at = f"{path}[{index}]"
-        if not device.get("name"):
+        name, place = device.get("name", ""), device.get("devicePath", "")
+        volume = volumes.get(name)
+        if not name:
             errors.append(FieldError.required(f"{at}.name"))
-        if not device.get("devicePath"):
+        if name in seen_names:
+            errors.append(FieldError.invalid(f"{at}.name", name, "must be unique"))
+        seen_names.add(name)
+        if volume is None:
+            errors.append(FieldError.not_found(f"{at}.name", name))
+        elif not volume.keys() & {"persistentVolumeClaim", "ephemeral"}:
+            errors.append(
+                FieldError.invalid(
+                    f"{at}.name",
+                    name,
+                    "can only use volume source type of PersistentVolumeClaim or Ephemeral for "
+                    "block mode",
+                )
+            )
+        if not place:
             errors.append(FieldError.required(f"{at}.devicePath"))
+        if place in seen_places:
+            errors.append(FieldError.invalid(f"{at}.devicePath", place, "must be unique"))
+        seen_places.add(place)
+        if ".." in place.split("/"):
+            errors.append(
+                FieldError.invalid(
+                    f"{at}.devicePath", place, "can not contain backsteps ('..')"
+                )
+            )
+        if name in mounted:
+            errors.append(
+                FieldError.invalid(f"{at}.name", name, "must not already exist in volumeMounts")
+            )
     return errors
 
 
@@ -535,7 +604,6 @@ _PART_CHECKS: dict[str, Check] = {
     "ports": _port_errors,
     "env": _env_errors,
     "envFrom": _env_from_errors,
-    "volumeDevices": _device_errors,
     "resizePolicy": _resize_errors,
 }
 _SOURCE_CHECKS: dict[str, Check] = {

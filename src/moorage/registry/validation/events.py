@@ -32,9 +32,15 @@ def validate_event(event: Obj) -> list[FieldError]:
 
 
 def _new_style_errors(event: Obj) -> list[FieldError]:
-    errors = [
+    reporter = event.get("reportingComponent", "")
+    errors = [] if reporter else [FieldError.required("reportingComponent")]
+    errors += [
+        FieldError.invalid("reportingComponent", reporter, each)
+        for each in names.qualified_name_errors(reporter)
+    ]
+    errors += [
         FieldError.required(field)
-        for field in ("reportingComponent", "reportingInstance", "action", "reason")
+        for field in ("reportingInstance", "action", "reason")
         if not event.get(field)
     ]
     if event.get("type") not in _TYPES:

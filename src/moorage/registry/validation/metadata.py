@@ -141,8 +141,9 @@ def _namespace_complaints(namespace: str) -> tuple[str, ...]:
 def _owner_errors(owners: list[Obj]) -> list[FieldError]:
     errors: list[FieldError] = []
     controller = ""
-    for index, owner in enumerate(owners):
-        path = f"metadata.ownerReferences[{index}]"
+    # Upstream gives these no index.
+    path = "metadata.ownerReferences"
+    for owner in owners:
         version, kind = owner.get("apiVersion", ""), owner.get("kind", "")
         if not version:
             errors.append(
@@ -164,7 +165,7 @@ def _owner_errors(owners: list[Obj]) -> list[FieldError]:
             if controller:
                 errors.append(
                     FieldError.invalid(
-                        "metadata.ownerReferences",
+                        path,
                         owners,
                         "Only one reference can have Controller set to true. Found "
                         f'"true" in references for {controller} and {shown}',

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 from moorage.api import names, quantity
 from moorage.api.errors import FieldError
 from moorage.registry.kind import Obj
@@ -10,7 +12,10 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def validate_node(node: Obj) -> list[FieldError]:
-    return _taint_errors(node.get("spec", {}).get("taints", [])) + _capacity_errors(node)
+    spec = node.get("spec", {})
+    errors = _taint_errors(spec.get("taints", [])) + _capacity_errors(node)
+    networks = spec.get("podCIDRs") or ([spec["podCIDR"]] if spec.get("podCIDR") else [])
+    return errors + _network_errors(networks)
 
 
 def validate_node_update(new: Obj, old: Obj) -> list[FieldError]:
@@ -31,6 +36,32 @@ def validate_node_update(new: Obj, old: Obj) -> list[FieldError]:
                 "valid",
             )
         )  # fmt: skip
+    return errors
+
+
+def _network_errors(networks: list[str]) -> list[FieldError]:
+    """The pod networks: well formed, one of each IP family at most."""
+    errors: list[FieldError] = []
+    families: list[int] = []
+    for index, text in enumerate(networks):
+        try:
+            families.append(ipaddress.ip_interface(text).version)
+        except ValueError:
+            families.append(0)
+        if families[-1] == 0 or "/" not in text:
+            errors.append(
+                FieldError.invalid(
+                    f"spec.podCIDRs[{index}]",
+                    text,
+                    "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+                )
+            )
+    if not errors and (len(networks) > 2 or len(set(families)) < len(families)):
+        errors.append(
+            FieldError.invalid(
+                "spec.podCIDRs", networks, "may specify no more than one CIDR for each IP family"
+            )
+        )
     return errors
 
 

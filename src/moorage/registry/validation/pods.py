@@ -78,7 +78,7 @@ def pod_spec_errors(spec: Obj, path: str) -> list[FieldError]:
     if "volumes" in spec:
         volumes, errors = volume_errors(spec["volumes"], f"{path}.volumes")
     restart_policy = spec.get("restartPolicy", "")
-    scope = Scope(volumes, restart_policy)
+    scope = Scope(volumes, restart_policy, spec.get("terminationGracePeriodSeconds"))
     errors += container_errors(spec.get("containers", []), f"{path}.containers", scope)
     if "initContainers" in spec:
         errors += init_container_errors(spec["initContainers"], f"{path}.initContainers", scope)
@@ -205,10 +205,9 @@ def _dns_errors(spec: Obj, path: str) -> list[FieldError]:
             )
         )
     for index, search in enumerate(searches):
-        checked = search.rstrip(".").replace("_", "-") or "a"
         errors += [
             FieldError.invalid(f"{path}.searches[{index}]", search, each)
-            for each in names.dns_subdomain_errors(checked)
+            for each in names.search_domain_errors(search)
         ]
     errors += [
         FieldError.required(f"{path}.options[{index}]", "must not be empty")
@@ -245,7 +244,7 @@ def _name_errors(spec: Obj, path: str) -> list[FieldError]:
         if not name:
             errors.append(FieldError.required(f"{path}.os.name", "cannot be empty"))
         elif name not in _OPERATING_SYSTEMS:
-            errors.append(FieldError.not_supported(f"{path}.os.name", name, _OPERATING_SYSTEMS))
+            errors.append(FieldError.not_supported(f"{path}.os", name, _OPERATING_SYSTEMS))
     return errors
 
 

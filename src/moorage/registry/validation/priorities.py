@@ -8,20 +8,20 @@ from moorage.registry.kind import Obj
 _SYSTEM_PREFIX = "system-"
 _SYSTEM_VALUES = {"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
 _HIGHEST_USER_VALUE = 1000000000
-_POLICIES = ("Never", "PreemptLowerPriority")
+_POLICIES = ("PreemptLowerPriority", "Never")
 
 
 def validate_priority_class(priority_class: Obj) -> list[FieldError]:
     name, value = priority_class["metadata"].get("name", ""), priority_class.get("value", 0)
     errors: list[FieldError] = []
     if name.startswith(_SYSTEM_PREFIX):
-        if _SYSTEM_VALUES.get(name) != value:
+        why = _system_problem(name, priority_class)
+        if why:
             errors.append(
                 FieldError.forbidden(
                     "metadata.name",
                     f"priority class names with '{_SYSTEM_PREFIX}' prefix are reserved for system "
-                    "use only. error: only system-cluster-critical and system-node-critical may "
-                    "use it",
+                    f"use only. error: {why}",
                 )
             )
     elif value > _HIGHEST_USER_VALUE:
@@ -35,6 +35,17 @@ def validate_priority_class(priority_class: Obj) -> list[FieldError]:
     if policy is not None and policy not in _POLICIES:
         errors.append(FieldError.not_supported("preemptionPolicy", policy, _POLICIES))
     return errors
+
+
+def _system_problem(name: str, priority_class: Obj) -> str:
+    """Why a class of a reserved name is not the system's; empty when it is."""
+    if name not in _SYSTEM_VALUES:
+        return f"{name} is not a known system priority class"
+    if priority_class.get("value", 0) != _SYSTEM_VALUES[name]:
+        return f"value of {name} PriorityClass must be {_SYSTEM_VALUES[name]}"
+    if priority_class.get("globalDefault"):
+        return f"globalDefault of {name} PriorityClass must be false"
+    return ""
 
 
 def validate_priority_class_update(new: Obj, old: Obj) -> list[FieldError]:

@@ -51,16 +51,16 @@ def probe_errors(probe: Obj, path: str, *, is_readiness: bool) -> list[FieldErro
     return errors
 
 
-def lifecycle_errors(lifecycle: Obj, path: str) -> list[FieldError]:
-    """Hooks after start and before stop."""
+def lifecycle_errors(lifecycle: Obj, path: str, grace_s: int | None) -> list[FieldError]:
+    """Hooks after start and before stop; a hook that sleeps must end within the grace period."""
     errors: list[FieldError] = []
     for hook in ("postStart", "preStop"):
         if hook in lifecycle:
-            errors += handler_errors(lifecycle[hook], f"{path}.{hook}")
+            errors += handler_errors(lifecycle[hook], f"{path}.{hook}", grace_s)
     return errors
 
 
-def handler_errors(handler: Obj, path: str) -> list[FieldError]:
+def handler_errors(handler: Obj, path: str, grace_s: int | None = None) -> list[FieldError]:
     """Exactly one way to ask, well formed."""
     found = [field for field in _HANDLERS if field in handler]
     if not found:
@@ -70,6 +70,8 @@ def handler_errors(handler: Obj, path: str) -> list[FieldError]:
         at = f"{path}.{field}"
         if index > 0:
             errors.append(FieldError.forbidden(at, "may not specify more than 1 handler type"))
+        elif field == "sleep":
+            errors += _sleep_errors(handler[field], at, grace_s)
         else:
             errors += _CHECKS[field](handler[field], at)
     return errors
@@ -106,11 +108,17 @@ def _grpc_errors(action: Obj, path: str) -> list[FieldError]:
     return [FieldError.invalid(f"{path}.port", port, "must be between 1 and 65535, inclusive")]
 
 
-def _sleep_errors(action: Obj, path: str) -> list[FieldError]:
+def _sleep_errors(action: Obj, path: str, grace_s: int | None) -> list[FieldError]:
     seconds = action.get("seconds", 0)
-    if seconds >= 0:
+    if grace_s is None or 0 <= seconds <= grace_s:
         return []
-    return [FieldError.invalid(path, seconds, "must be non-negative")]
+    return [
+        FieldError.invalid(
+            path,
+            seconds,
+            f"must be non-negative and less than terminationGracePeriodSeconds ({grace_s})",
+        )
+    ]
 
 
 def port_reference_errors(port: Any, path: str) -> list[FieldError]:
@@ -127,5 +135,4 @@ _CHECKS = {
     "httpGet": _http_errors,
     "tcpSocket": _tcp_errors,
     "grpc": _grpc_errors,
-    "sleep": _sleep_errors,
 }

@@ -8,7 +8,7 @@ from moorage.registry.kind import Obj
 from moorage.registry.validation.scheduling import label_selector_errors
 
 _GROUP = "rbac.authorization.k8s.io"
-_SUBJECT_KINDS = ("Group", "ServiceAccount", "User")
+_SUBJECT_KINDS = ("ServiceAccount", "User", "Group")
 
 
 def validate_role(role: Obj) -> list[FieldError]:
@@ -78,7 +78,7 @@ def _rule_errors(rule: Obj, path: str, *, is_namespaced: bool) -> list[FieldErro
 
 
 def validate_role_binding(binding: Obj) -> list[FieldError]:
-    return _binding_errors(binding, ("ClusterRole", "Role"))
+    return _binding_errors(binding, ("Role", "ClusterRole"))
 
 
 def validate_cluster_role_binding(binding: Obj) -> list[FieldError]:

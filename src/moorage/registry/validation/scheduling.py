@@ -7,7 +7,7 @@ from moorage.api.errors import FieldError
 from moorage.registry.kind import Obj
 from moorage.registry.validation.metadata import label_errors
 
-_EFFECTS = ("NoExecute", "NoSchedule", "PreferNoSchedule")
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _OPERATORS = ("Equal", "Exists")
 _NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
@@ -53,7 +53,7 @@ def _toleration_errors(toleration: Obj, path: str) -> list[FieldError]:
     if operator in ("", "Equal"):
         complaints = names.label_value_errors(value)
         if complaints:
-            errors.append(FieldError.invalid(f"{path}.operator", value, "; ".join(complaints)))
+            errors.append(FieldError.invalid(f"{path}.operator", value, ";".join(complaints)))
     elif operator == "Exists":
         if value:
             errors.append(
@@ -193,6 +193,28 @@ def _pod_term_errors(term: Obj, path: str) -> list[FieldError]:
         FieldError.invalid(f"{path}.topologyKey", key, each)
         for each in names.qualified_name_errors(key)
     ]
+    return errors + _label_key_errors(term, path)
+
+
+def _label_key_errors(term: Obj, path: str) -> list[FieldError]:
+    """Labels whose values must be the new pod's (`match`) or must not be (`mismatch`)."""
+    errors: list[FieldError] = []
+    mismatched = term.get("mismatchLabelKeys", [])
+    for field in ("matchLabelKeys", "mismatchLabelKeys"):
+        for index, key in enumerate(term.get(field, ())):
+            errors += [
+                FieldError.invalid(f"{path}.{field}[{index}]", key, each)
+                for each in names.qualified_name_errors(key)
+            ]
+    errors += [
+        FieldError.invalid(
+            f"{path}.matchLabelKeys[{index}]",
+            key,
+            "exists in both matchLabelKeys and mismatchLabelKeys",
+        )
+        for index, key in enumerate(term.get("matchLabelKeys", ()))
+        if key in mismatched
+    ]
     return errors
 
 
@@ -218,7 +240,10 @@ def label_selector_errors(selector: Obj, path: str) -> list[FieldError]:
 def spread_errors(constraints: list[Obj], path: str) -> list[FieldError]:
     """Topology spread constraints."""
     errors: list[FieldError] = []
-    seen: set[tuple[str, str]] = set()
+    pairs = [
+        (constraint.get("topologyKey", ""), constraint.get("whenUnsatisfiable", ""))
+        for constraint in constraints
+    ]
     for index, constraint in enumerate(constraints):
         at = f"{path}[{index}]"
         skew, key = constraint.get("maxSkew", 0), constraint.get("topologyKey", "")
@@ -234,13 +259,12 @@ def spread_errors(constraints: list[Obj], path: str) -> list[FieldError]:
             ]
         if when not in _UNSATISFIABLE:
             errors.append(FieldError.not_supported(f"{at}.whenUnsatisfiable", when, _UNSATISFIABLE))
-        if (key, when) in seen:
+        if (key, when) in pairs[index + 1 :]:
             errors.append(
                 FieldError.duplicate(
                     f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {when}}}"
                 )
             )
-        seen.add((key, when))
         domains = constraint.get("minDomains")
         if domains is not None:
             if domains <= 0:

@@ -9,6 +9,7 @@ import re
 
 from moorage.api.errors import FieldError
 from moorage.registry.kind import Obj
+from moorage.registry.validation.go_shapes import security_context
 
 _PROFILE_TYPES = ("Localhost", "RuntimeDefault", "Unconfined")
 _PROC_MOUNTS = ("Default", "Unmasked")
@@ -36,16 +37,17 @@ def container_security_errors(context: Obj, path: str) -> list[FieldError]:
         if context.get("privileged"):
             errors.append(
                 FieldError.invalid(
-                    path, context, "cannot set `allowPrivilegeEscalation` to false and "
-                    "`privileged` to true",
+                    path, security_context(context),
+                    "cannot set `allowPrivilegeEscalation` to false and `privileged` to true",
                 )
             )  # fmt: skip
         added = (context.get("capabilities") or {}).get("add", ())
         if "CAP_SYS_ADMIN" in added:
             errors.append(
                 FieldError.invalid(
-                    path, context, "cannot set `allowPrivilegeEscalation` to false and "
-                    "`capabilities.Add` CAP_SYS_ADMIN",
+                    path, security_context(context),
+                    "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` "
+                    "CAP_SYS_ADMIN",
                 )
             )  # fmt: skip
     return errors
@@ -82,24 +84,24 @@ def _id_errors(context: Obj, path: str, fields: tuple[str, ...]) -> list[FieldEr
 
 def _profile_errors(context: Obj, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
-    for field in ("seccompProfile", "appArmorProfile"):
+    for field, what in (("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")):
         if field in context:
-            errors += _one_profile_errors(context[field], f"{path}.{field}")
+            errors += _one_profile_errors(context[field], f"{path}.{field}", what)
     return errors
 
 
-def _one_profile_errors(profile: Obj, path: str) -> list[FieldError]:
+def _one_profile_errors(profile: Obj, path: str, what: str) -> list[FieldError]:
     kind, local = profile.get("type", ""), profile.get("localhostProfile")
     if kind == "Localhost":
         if not local:
             return [
                 FieldError.required(
-                    f"{path}.localhostProfile", "must be set when type is Localhost"
+                    f"{path}.localhostProfile", f"must be set when {what} type is Localhost"
                 )
             ]
         if local.startswith("/") or ".." in local.split("/"):
-            what = "must be a relative path" if local.startswith("/") else "must not contain '..'"
-            return [FieldError.invalid(f"{path}.localhostProfile", local, what)]
+            why = "must be a relative path" if local.startswith("/") else "must not contain '..'"
+            return [FieldError.invalid(f"{path}.localhostProfile", local, why)]
         return []
     errors: list[FieldError] = []
     if not kind:

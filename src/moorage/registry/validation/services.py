@@ -8,12 +8,14 @@ from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.registry.kind import Obj
 from moorage.registry.validation.containers import port_number_errors
+from moorage.registry.validation.go_shapes import SERVICE_PORT, go_struct
 from moorage.registry.validation.metadata import label_errors
 from moorage.registry.validation.probes import port_reference_errors
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _AFFINITIES = ("ClientIP", "None")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
+_FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
 _TRAFFIC_POLICIES = ("Cluster", "Local")
 _WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
 _MAX_AFFINITY_SECONDS = 86400
@@ -51,6 +53,8 @@ def validate_service(service: Obj) -> list[FieldError]:
     errors += _cluster_ip_errors(spec)
     errors += _node_port_errors(spec)
     errors += _duplicate_port_errors(ports)
+    if "ipFamilyPolicy" in spec:
+        errors += _choice(spec["ipFamilyPolicy"], "spec.ipFamilyPolicy", _FAMILY_POLICIES)
     for index, address in enumerate(spec.get("externalIPs", ())):
         errors += _ip_errors(address, f"spec.externalIPs[{index}]")
     for field in ("externalTrafficPolicy", "internalTrafficPolicy"):
@@ -184,6 +188,8 @@ def _duplicate_port_errors(ports: list[Obj]) -> list[FieldError]:
         key = (port.get("protocol", ""), port.get("port", 0))
         if key in seen:
             shown = {"protocol": key[0], "port": key[1]}
-            errors.append(FieldError.duplicate(f"spec.ports[{index}]", shown))
+            errors.append(
+                FieldError.duplicate(f"spec.ports[{index}]", go_struct(shown, SERVICE_PORT))
+            )
         seen.add(key)
     return errors

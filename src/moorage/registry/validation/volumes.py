@@ -172,11 +172,12 @@ def _projected_errors(source: Obj, path: str) -> list[FieldError]:
             check = _PROJECTIONS.get(field)
             if check is not None:
                 errors += check(projection, where)
-            errors += _conflicting_paths(field, projection, where, seen)
+            errors += _conflicting_paths(field, projection, path, seen)
     return errors
 
 
 def _conflicting_paths(field: str, projection: Obj, path: str, seen: set[str]) -> list[FieldError]:
+    """Two sources that would write one file; a source with a name is shown by it."""
     if field == "serviceAccountToken":
         places = [projection.get("path", "")]
     else:
@@ -184,7 +185,8 @@ def _conflicting_paths(field: str, projection: Obj, path: str, seen: set[str]) -
     errors: list[FieldError] = []
     for place in places:
         if place and place in seen:
-            errors.append(FieldError.invalid(path, place, "conflicting duplicate paths"))
+            shown = projection.get("name", place)
+            errors.append(FieldError.invalid(path, shown, "conflicting duplicate paths"))
         seen.add(place)
     return errors
 
@@ -208,10 +210,11 @@ def _token_errors(projection: Obj, path: str) -> list[FieldError]:
                 "may not specify a duration larger than 2^32 seconds",
             )
         )
-    if not projection.get("path"):
-        errors.append(FieldError.required(f"{path}.path"))
-    else:
+    if projection.get("path"):
         errors += _file_errors(projection, path)
+    else:
+        # Upstream names the volume here, not the source.
+        errors.append(FieldError.required(f"{path.partition('.sources[')[0]}.path"))
     return errors
 
 
@@ -247,6 +250,10 @@ def _nfs_errors(source: Obj, path: str) -> list[FieldError]:
     return errors
 
 
+def _csi_errors(source: Obj, path: str) -> list[FieldError]:
+    return [] if source.get("driver") else [FieldError.required(f"{path}.driver")]
+
+
 Check = Callable[[Any, str], list[FieldError]]
 
 _CHECKS: dict[str, Check] = {
@@ -259,6 +266,7 @@ _CHECKS: dict[str, Check] = {
     "persistentVolumeClaim": _claim_errors,
     "image": _image_errors,
     "nfs": _nfs_errors,
+    "csi": _csi_errors,
 }
 _PROJECTIONS: dict[str, Check] = {
     "secret": _named_errors,

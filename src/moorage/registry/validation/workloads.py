@@ -7,6 +7,7 @@ from typing import Any
 from moorage.api import labels
 from moorage.api.errors import FieldError
 from moorage.registry.kind import Obj
+from moorage.registry.validation.go_shapes import STRATEGY, go_struct
 from moorage.registry.validation.pods import template_errors
 from moorage.registry.validation.scheduling import label_selector_errors
 
@@ -127,10 +128,10 @@ def _template_errors(spec: Obj) -> list[FieldError]:
     errors: list[FieldError] = []
     selector = spec.get("selector")
     own = template.get("metadata", {}).get("labels", {})
-    if selector and not _fits(selector, own):
+    if not _fits(selector, own):
         errors.append(
             FieldError.invalid(
-                "spec.template.metadata.labels", own, "`selector` does not match template `labels`"
+                "spec.template.metadata.labels", own or None, "`selector` does not match template `labels`"
             )
         )
     errors += template_errors(template, "spec.template")
@@ -149,7 +150,9 @@ def _template_errors(spec: Obj) -> list[FieldError]:
     return errors
 
 
-def _fits(selector: Obj, own: dict[str, str]) -> bool:
+def _fits(selector: Obj | None, own: dict[str, str]) -> bool:
+    if selector is None:
+        return False  # No selector selects nothing.
     try:
         return labels.from_object(selector).matches(own)
     except ValueError:
@@ -159,7 +162,7 @@ def _fits(selector: Obj, own: dict[str, str]) -> bool:
 def _strategy_errors(strategy: Obj, path: str) -> list[FieldError]:
     kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
     if kind not in _STRATEGIES:
-        return [FieldError.not_supported(f"{path}.type", kind, _STRATEGIES)]
+        return [FieldError.not_supported(path, go_struct(strategy, STRATEGY), _STRATEGIES)]
     if kind == "Recreate":
         if rolling is None:
             return []

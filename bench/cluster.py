@@ -1,0 +1,200 @@
+"""A cluster's start, weight and speed: `.venv/bin/python -m bench.cluster [--pods N]`. Needs root.
+
+Prints how long API server and cluster take to be ready, the resident memory of each process, and
+how long a pod takes from its creation to Running as a client's watch sees it: one after the other
+and 50 at once, beside the same sandbox, container and start made by bare CRI calls on the same
+engine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import statistics
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from bench.own_api import process
+from moorage.api.pods import Pod
+from moorage.client import Client, Informer, load_kubeconfig
+from moorage.client.resources import PODS, RUNTIME_CLASSES
+from moorage.cluster.containerd import EnginePaths
+from moorage.cluster.creation import Choices, open_cluster
+from moorage.cluster.engine import engine_paths
+from moorage.cluster.layout import Layout
+from moorage.cluster.life import clear_machine, part_statuses, start_detached, stop_parts
+from moorage.cri import CriClient, pb
+
+IMAGE = "moorage.local/busybox:1"
+HANDLERS = ("runc", "crun")
+AT_ONCE = 50
+
+
+def api_ready_s(rounds: int = 5) -> float:
+    """From the start of the process to its word that it is ready; the best of some rounds."""
+    best = float("inf")
+    with tempfile.TemporaryDirectory() as scratch:
+        for _ in range(rounds):
+            began = time.perf_counter()
+            with process(Path(scratch)):
+                best = min(best, time.perf_counter() - began)
+    return best
+
+
+class PodWatch:
+    """When each pod was first Running."""
+
+    def __init__(self, client: Client) -> None:
+        self.informer = Informer(client, PODS, namespace="default")
+        self.informer.add_handler(self._look)
+        self.running_s: dict[str, float] = {}
+        self.changed = asyncio.Event()
+
+    def _look(self, before: Pod | None, after: Pod | None) -> None:
+        name = (after or before).metadata.name  # type: ignore[union-attr]
+        if after is not None and after.status.phase == "Running":
+            self.running_s.setdefault(name, time.perf_counter())
+        self.changed.set()
+
+    async def until(self, holds: Any) -> None:
+        while not holds():
+            self.changed.clear()
+            await self.changed.wait()
+
+
+def pod(name: str, runtime_class: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "runtimeClassName": runtime_class,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "app", "image": IMAGE, "command": ["sleep", "3600"]}],
+        },
+    }
+
+
+async def start_one(client: Client, watch: PodWatch, name: str, handler: str) -> float:
+    began = time.perf_counter()
+    await client.create(PODS, pod(name, handler), "default")
+    await watch.until(lambda: name in watch.running_s)
+    return watch.running_s[name] - began
+
+
+async def remove_all(client: Client, watch: PodWatch) -> None:
+    await client.delete_collection(PODS, "default")
+    await watch.until(lambda: len(watch.informer) == 0)
+
+
+async def bare_start(cri: CriClient, handler: str) -> float:
+    """Sandbox, container and start by CRI calls alone, in seconds."""
+    uid = str(uuid.uuid4())
+    metadata = pb.PodSandboxMetadata(name="bare", uid=uid, namespace="bench")
+    config = pb.PodSandboxConfig(metadata=metadata, linux=pb.LinuxPodSandboxConfig())
+    began = time.perf_counter()
+    sandbox = await cri.call(
+        cri.runtime.RunPodSandbox,
+        pb.RunPodSandboxRequest(config=config, runtime_handler=handler),
+    )
+    container = await cri.call(
+        cri.runtime.CreateContainer,
+        pb.CreateContainerRequest(
+            pod_sandbox_id=sandbox.pod_sandbox_id,
+            sandbox_config=config,
+            config=pb.ContainerConfig(
+                metadata=pb.ContainerMetadata(name="app"),
+                image=pb.ImageSpec(image=IMAGE),
+                command=["sleep", "3600"],
+                linux=pb.LinuxContainerConfig(),
+            ),
+        ),
+    )
+    await cri.call(
+        cri.runtime.StartContainer, pb.StartContainerRequest(container_id=container.container_id)
+    )
+    took = time.perf_counter() - began
+    await cri.call(
+        cri.runtime.StopPodSandbox,
+        pb.StopPodSandboxRequest(pod_sandbox_id=sandbox.pod_sandbox_id),
+    )
+    await cri.call(
+        cri.runtime.RemovePodSandbox,
+        pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox.pod_sandbox_id),
+    )
+    return took
+
+
+async def measure(layout: Layout, paths: EnginePaths, pods: int) -> None:
+    async with (
+        Client(load_kubeconfig(layout.kubeconfig), user_agent="bench") as client,
+        CriClient(paths.endpoint) as cri,
+    ):
+        for handler in HANDLERS:
+            await client.create(
+                RUNTIME_CLASSES, {"metadata": {"name": handler}, "handler": handler}
+            )
+        watch = PodWatch(client)
+        following = asyncio.ensure_future(watch.informer.run())
+        await watch.informer.wait_synced()
+        await asyncio.sleep(2)
+        for handler in HANDLERS:
+            bare = [await bare_start(cri, handler) for _ in range(pods)]
+            ours = []
+            for number in range(pods):
+                ours.append(await start_one(client, watch, f"one-{handler}-{number}", handler))
+                await remove_all(client, watch)
+            ratio = statistics.median(ours) / statistics.median(bare)
+            print(
+                f"{handler}: create to Running p50 {statistics.median(ours) * 1000:.0f} ms, "
+                f"bare CRI calls p50 {statistics.median(bare) * 1000:.0f} ms, {ratio:.2f} x"
+            )
+            began = time.perf_counter()
+            names = [f"many-{handler}-{number}" for number in range(AT_ONCE)]
+            await asyncio.gather(
+                *(client.create(PODS, pod(name, handler), "default") for name in names)
+            )
+            await watch.until(lambda names=names: all(name in watch.running_s for name in names))
+            last = max(watch.running_s[name] for name in names)
+            print(f"{handler}: {AT_ONCE} at once, all Running after {last - began:.2f} s")
+            await remove_all(client, watch)
+        following.cancel()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--pods", type=int, default=15, help="how many one after the other")
+    options = parser.parse_args()
+    print(f"API server ready {api_ready_s():.2f} s after its process began")
+    with tempfile.TemporaryDirectory(dir="/var/lib", prefix="moorage-bench-") as scratch:
+        layout = Layout(Path(scratch))
+        settings = open_cluster(layout, Choices(node_name="bench"))
+        began = time.perf_counter()
+        start_detached(layout, 60)
+        first = time.perf_counter() - began
+        try:
+            stop_parts(layout)
+            began = time.perf_counter()
+            start_detached(layout, 60)
+            print(
+                f"cluster with a Ready node after {first:.2f} s at its first start (images are "
+                f"made), {time.perf_counter() - began:.2f} s at later ones"
+            )
+            total = 0
+            for each in part_statuses(layout):
+                total += each.memory_bytes or 0
+                print(f"memory of {each.part}: {(each.memory_bytes or 0) / 2**20:.0f} MiB resident")
+            print(f"memory of all: {total / 2**20:.0f} MiB resident")
+            asyncio.run(measure(layout, engine_paths(layout, settings), options.pods))
+            log = layout.log("node").read_text()
+            errors = len(re.findall(r" (?:error|warning) ", log))
+            print(f"lines of warning in the node's log: {errors}")
+        finally:
+            stop_parts(layout)
+            asyncio.run(clear_machine(layout, settings))
+
+
+if __name__ == "__main__":
+    main()

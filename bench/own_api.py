@@ -1,0 +1,79 @@
+"""An API server of ours in a process and a folder of its own, for benchmarks to load."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from moorage.client import Client, load_kubeconfig
+from moorage.client.resources import SERVICE_ACCOUNTS
+from moorage.cluster.creation import Choices, open_cluster
+from moorage.cluster.layout import Layout
+from moorage.cluster.supervisor import NOTIFY_VARIABLE
+
+_READY_S = 30.0
+_ACCOUNT = "bench"
+_BINDING = {
+    "metadata": {"name": _ACCOUNT},
+    "roleRef": {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": "ClusterRole",
+        "name": "cluster-admin",
+    },
+    "subjects": [{"kind": "ServiceAccount", "name": _ACCOUNT, "namespace": "default"}],
+}
+
+
+@contextlib.contextmanager
+def process(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The API server's process, entered when it says that it is ready."""
+    layout = Layout(folder)
+    open_cluster(layout, Choices(has_node=False))
+    read_end, write_end = os.pipe()
+    server = subprocess.Popen(
+        [sys.executable, "-m", "moorage.cluster.parts", "apiserver", str(folder)],
+        env={**os.environ, NOTIFY_VARIABLE: str(write_end)},
+        pass_fds=(write_end,),
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(write_end)
+    try:
+        if not select.select([read_end], [], [], _READY_S)[0]:
+            raise SystemExit("the API server is not ready in time")
+        yield server
+    finally:
+        os.close(read_end)
+        server.terminate()
+        server.wait()
+
+
+@contextlib.contextmanager
+def running() -> Iterator[tuple[str, str]]:
+    """The server's URL and an administrator's token."""
+    with tempfile.TemporaryDirectory() as scratch, process(Path(scratch)):
+        layout = Layout(Path(scratch))
+        yield asyncio.run(_administrator(layout))
+
+
+async def _administrator(layout: Layout) -> tuple[str, str]:
+    async with Client(load_kubeconfig(layout.kubeconfig), user_agent="bench") as client:
+        for name in (_ACCOUNT, "default"):
+            await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": name}}, "default")
+        await client.request(
+            "POST",
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+            body=msgspec.json.encode(_BINDING),
+        )
+        answer = await client.request(
+            "POST", SERVICE_ACCOUNTS.path("default", _ACCOUNT, "token"), body=b"{}"
+        )
+        return client.server, str(msgspec.json.decode(answer)["status"]["token"])

@@ -1,0 +1,32 @@
+"""A mount table that only remembers: binds become links, so that tests need no privileges."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+
+class FakeMounter:
+    """Keeps what was mounted where. A bind shows its source's real path."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[Path, int] = {}
+        self.binds: dict[Path, Path] = {}
+
+    def mount_tmpfs(self, target: Path, size_bytes: int) -> None:
+        self.sizes[target] = size_bytes
+
+    def bind(self, source: str, target: Path) -> None:
+        self.binds[target] = Path(os.path.realpath(source))
+
+    def unmount(self, target: Path) -> None:
+        self.sizes.pop(target, None)
+        self.binds.pop(target, None)
+
+    def is_mounted(self, target: Path) -> bool:
+        return target in self.sizes or target in self.binds
+
+    def mounts_below(self, path: Path) -> Iterator[Path]:
+        below = [each for each in (*self.sizes, *self.binds) if each.is_relative_to(path)]
+        return iter(sorted(below, key=lambda each: len(each.parts), reverse=True))
