@@ -49,20 +49,24 @@ def is_standard_container(name: str) -> bool:
     return name in _STANDARD_CONTAINER or is_hugepages(name)
 
 
-def container_resource_name_errors(name: str, path: str) -> list[FieldError]:
-    """Complaints about a key of a container's requests or limits."""
+def resource_name_errors(name: str, path: str) -> list[FieldError]:
+    """Complaints about the name of any resource."""
     errors = [
         FieldError.invalid(path, name, complaint) for complaint in names.qualified_name_errors(name)
     ]
-    if errors:
+    if not errors and "/" not in name and name not in _STANDARD and not is_hugepages(name):
+        errors.append(
+            FieldError.invalid(path, name, "must be a standard resource type or fully qualified")
+        )
+    return errors
+
+
+def container_resource_name_errors(name: str, path: str) -> list[FieldError]:
+    """Complaints about a key of a container's requests or limits."""
+    errors = resource_name_errors(name, path)
+    if names.qualified_name_errors(name):
         return errors
     if "/" not in name:
-        if name not in _STANDARD and not is_hugepages(name):
-            errors.append(
-                FieldError.invalid(
-                    path, name, "must be a standard resource type or fully qualified"
-                )
-            )
         if not is_standard_container(name):
             errors.append(
                 FieldError.invalid(path, name, "must be a standard resource for containers")

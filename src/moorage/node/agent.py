@@ -276,7 +276,7 @@ class _Agent:
             options=options,
             paths=paths,
             security=SecurityDefaults(
-                seccomp_dir=options.root_dir / "seccomp",
+                seccomp_dir=options.seccomp_dir or options.root_dir / "seccomp",
                 has_seccomp_by_default=options.seccomp_default,
                 masked_paths=self._machine.facts.thermal_paths,
             ),

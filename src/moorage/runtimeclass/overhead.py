@@ -27,6 +27,11 @@ def pod_requests_without_overhead(spec: PodSpec) -> Amounts:
     return _pod_total(spec, lambda resources: resources.requests)
 
 
+def container_requests(spec: PodSpec) -> Amounts:
+    """Requests of the containers alone, whatever is said for the pod as a whole."""
+    return _containers_total(spec, lambda resources: resources.requests)
+
+
 def pod_limits(spec: PodSpec) -> Amounts:
     """Limits of the whole pod; overhead is added only where a limit is set."""
     limits = _pod_total(spec, lambda resources: resources.limits)
@@ -40,7 +45,7 @@ def _pod_total(spec: PodSpec, side: _Side) -> Amounts:
         total |= {
             name: amount
             for name, amount in _parsed(side(spec.resources)).items()
-            if _may_be_pod_level(name)
+            if may_be_pod_level(name)
         }
     return total
 
@@ -68,7 +73,8 @@ def is_sidecar(container: Container) -> bool:
     return container.restart_policy == "Always"
 
 
-def _may_be_pod_level(name: str) -> bool:
+def may_be_pod_level(name: str) -> bool:
+    """Whether a resource can be asked for the pod as a whole (KEP-2837)."""
     return name in ("cpu", "memory") or name.startswith("hugepages-")
 
 

@@ -67,13 +67,16 @@ class OrphanCollector:
 
     async def collect(self) -> None:
         """Look once. Failures are logged, and tried again at the next look."""
-        wanted = set(self._workers())
         for view in self._observer.pods:
-            if view.uid not in wanted and self._is_ours(view):
+            if self._is_orphan(view.uid) and self._is_ours(view):
                 await self._attempt(view.uid, self._end(view))
         for uid in await asyncio.to_thread(_names, self._paths.pods):
-            if uid not in wanted and self._observer.view(uid).is_stopped:
+            if self._is_orphan(uid) and self._observer.view(uid).is_stopped:
                 await self._attempt(uid, self._clean(uid))
+
+    def _is_orphan(self, uid: str) -> bool:
+        """Asked at the last moment: ending others takes a while, and pods come meanwhile."""
+        return uid not in self._workers()
 
     async def _attempt(self, uid: str, work: Coroutine[Any, Any, None]) -> None:
         try:

@@ -38,7 +38,11 @@ class LogLine:
     content: bytes
 
     def is_before(self, moment: datetime) -> bool:
-        return parse_time(self.stamp) < moment
+        """Whether it was written earlier. Raises LineError when its time is none."""
+        try:
+            return parse_time(self.stamp) < moment
+        except ValueError as error:
+            raise LineError(str(error)) from error
 
 
 def parse_cri(line: bytes) -> LogLine:

@@ -131,13 +131,13 @@ class _LogFile:
             except LineError as error:
                 raise LogReadError(f"failed to get parse function: {error}") from error
         try:
-            parsed = self._parse(line)
+            shown = self._filter.shown(self._parse(line))
         except LineError as error:
             log.warning("log line skipped", path=self._path, error=error)
             return b""
         if self._lines_left is not None:
             self._lines_left -= 1
-        return self._filter.shown(parsed)
+        return shown
 
     def _is_replaced(self) -> bool:
         assert self._file is not None

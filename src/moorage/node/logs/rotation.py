@@ -80,13 +80,12 @@ class LogKeeper:
     async def _rotate_if_long(self, container: ContainerView) -> None:
         path = Path(container.log_path)
         try:
-            size = (await asyncio.to_thread(path.stat)).st_size
-        except FileNotFoundError:
-            return
-        if size < self._options.max_bytes:
-            return
-        try:
-            await self._rotate(container, path)
+            size = await asyncio.to_thread(_size, path)
+            if size is None:
+                # It was renamed, and whoever did it ended before the engine was told.
+                await self._engine.reopen_log(container.id)
+            elif size >= self._options.max_bytes:
+                await self._rotate(container, path)
         except (CriError, OSError) as error:
             log.warning("log not rotated", path=path, error=error)
 
@@ -102,6 +101,13 @@ class LogKeeper:
             # The engine still writes to the old file: it keeps its name.
             await asyncio.to_thread(renamed.rename, path)
             raise
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
 
 
 def pieces_of(path: Path) -> list[Path]:

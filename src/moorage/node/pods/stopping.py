@@ -84,10 +84,11 @@ class ContainerStopper:
         await self.stop_sandboxes(view)
 
     async def stop_sandboxes(self, view: PodView) -> None:
-        """Stop every sandbox of a pod, which ends what is left in them. Raises StopError."""
+        """Stop every sandbox of a pod, which ends what is left in them. Raises StopError.
+
+        One that has died keeps its address and its host ports until it is stopped.
+        """
         for sandbox in view.sandboxes:
-            if not sandbox.is_ready:
-                continue
             try:
                 await self.engine.stop_sandbox(sandbox.id)
                 await self.observer.refresh_sandbox(sandbox.id)

@@ -28,7 +28,6 @@ from moorage.node.status.knowledge import Verdicts
 log = Log(__name__)
 
 _TRIES = 3
-_ADOPTED_AFTER_S = 10.0
 _NANO = 1_000_000_000
 
 Key = tuple[str, ProbeKind]
@@ -59,6 +58,7 @@ class PodProber:
         self._on_verdict = on_verdict
         self._running: dict[Key, _Running] = {}
         self._started: dict[str, asyncio.Event] = {}
+        self._begun_s = clock.now().timestamp()
         self._pod: Pod | None = None
         self._address = ""
         self._is_sparing = False
@@ -132,10 +132,16 @@ class PodProber:
     ) -> None:
         """Ask until the verdict is final, or cancelled."""
         thresholds = Thresholds.of(kind, probe)
+        started = self._started.setdefault(found.id, asyncio.Event())
+        is_taken_over = started.is_set() and found.started_ns / _NANO < self._begun_s
         if kind is not ProbeKind.STARTUP:
-            await self._started.setdefault(found.id, asyncio.Event()).wait()
+            await started.wait()
         period_s = max(probe.period_seconds, 1)
-        await self._clock.sleep(self._first_pause_s(found, probe, period_s))
+        delay_s = self._delay_s(found, probe)
+        if is_taken_over and delay_s == 0:
+            # From an earlier agent, like all others: don't ask all at one moment.
+            delay_s = random.uniform(0.0, period_s)
+        await self._clock.sleep(delay_s)
         while True:
             begun_s = self._clock.monotonic()
             result = await self._ask(member, found, probe)
@@ -150,11 +156,9 @@ class PodProber:
             spent_s = self._clock.monotonic() - begun_s
             await self._clock.sleep(max(0.0, period_s - spent_s))
 
-    def _first_pause_s(self, found: ContainerView, probe: Probe, period_s: float) -> float:
+    def _delay_s(self, found: ContainerView, probe: Probe) -> float:
+        """What is left of the probe's initial delay."""
         age_s = self._clock.now().timestamp() - found.started_ns / _NANO
-        if age_s > probe.initial_delay_seconds + _ADOPTED_AFTER_S:
-            # Taken over from an earlier agent, like all others: don't ask all at one moment.
-            return random.uniform(0.0, period_s)
         return max(0.0, probe.initial_delay_seconds - age_s)
 
     async def _ask(self, member: Member, found: ContainerView, probe: Probe) -> CheckResult:

@@ -51,10 +51,14 @@ def _last_bytes(path: Path) -> str:
         return ""
     except OSError as error:
         return f"Error on reading termination log {path}: {error.strerror}"
-    with os.fdopen(descriptor, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        file.seek(max(0, size - _FILE_LIMIT_BYTES))
-        return file.read(_FILE_LIMIT_BYTES).decode(errors="replace")
+    try:
+        # A directory or a pipe may stand there too, if the pod mounts one at that path.
+        start = max(0, os.fstat(descriptor).st_size - _FILE_LIMIT_BYTES)
+        return os.pread(descriptor, _FILE_LIMIT_BYTES, start).decode(errors="replace")
+    except OSError as error:
+        return f"Error on reading termination log {path}: {error.strerror}"
+    finally:
+        os.close(descriptor)
 
 
 async def _from_log(path: Path) -> str:

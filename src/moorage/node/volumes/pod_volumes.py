@@ -187,8 +187,15 @@ class VolumeKeeper:
         sources: VolumeSources,
         where: Surroundings,
     ) -> None:
+        """Refresh every volume; raises the first VolumeError when all have been tried."""
+        failures: list[VolumeError] = []
         for volume in volumes:
-            self._mount_one(pod, volume, sources, where)
+            try:
+                self._mount_one(pod, volume, sources, where)
+            except VolumeError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     def _host_path(self, volume: Volume) -> MountedVolume:
         assert volume.host_path is not None

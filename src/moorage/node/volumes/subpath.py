@@ -52,7 +52,7 @@ def open_inside(volume: Path, subpath: PurePosixPath) -> int:
     """A path descriptor of something inside a volume; missing directories are made.
 
     A symlink is followed when what it names is inside the volume. Raises ConfigError when it leads
-    elsewhere, and then nothing has been made.
+    elsewhere.
     """
     root = os.open(volume, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     mode = stat.S_IMODE(os.fstat(root).st_mode)

@@ -7,9 +7,10 @@ kubelet `token_manager.go`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from moorage.api.clock import Clock, parse_time
+from moorage.api.errors import StatusError
 from moorage.api.logs import Log
 from moorage.api.meta import Object, ObjectMeta
 from moorage.api.pods import Pod
@@ -22,6 +23,7 @@ log = Log(__name__)
 
 _RENEW_AFTER = 0.8
 _LONGEST_S = 24 * 3600.0
+_RETRY_S = 30.0
 
 
 class _Spec(Object, frozen=True):
@@ -62,9 +64,9 @@ class PodTokens:
         self._tokens: dict[Key, _Token] = {}
 
     async def get(self, pod: Pod, wanted: TokenWanted) -> str:
-        """A token with at least a fifth of its life left. Raises StatusError.
+        """A token with at least a fifth of its life left. Raises StatusError, UnreachableError.
 
-        While the server is away, a token that is due to be renewed but still good is given.
+        While no new one is to be had, a token that is due to be renewed but still good is given.
         """
         key = (pod.metadata.uid, wanted)
         token = self._tokens.get(key)
@@ -72,14 +74,15 @@ class PodTokens:
         if token is not None and now_s < token.renew_s:
             return token.text
         try:
-            fresh = await self._request(pod, wanted, now_s)
-        except UnreachableError:
-            if token is not None and now_s < token.end_s:
-                log.warning("token not renewed", pod=pod.metadata.name, uid=pod.metadata.uid)
-                return token.text
-            raise
-        self._tokens[key] = fresh
-        return fresh.text
+            token = await self._request(pod, wanted, now_s)
+        except (StatusError, UnreachableError) as error:
+            if token is None or now_s >= token.end_s:
+                raise
+            meta = pod.metadata
+            log.warning("token not renewed", pod=meta.name, uid=meta.uid, error=error)
+            token = replace(token, renew_s=now_s + _RETRY_S)
+        self._tokens[key] = token
+        return token.text
 
     def renewal_s(self, pod: Pod) -> float | None:
         """The moment (seconds since the epoch) the pod's next token is due, None without any."""

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from moorage.registry.kind import Obj
+import msgspec
 
+from moorage.api import quantity
+from moorage.api.pods import PodSpec
+from moorage.api.quantity import Quantity, to_texts
+from moorage.registry.kind import Obj
+from moorage.runtimeclass.overhead import container_requests, may_be_pod_level
+
+_FINER_THAN_MILLI = "nu"
 _FILE_MODE = 0o644
 _TOKEN_SECONDS = 3600
 
@@ -18,8 +25,8 @@ def default_pod(pod: Obj) -> None:
     spec.setdefault("enableServiceLinks", True)
     for container in _containers(spec):
         _default_requests(container)
-    if "resources" in spec:
-        _default_requests(spec)
+    if spec.get("resources"):
+        _default_pod_requests(spec)
     if spec.get("hostNetwork"):
         default_host_ports(spec)
 
@@ -47,6 +54,10 @@ def default_pod_spec(spec: Obj) -> None:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
     for container in _containers(spec):
         _default_container(container)
+        if "resources" in container:
+            _round_resources(container["resources"])
+    if "overhead" in spec:
+        _round_amounts(spec["overhead"])
     for volume in spec.get("volumes", ()):
         _default_volume(volume)
 
@@ -114,6 +125,34 @@ def _default_requests(holder: Obj) -> None:
     limits = resources.get("limits")
     if limits:
         resources["requests"] = {**limits, **resources.get("requests", {})}
+
+
+def _default_pod_requests(spec: Obj) -> None:
+    """What the pod asks as a whole: its containers' sum, else its limit (KEP-2837)."""
+    resources = spec["resources"]
+    _round_resources(resources)
+    total = to_texts(container_requests(msgspec.convert(spec, PodSpec)))
+    requests = {
+        name: text
+        for name, text in {**resources.get("limits", {}), **total}.items()
+        if may_be_pod_level(name)
+    }
+    requests |= resources.get("requests", {})
+    if requests:
+        resources["requests"] = requests
+
+
+def _round_resources(resources: Obj) -> None:
+    for side in ("limits", "requests"):
+        if side in resources:
+            _round_amounts(resources[side])
+
+
+def _round_amounts(amounts: dict[str, str]) -> None:
+    """Nothing finer than a thousandth is kept."""
+    for name, text in amounts.items():
+        if text[-1] in _FINER_THAN_MILLI:
+            amounts[name] = str(Quantity(quantity.parse(text).milli * 10**6))
 
 
 def _default_volume(volume: Obj) -> None:

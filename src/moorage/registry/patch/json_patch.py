@@ -5,15 +5,19 @@ All errors inside a patch are one refusal without details, as upstream's. Source
 
 from __future__ import annotations
 
+import copy
 from types import MappingProxyType
 from typing import Any
 
 import jsonpatch
 import jsonpointer
+import msgspec
 
 from moorage.api.errors import BadRequestError, InvalidError
 
 MAX_OPERATIONS = 10_000
+MAX_COPIED_BYTES = 3 * 1024 * 1024
+"""What all `copy` operations of one patch may copy: a copy of a copy grows fast."""
 
 
 class _ReplaceOperation(jsonpatch.ReplaceOperation):
@@ -29,6 +33,22 @@ class _ReplaceOperation(jsonpatch.ReplaceOperation):
 
 class _JsonPatch(jsonpatch.JsonPatch):
     operations = MappingProxyType({**jsonpatch.JsonPatch.operations, "replace": _ReplaceOperation})
+
+    def apply(self, obj: Any, in_place: bool = False) -> Any:
+        """The document after all operations. Raises ValueError when they copy too much."""
+        document = obj if in_place else copy.deepcopy(obj)
+        copied_bytes = 0
+        for operation in self._ops:
+            if isinstance(operation, jsonpatch.CopyOperation):
+                copied_bytes += _size_at(document, operation.operation["from"])
+                if copied_bytes > MAX_COPIED_BYTES:
+                    raise ValueError("the operations copy more than a body may hold")
+            document = operation.apply(document)
+        return document
+
+
+def _size_at(document: Any, path: str) -> int:
+    return len(msgspec.json.encode(jsonpointer.resolve_pointer(document, path)))
 
 
 def apply_json_patch(document: Any, operations: Any) -> Any:

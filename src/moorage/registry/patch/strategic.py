@@ -44,6 +44,7 @@ class _Merger:
             return _plain_map({key: value for key, value in patch.items() if key != _PATCH})
         if directive not in (None, "merge"):
             raise StatusError(f"unknown patch type: {directive} in map: {go_map(patch)}")
+        _check_directives(patch)
         merged = dict(original)
         if _RETAIN in patch:
             merged = _retained(merged, patch)
@@ -85,9 +86,10 @@ class _Merger:
                for item in changes):  # fmt: skip
             return [_plain(item) for item in changes if _PATCH not in item]
         merged: dict[Any, Map] = {item.get(key): item for item in present}
+        _check_keyed_order(order, key)
         touched: list[Any] = []
         for item in changes:
-            if not isinstance(item, dict) or key not in item:
+            if not isinstance(item, dict) or not _is_scalar(item.get(key)):
                 raise StatusError(f"map: {go_map(item)} does not contain declared merge key: {key}")
             identity, directive = item[key], item.get(_PATCH)
             if directive == "delete":
@@ -116,10 +118,13 @@ class _Merger:
             present = merged[key]
             if field is not None and field.merge_key:
                 merge_key = field.merge_key
+                _check_keyed_order(order, merge_key)
                 by_key = {item.get(merge_key): item for item in present}
                 wanted = [item.get(merge_key) for item in order]
                 merged[key] = [by_key[i] for i in _arranged(list(by_key), wanted, list(by_key))]
             else:
+                _check_scalars(present)
+                _check_scalars(order)
                 merged[key] = _arranged(present, order, present)
 
     def _type_of(self, field: Field | None) -> Type | None:
@@ -128,16 +133,46 @@ class _Merger:
         return self._schema[field.type]
 
 
+def _check_directives(patch: Map) -> None:
+    """Refuse lists beside a list that are none, or hold what they cannot name."""
+    for key, value in patch.items():
+        if key.startswith(_ORDER):
+            if not isinstance(value, list):
+                raise StatusError("invalid patch format of setElementOrder list")
+        elif key.startswith(_DELETE):
+            if not isinstance(value, list) or not all(map(_is_scalar, value)):
+                raise StatusError("invalid patch format of primitive list")
+        elif key == _RETAIN and (not isinstance(value, list) or not all(map(_is_scalar, value))):
+            raise StatusError("invalid patch format of retainKeys")
+
+
+def _check_keyed_order(order: list[Any] | None, key: str) -> None:
+    for item in order or ():
+        if not isinstance(item, dict) or not _is_scalar(item.get(key)):
+            raise StatusError("invalid patch format of setElementOrder list")
+
+
+def _check_scalars(values: Sequence[Any]) -> None:
+    if not all(map(_is_scalar, values)):
+        raise StatusError("invalid patch format of primitive list")
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, str | int | float)
+
+
 def _retained(merged: Map, patch: Map) -> Map:
     keep = patch[_RETAIN]
     extra = [key for key in patch if key != _RETAIN and key not in keep and patch[key] is not None]
-    if not isinstance(keep, list) or extra:
+    if extra:
         raise StatusError("the list of retainKeys must contain all fields present in the patch")
     return {key: value for key, value in merged.items() if key in keep}
 
 
 def _merge_values(present: list[Any], added: list[Any], order: list[Any] | None) -> list[Any]:
     """Scalars merge as a set."""
+    _check_scalars(added)
+    _check_scalars(order or ())
     merged = list(dict.fromkeys([*present, *added]))
     return _arranged(merged, order if order is not None else added, present)
 

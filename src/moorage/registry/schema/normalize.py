@@ -29,6 +29,16 @@ class _Drop:
 
 _DROP: Final = _Drop()
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_Layout = tuple[tuple[str, str], ...]
+"""The parts of a time, as the API names them and as they look."""
+
+_DATE_LAYOUT: _Layout = (
+    ("2006", r"\d{4}"), ("-", "-"), ("01", r"\d\d"), ("-", "-"), ("02", r"\d\d"), ("T", "T"),
+    ("15", r"\d\d?"), (":", ":"), ("04", r"\d\d"), (":", ":"), ("05", r"\d\d"),
+)  # fmt: skip
+_ZONE = ("Z07:00", r"Z|[+-]\d\d:\d\d")
+_TIME_LAYOUT = (*_DATE_LAYOUT, _ZONE)
+_MICRO_TIME_LAYOUT = (*_DATE_LAYOUT, (".000000", r"\.\d{6}"), _ZONE)
 _MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
@@ -176,7 +186,8 @@ def _quantity(value: Any) -> str:
 
 
 def _time(value: str) -> Any:
-    return value if _TIME.fullmatch(value) else format_time(_parsed(value))
+    moment = _parsed(value, _TIME_LAYOUT)
+    return value if _TIME.fullmatch(value) else format_time(moment)
 
 
 def _micro_time(value: str) -> Any:
@@ -184,30 +195,60 @@ def _micro_time(value: str) -> Any:
         # MicroTime takes exactly six fraction digits; a zone other than Z is converted.
         match = re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6})([+-]\d\d:\d\d)", value)
         if match is None:
-            raise DecodeError(
-                f'parsing time "{value}" as "2006-01-02T15:04:05.000000Z07:00": '
-                f'cannot parse "{value}"'
-            )
-        return format_micro_time(_parsed(value))
+            raise _unreadable_time(value, _MICRO_TIME_LAYOUT)
+        return format_micro_time(_parsed(value, _MICRO_TIME_LAYOUT))
+    _parsed(value, _MICRO_TIME_LAYOUT)
     return value
 
 
-def _parsed(value: str) -> datetime:
+def _parsed(value: str, layout: _Layout) -> datetime:
     try:
         moment = datetime.fromisoformat(value)
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None or "T" not in value:
-        raise DecodeError(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse')
+        raise _unreadable_time(value, layout)
     return moment
+
+
+def _unreadable_time(value: str, layout: _Layout) -> DecodeError:
+    """Names the first part that does not fit, as the API's own parser would."""
+    shown = "".join(part for part, _ in layout)
+    rest = value
+    for part, pattern in layout:
+        match = re.match(pattern, rest)
+        if match is None:
+            return DecodeError(
+                f'parsing time "{value}" as "{shown}": cannot parse "{rest}" as "{part}"'
+            )
+        rest = rest[match.end() :]
+    if rest:
+        return DecodeError(f'parsing time "{value}": extra text: "{rest}"')
+    month = value[5:7]
+    field = "day" if "01" <= month <= "12" else "month"
+    if value[11:13] > "23":
+        field = "hour"
+    return DecodeError(f'parsing time "{value}": {field} out of range')
 
 
 def _base64(value: str) -> str:
     try:
         base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise DecodeError(f"illegal base64 data: {error}") from error
+        at = _illegal_base64_at(value)
+        raise DecodeError(f"illegal base64 data at input byte {at}") from error
     return value
+
+
+def _illegal_base64_at(value: str) -> int:
+    """Where a decoder that reads four characters at a time gives up."""
+    body = value.rstrip("=")
+    stray = re.search(r"[^A-Za-z0-9+/\r\n]", body)
+    if stray is not None:
+        return stray.start()
+    if len(body) % 4 == 1 or body == value:
+        return len(body) - len(body) % 4
+    return len(value) if (len(body) % 4) + len(value) - len(body) < 4 else len(body)
 
 
 _VALUE_FIXERS: dict[str, Fix] = {

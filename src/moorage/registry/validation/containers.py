@@ -552,14 +552,21 @@ def _resize_errors(policies: list[Obj], path: str) -> list[FieldError]:
     return errors
 
 
-def resource_errors(resources: Obj, path: str) -> list[FieldError]:
-    """Requests and limits: legal names and amounts, requests within limits."""
+def resource_errors(
+    resources: Obj,
+    path: str,
+    name_errors: Callable[[str, str], list[FieldError]] = container_resource_name_errors,
+) -> list[FieldError]:
+    """Requests and limits: legal names and amounts, requests within limits.
+
+    `name_errors` gives the complaints about a resource's name at a path.
+    """
     limits, requests = resources.get("limits", {}), resources.get("requests", {})
     errors: list[FieldError] = []
     for name, text in limits.items():
-        errors += _resource_errors(name, text, f"{path}.limits")
+        errors += _resource_errors(name, text, f"{path}.limits", name_errors)
     for name, text in requests.items():
-        errors += _resource_errors(name, text, f"{path}.requests")
+        errors += _resource_errors(name, text, f"{path}.requests", name_errors)
         amount = quantity.parse(text)
         limit = quantity.parse(limits[name]) if name in limits else None
         at = f"{path}.requests"
@@ -586,11 +593,13 @@ def resource_errors(resources: Obj, path: str) -> list[FieldError]:
     return errors
 
 
-def _resource_errors(name: str, text: str, path: str) -> list[FieldError]:
+def _resource_errors(
+    name: str, text: str, path: str, name_errors: Callable[[str, str], list[FieldError]]
+) -> list[FieldError]:
     if name in _RESIZABLE:
         amount = quantity.parse(text)
         return [] if amount.nano >= 0 else amount_errors(name, amount, f"{path}[{name}]")
-    errors = container_resource_name_errors(name, f"{path}[{name}]")
+    errors = name_errors(name, f"{path}[{name}]")
     return errors + amount_errors(name, quantity.parse(text), f"{path}[{name}]")
 
 

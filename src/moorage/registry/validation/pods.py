@@ -12,7 +12,7 @@ from typing import Any
 
 from moorage.api import names, quantity
 from moorage.api.errors import FieldError
-from moorage.api.resource_names import container_limits_errors
+from moorage.api.resource_names import container_limits_errors, resource_name_errors
 from moorage.registry.kind import Obj
 from moorage.registry.validation.containers import (
     Scope,
@@ -21,6 +21,7 @@ from moorage.registry.validation.containers import (
     init_container_errors,
     resource_errors,
 )
+from moorage.registry.validation.go_shapes import RESOURCE_CLAIM, go_struct
 from moorage.registry.validation.metadata import annotation_errors, label_errors
 from moorage.registry.validation.scheduling import (
     affinity_errors,
@@ -30,6 +31,7 @@ from moorage.registry.validation.scheduling import (
 )
 from moorage.registry.validation.security import pod_security_errors
 from moorage.registry.validation.volumes import volume_errors
+from moorage.runtimeclass.overhead import may_be_pod_level
 
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
@@ -117,6 +119,8 @@ def pod_spec_errors(spec: Obj, path: str) -> list[FieldError]:
     if "hostAliases" in spec:
         errors += _alias_errors(spec["hostAliases"], f"{path}.hostAliases")
     errors += _class_errors(spec, path)
+    if "resourceClaims" in spec:
+        errors += _claim_errors(spec, path)
     if "resources" in spec:
         errors += _pod_resource_errors(spec, path)
     return errors
@@ -155,6 +159,14 @@ def _host_errors(spec: Obj, path: str) -> list[FieldError]:
                                 "must match `containerPort` when `hostNetwork` is true",
                             )
                         )
+    elif any(map(_is_host_process, (spec, *spec.get("containers", ())))):
+        errors.append(
+            FieldError.invalid(
+                f"{path}.hostNetwork",
+                False,
+                "hostNetwork must be true if pod contains any hostProcess containers",
+            )
+        )
     if spec.get("hostUsers") is False:
         errors += [
             FieldError.forbidden(f"{path}.{field}", "when `hostUsers` is false")
@@ -162,6 +174,11 @@ def _host_errors(spec: Obj, path: str) -> list[FieldError]:
             if spec.get(field)
         ]
     return errors
+
+
+def _is_host_process(holder: Obj) -> bool:
+    windows = (holder.get("securityContext") or {}).get("windowsOptions") or {}
+    return bool(windows.get("hostProcess"))
 
 
 def _dns_errors(spec: Obj, path: str) -> list[FieldError]:
@@ -294,15 +311,7 @@ def _pod_resource_errors(spec: Obj, path: str) -> list[FieldError]:
     """Pod-level resources: few names, and room for what the containers ask."""
     resources = spec["resources"] or {}
     at = f"{path}.resources"
-    errors = resource_errors(resources, at)
-    for side in ("limits", "requests"):
-        for name in resources.get(side, {}):
-            if name not in ("cpu", "memory") and not name.startswith("hugepages-"):
-                errors.append(
-                    FieldError.not_supported(
-                        f"{at}.{side}[{name}]", name, ("cpu", "hugepages-", "memory")
-                    )
-                )
+    errors = resource_errors(resources, at, _pod_resource_name_errors)
     for name, text in resources.get("requests", {}).items():
         total = sum(
             quantity.parse((c.get("resources") or {}).get("requests", {}).get(name, 0)).nano
@@ -316,6 +325,33 @@ def _pod_resource_errors(spec: Obj, path: str) -> list[FieldError]:
                     f"container requests of {shown}",
                 )
             )  # fmt: skip
+    return errors
+
+
+def _pod_resource_name_errors(name: str, path: str) -> list[FieldError]:
+    errors = resource_name_errors(name, path)
+    if not errors and not may_be_pod_level(name):
+        return [FieldError.not_supported(path, name, ("cpu", "hugepages-", "memory"))]
+    return errors
+
+
+def _claim_errors(spec: Obj, path: str) -> list[FieldError]:
+    """Claims for devices: each names its source, in one way."""
+    errors: list[FieldError] = []
+    sources = ("resourceClaimName", "resourceClaimTemplateName")
+    for index, claim in enumerate(spec.get("resourceClaims", ())):
+        found = [field for field in sources if claim.get(field)]
+        if len(found) == 1:
+            continue
+        errors.append(
+            FieldError.invalid(
+                f"{path}.resourceClaims[{index}]",
+                go_struct(claim, RESOURCE_CLAIM),
+                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+                if found
+                else "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+            )
+        )
     return errors
 
 

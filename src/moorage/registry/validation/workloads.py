@@ -92,7 +92,7 @@ def validate_replica_set_status(new: Obj, old: Obj) -> list[FieldError]:
 
 def _greater(field: str, status: Obj) -> FieldError:
     return FieldError.invalid(
-        f"status.{field}", status[field], "cannot be greater than status.replicas"
+        f"status.{field}", status.get(field, 0), "cannot be greater than status.replicas"
     )
 
 

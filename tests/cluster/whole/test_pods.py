@@ -1,0 +1,248 @@
+"""A pod's life on a real node: environment, volumes, init containers, probes, limits, its end."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.running import BUSYBOX, NGINX_STAND_IN, RunningCluster, pod, until
+
+pytestmark = pytest.mark.runtime
+
+
+@pytest.fixture
+def name(whole_cluster: RunningCluster) -> Iterator[str]:
+    name = f"p-{uuid.uuid4().hex[:8]}"
+    yield name
+    for kind in ("pod", "configmap", "secret"):
+        whole_cluster.kubectl("delete", kind, name, "--ignore-not-found", "--wait=false")
+
+
+def _status(cluster: RunningCluster, name: str) -> dict[str, Any]:
+    return dict(cluster.get("pod", name)["status"])
+
+
+def _container(cluster: RunningCluster, name: str) -> dict[str, Any]:
+    return dict(_status(cluster, name).get("containerStatuses", [{}])[0])
+
+
+def _said(cluster: RunningCluster, name: str, *options: str) -> str:
+    return cluster.kubectl("logs", name, *options).stdout
+
+
+def _shell(script: str, **more: Any) -> dict[str, Any]:
+    return {"command": ["sh", "-c", script], **more}
+
+
+def test_the_environment_comes_from_everywhere(whole_cluster: RunningCluster, name: str) -> None:
+    whole_cluster.kubectl("create", "configmap", name, "--from-literal=colour=red")
+    whole_cluster.kubectl("create", "secret", "generic", name, "--from-literal=word=sesame")
+    variables = [
+        {"name": "PLAIN", "value": "a"},
+        {"name": "USES", "value": "$(PLAIN)b"},
+        {"name": "MAP", "valueFrom": {"configMapKeyRef": {"name": name, "key": "colour"}}},
+        {"name": "SECRET", "valueFrom": {"secretKeyRef": {"name": name, "key": "word"}}},
+        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        {"name": "LIMIT", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory"}}},
+    ]
+    container = _shell(
+        'echo "$PLAIN $USES $MAP $SECRET $NODE $LIMIT"',
+        env=variables,
+        resources={"limits": {"memory": "64Mi"}},
+    )
+    whole_cluster.apply(pod(name, container=container, restartPolicy="Never"))
+    until(lambda: _status(whole_cluster, name)["phase"] == "Succeeded", "its end")
+    assert _said(whole_cluster, name).split() == ["a", "ab", "red", "sesame", "n1", "67108864"]
+
+
+def test_volumes_hold_what_they_should_and_follow_changes(
+    whole_cluster: RunningCluster, name: str
+) -> None:
+    whole_cluster.kubectl("create", "configmap", name, "--from-literal=key=first")
+    whole_cluster.kubectl("create", "secret", "generic", name, "--from-literal=word=sesame")
+    token = {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}
+    label = {
+        "downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}
+    }
+    volumes = [
+        {"name": "map", "configMap": {"name": name}},
+        {"name": "secret", "secret": {"secretName": name, "defaultMode": 0o400}},
+        {"name": "both", "projected": {"sources": [token, label]}},
+        {"name": "empty", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+    ]
+    mounts = [{"name": each["name"], "mountPath": f"/v/{each['name']}"} for each in volumes]
+    whole_cluster.apply(pod(name, volumes=volumes, container={"volumeMounts": mounts}))
+    whole_cluster.wait_ready(name)
+
+    def read(script: str) -> str:
+        return whole_cluster.kubectl("exec", name, "--", "sh", "-c", script).stdout.strip()
+
+    assert read("cat /v/map/key") == "first"
+    assert read("cat /v/secret/word; stat -L -c %a /v/secret/word") == "sesame400"
+    assert read("cat /v/both/name") == name
+    assert read("cut -d. -f2 /v/both/token | wc -c").isdecimal()
+    assert "tmpfs" in read("mount | grep /v/empty")
+    patch = json.dumps({"data": {"key": "second"}})
+    whole_cluster.kubectl("patch", "configmap", name, "--type=merge", "-p", patch)
+    until(lambda: read("cat /v/map/key") == "second", "the new value", within_s=90)
+
+
+def test_init_containers_run_first_and_one_by_one(whole_cluster: RunningCluster, name: str) -> None:
+    mount = [{"name": "shared", "mountPath": "/shared"}]
+    steps = [
+        {"name": f"step{number}", "image": BUSYBOX, "volumeMounts": mount,
+         "command": ["sh", "-c", f"echo {number} >> /shared/steps"]}
+        for number in range(3)
+    ]  # fmt: skip
+    whole_cluster.apply(
+        pod(
+            name,
+            initContainers=steps,
+            volumes=[{"name": "shared", "emptyDir": {}}],
+            container=_shell("cat /shared/steps", volumeMounts=mount),
+            restartPolicy="Never",
+        )
+    )
+    until(lambda: _status(whole_cluster, name)["phase"] == "Succeeded", "its end")
+    assert _said(whole_cluster, name).split() == ["0", "1", "2"]
+
+
+def test_a_failing_container_restarts_later_and_later(
+    whole_cluster: RunningCluster, name: str
+) -> None:
+    whole_cluster.apply(pod(name, container=_shell("echo going; exit 3")))
+    until(lambda: _container(whole_cluster, name).get("restartCount", 0) >= 1, "a restart")
+    until(
+        lambda: (
+            _container(whole_cluster, name)["state"].get("waiting", {}).get("reason")
+            == "CrashLoopBackOff"
+        ),
+        "the back-off",
+    )
+    last = _container(whole_cluster, name)["lastState"]["terminated"]
+    assert (last["exitCode"], last["reason"]) == (3, "Error")
+    assert _said(whole_cluster, name, "--previous") == "going\n"
+
+
+@pytest.mark.parametrize(
+    ("policy", "script", "phase"),
+    [
+        ("Never", "exit 0", "Succeeded"),
+        ("Never", "exit 1", "Failed"),
+        ("OnFailure", "exit 0", "Succeeded"),
+    ],
+)
+def test_restart_policies_end_a_pod(
+    whole_cluster: RunningCluster, name: str, policy: str, script: str, phase: str
+) -> None:
+    whole_cluster.apply(pod(name, container=_shell(script), restartPolicy=policy))
+    until(lambda: _status(whole_cluster, name)["phase"] == phase, phase)
+
+
+def test_probes_decide_readiness_and_restarts(whole_cluster: RunningCluster, name: str) -> None:
+    container = {
+        "image": NGINX_STAND_IN,
+        "command": ["/usr/bin/serve"],
+        "readinessProbe": {"exec": {"command": ["test", "-f", "/tmp/ready"]}, "periodSeconds": 1},
+        "livenessProbe": {
+            "httpGet": {"path": "/", "port": 80}, "periodSeconds": 1, "failureThreshold": 1,
+        },
+    }  # fmt: skip
+    whole_cluster.apply(pod(name, container=container))
+    until(lambda: "running" in _container(whole_cluster, name).get("state", {}), "a start")
+    assert _container(whole_cluster, name)["ready"] is False
+    whole_cluster.kubectl("exec", name, "--", "touch", "/tmp/ready")
+    whole_cluster.wait_ready(name)
+    whole_cluster.kubectl("exec", name, "--", "rm", "-r", "/www")
+    until(lambda: _container(whole_cluster, name)["restartCount"] >= 1, "a restart")
+
+
+def test_limits_are_kept(whole_cluster: RunningCluster, name: str) -> None:
+    # The shell ends with what the kernel did to its child.
+    greedy = _shell("head -c 200m /dev/zero | tail -c 200m > /dev/null")
+    limits = {"limits": {"memory": "32Mi", "cpu": "200m"}}
+    whole_cluster.apply(pod(name, container=greedy | {"resources": limits}, restartPolicy="Never"))
+    until(lambda: _status(whole_cluster, name)["phase"] == "Failed", "its end")
+    ended = _container(whole_cluster, name)["state"]["terminated"]
+    assert ended["reason"] in ("OOMKilled", "Error")
+    assert ended["exitCode"] != 0
+    assert _status(whole_cluster, name)["qosClass"] == "Guaranteed"
+
+
+def test_a_pod_gets_its_time_to_end(whole_cluster: RunningCluster, name: str) -> None:
+    script = "trap 'echo bye; sleep 1; echo gone; exit 0' TERM; while :; do sleep 0.1; done"
+    whole_cluster.apply(pod(name, container=_shell(script), terminationGracePeriodSeconds=20))
+    whole_cluster.wait_ready(name)
+    began = time.monotonic()
+    whole_cluster.kubectl("delete", "pod", name, "--timeout=30s")
+    assert 1 <= time.monotonic() - began < 15
+
+
+def test_an_image_that_is_nowhere_says_so(whole_cluster: RunningCluster, name: str) -> None:
+    container = {"image": "moorage.local/no-such-image:1", "imagePullPolicy": "Never"}
+    whole_cluster.apply(pod(name, container=container))
+    until(
+        lambda: (
+            _container(whole_cluster, name).get("state", {}).get("waiting", {}).get("reason")
+            == "ErrImageNeverPull"
+        ),
+        "the reason",
+    )
+
+
+def test_pods_reach_the_api_and_their_token_opens_it(
+    whole_cluster: RunningCluster, name: str
+) -> None:
+    whole_cluster.apply(pod(name))
+    whole_cluster.wait_ready(name)
+
+    def run(script: str) -> str:
+        return whole_cluster.kubectl("exec", name, "--", "sh", "-c", script).stdout.strip()
+
+    # busybox speaks no TLS that a P-256 certificate needs, so the pod only connects.
+    assert run("nc -w 3 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && echo yes")
+    folder = "/var/run/secrets/kubernetes.io/serviceaccount"
+    token = run(f"cat {folder}/token")
+    assert "BEGIN CERTIFICATE" in run(f"cat {folder}/ca.crt")
+    said = whole_cluster.kubectl("auth", "whoami", "--kubeconfig", "/dev/null", "--token", token,
+                                 "--server", _server(whole_cluster), "--insecure-skip-tls-verify")  # fmt: skip
+    assert "system:serviceaccount:default:default" in said.stdout
+    assert name in said.stdout
+
+
+def _server(cluster: RunningCluster) -> str:
+    view = json.loads(cluster.kubectl("config", "view", "-o", "json").stdout)
+    return str(view["clusters"][0]["cluster"]["server"])
+
+
+def test_pods_reach_each_other(whole_cluster: RunningCluster, name: str) -> None:
+    whole_cluster.apply(
+        pod(name, container={"image": NGINX_STAND_IN, "command": ["/usr/bin/serve"]})
+    )
+    whole_cluster.wait_ready(name)
+    address = _status(whole_cluster, name)["podIP"]
+    caller = f"{name}-caller"
+    whole_cluster.apply(pod(caller, runtime_class="crun"))
+    whole_cluster.wait_ready(caller)
+    page = whole_cluster.kubectl(
+        "exec", caller, "--", "wget", "-q", "-O", "-", f"http://{address}/"
+    )
+    assert "Stand-in for nginx" in page.stdout
+    whole_cluster.kubectl("delete", "pod", caller, "--wait=false")
+
+
+def test_a_restarted_agent_adopts_what_runs(whole_cluster: RunningCluster, name: str) -> None:
+    whole_cluster.apply(pod(name))
+    whole_cluster.wait_ready(name)
+    before = _container(whole_cluster, name)
+    whole_cluster.moor("down", "--keep-pods")
+    whole_cluster.moor("up", "--detach")
+    whole_cluster.wait_ready(name)
+    after = _container(whole_cluster, name)
+    for field in ("containerID", "restartCount", "state"):
+        assert after[field] == before[field]

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.node.logs.lines import (
+    LineError,
+    LogFilter,
+    LogLine,
+    LogOptions,
+    parse_cri,
+    parse_docker,
+    parser_for,
+)
+
+STAMP = "2026-01-01T00:00:00.123456789Z"
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        (f"{STAMP} stdout F hello\n", LogLine(STAMP, "stdout", b"hello\n")),
+        (f"{STAMP} stderr P hel\n", LogLine(STAMP, "stderr", b"hel")),
+        (f"{STAMP} stdout F:extra two words\n", LogLine(STAMP, "stdout", b"two words\n")),
+        (f"{STAMP} stdout P:extra x\n", LogLine(STAMP, "stdout", b"x")),
+        (f"{STAMP} stdout F \n", LogLine(STAMP, "stdout", b"\n")),
+        (
+            "2026-01-01T01:00:00+01:00 stdout F  x \n",
+            LogLine("2026-01-01T01:00:00+01:00", "stdout", b" x \n"),
+        ),
+    ],
+    ids=["whole", "piece", "more tags", "piece with tags", "empty", "spaces are content"],
+)
+def test_the_cris_form(line: str, wanted: LogLine) -> None:
+    assert parse_cri(line.encode()) == wanted
+
+
+@pytest.mark.parametrize(
+    "line", ["", "\n", f"{STAMP} stdout F\n", f"{STAMP} stdin F x\n", "yesterday stdout F x\n"]
+)
+def test_lines_that_are_none(line: str) -> None:
+    with pytest.raises(LineError):
+        parse_cri(line.encode())
+
+
+def test_dockers_form() -> None:
+    line = b'{"log":"hello\\n","stream":"stderr","time":"2026-01-01T00:00:00.1Z"}\n'
+    assert parse_docker(line) == LogLine("2026-01-01T00:00:00.1Z", "stderr", b"hello\n")
+    with pytest.raises(LineError):
+        parse_docker(b"{}")
+
+
+def test_the_form_is_found_by_trying() -> None:
+    assert parser_for(f"{STAMP} stdout F x\n".encode()) is parse_cri
+    assert parser_for(b'{"time":"2026","log":"x"}') is parse_docker
+    with pytest.raises(LineError, match="unsupported log format"):
+        parser_for(b"plain text\n")
+
+
+@given(st.text(st.characters(blacklist_characters="\n", blacklist_categories=["Cs"])))
+def test_any_content_survives(content: str) -> None:
+    assert parse_cri(f"{STAMP} stdout F {content}\n".encode()).content == f"{content}\n".encode()
+
+
+def shown(*lines: tuple[str, str, str], **options: Any) -> bytes:
+    found = LogFilter(LogOptions(**options))
+    return b"".join(
+        found.shown(LogLine(stamp, stream, content.encode())) for stamp, stream, content in lines
+    )
+
+
+OUT, ERR = "stdout", "stderr"
+
+
+def test_streams() -> None:
+    lines = [("t", OUT, "out\n"), ("t", ERR, "err\n")]
+    assert shown(*lines) == b"out\nerr\n"
+    assert shown(*lines, streams=frozenset({ERR})) == b"err\n"
+
+
+def test_times_are_shown_once_a_line_however_many_pieces_it_has() -> None:
+    lines = [("t1", OUT, "he"), ("t2", OUT, "llo\n"), ("t3", OUT, "\n"), ("t4", OUT, "x\n")]
+    assert shown(*lines, timestamps=True) == b"t1 hello\nt3 \nt4 x\n"
+
+
+def test_only_what_is_not_older() -> None:
+    lines = [
+        ("2026-01-01T00:00:00.999999999Z", OUT, "old\n"),
+        ("2026-01-01T02:00:01+01:00", OUT, "an hour later\n"),
+        ("2026-01-01T00:00:01Z", OUT, "exactly\n"),
+    ]
+    since = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
+    assert shown(*lines, since=since) == b"an hour later\nexactly\n"
+
+
+def test_a_time_that_is_none_is_no_line() -> None:
+    with pytest.raises(LineError):
+        LogLine("2026Tgarbage", OUT, b"x").is_before(datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def test_the_limit_cuts_within_a_line_and_counts_the_time() -> None:
+    lines = [("t", OUT, "hello\n"), ("t", OUT, "world\n")]
+    assert shown(*lines, limit_bytes=8) == b"hello\nwo"
+    assert shown(*lines, limit_bytes=4, timestamps=True) == b"t he"
+    found = LogFilter(LogOptions(limit_bytes=3))
+    found.shown(LogLine("t", OUT, b"hello"))
+    assert found.is_exhausted

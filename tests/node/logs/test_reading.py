@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import asyncio
+import io
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.node.logs.lines import LogOptions
+from moorage.node.logs.reading import LogReadError, last_of_log, read_log, tail_start
+
+
+def line(text: str, second: int = 0, stream: str = "stdout", tag: str = "F") -> str:
+    return f"2026-01-01T00:00:{second:02}Z {stream} {tag} {text}\n"
+
+
+class Container:
+    """Runs until it is told to end."""
+
+    def __init__(self) -> None:
+        self.runs = True
+
+    async def is_running(self) -> bool:
+        return self.runs
+
+
+async def read(path: Path, **options: Any) -> bytes:
+    container = Container()
+    container.runs = False
+    pieces = read_log(path, LogOptions(**options), container.is_running)
+    return b"".join([piece async for piece in pieces])
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "0.log"
+    path.write_text("".join(line(str(index), index) for index in range(5)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({}, b"0\n1\n2\n3\n4\n"),
+        ({"tail_lines": 2}, b"3\n4\n"),
+        ({"tail_lines": 0}, b""),
+        ({"tail_lines": 9}, b"0\n1\n2\n3\n4\n"),
+        ({"limit_bytes": 3}, b"0\n1"),
+        ({"since": datetime(2026, 1, 1, 0, 0, 3, tzinfo=UTC)}, b"3\n4\n"),
+        ({"tail_lines": 1, "timestamps": True}, b"2026-01-01T00:00:04Z 4\n"),
+        ({"follow": True, "tail_lines": 1}, b"4\n"),
+        ({"follow": True, "tail_lines": 0}, b""),
+    ],
+)
+async def test_parts_of_a_log(log: Path, options: dict[str, Any], wanted: bytes) -> None:
+    assert await read(log, **options) == wanted
+
+
+async def test_pieces_become_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    path.write_text(line("he", tag="P") + line("llo") + line("err", stream="stderr"))
+    assert await read(path) == b"hello\nerr\n"
+    assert await read(path, streams=frozenset({"stderr"})) == b"err\n"
+
+
+async def test_lines_that_are_none_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    path.write_text(line("a") + "2026Tgarbage stdout F lost\n" + "broken\n" + line("b"))
+    assert await read(path, since=datetime(2025, 1, 1, tzinfo=UTC)) == b"a\nb\n"
+
+
+async def test_what_is_no_log_at_all_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    with pytest.raises(LogReadError, match="failed to open log file"):
+        await read(path)
+    path.write_text("plain\n")
+    with pytest.raises(LogReadError, match="failed to get parse function: unsupported log format"):
+        await read(path)
+
+
+async def test_following_ends_with_the_container_and_misses_nothing(log: Path) -> None:
+    container, found = Container(), bytearray()
+    arrived = asyncio.Event()
+
+    async def follow() -> None:
+        options = LogOptions(follow=True, tail_lines=1)
+        async for piece in read_log(log, options, container.is_running):
+            found.extend(piece)
+            arrived.set()
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+        tasks.create_task(follow())
+        await arrived.wait()
+        arrived.clear()
+        with log.open("a") as file:
+            file.write(line("5"))
+        await arrived.wait()
+        container.runs = False
+        with log.open("a") as file:
+            file.write(line("last"))
+    assert bytes(found) == b"4\n5\nlast\n"
+
+
+async def test_following_goes_on_in_the_file_that_takes_its_place(log: Path) -> None:
+    container, found = Container(), bytearray()
+    arrived = asyncio.Event()
+
+    async def follow() -> None:
+        async for piece in read_log(log, LogOptions(follow=True), container.is_running):
+            found.extend(piece)
+            arrived.set()
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+        tasks.create_task(follow())
+        await arrived.wait()
+        arrived.clear()
+        renamed = log.rename(log.with_suffix(".rotated"))
+        with renamed.open("a") as file:
+            file.write(line("before"))
+        log.write_text(line("after"))
+        container.runs = False
+        await arrived.wait()
+    assert bytes(found) == b"0\n1\n2\n3\n4\nbefore\nafter\n"
+
+
+async def test_the_end_of_a_log_as_text(log: Path) -> None:
+    assert await last_of_log(log, 2, 100) == "3\n4\n"
+    assert await last_of_log(log, 2, 3) == "\n4\n"
+
+
+@given(st.lists(st.text("ab", max_size=3000), max_size=8), st.integers(0, 10))
+def test_the_tail_is_the_last_lines(lines: list[str], count: int) -> None:
+    text = "".join(f"{each}\n" for each in lines).encode()
+    start = tail_start(io.BytesIO(text), count)
+    wanted = lines[-count:] if count else []
+    assert text[start:] == "".join(f"{each}\n" for each in wanted).encode()

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import grpc
+import pytest
+
+from moorage.cri import CriError
+from moorage.node.logs.rotation import LogKeeper, pieces_of
+from moorage.node.options import LogRotationOptions
+from moorage.node.paths import NodePaths
+from moorage.node.runtime.views import PodView
+from tests.node.clocks import FakeClock
+from tests.node.objects import UID, a_pod, a_view, engine_has
+
+
+class FakeEngine:
+    """Opens a log anew, as an engine does; refuses when told to."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self.is_refusing = False
+        self.reopened: list[str] = []
+
+    async def reopen_log(self, container_id: str) -> None:
+        if self.is_refusing:
+            raise CriError("ReopenContainerLog", grpc.StatusCode.UNKNOWN, "not running")
+        self.reopened.append(container_id)
+        self._log.write_text("")
+
+
+class Node:
+    def __init__(self, root: Path) -> None:
+        self.log = root / "shop_web" / "app" / "0.log"
+        self.log.parent.mkdir(parents=True)
+        self.engine, self.clock = FakeEngine(self.log), FakeClock()
+        self.container = engine_has(log_path=str(self.log))
+        self.links = root / "containers"
+        self.links.mkdir()
+        self.keeper = LogKeeper(
+            engine=self.engine,  # type: ignore[arg-type]
+            observer=self,  # type: ignore[arg-type]
+            paths=NodePaths(root, root),
+            links=self.links,
+            options=LogRotationOptions(max_bytes=10, max_files=3, period_s=10),
+            clock=self.clock,
+        )
+
+    @property
+    def pods(self) -> list[PodView]:
+        return [a_view(self.container)]
+
+    async def rotate(self, content: str) -> None:
+        self.log.write_text(content)
+        self.clock.advance(60)
+        await self.look()
+
+    async def look(self) -> None:
+        await self.keeper._rotate_if_long(self.container)
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(each.name for each in self.log.parent.iterdir())
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+async def test_a_short_log_is_left_alone(node: Node) -> None:
+    await node.rotate("short")
+    assert node.names == ["0.log"]
+
+
+async def test_a_long_one_is_renamed_and_the_engine_told(node: Node) -> None:
+    await node.rotate("0123456789")
+    assert node.names == ["0.log", "0.log.20260101-000100"]
+    assert node.engine.reopened == ["app-0"]
+    assert pieces_of(node.log)[0].read_text() == "0123456789"
+
+
+async def test_older_pieces_are_compressed_and_the_oldest_removed(node: Node) -> None:
+    for content in ("first-------", "second------", "third-------"):
+        await node.rotate(content)
+    assert node.names == ["0.log", "0.log.20260101-000200.gz", "0.log.20260101-000300"]
+    with gzip.open(pieces_of(node.log)[0]) as file:
+        assert file.read() == b"second------"
+
+
+async def test_an_engine_that_refuses_goes_on_in_the_old_file(node: Node) -> None:
+    node.engine.is_refusing = True
+    await node.rotate("0123456789")
+    assert node.names == ["0.log"]
+    assert node.log.read_text() == "0123456789"
+
+
+async def test_a_log_that_an_agent_before_us_only_renamed_is_opened_anew(node: Node) -> None:
+    node.log.with_name("0.log.20251231-235959").write_text("still written to")
+    await node.look()
+    assert node.engine.reopened == ["app-0"]
+    assert node.log.exists()
+
+
+async def test_what_was_being_compressed_when_it_crashed_is_begun_again(node: Node) -> None:
+    node.log.with_name("0.log.20251231-000000").write_text("old")
+    node.log.with_name("0.log.20251231-000000.tmp").write_text("half")
+    await node.rotate("0123456789")
+    assert node.names == ["0.log", "0.log.20251231-000000.gz", "0.log.20260101-000100"]
+
+
+async def test_a_containers_logs_go_with_their_links(node: Node) -> None:
+    await node.rotate("0123456789")
+    link = node.links / "web_shop_app-app-0.log"
+    link.symlink_to(node.log)
+    await node.keeper.remove_container(node.pods[0], node.container)
+    assert node.names == []
+    assert not link.is_symlink()
+
+
+async def test_a_pods_logs_go_as_a_whole(tmp_path: Path, node: Node) -> None:
+    directory = tmp_path / f"shop_web_{UID}"
+    (directory / "app").mkdir(parents=True)
+    await node.keeper.remove_pod(a_pod(), node.pods[0])
+    assert not directory.exists()
+    await node.keeper.remove_pod(a_pod(), node.pods[0])
+
+

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.cri import pb
+from moorage.node.runtime.labels import MESSAGE_PATH, MESSAGE_POLICY
+from moorage.node.runtime.termination import termination_message
+
+
+def ended(file: Path | None = None, log: Path | None = None, **fields: Any) -> pb.ContainerStatus:
+    policy = fields.pop("policy", "File")
+    usual: dict[str, Any] = {"state": pb.CONTAINER_EXITED, "exit_code": 1}
+    return pb.ContainerStatus(
+        annotations={MESSAGE_PATH: "/dev/termination-log", MESSAGE_POLICY: policy},
+        mounts=[pb.Mount(container_path="/dev/termination-log", host_path=str(file))]
+        if file is not None
+        else [],
+        log_path=str(log or ""),
+        **(usual | fields),
+    )
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "message"
+    path.write_text("disk is full")
+    return path
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "0.log"
+    path.write_text(
+        "".join(f"2026-01-01T00:00:00Z stderr F line {index}\n" for index in range(100))
+    )
+    return path
+
+
+async def test_the_file_a_container_left(file: Path) -> None:
+    assert await termination_message(ended(file)) == "disk is full"
+
+
+async def test_the_engines_own_words_come_first(file: Path) -> None:
+    assert await termination_message(ended(file, message="killed")) == "killed: disk is full"
+
+
+async def test_only_of_what_has_ended(file: Path) -> None:
+    assert await termination_message(ended(file, state=pb.CONTAINER_RUNNING)) == ""
+
+
+async def test_only_the_end_of_a_long_file(file: Path) -> None:
+    file.write_text("x" * 5000 + "end")
+    found = await termination_message(ended(file))
+    assert len(found) == 4096
+    assert found.endswith("xend")
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "content", "wanted"),
+    [
+        ("FallbackToLogsOnError", 1, "", "line 20\n"),
+        ("FallbackToLogsOnError", 0, "", ""),
+        ("FallbackToLogsOnError", 1, "own", "own"),
+        ("File", 1, "", ""),
+    ],
+)
+async def test_the_log_stands_in_after_a_failure(
+    file: Path, log: Path, policy: str, code: int, content: str, wanted: str
+) -> None:
+    file.write_text(content)
+    found = await termination_message(ended(file, log, policy=policy, exit_code=code))
+    assert found.startswith(wanted)
+    assert bool(found) == bool(wanted)
+
+
+async def test_a_file_that_is_not_there_says_nothing(tmp_path: Path) -> None:
+    assert await termination_message(ended(tmp_path / "gone")) == ""
+    assert await termination_message(ended()) == ""
+
+
+async def test_a_link_is_not_followed(tmp_path: Path, file: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    found = await termination_message(ended(link))
+    assert found == f"Error on reading termination log {link}: Too many levels of symbolic links"
+
+
+async def test_a_directory_mounted_there_is_an_error_in_words(tmp_path: Path) -> None:
+    found = await termination_message(ended(tmp_path))
+    assert found == f"Error on reading termination log {tmp_path}: Is a directory"
+
+
+async def test_a_pipe_mounted_there_blocks_nobody(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert (await termination_message(ended(pipe))).startswith("Error on reading")

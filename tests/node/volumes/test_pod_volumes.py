@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.api.configuration import ConfigMap, Secret
+from moorage.api.errors import ForbiddenError
+from moorage.api.pods import Pod
+from moorage.client.resources import CONFIG_MAPS
+from moorage.node.paths import NodePaths
+from moorage.node.volumes.payload import TokenWanted
+from moorage.node.volumes.pod_volumes import VolumeError, VolumeKeeper
+from tests.node.clocks import START_S, FakeClock
+from tests.node.objects import UID, WHERE, Wire, a_pod, wire_container
+from tests.node.volumes.mounts import FakeMounter
+
+
+class FakeObjects:
+    """ConfigMaps and Secrets at hand; a failure is raised for every name."""
+
+    def __init__(self) -> None:
+        self.config_maps: dict[str, ConfigMap] = {}
+        self.secrets: dict[str, Secret] = {}
+        self.failure: Exception | None = None
+        self.ages: list[float] = []
+
+    async def get(self, resource: Any, namespace: str, name: str, *, max_age_s: float) -> Any:
+        assert namespace == "shop"
+        self.ages.append(max_age_s)
+        if self.failure is not None:
+            raise self.failure
+        found: Any = self.config_maps if resource is CONFIG_MAPS else self.secrets
+        return found.get(name)
+
+
+class FakeTokens:
+    """One token for everyone."""
+
+    def __init__(self) -> None:
+        self.text = "token"
+        self.due_s: float | None = None
+
+    async def get(self, pod: Pod, wanted: TokenWanted) -> str:
+        del pod, wanted
+        return self.text
+
+    def renewal_s(self, pod: Pod) -> float | None:
+        del pod
+        return self.due_s
+
+    def forget(self, uid: str) -> None:
+        assert uid == UID
+
+
+class Node:
+    """A volume keeper on a temporary disk."""
+
+    def __init__(self, root: Path) -> None:
+        self.objects, self.tokens = FakeObjects(), FakeTokens()
+        self.mounter, self.clock = FakeMounter(), FakeClock()
+        self.paths = NodePaths(root, root / "logs")
+        self.keeper = VolumeKeeper(
+            objects=self.objects,  # type: ignore[arg-type]
+            tokens=self.tokens,  # type: ignore[arg-type]
+            mounter=self.mounter,
+            paths=self.paths,
+            clock=self.clock,
+            refresh_s=30.0,
+        )
+
+    def place(self, plugin: str, name: str) -> Path:
+        return self.paths.pod(UID).volume(plugin, name)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def with_volumes(*volumes: Wire, **spec: Any) -> Pod:
+    return a_pod(volumes=list(volumes), **spec)
+
+
+SETTINGS = {"name": "settings", "configMap": {"name": "settings"}}
+
+
+async def test_an_empty_directory_is_anyones(node: Node) -> None:
+    found = await node.keeper.mount(with_volumes({"name": "v", "emptyDir": {}}), WHERE)
+    place = node.place("empty-dir", "v")
+    assert found["v"].path == place
+    assert place.stat().st_mode & 0o777 == 0o777
+    assert not node.mounter.sizes
+
+
+async def test_mounting_again_keeps_what_is_in_it(node: Node) -> None:
+    pod = with_volumes({"name": "v", "emptyDir": {}})
+    await node.keeper.mount(pod, WHERE)
+    place = node.place("empty-dir", "v")
+    (place / "data").write_text("kept")
+    place.chmod(0o700)
+    await node.keeper.mount(pod, WHERE)
+    assert (place / "data").read_text() == "kept"
+    assert place.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("volume", "limits", "size"),
+    [
+        ({}, [None], 8 << 30),
+        ({"sizeLimit": "1Mi"}, [None], 1 << 20),
+        ({"sizeLimit": "20Gi"}, [None], 8 << 30),
+        ({}, ["1Gi", "2Gi"], 3 << 30),
+        ({}, ["1Gi", None], 8 << 30),
+        ({"sizeLimit": "0"}, ["1Gi"], 1 << 30),
+    ],
+    ids=["the node's", "its limit", "no more than the node", "the pod's", "one without", "zero"],
+)
+async def test_memory_is_limited(node: Node, volume: Wire, limits: Any, size: int) -> None:
+    containers = [
+        wire_container(f"c{index}", resources={"limits": {"memory": each} if each else {}})
+        for index, each in enumerate(limits)
+    ]
+    source = {"medium": "Memory", **volume}
+    await node.keeper.mount(a_pod(*containers, volumes=[{"name": "v", "emptyDir": source}]), WHERE)
+    assert node.mounter.sizes == {node.place("empty-dir", "v"): size}
+
+
+async def test_files_from_the_api_are_read_only_and_secrets_stay_in_memory(node: Node) -> None:
+    node.objects.config_maps["settings"] = ConfigMap(data={"level": "debug"})
+    node.objects.secrets["login"] = Secret(data={"user": base64.b64encode(b"root").decode()})
+    pod = with_volumes(SETTINGS, {"name": "login", "secret": {"secretName": "login"}})
+    found = await node.keeper.mount(pod, WHERE)
+    assert {name: each.is_read_only for name, each in found.items()} == {
+        "settings": True,
+        "login": True,
+    }
+    assert (node.place("configmap", "settings") / "level").read_text() == "debug"
+    assert (node.place("secret", "login") / "user").read_text() == "root"
+    assert list(node.mounter.sizes) == [node.place("secret", "login")]
+
+
+async def test_a_volume_whose_source_is_missing_stops_the_pod_and_leaves_no_trace(
+    node: Node,
+) -> None:
+    with pytest.raises(VolumeError) as caught:
+        await node.keeper.mount(with_volumes(SETTINGS), WHERE)
+    assert str(caught.value) == (
+        'MountVolume.SetUp failed for volume "settings" : configmap "settings" not found'
+    )
+    assert not node.place("configmap", "settings").exists()
+
+
+async def test_a_source_that_may_not_be_read_is_blamed_on_its_volume(node: Node) -> None:
+    node.objects.failure = ForbiddenError("not yours")
+    with pytest.raises(VolumeError, match='failed for volume "settings" : not yours'):
+        await node.keeper.mount(with_volumes({"name": "e", "emptyDir": {}}, SETTINGS), WHERE)
+
+
+async def test_a_kind_this_node_does_not_know_is_named(node: Node) -> None:
+    pod = with_volumes({"name": "v", "nfs": {"server": "x"}})
+    with pytest.raises(VolumeError) as caught:
+        await node.keeper.mount(pod, WHERE)
+    assert str(caught.value).startswith(
+        'MountVolume.FindPluginBySpec failed for volume "v" : volumes of kind nfs are not supported'
+    )
+
+
+async def test_host_paths_and_images(node: Node, tmp_path: Path) -> None:
+    pod = with_volumes(
+        {"name": "h", "hostPath": {"path": str(tmp_path), "type": "Directory"}},
+        {"name": "i", "image": {"reference": "model:1"}},
+    )
+    found = await node.keeper.mount(pod, WHERE)
+    assert (found["h"].path, found["h"].is_read_only) == (tmp_path, False)
+    assert (found["i"].path, found["i"].is_read_only) == (None, True)
+
+
+async def test_a_running_pods_files_are_brought_up_to_date(node: Node) -> None:
+    node.objects.config_maps["settings"] = ConfigMap(data={"level": "info"})
+    pod = with_volumes(SETTINGS)
+    await node.keeper.mount(pod, WHERE)
+    node.objects.config_maps["settings"] = ConfigMap(data={"level": "debug"})
+    await node.keeper.refresh(pod, WHERE)
+    assert (node.place("configmap", "settings") / "level").read_text() == "debug"
+    assert node.objects.ages == [1.0, 15.0]
+
+
+async def test_one_volume_that_cannot_be_refreshed_does_not_keep_others_from_it(
+    node: Node,
+) -> None:
+    token = {"serviceAccountToken": {"path": "token"}}
+    pod = with_volumes(SETTINGS, {"name": "token", "projected": {"sources": [token]}})
+    node.objects.config_maps["settings"] = ConfigMap(data={"level": "info"})
+    await node.keeper.mount(pod, WHERE)
+    del node.objects.config_maps["settings"]
+    node.tokens.text = "renewed"
+    with pytest.raises(VolumeError, match='volume "settings" : configmap "settings" not found'):
+        await node.keeper.refresh(pod, WHERE)
+    assert (node.place("projected", "token") / "token").read_text() == "renewed"
+    assert (node.place("configmap", "settings") / "level").read_text() == "info"
+
+
+@pytest.mark.parametrize(
+    ("volume", "due_s", "wanted"),
+    [
+        ({"name": "v", "emptyDir": {}}, None, None),
+        (SETTINGS, None, 30.0),
+        (SETTINGS, START_S + 5, 5.0),
+        (SETTINGS, START_S + 500, 30.0),
+        (SETTINGS, START_S - 500, 1.0),
+    ],
+    ids=["never changes", "usual", "a token is due sooner", "later", "overdue"],
+)
+def test_when_files_are_looked_at_again(
+    node: Node, volume: Wire, due_s: float | None, wanted: float | None
+) -> None:
+    node.tokens.due_s = due_s
+    assert node.keeper.refresh_due_s(with_volumes(volume)) == wanted
+
+
+async def test_everything_of_a_pod_is_unmounted_and_removed(node: Node) -> None:
+    await node.keeper.mount(with_volumes({"name": "v", "emptyDir": {"medium": "Memory"}}), WHERE)
+    await node.keeper.remove(UID)
+    assert not node.mounter.sizes
+    assert not node.paths.pod(UID).root.exists()
+    await node.keeper.remove(UID)

@@ -1,0 +1,107 @@
+"""Times and bytes in bodies: one spelling, and complaints as the API words them."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.registry.schema import load_schema
+from moorage.registry.schema.errors import DecodeError
+from moorage.registry.schema.normalize import Normalizer
+
+NORMALIZER = Normalizer(load_schema())
+
+
+def time(value: str) -> str:
+    meta = {"metadata": {"name": "x", "creationTimestamp": value}}
+    pod = NORMALIZER.normalize("io.k8s.api.core.v1.ConfigMap", meta)
+    shown: str = pod["metadata"]["creationTimestamp"]
+    return shown
+
+
+def micro_time(value: str) -> str:
+    lease = {"metadata": {"name": "x"}, "spec": {"renewTime": value}}
+    shown: str = NORMALIZER.normalize("io.k8s.api.coordination.v1.Lease", lease)["spec"]["renewTime"]
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05Z"),
+        ("2026-01-02T03:04:05.678Z", "2026-01-02T03:04:05Z"),
+        ("2026-01-02T03:04:05+02:00", "2026-01-02T01:04:05Z"),
+    ],
+)
+def test_times_are_kept_in_utc_and_whole_seconds(written: str, stored: str) -> None:
+    assert time(written) == stored
+
+
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        ("2026-01-02T03:04:05.000006Z", "2026-01-02T03:04:05.000006Z"),
+        ("2026-01-02T03:04:05.000006+02:00", "2026-01-02T01:04:05.000006Z"),
+    ],
+)
+def test_micro_times_are_kept_in_utc(written: str, stored: str) -> None:
+    assert micro_time(written) == stored
+
+
+LAYOUT = "2006-01-02T15:04:05Z07:00"
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("x", f'parsing time "x" as "{LAYOUT}": cannot parse "x" as "2006"'),
+        ("2026", f'parsing time "2026" as "{LAYOUT}": cannot parse "" as "-"'),
+        (
+            "2026-01-02 03:04:05Z",
+            f'parsing time "2026-01-02 03:04:05Z" as "{LAYOUT}": cannot parse " 03:04:05Z" as "T"',
+        ),
+        (
+            "2026-01-02T03:04:05",
+            f'parsing time "2026-01-02T03:04:05" as "{LAYOUT}": cannot parse "" as "Z07:00"',
+        ),
+        ("2026-13-02T03:04:05Z", 'parsing time "2026-13-02T03:04:05Z": month out of range'),
+        ("2026-02-30T03:04:05Z", 'parsing time "2026-02-30T03:04:05Z": day out of range'),
+        ("2026-01-02T24:04:05Z", 'parsing time "2026-01-02T24:04:05Z": hour out of range'),
+    ],
+)
+def test_a_time_that_is_none_is_told(written: str, says: str) -> None:
+    with pytest.raises(DecodeError) as refusal:
+        time(written)
+    assert str(refusal.value) == says
+
+
+def test_a_micro_time_has_six_digits_and_a_real_date() -> None:
+    with pytest.raises(DecodeError, match=r'cannot parse "Z" as ".000000"'):
+        micro_time("2026-01-02T03:04:05Z")
+    with pytest.raises(DecodeError, match="month out of range"):
+        micro_time("2026-99-02T03:04:05.000000Z")
+
+
+def data(value: str) -> dict[str, str]:
+    secret = {"metadata": {"name": "x"}, "data": {"k": value}}
+    found: dict[str, str] = NORMALIZER.normalize("io.k8s.api.core.v1.Secret", secret)["data"]
+    return found
+
+
+@given(st.binary(max_size=50))
+def test_bytes_are_kept_as_written(value: bytes) -> None:
+    text = base64.b64encode(value).decode()
+    assert data(text) == {"k": text}
+
+
+@pytest.mark.parametrize(
+    ("written", "at"),
+    [("!!", 0), ("x", 0), ("eAe", 0), ("eAeAeAe", 4), ("eA=", 3), ("ab_d", 2)],
+)
+def test_the_place_of_bad_base64_is_told(written: str, at: int) -> None:
+    with pytest.raises(DecodeError) as refusal:
+        data(written)
+    assert str(refusal.value) == f"illegal base64 data at input byte {at}"
