@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo venv lint test soak bench lock clean
+.PHONY: help demo venv lint test packages soak bench lock clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -30,8 +30,12 @@ lint: venv ## format check, lint, types, import direction
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-test: lint ## lint, then every test
+test: lint packages ## lint, then every test
 	$(BIN)/pytest
+
+packages: venv ## the system packages that pods need; only as root, only on Debian and its like
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  $(BIN)/moor doctor --install; else echo 'not root on Debian: tests with pods are skipped'; fi
 
 soak: venv ## the tests that break things on purpose, for longer
 	MOORAGE_KILL_ROUNDS=100 $(BIN)/pytest tests/cluster/whole/test_kill.py --timeout=3600

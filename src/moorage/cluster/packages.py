@@ -54,13 +54,9 @@ class InstallError(Exception):
     """Packages that cannot be installed from here; the text says what to do instead."""
 
 
-def missing_packages(host: Host, *, required_only: bool = False) -> tuple[str, ...]:
+def missing_packages(host: Host) -> tuple[str, ...]:
     """The packages whose content this host lacks, however it would have come here."""
-    return tuple(
-        name
-        for name, package in PACKAGES.items()
-        if not package.is_there(host) and (package.is_required or not required_only)
-    )
+    return tuple(name for name, package in PACKAGES.items() if not package.is_there(host))
 
 
 async def install_packages(names: Iterable[str], host: Host) -> tuple[str, ...]:

@@ -96,7 +96,12 @@ def _container_warnings(container: Obj, path: str) -> Iterable[str]:
             yield f"{path}.ports[{index}]: duplicate port definition with {first}"
         ports.setdefault(key, index)
         if port.get("hostIP") and not port.get("hostPort"):
-            yield f"{path}.ports[{index}]: hostIP set without hostPort: {port['hostIP']}"
+            shown = (
+                f"{{Name:{port.get('name', '')} HostPort:0 "
+                f"ContainerPort:{port.get('containerPort', 0)} "
+                f"Protocol:{port.get('protocol', '')} HostIP:{port['hostIP']}}}"
+            )
+            yield f"{path}.ports[{index}]: hostIP set without hostPort: {shown}"
 
 
 def _fraction_warnings(resources: Obj, path: str) -> Iterable[str]:

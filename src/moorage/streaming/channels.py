@@ -10,12 +10,12 @@ the error stream is the same. Source: KEP-4006, apimachinery `remotecommand` con
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 
 from aiohttp import web
 
 from moorage.streaming.deadlines import Deadlines, IdleTimer
+from moorage.streaming.race import first_to_end
 from moorage.streaming.spdy import SpdySession
 from moorage.streaming.websocket import next_message
 
@@ -61,19 +61,11 @@ async def bridge(
     Raises OSError when a connection breaks.
     """
     timer = IdleTimer(deadlines.idle_s)
-    tasks = [
-        asyncio.ensure_future(_upward(websocket, session, streams, timer)),
-        asyncio.ensure_future(_downward(websocket, session, streams, timer)),
-        asyncio.ensure_future(timer.expired()),
-    ]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    await first_to_end(
+        _upward(websocket, session, streams, timer),
+        _downward(websocket, session, streams, timer),
+        timer.expired(),
+    )
     await websocket.close()
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from moorage.streaming.connection import Connection
 from moorage.streaming.deadlines import Deadlines, IdleTimer
+from moorage.streaming.race import first_to_end
 
 
 class ByteStream(Protocol):
@@ -42,19 +43,11 @@ async def join(client: ByteStream, upstream: Connection, deadlines: Deadlines) -
         # The upstream's own end decides now.
         await asyncio.get_running_loop().create_future()
 
-    tasks = [
-        asyncio.ensure_future(upward()),
-        asyncio.ensure_future(_copy(upstream, client, timer)),
-        asyncio.ensure_future(timer.expired()),
-    ]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    await first_to_end(
+        upward(),
+        _copy(upstream, client, timer),
+        timer.expired(),
+    )
 
 
 async def _copy(source: ByteStream, target: ByteStream, timer: IdleTimer) -> None:

@@ -209,8 +209,10 @@ def test_pods_reach_the_api_and_their_token_opens_it(
     folder = "/var/run/secrets/kubernetes.io/serviceaccount"
     token = run(f"cat {folder}/token")
     assert "BEGIN CERTIFICATE" in run(f"cat {folder}/ca.crt")
-    said = whole_cluster.kubectl("auth", "whoami", "--kubeconfig", "/dev/null", "--token", token,
-                                 "--server", _server(whole_cluster), "--insecure-skip-tls-verify")  # fmt: skip
+    said = whole_cluster.kubectl(
+        "auth", "whoami", "--kubeconfig", "/dev/null", "--token", token, "--server",
+        _server(whole_cluster), "--insecure-skip-tls-verify",
+    )  # fmt: skip
     assert "system:serviceaccount:default:default" in said.stdout
     assert name in said.stdout
 

@@ -8,15 +8,14 @@ from pathlib import Path
 import click
 
 from moorage.cli.errors import CannotRunPodsError, CliError
+from moorage.cli.installing import with_packages
 from moorage.cli.options import data_dir_option, layout_of
 from moorage.cluster import kubeconfig
 from moorage.cluster.creation import Choices, access, open_cluster
 from moorage.cluster.doctor import State, can_run_pods, examine
-from moorage.cluster.host import gather
 from moorage.cluster.layout import Layout
 from moorage.cluster.life import StartError, start_detached
 from moorage.cluster.network import NoSubnetError, SubnetTakenError
-from moorage.cluster.packages import InstallError, install_packages, missing_packages
 from moorage.cluster.settings import Settings, SettingsError, load
 from moorage.cluster.supervise import become_supervisor, usage
 from moorage.cluster.supervisor import COMPLETE, AlreadyRunningError, running_pid
@@ -136,15 +135,7 @@ async def prepare_machine(layout: Layout, *, is_installing: bool) -> None:
 
     Raises CannotRunPodsError when something that pods need is still missing.
     """
-    host = await gather(layout.root)
-    missing = missing_packages(host, required_only=not is_installing)
-    if missing and is_installing:
-        click.echo(f"installing {' '.join(missing)}")
-        try:
-            await install_packages(missing, host)
-        except InstallError as error:
-            raise CannotRunPodsError(str(error)) from error
-        host = await gather(layout.root)
+    host = await with_packages(layout, is_installing=is_installing)
     engine = await find_containerd(host.path)
     handlers = await discover(engine, host.machine, path=host.path)
     findings = examine(host, handlers)

@@ -42,9 +42,13 @@ class UsageWatch:
     async def run(self) -> None:
         while True:
             await self._clock.sleep(_PERIOD_S)
-            for worker in list(self._workers()):
-                if worker.is_active:
-                    await self._look(worker)
+            await self.look()
+
+    async def look(self) -> None:
+        """Measure once, and evict whoever is beyond a limit."""
+        for worker in list(self._workers()):
+            if worker.is_active:
+                await self._look(worker)
 
     async def _look(self, worker: PodWorker) -> None:
         for volume, limit in _limited(worker.pod):
@@ -52,8 +56,8 @@ class UsageWatch:
             used = await asyncio.to_thread(disk_use_bytes, place)
             if used > quantity.parse(limit).value:
                 message = f'Usage of EmptyDir volume "{volume}" exceeds the limit "{limit}". '
-                worker.evict(Ending("Evicted", message))
-                self._metrics.evictions.count(eviction_signal="emptydirfs.limit")
+                if worker.evict(Ending("Evicted", message)):
+                    self._metrics.evictions.count(eviction_signal="emptydirfs.limit")
 
 
 def _limited(pod: Pod) -> Iterator[tuple[str, str]]:

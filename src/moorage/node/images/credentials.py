@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
@@ -21,11 +21,25 @@ from moorage.node.images.reference import DEFAULT_REGISTRY, Reference
 
 _CONFIG_JSON = ("kubernetes.io/dockerconfigjson", ".dockerconfigjson")
 _CONFIG = ("kubernetes.io/dockercfg", ".dockercfg")
+T = TypeVar("T")
+
 _HUB_NAMES = frozenset({"index.docker.io", "registry-1.docker.io"})
 
 
 class SecretFormatError(ValueError):
     """A pull secret that cannot be read; the text names it."""
+
+
+class _Entry(msgspec.Struct):
+    username: str = ""
+    password: str = ""
+    auth: str = ""
+    identitytoken: str = ""
+    registrytoken: str = ""
+
+
+class _Config(msgspec.Struct):
+    auths: dict[str, _Entry] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,38 +63,40 @@ def matching(credentials: Iterable[Credential], image: Reference) -> list[pb.Aut
     return [each.auth for each in fitting]
 
 
-def _entries(secret: Secret) -> dict[str, Any]:
-    for type_, key in (_CONFIG_JSON, _CONFIG):
-        if secret.type == type_ and key in secret.data:
-            try:
-                document = msgspec.json.decode(base64.b64decode(secret.data[key]))
-            except (msgspec.DecodeError, binascii.Error) as error:
-                raise SecretFormatError(
-                    f"pull secret {secret.metadata.namespace}/{secret.metadata.name}: {error}"
-                ) from error
-            entries = document.get("auths") if type_ == _CONFIG_JSON[0] else document
-            return entries if isinstance(entries, dict) else {}
+def _entries(secret: Secret) -> Mapping[str, _Entry]:
+    if secret.type == _CONFIG_JSON[0] and _CONFIG_JSON[1] in secret.data:
+        return _decoded(secret, _CONFIG_JSON[1], _Config).auths
+    if secret.type == _CONFIG[0] and _CONFIG[1] in secret.data:
+        return _decoded(secret, _CONFIG[1], dict[str, _Entry])
     return {}
 
 
-def _auth(secret: Secret, entry: Any) -> pb.AuthConfig:
-    fields = entry if isinstance(entry, dict) else {}
-    username, password = fields.get("username", ""), fields.get("password", "")
-    if fields.get("auth") and not username:
+def _decoded(secret: Secret, key: str, form: type[T]) -> T:
+    try:
+        return msgspec.json.decode(base64.b64decode(secret.data[key]), type=form)
+    except (msgspec.DecodeError, binascii.Error) as error:
+        raise _unreadable(secret, str(error)) from error
+
+
+def _auth(secret: Secret, entry: _Entry) -> pb.AuthConfig:
+    username, password = entry.username, entry.password
+    if entry.auth and not username:
         try:
-            plain = base64.b64decode(fields["auth"]).decode()
+            plain = base64.b64decode(entry.auth).decode()
         except (binascii.Error, UnicodeDecodeError) as error:
-            raise SecretFormatError(
-                f"pull secret {secret.metadata.namespace}/{secret.metadata.name}: "
-                "auth is not base64"
-            ) from error
+            raise _unreadable(secret, "auth is not base64") from error
         username, _, password = plain.partition(":")
     return pb.AuthConfig(
         username=username,
         password=password,
-        identity_token=fields.get("identitytoken", ""),
-        registry_token=fields.get("registrytoken", ""),
+        identity_token=entry.identitytoken,
+        registry_token=entry.registrytoken,
     )
+
+
+def _unreadable(secret: Secret, why: str) -> SecretFormatError:
+    meta = secret.metadata
+    return SecretFormatError(f"pull secret {meta.namespace}/{meta.name}: {why}")
 
 
 def _pattern(key: str) -> str:

@@ -134,12 +134,14 @@ class PodWorker:
         self._is_removed = True
         self._wake.call()
 
-    def evict(self, ending: Ending) -> None:
-        """End the pod because the node cannot keep it."""
-        if self._stage is Stage.LIVE and self._ending is None:
-            self._ending = ending
-            self._context.events.pod(self._pod, WARNING, ending.reason, ending.message)
-            self._wake.call()
+    def evict(self, ending: Ending) -> bool:
+        """End the pod because the node cannot keep it; False when it is ending already."""
+        if self._stage is not Stage.LIVE or self._ending is not None:
+            return False
+        self._ending = ending
+        self._context.events.pod(self._pod, WARNING, ending.reason, ending.message)
+        self._wake.call()
+        return True
 
     def wake(self) -> None:
         """Something the pod depends on has changed."""

@@ -84,7 +84,7 @@ def without_subtrees(left: Tree, right: Tree) -> Tree:
             kept[element] = node
         elif not _is_member(other):
             rest = without_subtrees(node, other)
-            if rest:
+            if rest or not node:
                 kept[element] = rest
     return kept
 

@@ -150,9 +150,7 @@ def _common_errors(container: Obj, path: str, scope: Scope, *, in_init: bool) ->
                 )
             )
         else:
-            errors += lifecycle_errors(
-                container["lifecycle"], f"{path}.lifecycle", scope.grace_s
-            )
+            errors += lifecycle_errors(container["lifecycle"], f"{path}.lifecycle", scope.grace_s)
     for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
         if probe not in container:
             continue
@@ -521,9 +519,7 @@ def _device_errors(container: Obj, path: str, volumes: dict[str, Obj]) -> list[F
         seen_places.add(place)
         if ".." in place.split("/"):
             errors.append(
-                FieldError.invalid(
-                    f"{at}.devicePath", place, "can not contain backsteps ('..')"
-                )
+                FieldError.invalid(f"{at}.devicePath", place, "can not contain backsteps ('..')")
             )
         if name in mounted:
             errors.append(

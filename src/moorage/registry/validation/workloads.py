@@ -131,7 +131,9 @@ def _template_errors(spec: Obj) -> list[FieldError]:
     if not _fits(selector, own):
         errors.append(
             FieldError.invalid(
-                "spec.template.metadata.labels", own or None, "`selector` does not match template `labels`"
+                "spec.template.metadata.labels",
+                own or None,
+                "`selector` does not match template `labels`",
             )
         )
     errors += template_errors(template, "spec.template")

@@ -1,0 +1,20 @@
+"""Waiting for the first of several things to end, and ending the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+
+async def first_to_end(*running: Coroutine[Any, Any, None]) -> None:
+    """Run all until one ends; its exception, if it has one, is raised when the rest has stopped."""
+    tasks = [asyncio.ensure_future(each) for each in running]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from moorage.node.garbage.containers import ContainerCollector, garbage_in
+from moorage.node.options import ContainerGarbageOptions
+from moorage.node.runtime.views import PodView
+from tests.node.clocks import START_S, FakeClock
+from tests.node.objects import UID, a_sandbox, a_view, engine_has, exited
+
+
+def runs(count: int, name: str = "app", *, then: bool = True) -> list[Any]:
+    """A container that crashed so many times, and runs again."""
+    dead = [
+        exited(name, 1, restarts=index, created_s=index * 10, finished_s=index * 10 + 5)
+        for index in range(count)
+    ]
+    return [*dead, engine_has(name, restarts=count, created_s=count * 10)] if then else dead
+
+
+def going(*pods: PodView, now_s: float = 10_000, **options: Any) -> list[str]:
+    found = garbage_in(pods, ContainerGarbageOptions(**options), START_S + now_s)
+    return [each.id for _, each in found.containers] + [each.id for each in found.sandboxes]
+
+
+@pytest.mark.parametrize(
+    ("found", "options", "wanted"),
+    [
+        (runs(1), {}, []),
+        (runs(3), {}, ["app-1", "app-0"]),
+        (runs(3), {"per_container": 0}, ["app-2", "app-1", "app-0"]),
+        (runs(3, then=False), {}, ["app-0"]),
+        (runs(3), {"minimum_age_s": 9985}, ["app-1", "app-0"]),
+        (runs(3), {"minimum_age_s": 9990}, ["app-0"]),
+        ([*runs(2, "a"), *runs(2, "b")], {}, ["b-0", "a-0"]),
+        ([*runs(2, "a"), *runs(2, "b")], {"in_all": 1}, ["b-0", "a-0", "b-1"]),
+        ([*runs(2, "a"), *runs(2, "b")], {"in_all": 0}, ["b-0", "a-0", "b-1", "a-1"]),
+    ],
+    ids=[
+        "the last one stays for its log",
+        "older ones go",
+        "none is kept",
+        "the newest is the present, dead or not",
+        "old enough",
+        "too young",
+        "by name",
+        "in all",
+        "none in all",
+    ],
+)
+def test_which_containers_go(found: list[Any], options: Any, wanted: list[str]) -> None:
+    gone = going(a_view(*found), **options)
+    assert sorted(gone) == sorted(wanted)
+
+
+def test_a_dead_sandbox_goes_when_nothing_is_in_it_any_more() -> None:
+    old = a_sandbox("old", is_ready=False, created_ns=1)
+    older = a_sandbox("older", is_ready=False, created_ns=0)
+    new = a_sandbox("new", created_ns=2)
+    inside = exited("other", sandbox_id="old")
+    assert going(a_view(new, old, older, inside)) == ["older"]
+    assert going(a_view(new, a_sandbox("two", created_ns=1))) == []
+    assert going(a_view(a_sandbox(is_ready=False))) == []
+
+
+class Node:
+    """Remembers what was removed, in order."""
+
+    def __init__(self, *pods: PodView) -> None:
+        self.pods = pods
+        self.done: list[str] = []
+
+    async def remove_container(self, one: Any, other: Any = None) -> None:
+        self.done.append(f"logs {other.id}" if other is not None else f"container {one}")
+
+    async def stop_sandbox(self, sandbox_id: str) -> None:
+        self.done.append(f"stop {sandbox_id}")
+
+    async def remove_sandbox(self, sandbox_id: str) -> None:
+        self.done.append(f"sandbox {sandbox_id}")
+
+    def forget_container(self, container_id: str) -> None:
+        self.done.append(f"forget {container_id}")
+
+    forget_sandbox = forget_container
+
+
+async def test_only_pods_with_a_worker_are_looked_at() -> None:
+    dead = a_sandbox("dead", is_ready=False, created_ns=0)
+    view = a_view(a_sandbox(), dead, *runs(2))
+    node: Any = Node(view, PodView("other", containers=tuple(runs(3))))
+    clock = FakeClock()
+    clock.advance(10_000)
+    collector = ContainerCollector(
+        engine=node,
+        observer=node,
+        logs=node,
+        options=ContainerGarbageOptions(),
+        clock=clock,
+        workers=lambda: {UID},
+    )
+    await collector.collect()
+    assert node.done == [
+        "logs app-0",
+        "container app-0",
+        "forget app-0",
+        "stop dead",
+        "sandbox dead",
+        "forget dead",
+    ]

@@ -1,0 +1,167 @@
+"""Legal, but somebody should know: the sentences of the `Warning` header."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from moorage.registry import warnings as w
+
+TERM = {"matchExpressions": [{"key": "beta.kubernetes.io/os", "operator": "Exists"}]}
+IN_AFFINITY = (
+    "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution."
+    "nodeSelectorTerms[0].matchExpressions[0].key: beta.kubernetes.io/os is deprecated since "
+    'v1.14; use "kubernetes.io/os" instead'
+)
+
+
+def container(**fields: Any) -> dict[str, Any]:
+    return {"containers": [{"name": "c", **fields}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "warnings"),
+    [
+        (container(), []),
+        (
+            {"nodeSelector": {"beta.kubernetes.io/arch": "amd64"}},
+            [
+                "spec.nodeSelector[beta.kubernetes.io/arch]: deprecated since v1.14; use "
+                '"kubernetes.io/arch" instead'
+            ],
+        ),
+        (
+            {
+                "affinity": {
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [TERM]
+                        }
+                    }
+                }
+            },
+            [IN_AFFINITY],
+        ),
+        (
+            {"overhead": {"memory": "100m", "cpu": "100m"}},
+            [
+                'spec.overhead[memory]: fractional byte value "100m" is invalid, must be an '
+                "integer"
+            ],
+        ),
+        (
+            container(resources={"limits": {"memory": "500m"}}),
+            [
+                'spec.containers[0].resources.limits[memory]: fractional byte value "500m" is '
+                "invalid, must be an integer"
+            ],
+        ),
+        (
+            container(env=[{"name": "A"}, {"name": "B"}, {"name": "A"}]),
+            [
+                'spec.containers[0].env[2]: hides previous definition of "A", which may be dropped '
+                "when using apply"
+            ],
+        ),
+        (
+            container(ports=[{"containerPort": 80, "protocol": "TCP"}] * 2),
+            [
+                "spec.containers[0].ports[1]: duplicate port definition with "
+                "spec.containers[0].ports[0]"
+            ],
+        ),
+        (
+            container(ports=[{"containerPort": 80, "protocol": "TCP", "hostIP": "x"}]),
+            [
+                "spec.containers[0].ports[0]: hostIP set without hostPort: {Name: HostPort:0 "
+                "ContainerPort:80 Protocol:TCP HostIP:x}"
+            ],
+        ),
+        (
+            {"hostAliases": [{"ip": "1.1.1.1"}, {"ip": "1.1.1.1"}]},
+            ["spec.hostAliases[1].ip: duplicate ip 1.1.1.1"],
+        ),
+        (
+            {"imagePullSecrets": [{"name": "a"}, {"name": "a"}, {}]},
+            [
+                'spec.imagePullSecrets[1].name: duplicate imagePullSecret "a"',
+                'spec.imagePullSecrets[2].name: invalid empty name ""',
+            ],
+        ),
+        (
+            {"volumes": [{"name": "v", "projected": {"sources": [{}]}}]},
+            ['volume "v" (Projected) has no sources provided'],
+        ),
+        (
+            {"topologySpreadConstraints": [{"topologyKey": "failure-domain.beta.kubernetes.io/zone"
+                                            }]},
+            [
+                "spec.topologySpreadConstraints[0].topologyKey: "
+                "failure-domain.beta.kubernetes.io/zone is deprecated since v1.17; use "
+                '"topology.kubernetes.io/zone" instead'
+            ],
+        ),
+    ],
+)
+def test_a_new_pod(spec: dict[str, Any], warnings: list[str]) -> None:
+    assert w.warn_pod({"spec": spec}, None) == warnings
+    assert w.warn_pod({"spec": spec}, {"spec": {}}) == []
+
+
+def test_a_template_is_looked_at_when_it_changes() -> None:
+    spec = {"overhead": {"memory": "100m"}}
+    workload = {"spec": {"replicas": 1, "template": {"spec": spec}}}
+    scaled = {"spec": {"replicas": 2, "template": {"spec": spec}}}
+    (warning,) = w.warn_workload(workload, None)
+    assert warning.startswith("spec.template.spec.overhead[memory]: fractional byte value")
+    assert w.warn_workload(scaled, workload) == []
+
+
+def test_a_class_with_deprecated_labels() -> None:
+    runtime_class = {
+        "metadata": {"name": "r"},
+        "handler": "h",
+        "scheduling": {"nodeSelector": {"beta.kubernetes.io/arch": "amd64", "ok": "1"}},
+    }
+    assert w.warn_runtime_class(runtime_class, None) == [
+        'scheduling.nodeSelector: deprecated since v1.14; use "kubernetes.io/arch" instead'
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "warnings"),
+    [
+        ({"clusterIP": "10.0.0.1", "sessionAffinity": "None"}, []),
+        ({"clusterIP": "None", "sessionAffinity": "None"}, []),
+        (
+            {"clusterIP": "None", "sessionAffinity": "ClientIP"},
+            ["spec.SessionAffinity is ignored for headless services"],
+        ),
+        (
+            {"clusterIP": "None", "sessionAffinity": "None", "externalIPs": ["1.1.1.1"]},
+            ['spec.externalIPs is ignored when spec.clusterIP is "None"'],
+        ),
+    ],
+)
+def test_a_service(spec: dict[str, Any], warnings: list[str]) -> None:
+    assert w.warn_service({"spec": spec}, None) == warnings
+
+
+def test_a_node_with_fields_of_old() -> None:
+    node = {"spec": {"configSource": {}, "externalID": "x"}}
+    assert w.warn_node(node, None) == [
+        "spec.configSource: the feature is no longer supported",
+        "spec.externalID: this field is deprecated, and is unused by Kubernetes",
+    ]
+    assert w.warn_node(node, node) == []
+
+
+def test_an_account_that_enforces_its_secrets() -> None:
+    key = "kubernetes.io/enforce-mountable-secrets"
+    account = {"metadata": {"annotations": {key: "true"}}}
+    assert w.warn_service_account(account, None) == [
+        f"metadata.annotations[{key}]: deprecated in v1.32+; prefer separate namespaces to isolate "
+        "access to mounted secrets"
+    ]
+    assert w.warn_service_account(account, account) == []
