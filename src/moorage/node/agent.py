@@ -155,6 +155,7 @@ class _Agent:
     async def run(self) -> None:
         await self._quality.prepare()
         self._nodes.add_handler(self._on_node)
+        self._roster.add_listener(self._quality.pods_changed)
         async with asyncio.TaskGroup() as tasks:
             for part in (
                 self._recorder,

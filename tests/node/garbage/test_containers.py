@@ -35,7 +35,7 @@ def going(*pods: PodView, now_s: float = 10_000, **options: Any) -> list[str]:
         (runs(3), {"minimum_age_s": 9985}, ["app-1", "app-0"]),
         (runs(3), {"minimum_age_s": 9990}, ["app-0"]),
         ([*runs(2, "a"), *runs(2, "b")], {}, ["b-0", "a-0"]),
-        ([*runs(2, "a"), *runs(2, "b")], {"in_all": 1}, ["b-0", "a-0", "b-1"]),
+        ([*runs(2, "a"), *runs(2, "b")], {"in_all": 1}, ["b-0", "a-0", "a-1"]),
         ([*runs(2, "a"), *runs(2, "b")], {"in_all": 0}, ["b-0", "a-0", "b-1", "a-1"]),
     ],
     ids=[

@@ -22,9 +22,7 @@ from tests.node.clocks import FakeClock
 OPTIONS = ImageGarbageOptions(high_percent=85, low_percent=80)
 
 
-@pytest.mark.parametrize(
-    ("free", "wanted"), [(100, 0), (16, 0), (15, 5), (10, 10), (0, 20)]
-)
+@pytest.mark.parametrize(("free", "wanted"), [(100, 0), (16, 0), (15, 5), (10, 10), (0, 20)])
 def test_how_much_must_go(free: int, wanted: int) -> None:
     assert bytes_to_free(DiskUse(100, free), OPTIONS) == wanted
 
@@ -51,7 +49,15 @@ def test_young_images_stay() -> None:
 
 
 @given(
-    st.lists(st.builds(Candidate, st.uuids().map(str), st.integers(1, 50), st.integers(0, 9).map(float), st.just(0.0))),  # noqa: E501
+    st.lists(
+        st.builds(
+            Candidate,
+            st.uuids().map(str),
+            st.integers(1, 50),
+            st.integers(0, 9).map(float),
+            st.just(0.0),
+        )
+    ),
     st.integers(0, 200),
 )
 def test_no_more_goes_than_must(candidates: list[Candidate], wanted: int) -> None:

@@ -148,8 +148,7 @@ async def test_after_a_failure_it_backs_off_and_says_why(case: Case) -> None:
     second = await case.fail(image="gone:1")
     assert (second.reason, second.retry_s) == ("ImagePullBackOff", 10.0)
     assert second.message == (
-        'Back-off pulling image "gone:1": ErrImagePull: '
-        "rpc error: code = Unknown desc = denied"
+        'Back-off pulling image "gone:1": ErrImagePull: rpc error: code = Unknown desc = denied'
     )
     assert case.reasons == ["Pulling", "Failed", "BackOff"]
     assert len(case.engine.pulls) == 1

@@ -58,7 +58,18 @@ def test_the_repository_is_registry_and_path() -> None:
 
 @pytest.mark.parametrize(
     "image",
-    ["", "a b", "app:", "app@sha256:short", "0123456789abcdef" * 4, "/app", "app:ä", "app:1:2", "a//b", "-a"],
+    [
+        "",
+        "a b",
+        "app:",
+        "app@sha256:short",
+        "0123456789abcdef" * 4,
+        "/app",
+        "app:ä",
+        "app:1:2",
+        "a//b",
+        "-a",
+    ],
 )
 def test_names_that_are_none(image: str) -> None:
     with pytest.raises(InvalidReferenceError) as caught:

@@ -125,5 +125,3 @@ async def test_a_pods_logs_go_as_a_whole(tmp_path: Path, node: Node) -> None:
     await node.keeper.remove_pod(a_pod(), node.pods[0])
     assert not directory.exists()
     await node.keeper.remove_pod(a_pod(), node.pods[0])
-
-

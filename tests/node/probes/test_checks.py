@@ -87,9 +87,7 @@ async def test_what_a_command_prints_is_cut() -> None:
         (HttpAnswer(200, "hi"), CheckResult(Outcome.SUCCESS, "hi")),
         (
             HttpAnswer(302, "moved"),
-            CheckResult(
-                Outcome.WARNING, "Probe terminated redirects, Response body: moved"
-            ),
+            CheckResult(Outcome.WARNING, "Probe terminated redirects, Response body: moved"),
         ),
         (
             HttpAnswer(500, "x"),

@@ -15,8 +15,11 @@ def test_by_number_or_name(port: int | str, wanted: int) -> None:
 
 @pytest.mark.parametrize(
     ("port", "complaint"),
-    [("gone", "couldn't find port: 'gone' on container app"), (0, "invalid port number: 0"),
-     ("70000", "invalid port number: 70000")],
+    [
+        ("gone", "couldn't find port: 'gone' on container app"),
+        (0, "invalid port number: 0"),
+        ("70000", "invalid port number: 70000"),
+    ],
 )
 def test_ports_that_are_none(port: int | str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):

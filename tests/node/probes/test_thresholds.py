@@ -9,9 +9,7 @@ from moorage.node.probes.thresholds import ProbeKind, Thresholds
 
 def verdicts(kind: ProbeKind, results: str, failures: int = 3, successes: int = 1) -> str:
     """The verdict after each result: `+` and `-` in, `+`, `-` and `.` (none) out."""
-    probe = msgspec.convert(
-        {"failureThreshold": failures, "successThreshold": successes}, Probe
-    )
+    probe = msgspec.convert({"failureThreshold": failures, "successThreshold": successes}, Probe)
     thresholds = Thresholds.of(kind, probe)
     signs = {True: "+", False: "-", None: "."}
     return "".join(signs[thresholds.add(each == "+")] for each in results)
@@ -27,7 +25,14 @@ def verdicts(kind: ProbeKind, results: str, failures: int = 3, successes: int = 
         ("-++-+++", 1, 3, "-..-..+"),
         ("-", 0, 0, "-"),
     ],
-    ids=["one is enough", "three in a row", "and on", "interrupted", "successes too", "zero is one"],
+    ids=[
+        "one is enough",
+        "three in a row",
+        "and on",
+        "interrupted",
+        "successes too",
+        "zero is one",
+    ],
 )
 def test_enough_equal_results_in_a_row(
     results: str, failures: int, successes: int, wanted: str

@@ -54,9 +54,7 @@ def test_lists_that_do_not_are_just_sent() -> None:
 def test_maps_are_replaced_by_directive() -> None:
     before = status(allocatedResources={"cpu": "1"})
     after = status(allocatedResources={"memory": "1Gi"})
-    assert changes(before, after) == {
-        "allocatedResources": {"memory": "1Gi", "$patch": "replace"}
-    }
+    assert changes(before, after) == {"allocatedResources": {"memory": "1Gi", "$patch": "replace"}}
 
 
 def test_conditions_are_merged_and_what_went_from_one_is_named() -> None:

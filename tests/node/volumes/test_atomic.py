@@ -134,9 +134,7 @@ def test_modes_do_not_depend_on_the_umask(tmp_path: Path) -> None:
         ("a/" * 2048 + "b", "is too long"),
     ],
 )
-def test_paths_that_leave_the_volume_are_refused(
-    tmp_path: Path, path: str, complaint: str
-) -> None:
+def test_paths_that_leave_the_volume_are_refused(tmp_path: Path, path: str, complaint: str) -> None:
     with pytest.raises(PayloadError, match=f"invalid path: {complaint}"):
         write_payload(tmp_path, {path: ProjectedFile(b"", 0o644)}, START)
     assert list(tmp_path.iterdir()) == []
@@ -145,7 +143,9 @@ def test_paths_that_leave_the_volume_are_refused(
 payloads = st.dictionaries(st.sampled_from(["a", "b", "c", "s/x", "s/y", "t/x"]), st.binary())
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(payloads, min_size=1, max_size=4))
 def test_after_any_updates_exactly_the_last_is_seen(
     tmp_path_factory: pytest.TempPathFactory, updates: list[dict[str, bytes]]

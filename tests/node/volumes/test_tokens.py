@@ -154,5 +154,3 @@ async def test_pods_and_audiences_do_not_share(tokens: PodTokens) -> None:
         await tokens.get(POD, WANTED),
     ]
     assert found == ["t1", "t2", "t3", "t1"]
-
-

@@ -23,6 +23,7 @@ from moorage.node.cgroups.values import (
     burstable_values,
 )
 from moorage.node.config.resources import MIN_SHARES, shares
+from moorage.node.pods.waking import Wake
 
 log = Log(__name__)
 
@@ -41,10 +42,14 @@ class QualityTree:
         pods: Callable[[], Iterable[Pod]],
     ) -> None:
         self._tree = tree
-        self._clock = clock
         self._allocatable = allocatable
         self._pods = pods
         self._burstable: CgroupValues | None = None
+        self._wake = Wake(clock)
+
+    def pods_changed(self) -> None:
+        """A pod has come or gone: the weights are due."""
+        self._wake.call()
 
     async def prepare(self) -> None:
         """Make the parents, before the first pod. Raises CgroupError."""
@@ -52,11 +57,11 @@ class QualityTree:
 
     async def run(self) -> None:
         while True:
-            await self._clock.sleep(_PERIOD_S)
             try:
                 await self.weigh()
             except CgroupError as error:
                 log.warning("burstable weight not set", error=error)
+            await self._wake.wait(_PERIOD_S)
 
     async def weigh(self) -> None:
         """Set the burstable parent's weight by what runs now. Raises CgroupError."""
@@ -71,7 +76,9 @@ class QualityTree:
         memory = quantity.parse(self._allocatable.get("memory", "0"))
         whole = CgroupValues(shares=shares(cpu.milli), memory_bytes=memory.value or None)
         self._tree.ensure(KUBEPODS, whole)
-        self._tree.ensure(_directory(BURSTABLE), burstable_values(()))
+        if not self._tree.exists(_directory(BURSTABLE)):
+            # One that is there belongs to pods that run: it keeps its weight until they are known.
+            self._tree.ensure(_directory(BURSTABLE), burstable_values(()))
         self._tree.ensure(_directory(BEST_EFFORT), CgroupValues(shares=MIN_SHARES))
 
 

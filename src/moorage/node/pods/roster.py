@@ -8,7 +8,7 @@ changes of the engine's view, of classes, of handlers. Source: kubelet `syncLoop
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from moorage.api.logs import Log
 from moorage.api.nodes import Node
@@ -34,6 +34,11 @@ class Roster:
         self._node = node
         self._workers: dict[str, PodWorker] = {}
         self._tasks: asyncio.TaskGroup | None = None
+        self._listeners: list[Callable[[], None]] = []
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call this after a worker has come or gone. It must not block."""
+        self._listeners.append(listener)
 
     def __iter__(self) -> Iterator[PodWorker]:
         return iter(list(self._workers.values()))
@@ -89,12 +94,18 @@ class Roster:
         self._workers[pod.metadata.uid] = worker
         assert self._tasks is not None
         self._tasks.create_task(self._work(worker))
+        self._announce()
 
     async def _work(self, worker: PodWorker) -> None:
         try:
             await worker.run()
         finally:
             del self._workers[worker.uid]
+            self._announce()
+
+    def _announce(self) -> None:
+        for listener in self._listeners:
+            listener()
 
     def _is_taken_over(self, pod: Pod) -> bool:
         """Whether this node has said yes to the pod before, or is past saying anything."""

@@ -1,0 +1,202 @@
+"""A container engine in memory, behind the methods the agent calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+
+from moorage.cri import CriError, pb
+from moorage.node.runtime.engine import ExecResult
+from moorage.node.runtime.labels import POD_UID
+from tests.node.clocks import FakeClock
+
+_NANO = 1_000_000_000
+
+
+class FakeEngine:
+    """Sandboxes and containers as messages; the test ends containers with `end`.
+
+    Every call that changes something is kept in `calls`. `stubborn` containers ignore being
+    stopped until `end`; `handlers` are those sandboxes may ask for.
+    """
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+        self._count = 0
+        self._sandboxes: dict[str, pb.PodSandboxStatus] = {}
+        self._containers: dict[str, tuple[str, pb.ContainerStatus]] = {}
+        self.calls: list[str] = []
+        self.handlers = {"", "crun"}
+        self.failing: dict[str, str] = {}
+        self.hooks: dict[str, int] = {}
+
+    # what the test does
+
+    def end(self, name: str, code: int = 0) -> None:
+        """A container's process ends by itself."""
+        for _, status in self._containers.values():
+            if status.metadata.name == name and status.state == pb.CONTAINER_RUNNING:
+                self._end(status, code)
+                return
+        raise AssertionError(f"{name} does not run")
+
+    def kill_sandbox(self) -> None:
+        """The newest sandbox dies, with everything in it."""
+        newest = list(self._sandboxes.values())[-1]
+        newest.state = pb.SANDBOX_NOTREADY
+        for sandbox_id, status in self._containers.values():
+            if sandbox_id == newest.id and status.state == pb.CONTAINER_RUNNING:
+                self._end(status, 137)
+
+    @property
+    def running(self) -> list[str]:
+        return [
+            status.metadata.name
+            for _, status in self._containers.values()
+            if status.state == pb.CONTAINER_RUNNING
+        ]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._sandboxes and not self._containers
+
+    # sandboxes
+
+    async def run_sandbox(self, config: pb.PodSandboxConfig, handler: str) -> str:
+        self._call("run_sandbox", handler)
+        if handler not in self.handlers:
+            raise _refused("RunPodSandbox", f'no runtime for "{handler}" is configured')
+        sandbox_id = self._id("s")
+        self._sandboxes[sandbox_id] = pb.PodSandboxStatus(
+            id=sandbox_id,
+            metadata=config.metadata,
+            state=pb.SANDBOX_READY,
+            created_at=self._now_ns(),
+            network=pb.PodSandboxNetworkStatus(ip=f"10.1.0.{self._count}"),
+            labels=config.labels,
+            runtime_handler=handler,
+        )
+        return sandbox_id
+
+    async def stop_sandbox(self, sandbox_id: str) -> None:
+        self._call("stop_sandbox", sandbox_id)
+        found = self._sandboxes.get(sandbox_id)
+        if found is not None:
+            found.state = pb.SANDBOX_NOTREADY
+
+    async def remove_sandbox(self, sandbox_id: str) -> None:
+        self._call("remove_sandbox", sandbox_id)
+        self._sandboxes.pop(sandbox_id, None)
+        for key in [key for key, (inside, _) in self._containers.items() if inside == sandbox_id]:
+            del self._containers[key]
+
+    async def sandboxes(self, uid: str | None = None) -> list[pb.PodSandbox]:
+        return [
+            pb.PodSandbox(id=each.id, state=each.state, labels=each.labels)
+            for each in self._sandboxes.values()
+            if uid in (None, each.labels[POD_UID])
+        ]
+
+    async def sandbox_status(self, sandbox_id: str) -> pb.PodSandboxStatus:
+        return _copy(_found(self._sandboxes, sandbox_id))
+
+    # containers
+
+    async def create_container(
+        self, sandbox_id: str, config: pb.ContainerConfig, sandbox: pb.PodSandboxConfig
+    ) -> str:
+        self._call("create", config.metadata.name)
+        container_id = self._id("c")
+        status = pb.ContainerStatus(
+            id=container_id,
+            metadata=config.metadata,
+            state=pb.CONTAINER_CREATED,
+            created_at=self._now_ns(),
+            image=config.image,
+            image_ref=config.image.image,
+            labels=config.labels,
+            annotations=config.annotations,
+            log_path=f"{sandbox.log_directory}/{config.log_path}",
+            mounts=config.mounts,
+        )
+        self._containers[container_id] = (sandbox_id, status)
+        return container_id
+
+    async def start_container(self, container_id: str) -> None:
+        _, status = _found(self._containers, container_id)
+        self._call("start", status.metadata.name)
+        status.state, status.started_at = pb.CONTAINER_RUNNING, self._now_ns()
+
+    async def stop_container(self, container_id: str, grace_s: int) -> None:
+        found = self._containers.get(container_id)
+        if found is None:
+            return
+        self._call("stop", f"{found[1].metadata.name} {grace_s}")
+        if found[1].state == pb.CONTAINER_RUNNING:
+            self._end(found[1], 143)
+
+    async def remove_container(self, container_id: str) -> None:
+        self._call("remove", container_id)
+        self._containers.pop(container_id, None)
+
+    async def containers(self, uid: str | None = None) -> list[pb.Container]:
+        return [
+            pb.Container(id=key, pod_sandbox_id=inside, state=each.state, labels=each.labels)
+            for key, (inside, each) in self._containers.items()
+            if uid in (None, each.labels[POD_UID])
+        ]
+
+    async def container_status(self, container_id: str) -> pb.ContainerStatus:
+        return _copy(_found(self._containers, container_id)[1])
+
+    async def exec_sync(
+        self, container_id: str, command: Sequence[str], timeout_s: int
+    ) -> ExecResult:
+        del timeout_s
+        _, status = _found(self._containers, container_id)
+        self._call("exec", f"{status.metadata.name} {' '.join(command)}")
+        return ExecResult(b"", b"", self.hooks.get(status.metadata.name, 0))
+
+    # images
+
+    async def image(self, reference: str) -> pb.Image:
+        return pb.Image(id=f"sha256:{reference}", size=1)
+
+    # inside
+
+    def _call(self, what: str, detail: str) -> None:
+        self.calls.append(f"{what} {detail}".strip())
+        if what in self.failing:
+            raise _refused(what, self.failing[what])
+
+    def _end(self, status: pb.ContainerStatus, code: int) -> None:
+        status.state, status.exit_code = pb.CONTAINER_EXITED, code
+        status.reason = "Completed" if code == 0 else "Error"
+        status.finished_at = self._now_ns()
+
+    def _id(self, prefix: str) -> str:
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    def _now_ns(self) -> int:
+        # Two things are never made at the same moment.
+        self._count += 1
+        return int(self._clock.now().timestamp()) * _NANO + self._count
+
+
+def _copy(message: Any) -> Any:
+    copied = type(message)()
+    copied.CopyFrom(message)
+    return copied
+
+
+def _found(items: dict[str, Any], key: str) -> Any:
+    if key not in items:
+        raise CriError("Status", grpc.StatusCode.NOT_FOUND, f"{key} not found")
+    return items[key]
+
+
+def _refused(method: str, sentence: str) -> CriError:
+    return CriError(method, grpc.StatusCode.UNKNOWN, sentence)

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from moorage.api.nodes import (
+    NodeCondition,
+    NodeRuntimeHandler,
+    NodeRuntimeHandlerFeatures,
+    NodeStatus,
+)
+from moorage.cri import pb
+from moorage.node.machine.facts import MachineFacts
+from moorage.node.machine.node_object import status_changes
+from moorage.node.machine.node_status import (
+    PRESSURE_EVENTS,
+    NodeKnowledge,
+    allocatable_of,
+    capacity_of,
+    images_of,
+    node_status,
+)
+from moorage.node.machine.pressure import Pressure
+
+FACTS = MachineFacts(
+    cpu_count=4,
+    memory_bytes=8 << 30,
+    swap_bytes=0,
+    disk_bytes=100 << 30,
+    huge_pages={"hugepages-2Mi": 1 << 30},
+    machine_id="m",
+    system_uuid="",
+    boot_id="b",
+    kernel="6.1",
+    os_image="Debian",
+    architecture="amd64",
+    hostname="host",
+    address="10.0.0.1",
+)
+NOW = "2026-01-01T00:00:00Z"
+
+
+def status(**fields: Any) -> NodeStatus:
+    usual: dict[str, Any] = {
+        "facts": FACTS,
+        "capacity": {"cpu": "4"},
+        "allocatable": {"cpu": "3"},
+        "addresses": ["10.0.0.1"],
+        "hostname": "host",
+        "port": 10250,
+        "engine_name": "containerd",
+        "engine_version": "2.1",
+        "troubles": [],
+        "handlers": [],
+        "has_groups_policy": None,
+        "images": [],
+        "pressure": Pressure(),
+        "before": [],
+        "stamp": NOW,
+    }
+    return node_status(NodeKnowledge(**(usual | fields)))
+
+
+def conditions(found: NodeStatus) -> dict[str, NodeCondition]:
+    return {each.type: each for each in found.conditions}
+
+
+def test_capacity_and_what_pods_may_have_of_it() -> None:
+    capacity = capacity_of(FACTS, 110)
+    assert capacity == {
+        "cpu": "4",
+        "memory": "8388608Ki",
+        "ephemeral-storage": "104857600Ki",
+        "pods": "110",
+        "hugepages-2Mi": "1Gi",
+    }
+    found = allocatable_of(capacity, {"cpu": "500m", "memory": "1Gi", "pods": "200"})
+    assert (found["cpu"], found["memory"], found["pods"]) == ("3500m", "6291456Ki", "0")
+
+
+def test_a_node_that_is_well() -> None:
+    found = conditions(status())
+    assert {type_: each.status for type_, each in found.items()} == {
+        "MemoryPressure": "False",
+        "DiskPressure": "False",
+        "PIDPressure": "False",
+        "Ready": "True",
+    }
+    assert found["Ready"].reason == "KubeletReady"
+    assert found["Ready"].message == "kubelet is posting ready status"
+
+
+@pytest.mark.parametrize(
+    ("troubles", "message"),
+    [
+        (["container runtime is down: x"], "container runtime is down: x"),
+        (["a", "b"], "[a, b]"),
+    ],
+)
+def test_a_node_that_is_not_ready(troubles: list[str], message: str) -> None:
+    ready = conditions(status(troubles=troubles))["Ready"]
+    assert (ready.status, ready.reason, ready.message) == ("False", "KubeletNotReady", message)
+
+
+def test_pressure_is_said_in_the_kubelets_words() -> None:
+    found = conditions(status(pressure=Pressure(memory=True, disk=True, pids=True)))
+    assert {found[each].reason for each in found if each != "Ready"} == {
+        "KubeletHasInsufficientMemory",
+        "KubeletHasDiskPressure",
+        "KubeletHasInsufficientPID",
+    }
+    assert all((each.type, each.status) in PRESSURE_EVENTS for each in found.values())
+
+
+@pytest.mark.parametrize(("before", "since"), [("True", "2020"), ("False", NOW)])
+def test_the_time_changes_only_with_the_status(before: str, since: str) -> None:
+    earlier = NodeCondition(type="Ready", status=before, last_transition_time="2020")
+    ready = conditions(status(before=[earlier]))["Ready"]
+    assert (ready.last_transition_time, ready.last_heartbeat_time) == (since, NOW)
+
+
+def test_handlers_and_features_as_the_engine_tells_them() -> None:
+    features = NodeRuntimeHandlerFeatures(recursive_read_only_mounts=True, user_namespaces=False)
+    handlers = [NodeRuntimeHandler(name="", features=features), NodeRuntimeHandler(name="crun")]
+    wire = msgspec.to_builtins(status(handlers=handlers, has_groups_policy=False))
+    assert [each.get("name", "") for each in wire["runtimeHandlers"]] == ["", "crun"]
+    assert wire["features"] == {"supplementalGroupsPolicy": False}
+    assert status().features is None
+
+
+def test_who_it_is() -> None:
+    info = status().node_info
+    assert info is not None
+    assert info.container_runtime_version == "containerd://2.1"
+    assert info.kubelet_version.startswith("v1.36.0+moorage-")
+    assert (info.system_uuid, info.swap) == ("m", None)
+
+
+def test_the_largest_images_come_first_and_the_nameless_not_at_all() -> None:
+    images = [
+        pb.Image(id="small", repo_tags=["s:1"], size=1),
+        pb.Image(id="big", repo_tags=[f"b:{index}" for index in range(9)], size=9),
+        pb.Image(id="nameless", size=99),
+        *(pb.Image(id=f"i{index}", repo_tags=[f"i{index}:1"], size=2) for index in range(60)),
+    ]
+    found = images_of(images)
+    assert (len(found), found[0].size_bytes, len(found[0].names)) == (50, 9, 5)
+
+
+def test_the_patch_names_what_differs_and_always_the_heartbeats() -> None:
+    before = status(capacity={"cpu": "4", "old": "1"}, handlers=[NodeRuntimeHandler(name="runc")])
+    after = status(addresses=["10.0.0.2"])
+    found = status_changes(before, after)
+    assert set(found) == {"conditions", "capacity", "addresses", "runtimeHandlers"}
+    assert found["capacity"] == {"cpu": "4", "$patch": "replace"}
+    assert found["addresses"][-1] == {"$patch": "replace"}
+    assert found["runtimeHandlers"] is None
+    assert set(status_changes(before, before)) == {"conditions"}

@@ -1,0 +1,239 @@
+"""Whole pod lives: from the pod's binding to its last trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.node.objects import a_pod, wire_container
+from tests.node.pods.lives import Life, living
+
+
+def calls(life: Life, *kinds: str) -> list[str]:
+    return [each for each in life.engine.calls if each.split()[0] in kinds]
+
+
+def phase(life: Life) -> str:
+    return "" if life.api.pod is None else life.api.pod.status.phase
+
+
+def is_gone(life: Life) -> Any:
+    return life.task is not None and life.task.done()
+
+
+async def test_a_pod_that_runs_until_it_is_deleted(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        life.begin(a_pod(terminationGracePeriodSeconds=9))
+        await life.until(lambda: phase(life) == "Running")
+        assert life.api.pod is not None
+        assert life.api.pod.status.pod_ip.startswith("10.1.0.")
+        life.ask_to_delete(grace_s=9)
+        await life.until(lambda: is_gone(life))
+        assert life.engine.calls == [
+            "run_sandbox",
+            "create app",
+            "start app",
+            "stop app 9",
+            "stop_sandbox s1",
+            "remove_sandbox s1",
+        ]
+        assert life.events.reasons == ["Pulled", "Created", "Started", "Killing"]
+        assert life.api.phases == ["Pending", "Running", "Failed"]
+        assert life.engine.is_empty
+        assert list((tmp_path / "pods").iterdir()) == []
+
+
+async def test_a_job_that_succeeds_stays_for_its_status(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        life.begin(a_pod(restartPolicy="Never"))
+        await life.until(lambda: phase(life) == "Running")
+        life.engine.end("app", 0)
+        await life.look()
+        await life.until(lambda: phase(life) == "Succeeded")
+        assert life.api.pod is not None
+        (status,) = life.api.pod.status.container_statuses
+        assert status.state.terminated is not None
+        assert status.state.terminated.reason == "Completed"
+        life.ask_to_delete()
+        await life.until(lambda: is_gone(life))
+        assert life.api.phases[-1] == "Succeeded"
+
+
+async def test_a_container_that_crashes_comes_back_later_and_later(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        life.begin(a_pod())
+        for count in range(3):
+            await life.until(lambda wanted=count: len(calls(life, "start")) == wanted + 1)
+            life.engine.end("app", 1)
+            begun_s = life.clock.monotonic()
+            await life.look()
+            if count:
+                await life.until(lambda: life.waiting() == "CrashLoopBackOff", most_s=1)
+                await life.until(lambda wanted=count: len(calls(life, "start")) == wanted + 2)
+                assert life.clock.monotonic() - begun_s == 10 * count
+        assert life.api.pod is not None
+        assert any(
+            each.startswith("BackOff: app: Back-off restarting") for each in life.events.told
+        )
+
+
+async def test_init_containers_sidecars_and_main_ones_in_their_order(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        life.begin(
+            a_pod(
+                initContainers=[
+                    wire_container("init"),
+                    wire_container("side", restartPolicy="Always"),
+                ],
+                restartPolicy="Never",
+            )
+        )
+        await life.until(lambda: life.engine.running == ["init"])
+        life.engine.end("init")
+        await life.look()
+        await life.until(lambda: life.engine.running == ["side", "app"])
+        life.engine.end("app")
+        await life.look()
+        await life.until(lambda: phase(life) == "Succeeded")
+        assert calls(life, "start") == ["start init", "start side", "start app"]
+        assert calls(life, "stop") == ["stop side 30"]
+
+
+async def test_main_containers_end_before_their_sidecars(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        sidecars = [wire_container(name, restartPolicy="Always") for name in ("s1", "s2")]
+        life.begin(a_pod(initContainers=sidecars))
+        await life.until(lambda: phase(life) == "Running")
+        life.ask_to_delete()
+        await life.until(lambda: is_gone(life))
+        assert [each.split()[1] for each in calls(life, "stop")] == ["app", "s2", "s1"]
+
+
+async def test_hooks(tmp_path: Path) -> None:
+    lifecycle = {
+        "postStart": {"exec": {"command": ["hello"]}},
+        "preStop": {"exec": {"command": ["bye"]}},
+    }
+    async with living(tmp_path) as life:
+        life.begin(a_pod(wire_container(lifecycle=lifecycle)))
+        await life.until(lambda: phase(life) == "Running")
+        life.ask_to_delete()
+        await life.until(lambda: is_gone(life))
+        assert calls(life, "start", "exec", "stop") == [
+            "start app",
+            "exec app hello",
+            "exec app bye",
+            "stop app 30",
+        ]
+
+
+async def test_a_sandbox_that_dies_is_stopped_and_replaced(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        life.begin(a_pod())
+        await life.until(lambda: phase(life) == "Running")
+        life.engine.kill_sandbox()
+        await life.look()
+        await life.until(lambda: life.engine.running == ["app"])
+        assert calls(life, "run_sandbox", "stop_sandbox") == [
+            "run_sandbox",
+            "stop_sandbox s1",
+            "run_sandbox",
+        ]
+        assert "SandboxChanged" in life.events.reasons
+
+
+async def test_a_class_that_does_not_exist_yet_is_waited_for(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        life.begin(a_pod(runtimeClassName="fast"))
+        await life.until(lambda: "FailedCreatePodSandBox" in life.events.reasons)
+        assert life.events.told[0].startswith(
+            "FailedCreatePodSandBox: Failed to create pod sandbox: "
+            'runtimeclass.node.k8s.io "fast" not found'
+        )
+        await life.until(lambda: phase(life) == "Pending")
+        life.api.add_class("fast", "crun")
+        life.worker.retry_sandbox()
+        await life.until(lambda: phase(life) == "Running")
+        assert calls(life, "run_sandbox") == ["run_sandbox crun"]
+
+
+async def test_a_handler_the_engine_lacks_is_said_with_what_to_do(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        life.api.add_class("odd", "unconfigured")
+        life.begin(a_pod(runtimeClassName="odd"))
+        await life.until(lambda: "FailedCreatePodSandBox" in life.events.reasons)
+        message = life.events.told[0]
+        assert 'no runtime for "unconfigured" is configured' in message
+        assert 'RuntimeClass "odd" asks for handler "unconfigured" on node n1' in message
+        assert "the engine offers crun" in message
+
+
+async def test_a_pod_deleted_before_it_began_leaves_nothing(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        life.begin(a_pod())
+        life.ask_to_delete()
+        await life.until(lambda: is_gone(life))
+        assert calls(life, "create") == []
+
+
+async def test_a_deadline_ends_the_pod(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        life.begin(a_pod(activeDeadlineSeconds=60))
+        await life.until(lambda: phase(life) == "Running")
+        await life.until(lambda: phase(life) == "Failed")
+        assert life.api.pod is not None
+        assert life.api.pod.status.reason == "DeadlineExceeded"
+        assert 60 <= life.clock.monotonic() < 62
+
+
+# The agent restarts
+
+
+async def test_a_new_agent_takes_over_what_runs(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        life.begin(a_pod())
+        await life.until(lambda: phase(life) == "Running")
+        before = list(life.engine.calls)
+        await life.restart_agent()
+        await life.until(lambda: life.worker.status.phase == "Running")
+        assert life.engine.calls == before
+        life.ask_to_delete()
+        await life.until(lambda: is_gone(life))
+        assert life.engine.is_empty
+
+
+async def test_a_job_that_ended_while_no_agent_looked_is_reported(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        life.begin(a_pod(restartPolicy="Never"))
+        await life.until(lambda: phase(life) == "Running")
+        life.engine.end("app", 3)
+        await life.restart_agent()
+        await life.until(lambda: phase(life) == "Failed")
+        assert life.api.pod is not None
+        (status,) = life.api.pod.status.container_statuses
+        assert status.state.terminated is not None
+        assert status.state.terminated.exit_code == 3
+
+
+async def test_a_container_an_agent_only_created_is_made_anew(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        life.engine.failing["start"] = "interrupted"
+        life.begin(a_pod())
+        await life.until(lambda: life.waiting() == "RunContainerError")
+        del life.engine.failing["start"]
+        await life.restart_agent()
+        await life.until(lambda: phase(life) == "Running")
+        assert life.api.pod is not None
+        assert life.api.pod.status.container_statuses[0].restart_count == 0
+
+
+async def test_impatience_shortens_the_end(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        lifecycle = {"preStop": {"sleep": {"seconds": 1000}}}
+        life.begin(a_pod(wire_container(lifecycle=lifecycle)))
+        await life.until(lambda: phase(life) == "Running")
+        life.ask_to_delete(grace_s=500)
+        await life.until(lambda: "Killing" in life.events.reasons)
+        life.ask_to_delete(grace_s=1)
+        await life.until(lambda: is_gone(life), most_s=20)
+        assert calls(life, "stop") == ["stop app 2"]

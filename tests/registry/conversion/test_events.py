@@ -1,0 +1,48 @@
+"""One stored event, two views."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.registry.conversion.events import FIELD_ALIASES, from_core, to_core
+from moorage.registry.kinds.events import EVENT
+
+CORE_FIELDS = {
+    "metadata": {"name": "e"},
+    "involvedObject": {"name": "p"},
+    "message": "m",
+    "reportingComponent": "c",
+    "reportingInstance": "i",
+    "source": {"component": "s"},
+    "firstTimestamp": "t",
+    "lastTimestamp": "t",
+    "count": 3,
+    "series": {"count": 2},
+    "reason": "r",
+    "type": "Normal",
+    "related": {"name": "q"},
+    "eventTime": "t",
+    "action": "a",
+}
+
+
+def test_the_newer_group_has_its_own_names() -> None:
+    shown = from_core(CORE_FIELDS)
+    assert shown.keys() - CORE_FIELDS.keys() == {
+        "regarding", "note", "reportingController", "deprecatedSource",
+        "deprecatedFirstTimestamp", "deprecatedLastTimestamp", "deprecatedCount",
+    }  # fmt: skip
+    assert shown["note"] == "m"
+    assert shown["reportingInstance"] == "i"
+
+
+@given(st.sets(st.sampled_from(sorted(CORE_FIELDS))))
+def test_there_and_back_nothing_is_lost(fields: set[str]) -> None:
+    event = {field: CORE_FIELDS[field] for field in fields}
+    assert to_core(from_core(event)) == event
+
+
+def test_every_alias_leads_to_a_field_one_can_select_by() -> None:
+    labels = {field.label for field in EVENT.selectable}
+    assert set(FIELD_ALIASES.values()) <= labels

@@ -1,0 +1,127 @@
+"""Every kind that is served, held to what discovery and clients expect of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from moorage.registry.kind import ALL_VERBS, Kind, by_resource
+from moorage.registry.kinds import ALL_KINDS, STORED_KINDS
+from moorage.registry.schema import load_schema
+
+SCHEMA = load_schema()
+KINDS = {kind.plural if kind.group != "events.k8s.io" else kind.name: kind for kind in ALL_KINDS}
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.name)
+def test_a_kinds_types_are_known(kind: Kind) -> None:
+    for served in kind.served:
+        assert SCHEMA[served.type]
+    for part in kind.subresources.values():
+        if part.type:
+            assert SCHEMA[part.type]
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.name)
+def test_verbs_are_listed_in_discoverys_order(kind: Kind) -> None:
+    assert list(kind.verbs) == sorted(kind.verbs)
+    assert set(kind.verbs) <= set(ALL_VERBS)
+    for part in kind.subresources.values():
+        assert list(part.verbs) == sorted(part.verbs)
+
+
+def test_no_two_kinds_share_a_place() -> None:
+    served = [(each.group, each.version, kind.plural) for kind in ALL_KINDS for each in kind.served]
+    assert len(served) == len(set(served)) == len(by_resource(ALL_KINDS))
+    tables = [kind.table for kind in STORED_KINDS]
+    assert len(tables) == len(set(tables))
+    assert not any(a != b and f"{a}/".startswith(f"{b}/") for a in tables for b in tables)
+
+
+@pytest.mark.parametrize(
+    ("plural", "short_names", "categories", "is_namespaced"),
+    [
+        ("pods", ("po",), ("all",), True),
+        ("nodes", ("no",), (), False),
+        ("namespaces", ("ns",), (), False),
+        ("configmaps", ("cm",), (), True),
+        ("secrets", (), (), True),
+        ("serviceaccounts", ("sa",), (), True),
+        ("services", ("svc",), ("all",), True),
+        ("endpoints", ("ep",), (), True),
+        ("events", ("ev",), (), True),
+        ("deployments", ("deploy",), ("all",), True),
+        ("replicasets", ("rs",), ("all",), True),
+        ("runtimeclasses", (), (), False),
+        ("leases", (), (), True),
+        ("priorityclasses", ("pc",), (), False),
+        ("clusterroles", (), (), False),
+        ("endpointslices", (), (), True),
+    ],
+)
+def test_names_that_people_type(
+    plural: str, short_names: tuple[str, ...], categories: tuple[str, ...], is_namespaced: bool
+) -> None:
+    kind = KINDS[plural]
+    assert kind.short_names == short_names
+    assert kind.categories == categories
+    assert kind.is_namespaced is is_namespaced
+
+
+def test_a_namespace_is_not_deleted_in_bulk() -> None:
+    assert "deletecollection" not in KINDS["namespaces"].verbs
+
+
+def test_who_may_be_created_by_an_update() -> None:
+    assert {kind.plural for kind in STORED_KINDS if kind.strategy.may_create_on_update} == {
+        "runtimeclasses", "roles", "rolebindings", "clusterroles", "clusterrolebindings", "leases",
+        "events", "services", "endpoints",
+    }  # fmt: skip
+
+
+def test_who_must_name_the_revision_it_replaces() -> None:
+    assert {kind.plural for kind in STORED_KINDS if kind.strategy.needs_revision_on_update} == {
+        "runtimeclasses", "leases",
+    }  # fmt: skip
+
+
+def test_whose_deletion_answers_with_the_object() -> None:
+    assert {kind.plural for kind in STORED_KINDS if kind.strategy.returns_deleted} == {
+        "pods", "services", "serviceaccounts", "namespaces",
+    }  # fmt: skip
+
+
+def test_whose_generation_counts() -> None:
+    assert {kind.plural for kind in STORED_KINDS if kind.strategy.spec_of is not None} == {
+        "pods", "deployments", "replicasets", "endpointslices", "priorityclasses",
+    }  # fmt: skip
+
+
+def test_classes_are_served_in_every_version_they_ever_had() -> None:
+    kind = KINDS["runtimeclasses"]
+    assert [served.api_version for served in kind.served] == [
+        "node.k8s.io/v1", "node.k8s.io/v1beta1", "node.k8s.io/v1alpha1",
+    ]  # fmt: skip
+    assert kind.subresources == {}
+    assert kind.selectable == ()
+    assert kind.verbs == ALL_VERBS
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "asked", "seconds"),
+    [
+        ({"nodeName": "n"}, {}, None, 30),
+        ({"nodeName": "n", "terminationGracePeriodSeconds": 5}, {}, None, 5),
+        ({"nodeName": "n"}, {}, 7, 7),
+        ({"nodeName": "n"}, {}, 0, 0),
+        ({"nodeName": "n"}, {}, -1, 1),
+        ({}, {}, 7, 0),
+        ({"nodeName": "n"}, {"phase": "Succeeded"}, 7, 0),
+        ({"nodeName": "n"}, {"phase": "Failed"}, None, 0),
+    ],
+)
+def test_a_pod_gets_time_to_end_while_it_runs(
+    spec: dict[str, object], status: dict[str, str], asked: int | None, seconds: int
+) -> None:
+    grace = KINDS["pods"].strategy.grace_seconds
+    assert grace is not None
+    assert grace({"spec": spec, "status": status}, asked) == seconds
