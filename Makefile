@@ -35,7 +35,8 @@ test: lint packages ## lint, then every test
 
 packages: venv ## the system packages that pods need; only as root, only on Debian and its like
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  $(BIN)/moor doctor --install; else echo 'not root on Debian: tests with pods are skipped'; fi
+	  $(BIN)/moor doctor --install || echo 'tests with pods are skipped'; \
+	else echo 'not root on Debian: tests with pods are skipped'; fi
 
 soak: venv ## the tests that break things on purpose, for longer
 	MOORAGE_KILL_ROUNDS=100 $(BIN)/pytest tests/cluster/whole/test_kill.py --timeout=3600
@@ -43,6 +44,7 @@ soak: venv ## the tests that break things on purpose, for longer
 bench: venv ## print every figure the README names
 	$(BIN)/python -m bench.storage
 	$(BIN)/python -m bench.api
+	$(BIN)/python -m bench.hotpaths
 	$(BIN)/python -m bench.scheduler
 	$(BIN)/python -m bench.cluster
 

@@ -62,7 +62,6 @@ _LOG_OPTIONS = (
     "stream",
 )  # fmt: skip
 _CONNECT_S = 10.0
-_TRUE = frozenset({"1", "true", "True", "t", "T", "TRUE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +264,7 @@ def _stream_query(call: Call) -> list[tuple[str, str]]:
     query = call.http.query
     if call.target.subresource == _PORT_FORWARD:
         return [("port", port) for port in query.getall("ports", [])]
-    asked = [(flag, "1") for name, flag in _STREAM_FLAGS.items() if query.get(name) in _TRUE]
+    asked = [(flag, "1") for name, flag in _STREAM_FLAGS.items() if is_true(query, name)]
     if call.target.subresource == "exec":
         asked += [("command", word) for word in query.getall("command", [])]
     return asked

@@ -2,7 +2,7 @@
 
 An event's frame is made once for each version that is watched and shared by its watchers. A stream
 ends at its deadline, with the server, when the client goes, or when the client reads too slowly.
-Hot path: per watcher one append and a share of a write (bench/watch.py). Source: API concepts
+Hot path: per watcher one append and a share of a write (bench/hotpaths.py). Source: API concepts
 "Efficient detection of changes", "Watch bookmarks".
 """
 

@@ -78,8 +78,7 @@ class NodeOptions:
     `hostname` are found on the machine when empty. `service_environment` overrides variables of
     the service environment, such as KUBERNETES_SERVICE_HOST where nothing routes cluster IPs.
     `oom_score_floor` is the lowest oom_score_adj the engine may set here: -1000 with
-    CAP_SYS_RESOURCE, the engine's own score without. `static_pod_dir` holds pod manifests that run
-    without an API server.
+    CAP_SYS_RESOURCE, the engine's own score without.
     """
 
     name: str
@@ -91,7 +90,6 @@ class NodeOptions:
     pod_logs_dir: Path = Path("/var/log/pods")
     container_logs_dir: Path | None = Path("/var/log/containers")
     seccomp_dir: Path | None = None
-    static_pod_dir: Path | None = None
     server: ServerOptions | None = None
     cgroup_root: str = "/moorage"
     cgroup_driver: str = CGROUPFS

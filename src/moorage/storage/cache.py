@@ -4,7 +4,7 @@ Reads and watches never touch the disk. An item is made once from its bytes when
 and shared by every reader; a watcher gets references, not copies. Each table (the part of a key
 before its first slash) keeps its recent events, so a watch can start a little in the past; one that
 starts earlier is told so and lists again. Hot path: `_apply`, per change and interested watcher
-(bench/watch.py).
+(bench/hotpaths.py).
 """
 
 from __future__ import annotations

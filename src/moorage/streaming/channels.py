@@ -29,10 +29,13 @@ _ORDER = (_ERROR, _STDIN, _STDOUT, _STDERR, _RESIZE)
 
 
 def wanted_channels(query: Mapping[str, str]) -> tuple[int, ...]:
-    """The channels of an exec or attach request, by its query (`stdin=true`, `tty=1`, …)."""
+    """The channels of an exec or attach request, by its query (`stdin=true`, `tty=1`, …).
+
+    As everywhere in the API's queries, all but `0` and `false` means yes.
+    """
 
     def asks(name: str) -> bool:
-        return query.get(name, "") in ("1", "true")
+        return name in query and query[name].lower() not in ("0", "false")
 
     is_terminal = asks("tty")
     wanted = {

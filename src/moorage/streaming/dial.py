@@ -33,6 +33,8 @@ _BODY_LIMIT_BYTES = 64 * 1024
 _HEAD_END = b"\r\n\r\n"
 _LAST_CHUNK = b"0\r\n\r\n"
 _HEX_DIGITS = frozenset(b"0123456789abcdefABCDEF")
+_WITHOUT_BODY = frozenset({204, 304})
+_LENGTH_DIGITS = 12
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -66,7 +68,12 @@ class Upstream:
     @property
     def place(self) -> str:
         """Where it is, for messages: no path, which may hold a token."""
-        return str(self.socket or URL(self.url, encoded=True).authority)
+        if self.socket is not None:
+            return str(self.socket)
+        try:
+            return URL(self.url, encoded=True).authority
+        except ValueError:
+            return "an address that is no URL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +111,7 @@ async def dial(
         try:
             async with asyncio.timeout(limits.dial_s):
                 answer = await _ask(connection, upstream, method, protocol, lines)
-        except (OSError, HeadError) as error:
+        except (OSError, ValueError) as error:
             raise DialError.of(upstream, error or "timed out") from error
         yield answer
 
@@ -162,7 +169,11 @@ async def _read_body(connection: Connection, head: AnswerHead) -> bytes:
     """The beginning of a refusal's body, for the message; never waits for more than it needs."""
     is_chunked = "chunked" in head.headers.get("Transfer-Encoding", "").lower()
     length = head.headers.get("Content-Length", "")
-    wanted = min(int(length), _BODY_LIMIT_BYTES) if length.isdigit() else _BODY_LIMIT_BYTES
+    wanted = _BODY_LIMIT_BYTES
+    if head.status in _WITHOUT_BODY:
+        wanted = 0
+    elif length.isascii() and length.isdigit():
+        wanted = min(int(length[:_LENGTH_DIGITS]), _BODY_LIMIT_BYTES)
     body = b""
     while len(body) < wanted and not (is_chunked and body.endswith(_LAST_CHUNK)):
         data = await connection.read()

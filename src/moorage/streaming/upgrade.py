@@ -9,6 +9,7 @@ caller's credentials must not reach the next one. Source: RFC 9110 §7.8, RFC 64
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -34,6 +35,8 @@ _ANSWER_HEADERS = (
     "Sec-WebSocket-Accept",
     "Sec-WebSocket-Extensions",
 )
+
+_STATUS = re.compile("[0-9]{3}")
 
 Headers = Mapping[str, str]
 HeaderLines = tuple[tuple[str, str], ...]
@@ -107,7 +110,7 @@ def parse_answer_head(text: bytes) -> AnswerHead:
     first, *rest = text.decode("latin-1").split("\r\n")
     version, _, status = first.partition(" ")
     code, _, reason = status.partition(" ")
-    if not version.startswith("HTTP/1.") or len(code) != 3 or not code.isdigit():
+    if not version.startswith("HTTP/1.") or not _STATUS.fullmatch(code):
         raise HeadError(f"not an HTTP answer: {first[:80]!r}")
     headers: CIMultiDict[str] = CIMultiDict()
     for line in filter(None, rest):
@@ -122,7 +125,8 @@ def _head(first: str, lines: Iterable[tuple[str, str]]) -> bytes:
     text = f"{first}\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines)
     if text.count("\n") != text.count("\r\n") or "\r" in text.replace("\r\n", ""):
         raise ValueError("a header must not contain a line break")
-    return f"{text}\r\n".encode("latin-1")
+    # Bytes of a header that are no text have come through the HTTP server as surrogates.
+    return f"{text}\r\n".encode(errors="surrogateescape")
 
 
 def _listed(lines: Iterable[str]) -> tuple[str, ...]:

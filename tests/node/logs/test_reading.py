@@ -105,6 +105,14 @@ async def test_following_ends_with_the_container_and_misses_nothing(log: Path) -
     assert bytes(found) == b"4\n5\nlast\n"
 
 
+def rotate(log: Path) -> None:
+    """What an agent and an engine do together, with a last line in the old file."""
+    renamed = log.rename(log.with_suffix(".rotated"))
+    with renamed.open("a") as file:
+        file.write(line("before"))
+    log.write_text(line("after"))
+
+
 async def test_following_goes_on_in_the_file_that_takes_its_place(log: Path) -> None:
     container, found = Container(), bytearray()
     arrived = asyncio.Event()
@@ -118,10 +126,7 @@ async def test_following_goes_on_in_the_file_that_takes_its_place(log: Path) -> 
         tasks.create_task(follow())
         await arrived.wait()
         arrived.clear()
-        renamed = log.rename(log.with_suffix(".rotated"))
-        with renamed.open("a") as file:
-            file.write(line("before"))
-        log.write_text(line("after"))
+        rotate(log)
         container.runs = False
         await arrived.wait()
     assert bytes(found) == b"0\n1\n2\n3\n4\nbefore\nafter\n"

@@ -29,9 +29,11 @@ class FakeServer:
         return msgspec.convert(self.lease, Lease)
 
     async def create(self, resource: Any, body: Any, namespace: str) -> Lease:
+        assert (resource, namespace) == (LEASES, "kube-node-lease")
         return self._store(body)
 
     async def update(self, resource: Any, body: Any, name: str, namespace: str) -> Lease:
+        assert (resource, namespace) == (LEASES, "kube-node-lease")
         if self.failures:
             raise self.failures.pop(0)
         if self.lease is None:

@@ -77,7 +77,7 @@ def test_capacity_and_what_pods_may_have_of_it() -> None:
         "hugepages-2Mi": "1Gi",
     }
     found = allocatable_of(capacity, {"cpu": "500m", "memory": "1Gi", "pods": "200"})
-    assert (found["cpu"], found["memory"], found["pods"]) == ("3500m", "6291456Ki", "0")
+    assert (found["cpu"], found["memory"], found["pods"]) == ("3500m", "6Gi", "0")
 
 
 def test_a_node_that_is_well() -> None:

@@ -73,7 +73,7 @@ class FakeApi:
 
     async def patch(self, resource: Any, name: str, patch: Any, namespace: str, **_: Any) -> Pod:
         await asyncio.sleep(0)
-        assert resource is PODS
+        assert (resource, namespace) == (PODS, "shop")
         if self.pod is None:
             raise NotFoundError.of("pods", name)
         wire = msgspec.to_builtins(self.pod)
@@ -98,7 +98,8 @@ class FakeApi:
 
     async def delete(self, resource: Any, name: str, namespace: str, **how: Any) -> None:
         await asyncio.sleep(0)
-        assert (resource, how) == (PODS, {"uid": UID, "grace_period_seconds": 0})
+        assert (resource, namespace, name) == (PODS, "shop", "web")
+        assert how == {"uid": UID, "grace_period_seconds": 0}
         self.pod = None
         self.on_change(None)
 

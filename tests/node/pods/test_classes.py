@@ -92,7 +92,7 @@ async def test_a_class_that_is_known_is_not_asked_for_again() -> None:
 
 
 async def test_a_pod_whose_class_does_not_exist_gets_no_sandbox() -> None:
-    with pytest.raises(ClassMissing, match='runtimeclass.node.k8s.io "kgone" not found'):
+    with pytest.raises(ClassMissing, match=r'runtimeclass\.node\.k8s\.io "kgone" not found'):
         await classes().handler(a_pod(runtimeClassName="kgone"), FRESH)
 
 

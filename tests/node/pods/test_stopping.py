@@ -53,7 +53,7 @@ async def test_dead_sandboxes_are_stopped_too_for_they_hold_addresses() -> None:
 async def test_a_sandbox_that_cannot_be_stopped_is_named() -> None:
     engine = FakeEngine(FakeClock())
     engine.failing["stop_sandbox"] = "busy"
-    with pytest.raises(StopError, match="failed to stop sandbox s0: .* desc = busy"):
+    with pytest.raises(StopError, match=r"failed to stop sandbox s0: .* desc = busy"):
         await stopper(engine).stop_sandboxes(a_view())
 
 

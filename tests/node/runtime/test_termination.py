@@ -24,6 +24,10 @@ def ended(file: Path | None = None, log: Path | None = None, **fields: Any) -> p
     )
 
 
+def leave(file: Path, message: str) -> None:
+    file.write_text(message)
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "message"
@@ -53,7 +57,7 @@ async def test_only_of_what_has_ended(file: Path) -> None:
 
 
 async def test_only_the_end_of_a_long_file(file: Path) -> None:
-    file.write_text("x" * 5000 + "end")
+    leave(file, "x" * 5000 + "end")
     found = await termination_message(ended(file))
     assert len(found) == 4096
     assert found.endswith("xend")
@@ -71,7 +75,7 @@ async def test_only_the_end_of_a_long_file(file: Path) -> None:
 async def test_the_log_stands_in_after_a_failure(
     file: Path, log: Path, policy: str, code: int, content: str, wanted: str
 ) -> None:
-    file.write_text(content)
+    leave(file, content)
     found = await termination_message(ended(file, log, policy=policy, exit_code=code))
     assert found.startswith(wanted)
     assert bool(found) == bool(wanted)

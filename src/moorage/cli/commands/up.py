@@ -52,7 +52,12 @@ def _gates(texts: tuple[str, ...]) -> dict[str, bool]:
 @click.option("--detach", "-d", is_flag=True, help="Return when the cluster is ready.")
 @click.option("--merge", is_flag=True, help=f"Add the cluster to {USER_KUBECONFIG} too.")
 @click.option("--install", is_flag=True, help="Install missing Debian packages first.")
-@click.option("--no-node", is_flag=True, help="The control plane alone; needs no root.")
+@click.option(
+    "--node/--no-node",
+    "node",
+    default=None,
+    help="With a node, or the control plane alone, which needs no root.",
+)
 @click.option("--cri", metavar="ENDPOINT", help="Use a running engine: unix:///path/to.sock.")
 @click.option("--name", help="The cluster's name in the kubeconfig.")
 @click.option("--node-name", help="The node's name; the host's by default.")
@@ -75,10 +80,10 @@ def _gates(texts: tuple[str, ...]) -> dict[str, bool]:
     help="Turn a feature off or on: RuntimeClass.",
 )
 @click.option(
-    "--scheduler-like-upstream",
-    is_flag=True,
+    "--schedule-by-handler/--scheduler-like-upstream",
+    "by_handler",
     default=None,
-    help="Do not place pods by runtime handler: they fail on the node, as in Kubernetes.",
+    help="Keep pods off nodes that lack their handler, or let them fail there as Kubernetes does.",
 )
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="For all parts."
@@ -89,11 +94,11 @@ def command(
     detach: bool,
     merge: bool,
     install: bool,
-    no_node: bool,
+    node: bool | None,
     cri: str | None,
     mirrors: tuple[str, ...],
     gates: tuple[str, ...],
-    scheduler_like_upstream: bool | None,
+    by_handler: bool | None,
     **said: str | int | None,
 ) -> None:
     """Start the cluster, or resume the one in the data folder with everything that is in it.
@@ -109,14 +114,14 @@ def command(
         raise CliError(str(AlreadyRunningError(layout, pid)))
     choices = Choices(
         cri=cri,
-        has_node=False if no_node else None,
-        filters_by_handler=None if scheduler_like_upstream is None else False,
+        has_node=node,
+        filters_by_handler=by_handler,
         gates=_gates(gates),
         registry_mirrors=_pairs("--registry-mirror", mirrors),
         **said,  # type: ignore[arg-type]
     )
     before = load(layout.settings)
-    has_node = not no_node and (before is None or before.has_node)
+    has_node = (before is None or before.has_node) if node is None else node
     if has_node and not (cri or (before and before.cri)):
         asyncio.run(prepare_machine(layout, is_installing=install))
     settings = _opened(layout, choices)

@@ -38,10 +38,6 @@ class CgroupLayout:
     hierarchies: tuple[Path, ...]
     unified: Path | None = None
 
-    @property
-    def is_v2(self) -> bool:
-        return self.unified is not None
-
 
 def layout_of(mountinfo: str) -> CgroupLayout:
     """Read the layout from the text of a mountinfo file."""

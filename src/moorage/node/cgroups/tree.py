@@ -59,35 +59,12 @@ class CgroupTree:
         first = self.layout.unified or self.layout.controllers.get("memory")
         return first is None or self._place(first, directory).is_dir()
 
-    def children(self, directory: str) -> set[str]:
-        """The names of the cgroups below one, in any hierarchy."""
-        found: set[str] = set()
-        for hierarchy in self.layout.hierarchies:
-            place = self._place(hierarchy, directory)
-            if place.is_dir():
-                found |= {entry.name for entry in os.scandir(place) if entry.is_dir()}
-        return found
-
     def remove(self, directory: str) -> None:
         """End every process in a cgroup and remove it, with all below. Raises CgroupError."""
         for hierarchy in self.layout.hierarchies:
             place = self._place(hierarchy, directory)
             if place.is_dir():
                 self._remove(place)
-
-    def memory_usage_bytes(self, directory: str) -> int | None:
-        """How much memory a cgroup uses, None where that is not known."""
-        if self.layout.unified is not None:
-            file = self._place(self.layout.unified, directory) / "memory.current"
-        elif "memory" in self.layout.controllers:
-            mount = self.layout.controllers["memory"]
-            file = self._place(mount, directory) / "memory.usage_in_bytes"
-        else:
-            return None
-        try:
-            return int(file.read_text())
-        except (FileNotFoundError, ValueError):
-            return None
 
     def _ensure_v1(self, directory: str, values: CgroupValues) -> None:
         for mount in set(self.layout.controllers.values()):

@@ -29,7 +29,6 @@ PENDING = "Pending"
 TERMINAL = frozenset({FAILED, SUCCEEDED})
 
 CONFIG_SOURCE = "kubernetes.io/config.source"
-CONFIG_HASH = "kubernetes.io/config.hash"
 CONFIG_MIRROR = "kubernetes.io/config.mirror"
 FILE_SOURCE = "file"
 

@@ -65,11 +65,6 @@ class Observer:
         self._is_evented = False
 
     @property
-    def is_evented(self) -> bool:
-        """Whether the engine announces changes itself."""
-        return self._is_evented
-
-    @property
     def pods(self) -> Sequence[PodView]:
         """Every pod the engine has anything of."""
         return tuple(self._pods.values())

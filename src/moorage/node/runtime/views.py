@@ -114,11 +114,6 @@ class ContainerView:
     def restart_count(self) -> int:
         return self.memory.restart_count
 
-    @property
-    def is_over(self) -> bool:
-        """Whether it ended, or may have."""
-        return self.state in (State.EXITED, State.UNKNOWN)
-
 
 @dataclass(frozen=True, slots=True)
 class PodView:

@@ -14,8 +14,6 @@ from moorage.api.clock import format_time
 from moorage.api.pods import Pod, PodStatus
 from moorage.node.runtime.views import PodView
 
-NO_VERDICTS: Mapping[str, bool] = {}
-
 
 @dataclass(frozen=True, slots=True)
 class Waiting:

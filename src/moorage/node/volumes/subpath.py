@@ -66,7 +66,8 @@ def open_inside(volume: Path, subpath: PurePosixPath) -> int:
                 # Only links say so; the kernel would follow this one out of the volume.
                 if len(opened) == 1:
                     raise ConfigError(
-                        f"subpath `{subpath}` not within volume path: a symbolic link leads above it"
+                        f"subpath `{subpath}` not within volume path: "
+                        "a symbolic link leads above it"
                     )
                 os.close(opened.pop())
                 continue

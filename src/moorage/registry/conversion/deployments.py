@@ -6,10 +6,13 @@ Source: extensions/v1beta1 of Kubernetes 1.2 to 1.15.
 
 from __future__ import annotations
 
+import re
+
 from moorage.registry.defaults.workloads import default_extensions_deployment
 from moorage.registry.kind import Obj
 
 ROLLBACK_ANNOTATION = "deprecated.deployment.rollback.to"
+_REVISION = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def from_extensions(obj: Obj) -> Obj:
@@ -26,7 +29,8 @@ def from_extensions(obj: Obj) -> Obj:
 
 def to_extensions(obj: Obj) -> Obj:
     annotations = obj["metadata"].get("annotations", {})
-    if ROLLBACK_ANNOTATION not in annotations:
+    # What somebody else wrote there is no revision, and stays what it is.
+    if not _REVISION.fullmatch(annotations.get(ROLLBACK_ANNOTATION, "")):
         return obj
     kept = {key: value for key, value in annotations.items() if key != ROLLBACK_ANNOTATION}
     metadata = {**obj["metadata"], "annotations": kept}

@@ -1,4 +1,4 @@
-"""Pods and pod templates. Hot path: 15 µs a pod (bench/rules.py)."""
+"""Pods and pod templates. Hot path: 15 µs a pod (bench/hotpaths.py)."""
 
 from __future__ import annotations
 

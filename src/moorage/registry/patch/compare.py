@@ -2,7 +2,7 @@
 
 `fields_of` is what an apply claims; `changes` is what an update claims: it marks a map, list or
 item that it creates with `.`, which an apply does only for list items. Hot path: a pod's creation
-in 60 µs (bench/patch.py).
+in 60 µs (bench/hotpaths.py).
 """
 
 from __future__ import annotations

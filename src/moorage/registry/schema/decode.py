@@ -2,7 +2,7 @@
 
 Hot path: a body without surprises is checked by a compiled decoder (C speed) and decoded once
 more into dicts; only a body with an unknown field, a repeated key or a wrong type is walked in
-Python, to say exactly what and where. Budget 25 µs for a 1.5 KB pod (bench/codec.py).
+Python, to say exactly what and where. Budget 25 µs for a 1.5 KB pod (bench/hotpaths.py).
 Source: field validation (KEP-2885); error texts are those of Go's decoder.
 """
 

@@ -1,6 +1,6 @@
 """Pods: a new one, a template's, and what may change in one that exists.
 
-Hot path: 40 µs a pod (bench/rules.py). Source: core validation `ValidatePodSpec`,
+Hot path: 40 µs a pod (bench/hotpaths.py). Source: core validation `ValidatePodSpec`,
 `ValidatePodUpdate`, Kubernetes 1.36; what a class name may be is docs/differences.md's.
 """
 

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from moorage.api.pods import Pod
+from moorage.node.pods import roster as roster_module
+from moorage.node.pods.roster import Roster
+from moorage.node.runtime.views import PodView
+from moorage.node.status.knowledge import Ending
+from tests.node.clocks import settle
+from tests.node.objects import a_node, a_pod, a_sandbox, wire_container
+
+
+class FakeWorker:
+    """Lives until it is removed."""
+
+    def __init__(self, pod: Pod, context: Any, *, refusal: Ending | None = None) -> None:
+        del context
+        self.uid, self.pod, self.refusal = pod.metadata.uid, pod, refusal
+        self.is_active = refusal is None
+        self._removed = asyncio.Event()
+
+    async def run(self) -> None:
+        await self._removed.wait()
+
+    def update(self, pod: Pod) -> None:
+        self.pod = pod
+
+    def remove(self) -> None:
+        self._removed.set()
+
+
+class FakeInformer:
+    def __init__(self, *pods: Pod) -> None:
+        self._pods = list(pods)
+        self.tell: Any = None
+
+    def __iter__(self) -> Any:
+        return iter(self._pods)
+
+    def add_handler(self, handler: Any) -> None:
+        self.tell = handler
+        for pod in self._pods:
+            handler(None, pod)
+
+
+def pod(uid: str, cpu: str = "1", created: str = "", name: str = "", **fields: Any) -> Pod:
+    meta = {"uid": uid, "creationTimestamp": created or f"2026-{uid}", **fields.pop("meta", {})}
+    container = wire_container(resources={"requests": {"cpu": cpu}})
+    return a_pod(container, name=name or uid, meta=meta, **fields)
+
+
+@asynccontextmanager
+async def roster_of(*pods: Pod, running: str = "") -> AsyncIterator[tuple[Roster, FakeInformer]]:
+    views = {uid: PodView(uid, sandboxes=(a_sandbox(uid=uid),)) for uid in running.split()}
+    nothing = SimpleNamespace(add_listener=lambda _: None, on_change=lambda _: None)
+    context: Any = SimpleNamespace(
+        observer=SimpleNamespace(
+            add_listener=lambda _: None, view=lambda uid: views.get(uid) or PodView(uid)
+        ),
+        health=SimpleNamespace(add_listener=lambda _: None, has_groups_policy=True),
+        classes=nothing,
+        events=SimpleNamespace(pod=lambda *_: None),
+        allocatable=lambda: {"cpu": "2", "pods": "110"},
+    )
+    informer: Any = FakeInformer(*pods)
+    node: Any = SimpleNamespace(node=a_node())
+    found = Roster(context, informer, node)
+    task = asyncio.ensure_future(found.run())
+    await settle()
+    yield found, informer
+    task.cancel()
+    await asyncio.wait((task,))
+
+
+@pytest.fixture(autouse=True)
+def _workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roster_module, "PodWorker", FakeWorker)
+
+
+def refused(roster: Roster) -> dict[str, bool]:
+    return {each.uid: not each.is_active for each in roster}
+
+
+async def test_room_is_given_to_those_that_have_had_it_longest() -> None:
+    async with roster_of(pod("c"), pod("b"), pod("a")) as (roster, _):
+        assert refused(roster) == {"a": False, "b": False, "c": True}
+
+
+async def test_what_runs_already_is_not_asked_again() -> None:
+    async with roster_of(pod("a"), pod("b"), pod("c"), running="c") as (roster, _):
+        assert not refused(roster)["c"]
+
+
+async def test_what_is_over_or_ending_is_not_refused() -> None:
+    over = pod("x", cpu="9", status={"phase": "Succeeded"})
+    ending = pod("y", cpu="9", meta={"deletionTimestamp": "2026"})
+    async with roster_of(over, ending) as (roster, _):
+        assert refused(roster) == {"x": False, "y": False}
+
+
+async def test_mirrors_of_static_pods_have_no_worker() -> None:
+    mirror = pod("m", meta={"annotations": {"kubernetes.io/config.mirror": "x"}})
+    async with roster_of(mirror) as (roster, _):
+        assert list(roster.uids) == []
+
+
+async def test_a_pod_of_the_same_name_takes_the_place_of_another() -> None:
+    old, new = pod("a", name="web", created="1"), pod("b", name="web", created="2")
+    async with roster_of(old) as (roster, informer):
+        informer.tell(old, new)
+        found = roster.find("shop", "web")
+        assert found is not None
+        assert found.uid == "b"
+        await settle()
+        assert list(roster.uids) == ["b"]
+
+
+async def test_changes_reach_the_worker_and_an_end_removes_it() -> None:
+    one = pod("a")
+    async with roster_of(one) as (roster, informer):
+        changed = msgspec.structs.replace(one, spec=a_pod(hostNetwork=True).spec)
+        informer.tell(one, changed)
+        assert [each.pod for each in roster] == [changed]
+        informer.tell(changed, None)
+        await settle()
+        assert list(roster.uids) == []
+
+
+async def test_coming_and_going_is_told() -> None:
+    heard: list[int] = []
+    async with roster_of() as (roster, informer):
+        roster.add_listener(lambda: heard.append(len(roster.uids)))
+        informer.tell(None, pod("a"))
+        informer.tell(pod("a"), None)
+        await settle()
+    assert heard == [1, 0]
