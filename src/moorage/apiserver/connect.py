@@ -11,6 +11,7 @@ PodPortForwardOptions; kubelet server's URL forms; KEP-4006.
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -30,6 +31,7 @@ from moorage.api.errors import (
 )
 from moorage.apiserver.call import Call
 from moorage.apiserver.replies import TEXT, Reply
+from moorage.apiserver.routing import is_true
 from moorage.registry.kind import Obj
 from moorage.registry.kinds import core
 from moorage.registry.objects import Objects
@@ -166,7 +168,9 @@ class Connect:
             if isinstance(answer, Refused):
                 return _refusal(answer)
             session = SpdySession(answer.connection)
-            streams = await channels.open_streams(session, channels.wanted_channels(call.query))
+            wanted = channels.wanted_channels(call.query)
+            async with asyncio.timeout(self._deadlines.stream_creation_s):
+                streams = await channels.open_streams(session, wanted)
             websocket = await accept(call.http, channels.V5)
             await channels.bridge(websocket, session, streams, self._deadlines)
         return websocket

@@ -71,9 +71,12 @@ def _resource_target(path: str, group: str, version: str, parts: list[str]) -> T
 
 
 def is_true(query: Mapping[str, str], key: str) -> bool:
-    """A query boolean: absent, `0` and `false` are false, anything else (even empty) is true."""
+    """A query boolean: absent, `0` and `false` are false, anything else (even empty) is true.
+
+    Case does not matter: the Python client writes `False`.
+    """
     value = query.get(key)
-    return value is not None and value not in ("0", "false")
+    return value is not None and value.lower() not in ("0", "false")
 
 
 def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:

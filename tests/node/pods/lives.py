@@ -55,11 +55,12 @@ class InlineExecutor(ThreadPoolExecutor):
 
 
 class FakeApi:
-    """The one pod the API has, and how its status went on."""
+    """The one pod the API has, and how its status went on. An answer takes `turns` of the loop."""
 
     def __init__(self) -> None:
         self.pod: Pod | None = None
         self.phases: list[str] = []
+        self.turns = 1
         self._version = 1
         self.classes: dict[str, RuntimeClass] = {}
         self.on_change: Callable[[Pod | None], None] = lambda _: None
@@ -72,7 +73,7 @@ class FakeApi:
         return self.pod
 
     async def patch(self, resource: Any, name: str, patch: Any, namespace: str, **_: Any) -> Pod:
-        await asyncio.sleep(0)
+        await settle(self.turns)
         assert (resource, namespace) == (PODS, "shop")
         if self.pod is None:
             raise NotFoundError.of("pods", name)

@@ -207,12 +207,17 @@ async def test_a_job_that_ended_while_no_agent_looked_is_reported(tmp_path: Path
         life.begin(a_pod(restartPolicy="Never"))
         await life.until(lambda: phase(life) == "Running")
         life.engine.end("app", 3)
+        # The plan finds out before the API's answer does, in the step that begins the volumes.
+        life.api.turns = 50
         await life.restart_agent()
         await life.until(lambda: phase(life) == "Failed")
         assert life.api.pod is not None
         (status,) = life.api.pod.status.container_statuses
         assert status.state.terminated is not None
         assert status.state.terminated.exit_code == 3
+        life.ask_to_delete()
+        await life.until(lambda: is_gone(life))
+        assert life.engine.is_empty
 
 
 async def test_a_container_an_agent_only_created_is_made_anew(tmp_path: Path) -> None:

@@ -38,9 +38,11 @@ class _JsonPatch(jsonpatch.JsonPatch):
         """The document after all operations. Raises ValueError when they copy too much."""
         document = obj if in_place else copy.deepcopy(obj)
         copied_bytes = 0
-        for operation in self._ops:
+        # The published type stubs know neither the property nor what `copy` is made of.
+        for operation in self._ops:  # type: ignore[attr-defined]
             if isinstance(operation, jsonpatch.CopyOperation):
-                copied_bytes += _size_at(document, operation.operation["from"])
+                source: Any = operation.operation
+                copied_bytes += _size_at(document, source["from"])
                 if copied_bytes > MAX_COPIED_BYTES:
                     raise ValueError("the operations copy more than a body may hold")
             document = operation.apply(document)

@@ -36,8 +36,8 @@ class FrameType(IntEnum):
     WINDOW_UPDATE = 9
 
 
-class FrameError(ValueError):
-    """Bytes that are no SPDY/3.1 frame."""
+class FrameError(OSError):
+    """Bytes that are no SPDY/3.1 frame: to a session, a way in which the connection broke."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from moorage.streaming.spdy.frames import (
 )
 
 _CHUNK_BYTES = 1 << 20
+_EARLY_LIMIT_BYTES = 16 << 20
 
 
 class SpdyError(OSError):
@@ -38,6 +39,7 @@ class SpdySession:
         self._codec = HeaderCodec()
         self._queue: deque[Data | Control] = deque()
         self._early: list[Data] = []
+        self._early_bytes = 0
         self._next = 1
 
     async def open(self, headers: Mapping[str, str]) -> int:
@@ -46,12 +48,18 @@ class SpdySession:
         await self._connection.write(open_frame(self._codec, stream, headers))
         async for frame in self._frames():
             if isinstance(frame, Data):
-                self._early.append(frame)
+                self._keep_early(frame)
             elif frame.type == FrameType.SYN_REPLY and frame.stream == stream:
                 return stream
             elif frame.type == FrameType.RST_STREAM and frame.stream == stream:
                 raise SpdyError(f"the stream was refused with status {number(frame.payload, 4)}")
         raise SpdyError("the connection ended while a stream was being opened")
+
+    def _keep_early(self, frame: Data) -> None:
+        self._early.append(frame)
+        self._early_bytes += len(frame.payload)
+        if self._early_bytes > _EARLY_LIMIT_BYTES:
+            raise SpdyError("the peer sends before it has agreed to the streams")
 
     async def write(self, stream: int, data: bytes) -> None:
         """Send bytes on a stream. Raises OSError when the connection is lost."""

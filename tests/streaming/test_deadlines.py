@@ -1,0 +1,48 @@
+"""Silence, measured by a clock that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+
+from moorage.streaming.deadlines import IdleTimer
+from tests.scheduler.clocks import FakeClock
+
+
+class Timed:
+    """A timer of ten seconds that runs."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.timer = IdleTimer(10, self.clock)
+        self._expired = asyncio.create_task(self.timer.expired())
+
+    async def after(self, seconds: float) -> bool:
+        """Whether it has expired that much later."""
+        await asyncio.sleep(0)
+        self.clock.advance(seconds)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return self._expired.done()
+
+
+async def test_it_expires_after_so_much_silence() -> None:
+    timed = Timed()
+    assert not await timed.after(9.9)
+    assert await timed.after(0.1)
+
+
+async def test_whatever_passes_starts_it_anew() -> None:
+    timed = Timed()
+    assert not await timed.after(9)
+    timed.timer.touch()
+    assert not await timed.after(9)
+    assert await timed.after(1)
+
+
+async def test_it_can_be_made_less_patient_but_not_more() -> None:
+    timed = Timed()
+    timed.timer.tighten(60)
+    assert not await timed.after(9)
+    timed.timer.tighten(2)
+    assert not await timed.after(1)
+    assert await timed.after(1)
