@@ -31,6 +31,7 @@ from moorage.cri import CriClient, pb
 
 IMAGE = "moorage.local/busybox:1"
 HANDLERS = ("runc", "crun")
+COMMAND = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait; done"]
 AT_ONCE = 50
 
 
@@ -71,8 +72,10 @@ def pod(name: str, runtime_class: str) -> dict[str, Any]:
         "metadata": {"name": name},
         "spec": {
             "runtimeClassName": runtime_class,
-            "terminationGracePeriodSeconds": 0,
-            "containers": [{"name": "app", "image": IMAGE, "command": ["sleep", "3600"]}],
+            # With a grace period the object stays until the node has cleaned up, so that the end
+            # of one pod is never measured as the start of the next.
+            "terminationGracePeriodSeconds": 5,
+            "containers": [{"name": "app", "image": IMAGE, "command": COMMAND}],
         },
     }
 
@@ -107,7 +110,7 @@ async def bare_start(cri: CriClient, handler: str) -> float:
             config=pb.ContainerConfig(
                 metadata=pb.ContainerMetadata(name="app"),
                 image=pb.ImageSpec(image=IMAGE),
-                command=["sleep", "3600"],
+                command=COMMAND,
                 linux=pb.LinuxContainerConfig(),
             ),
         ),

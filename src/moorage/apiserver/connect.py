@@ -151,7 +151,7 @@ class Connect:
                 return await self._tunnelled(call, upstream)
             return await self._piped(call, upstream, protocol)
         except OSError as error:
-            raise ConnectionResetError(f"the stream broke: {error}") from error
+            raise ConnectionResetError(f"the stream broke: {str(error) or 'timed out'}") from error
 
     async def _piped(self, call: Call, upstream: Upstream, protocol: str) -> Answered:
         lines = passed_on(call.http)

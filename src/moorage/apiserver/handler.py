@@ -13,6 +13,7 @@ from secrets import token_hex
 
 from aiohttp import web
 
+from moorage.api import fields
 from moorage.api.errors import (
     InternalError,
     MethodNotAllowedError,
@@ -199,9 +200,9 @@ def _action(verb: str, target: Target, field_selector: str) -> Action:
     if not target.is_resource:
         return Action(verb=verb, path=target.path)
     name = target.name
-    if not name and verb in ("list", "watch") and field_selector.startswith("metadata.name="):
+    if not name and verb in ("list", "watch") and field_selector:
         # A list of one name is a request for that name.
-        name = field_selector.partition("=")[2].partition(",")[0]
+        name = _selected_name(field_selector)
     return Action(
         verb=verb,
         group=target.group,
@@ -210,6 +211,14 @@ def _action(verb: str, target: Target, field_selector: str) -> Action:
         namespace=target.namespace,
         name=name,
     )
+
+
+def _selected_name(field_selector: str) -> str:
+    """The one name a field selector leaves; empty for none, and for what is no selector."""
+    try:
+        return fields.parse(field_selector).required_value("metadata.name") or ""
+    except ValueError:
+        return ""
 
 
 def _overloaded() -> Reply:

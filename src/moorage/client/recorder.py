@@ -23,6 +23,8 @@ NORMAL = "Normal"
 WARNING = "Warning"
 
 _QUEUE_LIMIT = 1000
+# Nobody waits for an event, but what it tells of (a pod's start) waits for the same processors.
+_HOLD_S = 0.2
 _REMEMBERED = 4096
 _REPEAT_WINDOW_S = 600.0
 _BURST = 25
@@ -83,12 +85,18 @@ class EventRecorder:
         """Send queued events until cancelled."""
         while True:
             entry = await self._queue.get()
-            try:
-                await self._send(entry)
-            except (StatusError, UnreachableError) as error:
-                log.warning("event not recorded", reason=entry.reason, error=error)
-            finally:
-                self._queue.task_done()
+            await self._clock.sleep(_HOLD_S)
+            await self._send_or_drop(entry)
+            while not self._queue.empty():
+                await self._send_or_drop(self._queue.get_nowait())
+
+    async def _send_or_drop(self, entry: _Entry) -> None:
+        try:
+            await self._send(entry)
+        except (StatusError, UnreachableError) as error:
+            log.warning("event not recorded", reason=entry.reason, error=error)
+        finally:
+            self._queue.task_done()
 
     async def flush(self) -> None:
         """Wait until everything queued has been sent or dropped."""

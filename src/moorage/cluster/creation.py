@@ -62,13 +62,21 @@ def open_cluster(layout: Layout, choices: Choices) -> Settings:
     Raises SettingsError for choices that cannot be, or that contradict the cluster there is;
     NoSubnetError and SubnetTakenError for its network.
     """
-    present = load(layout.settings)
-    settings = _made(choices) if present is None else _changed(present, choices)
-    if settings != present:
-        layout.root.mkdir(parents=True, exist_ok=True, mode=0o711)
-        save(layout.settings, settings)
-    prepare(layout, settings)
-    write(layout.kubeconfig, access(layout, settings))
+    has_decided = layout.settings.exists()
+    if not has_decided:
+        # What cannot be is said before a folder is made for it.
+        _made(choices)
+    layout.root.mkdir(parents=True, exist_ok=True, mode=0o711)
+    with exclusive(layout.change_lock):
+        pid = running_pid(layout)
+        if pid is not None:
+            raise AlreadyRunningError(layout, pid)
+        present = load(layout.settings)
+        settings = _made(choices) if present is None else _changed(present, choices)
+        if settings != present:
+            save(layout.settings, settings)
+        prepare(layout, settings)
+        write(layout.kubeconfig, access(layout, settings))
     return settings
 
 

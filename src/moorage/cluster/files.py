@@ -1,8 +1,11 @@
-"""Writing files that hold secrets."""
+"""Files that hold secrets, and files that say whose turn it is."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -15,3 +18,15 @@ def write_private(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     scratch.replace(path)
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Be the only one in here with that file; another process is waited for.
+
+    The kernel gives the lock back however the process ends. Raises OSError when the file cannot be
+    made.
+    """
+    with open(path, "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

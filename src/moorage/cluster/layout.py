@@ -42,6 +42,11 @@ class Layout:
         return self.root / "supervisor.lock"
 
     @property
+    def change_lock(self) -> Path:
+        """Held by whoever makes, changes or takes down the cluster, while that takes."""
+        return self.root / "change.lock"
+
+    @property
     def state(self) -> Path:
         """What the supervisor last said of its parts."""
         return self.root / "supervisor.json"

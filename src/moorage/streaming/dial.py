@@ -106,13 +106,13 @@ async def dial(
         async with asyncio.timeout(limits.dial_s):
             connection = await _connect(upstream)
     except (OSError, ssl.SSLError, ValueError) as error:
-        raise DialError.of(upstream, error or "timed out") from error
+        raise DialError.of(upstream, str(error) or "timed out") from error
     async with connection:
         try:
             async with asyncio.timeout(limits.dial_s):
                 answer = await _ask(connection, upstream, method, protocol, lines)
         except (OSError, ValueError) as error:
-            raise DialError.of(upstream, error or "timed out") from error
+            raise DialError.of(upstream, str(error) or "timed out") from error
         yield answer
 
 

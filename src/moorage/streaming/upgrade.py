@@ -122,9 +122,10 @@ def parse_answer_head(text: bytes) -> AnswerHead:
 
 
 def _head(first: str, lines: Iterable[tuple[str, str]]) -> bytes:
-    text = f"{first}\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines)
-    if text.count("\n") != text.count("\r\n") or "\r" in text.replace("\r\n", ""):
+    whole = [first, *(f"{name}: {value}" for name, value in lines)]
+    if any("\r" in line or "\n" in line for line in whole):
         raise ValueError("a header must not contain a line break")
+    text = "".join(f"{line}\r\n" for line in whole)
     # Bytes of a header that are no text have come through the HTTP server as surrogates.
     return f"{text}\r\n".encode(errors="surrogateescape")
 

@@ -72,7 +72,7 @@ async def test_lesser_changes_wait_a_moment_and_go_together() -> None:
         writer.submit(pod(), status(podIP="10.1.0.5", hostIP="10.0.0.1"))
         await settle()
         assert server.written == []
-        clock.advance(0.1)
+        clock.advance(0.3)
         await settle()
     assert server.written == [{"podIP": "10.1.0.5", "hostIP": "10.0.0.1"}]
 

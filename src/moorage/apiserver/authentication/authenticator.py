@@ -79,6 +79,8 @@ class Authenticator:
         self, token: str, audiences: tuple[str, ...] | None = None
     ) -> tuple[User, tuple[str, ...]] | None:
         """For TokenReview: the user and the matching audiences, nothing remembered."""
+        if not token.isascii():
+            return None
         static = self._static.get(_digest(token))
         if static is not None:
             return static, self._verifier.audiences if audiences is None else audiences
@@ -108,13 +110,20 @@ def websocket_token(headers: Mapping[str, str]) -> str | None:
     for offered in headers.get("Sec-WebSocket-Protocol", "").split(","):
         protocol = offered.strip()
         if protocol.startswith(_WEBSOCKET_PREFIX):
-            encoded = protocol.removeprefix(_WEBSOCKET_PREFIX)
-            try:
-                padded = encoded + "=" * (-len(encoded) % 4)
-                return base64.urlsafe_b64decode(padded).decode()
-            except ValueError as error:
-                raise UnauthorizedError from error
+            return _decoded(protocol.removeprefix(_WEBSOCKET_PREFIX))
     return None
+
+
+def _decoded(encoded: str) -> str:
+    """The token in base64url without padding. Raises UnauthorizedError, for an empty one too."""
+    padded = encoded + "=" * (-len(encoded) % 4)
+    try:
+        token = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+    except ValueError as error:
+        raise UnauthorizedError from error
+    if not token:
+        raise UnauthorizedError
+    return token
 
 
 def _bearer(header: str) -> str | None:

@@ -170,7 +170,7 @@ class TokenVerifier:
 
         `audiences` are those the verifier stands for; by default the API's own.
         """
-        claims = self._claims(token)
+        claims = self._claims(token) if token.isascii() else None
         if claims is None or not self._is_alive(claims):
             return None
         accepted = self.audiences if audiences is None else tuple(audiences)
@@ -211,7 +211,8 @@ class TokenVerifier:
             if kind in about and not (kind == "node" and "pod" in about)
         ]
         return all(
-            self._find_uid(plural, where, each.get("name", "")) == each.get("uid")
+            bool(each.get("uid"))
+            and self._find_uid(plural, where, each.get("name", "")) == each["uid"]
             for plural, where, each in bindings
         )
 

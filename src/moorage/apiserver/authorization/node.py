@@ -70,9 +70,10 @@ class NodeAuthorizer:
     def _decide_read(self, node_name: str, action: Action, field_selector: str) -> str:
         match action.resource:
             case "nodes":
-                if action.name == node_name or action.verb != "get":
+                if action.name == node_name:
                     return _ALLOWED
-                return f"node '{node_name}' cannot read '{action.name}', only its own Node object"
+                what = f"'{action.name}'" if action.name else "all nodes"
+                return f"node '{node_name}' cannot read {what}, only its own Node object"
             case "pods":
                 return self._decide_pods(node_name, action, field_selector)
             case "secrets" | "configmaps" | "serviceaccounts":

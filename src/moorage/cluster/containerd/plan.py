@@ -73,8 +73,9 @@ async def prepare_host(data_dir: Path) -> Host:
     try:
         has_moved = host.is_root and join_hugetlb(host.cgroups, HUGETLB_MARKER)
     except OSError as error:
-        log.warning("hugetlb controller stays on cgroup version 2", reason=error)
-        return host
+        # Another cluster that starts at this moment may have moved it, so the machine is asked.
+        log.warning("hugetlb controller cannot be moved to cgroup version 1", reason=error)
+        has_moved = True
     return await gather(data_dir) if has_moved else host
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from moorage.api.logs import Log
 from moorage.cluster.host.cgroups import V1_ROOT, Cgroups
-from moorage.cluster.host.mounts import mount, unmount
+from moorage.cluster.host.mounts import current_mounts, mount, unmount
 
 log = Log(__name__)
 
@@ -23,10 +23,17 @@ def join_hugetlb(cgroups: Cgroups, marker: Path, point: Path = V1_ROOT / "hugetl
     """
     if not cgroups.is_hugetlb_apart:
         return False
-    point.mkdir(exist_ok=True)
-    mount("cgroup", point, "cgroup", "hugetlb")
+    # The marker first: a mount that nobody remembers would stay for good.
     marker.parent.mkdir(parents=True, exist_ok=True)
     marker.write_text(str(point))
+    try:
+        point.mkdir(exist_ok=True)
+        mount("cgroup", point, "cgroup", "hugetlb")
+    except OSError:
+        # Mounted all the same, another cluster was faster, and the marker is its too.
+        if not _is_mounted(point):
+            marker.unlink()
+        raise
     log.info("hugetlb controller mounted for cgroup version 1", mount=point)
     return True
 
@@ -37,9 +44,15 @@ def part_hugetlb(marker: Path) -> None:
         point = Path(marker.read_text())
     except FileNotFoundError:
         return
-    if any(each.is_dir() for each in point.iterdir()):
-        log.info("hugetlb controller stays on cgroup version 1: others use it", mount=point)
-        return
-    unmount(point)
-    point.rmdir()
+    if _is_mounted(point):
+        if any(each.is_dir() for each in point.iterdir()):
+            log.info("hugetlb controller stays on cgroup version 1: others use it", mount=point)
+            return
+        unmount(point)
+        point.rmdir()
+    # Without the mount somebody else took it back, or it never came to be.
     marker.unlink()
+
+
+def _is_mounted(point: Path) -> bool:
+    return any(each.point == point for each in current_mounts())

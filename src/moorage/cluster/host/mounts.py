@@ -29,12 +29,13 @@ class Mount:
 
 def parse_mounts(mountinfo: str) -> tuple[Mount, ...]:
     """The mounts in the text of a mountinfo file, in the kernel's order: parents first."""
-    return tuple(filter(None, map(_parse, mountinfo.splitlines())))
+    # Names may hold what `splitlines` takes for a line's end; the kernel escapes newlines only.
+    return tuple(filter(None, map(_parse, mountinfo.split("\n"))))
 
 
 def current_mounts() -> tuple[Mount, ...]:
     """The mounts this process sees."""
-    return parse_mounts(MOUNTINFO.read_text())
+    return parse_mounts(os.fsdecode(MOUNTINFO.read_bytes()))
 
 
 def mounts_below(folder: Path, mounts: Iterable[Mount]) -> list[Mount]:

@@ -26,9 +26,9 @@ def supports_overlay(folder: Path) -> bool:
         return False
     try:
         lower, upper, work, merged = (scratch / name for name in _FOLDERS)
-        for each in (lower, upper, work, merged):
-            each.mkdir()
         try:
+            for each in (lower, upper, work, merged):
+                each.mkdir()
             options = f"lowerdir={lower},upperdir={upper},workdir={work}"
             mount("overlay", merged, "overlay", options)
         except OSError:

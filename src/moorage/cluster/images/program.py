@@ -86,5 +86,7 @@ def _read_header(content: bytes) -> tuple[Platform, bool]:
     else:
         (table,) = struct.unpack_from(f"{order}I", content, 28)
         size, count = struct.unpack_from(f"{order}HH", content, 42)
+    if table + size * count > len(content):
+        raise IndexError(table)
     kinds = (struct.unpack_from(f"{order}I", content, table + size * i)[0] for i in range(count))
     return _PLATFORMS[machine, order], _PT_INTERP in kinds

@@ -20,6 +20,7 @@ _MULTICAST = "224.0.0.0/4"
 _HOST_PORTS = "CNI-HOSTPORT-DNAT"
 _RULE = re.compile(r"^-A (\S+) (.*)$")
 _TARGET = re.compile(r"-j (\S+)")
+_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,8 @@ class _Rule:
 
     @property
     def target(self) -> str:
-        found = _TARGET.search(self.text)
+        # A comment may say anything, even what looks like a target.
+        found = _TARGET.search(_QUOTED.sub("", self.text))
         return found.group(1) if found else ""
 
     @property
@@ -136,8 +138,8 @@ def _tables(saved: str) -> Iterator[_Table]:
         if line.startswith("*"):
             name, policies, rules = line[1:], {}, []
         elif line.startswith(":"):
-            chain, policy = line[1:].split()[:2]
-            policies[chain] = policy
+            chain, _, policy = line[1:].partition(" ")
+            policies[chain] = policy.partition(" ")[0]
         elif found := _RULE.match(line):
             rules.append(_Rule(found.group(1), found.group(2)))
         elif line == "COMMIT":

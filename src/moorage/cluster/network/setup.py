@@ -7,6 +7,7 @@ error.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from moorage.api.logs import Log
 from moorage.cluster.host import Host
 from moorage.cluster.network.conflist import FILE_NAME, PodNetwork, write_conflist
 from moorage.cluster.network.rules import mark_chain_name, removal_script, setup_script
-from moorage.handlers.command import CommandError, must_run
+from moorage.handlers.command import Answer, CommandError, must_run
 
 _INTERFACES = Path("/sys/class/net")
 # libcni remembers here what each plugin answered, whoever calls it.
@@ -52,8 +53,8 @@ async def set_up(network: PodNetwork, host: Host, configurations: Path) -> Netwo
             f"the CNI plugins {', '.join(host.cni.missing)} are missing: "
             "apt-get install containernetworking-plugins"
         )
-    await _make_bridge(network)
-    complaint = host.firewall.complaint or await _make_rules(network)
+    await _make_bridge(network, host)
+    complaint = host.firewall.complaint or await _make_rules(network, host)
     mark_chain = None if complaint else mark_chain_name(network)
     _write_conflist(configurations, write_conflist(network, mark_chain))
     if complaint:
@@ -64,9 +65,15 @@ async def set_up(network: PodNetwork, host: Host, configurations: Path) -> Netwo
 async def remove(network: PodNetwork, host: Host) -> None:
     """Take the bridge, the rules and what plugins remember away. Raises CommandError."""
     if host.firewall.is_usable:
-        await _remove_rules(network)
-    if (_INTERFACES / network.bridge).exists():
-        await must_run(["ip", "link", "delete", network.bridge], deadline_s=_DEADLINE_S)
+        await _remove_rules(network, host)
+    bridge = _INTERFACES / network.bridge
+    if bridge.exists():
+        try:
+            await _run(host, "ip", "link", "delete", network.bridge)
+        except CommandError:
+            # Somebody else may have removed it since.
+            if bridge.exists():
+                raise
     forget(network)
 
 
@@ -80,7 +87,7 @@ def forget(network: PodNetwork, sandbox_ids: Iterable[str] = ()) -> None:
             entry.unlink(missing_ok=True)
 
 
-async def _make_bridge(network: PodNetwork) -> None:
+async def _make_bridge(network: PodNetwork, host: Host) -> None:
     commands = []
     if not (_INTERFACES / network.bridge).exists():
         # With an address of its own the bridge keeps it; else it takes its ports' lowest.
@@ -92,46 +99,47 @@ async def _make_bridge(network: PodNetwork) -> None:
         f"addr replace {place} brd + dev {network.bridge}",
     ]
     try:
-        await must_run(
-            ["ip", "-batch", "-"],
-            given="".join(f"{line}\n" for line in commands).encode(),
-            deadline_s=_DEADLINE_S,
-        )
+        await _run(host, "ip", "-batch", "-", given="".join(f"{line}\n" for line in commands))
     except CommandError as error:
         raise NetworkError(f"the bridge {network.bridge} cannot be made: {error}") from error
 
 
-async def _make_rules(network: PodNetwork) -> str:
+async def _make_rules(network: PodNetwork, host: Host) -> str:
     """Why the rules could not be made; empty when they were."""
     try:
-        await _restore(setup_script(network, await _saved_rules()))
+        await _restore(host, setup_script(network, await _saved_rules(host)))
     except CommandError as error:
         return str(error)
     return ""
 
 
-async def _remove_rules(network: PodNetwork) -> None:
+async def _remove_rules(network: PodNetwork, host: Host) -> None:
     for attempt in range(_ATTEMPTS):
-        script = removal_script(network, await _saved_rules())
+        script = removal_script(network, await _saved_rules(host))
         if not script:
             return
         try:
-            await _restore(script)
+            await _restore(host, script)
         except CommandError:
             # A rule that was saved may be gone already: a plugin was at work meanwhile.
             if attempt == _ATTEMPTS - 1:
                 raise
 
 
-async def _saved_rules() -> str:
-    return (await must_run(["iptables-save"], deadline_s=_DEADLINE_S)).text
+async def _saved_rules(host: Host) -> str:
+    return (await _run(host, "iptables-save")).text
 
 
-async def _restore(script: str) -> None:
-    await must_run(
-        ["iptables-restore", "--noflush", "--wait", str(_LOCK_WAIT_S)],
-        given=script.encode(),
-        deadline_s=_DEADLINE_S,
+async def _restore(host: Host, script: str) -> None:
+    wait = ("--wait", str(_LOCK_WAIT_S))
+    await _run(host, "iptables-restore", "--noflush", *wait, given=script)
+
+
+async def _run(host: Host, *argv: str, given: str = "") -> Answer:
+    """Run a program from where the host's facts were found, which may be more than our PATH."""
+    environment = {**os.environ, "PATH": host.path}
+    return await must_run(
+        argv, given=given.encode(), deadline_s=_DEADLINE_S, environment=environment
     )
 
 

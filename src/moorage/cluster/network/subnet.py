@@ -80,8 +80,11 @@ def default_interface(routes: Iterable[Route]) -> str | None:
 
 
 def host_routes() -> tuple[Route, ...]:
-    """The routes of this host."""
-    return parse_routes(ROUTES.read_text())
+    """The routes of this host; none where the kernel has no IPv4."""
+    try:
+        return parse_routes(ROUTES.read_text())
+    except FileNotFoundError:
+        return ()
 
 
 def outward_mtu(routes: Iterable[Route]) -> int:
@@ -89,7 +92,11 @@ def outward_mtu(routes: Iterable[Route]) -> int:
     interface = default_interface(routes)
     if interface is None:
         return DEFAULT_MTU
-    return int(Path("/sys/class/net", interface, "mtu").read_text())
+    try:
+        return int(Path("/sys/class/net", interface, "mtu").read_text())
+    except FileNotFoundError:
+        # The interface has gone since the routes were read.
+        return DEFAULT_MTU
 
 
 def _network(address: str, mask: str) -> IPv4Network:

@@ -76,8 +76,11 @@ class PodActions:
             raise HinderedError("PodDirectoryError", message) from error
 
     def _prepare(self, pod: Pod) -> None:
-        for directory in self._context.paths.pod(pod.metadata.uid).directories:
+        meta, paths = pod.metadata, self._context.paths
+        for directory in paths.pod(meta.uid).directories:
             directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+        logs = paths.pod_logs(meta.namespace, meta.name, meta.uid)
+        logs.mkdir(mode=0o755, parents=True, exist_ok=True)
         values = pod_values(pod, pids_limit=self._context.options.pod_pids_limit)
         self._context.cgroups.ensure(pod_directory(pod), values)
 

@@ -6,10 +6,8 @@ which handler and which node, and what to do. Source: kubelet `createPodSandbox`
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from moorage.api.clock import Clock
 from moorage.api.logs import Log
@@ -68,8 +66,6 @@ class SandboxMaker:
         handler = await self._handler(pod, view)
         try:
             config = await self.config(pod, attempt, handler)
-            directory = Path(config.log_directory)
-            await asyncio.to_thread(directory.mkdir, mode=0o755, parents=True, exist_ok=True)
         except (ConfigError, OSError) as error:
             self.metrics.started_pods_errors.count()
             raise SandboxError("SandboxConfigError", f"{_FAILED}{error}") from error

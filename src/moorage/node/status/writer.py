@@ -24,7 +24,8 @@ from moorage.node.status.patch import status_patch
 
 log = Log(__name__)
 
-_CALM_S = 0.1
+# Longer than a pod usually takes from its sandbox to its start, which is a write of its own.
+_CALM_S = 0.25
 
 Written = Callable[[Pod], None]
 """Called with the pod as the API answered. Must not block."""

@@ -1,0 +1,205 @@
+"""Service account tokens: signed, bound, mortal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from moorage.apiserver.authentication import TokenSigner, TokenVerifier
+from moorage.apiserver.authentication.service_accounts import BoundObject
+from tests.scheduler.clocks import FakeClock
+
+ISSUER = "https://kubernetes.default.svc"
+POD = BoundObject("pod", "p", "uid-p")
+NODE = BoundObject("node", "n", "uid-n")
+SECRET = BoundObject("secret", "s", "uid-s")
+YEAR = 365 * 24 * 3600
+
+
+class Tokens:
+    """A signer, a verifier, and the objects there are."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.signer = TokenSigner(self.key, ISSUER, (ISSUER,), self.clock)
+        self.uids = {
+            ("serviceaccounts", "ns", "sa"): "uid-sa",
+            ("pods", "ns", "p"): "uid-p",
+            ("secrets", "ns", "s"): "uid-s",
+            ("nodes", "", "n"): "uid-n",
+        }
+        self.verifier = TokenVerifier(
+            self.signer.public_key,
+            ISSUER,
+            (ISSUER,),
+            lambda plural, namespace, name: self.uids.get((plural, namespace, name)),
+            self.clock,
+        )
+
+    def issue(self, *bound: BoundObject, seconds: int = 600, audience: str = ISSUER) -> str:
+        issued = self.signer.issue(
+            "ns", "sa", "uid-sa", audiences=[audience], seconds=seconds, bound=bound
+        )
+        return issued.token
+
+    def is_valid(self, token: str, *audiences: str) -> bool:
+        return self.verifier.verify(token, audiences or None) is not None
+
+    def signed(self, key: Any = None, algorithm: str = "ES256", **changes: Any) -> str:
+        """A token of our own making, good but for the changes."""
+        claims = {
+            "iss": ISSUER, "sub": "system:serviceaccount:ns:sa", "aud": [ISSUER],
+            "kubernetes.io": {"namespace": "ns",
+                              "serviceaccount": {"name": "sa", "uid": "uid-sa"}},
+            **changes,
+        }  # fmt: skip
+        return jwt.encode(claims, key or self.key, algorithm)
+
+
+@pytest.fixture
+def tokens() -> Tokens:
+    return Tokens()
+
+
+def test_a_token_stands_for_its_account(tokens: Tokens) -> None:
+    found = tokens.verifier.verify(tokens.issue(POD, NODE))
+    assert found is not None
+    user, audiences = found
+    assert audiences == (ISSUER,)
+    assert user.name == "system:serviceaccount:ns:sa"
+    assert user.uid == "uid-sa"
+    assert user.groups == (
+        "system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated",
+    )  # fmt: skip
+    prefix = "authentication.kubernetes.io"
+    assert user.extra[f"{prefix}/pod-name"] == ("p",)
+    assert user.extra[f"{prefix}/pod-uid"] == ("uid-p",)
+    assert user.extra[f"{prefix}/node-name"] == ("n",)
+    assert user.extra[f"{prefix}/credential-id"][0].startswith("JTI=")
+
+
+def test_the_claims_are_those_that_others_read(tokens: Tokens) -> None:
+    token = tokens.issue(POD, NODE)
+    claims = jwt.decode(token, options={"verify_signature": False})
+    now = int(tokens.clock.now().timestamp())
+    assert jwt.get_unverified_header(token)["kid"] == tokens.signer.key_id
+    assert claims.pop("jti")
+    assert claims == {
+        "aud": [ISSUER], "exp": now + 600, "iat": now, "nbf": now, "iss": ISSUER,
+        "sub": "system:serviceaccount:ns:sa",
+        "kubernetes.io": {
+            "namespace": "ns",
+            "serviceaccount": {"name": "sa", "uid": "uid-sa"},
+            "pod": {"name": "p", "uid": "uid-p"},
+            "node": {"name": "n", "uid": "uid-n"},
+        },
+    }  # fmt: skip
+
+
+def test_a_token_ends(tokens: Tokens) -> None:
+    token = tokens.issue()
+    tokens.clock.advance(599)
+    assert tokens.is_valid(token)
+    tokens.clock.advance(1)
+    assert not tokens.is_valid(token)
+
+
+def test_a_volumes_token_lives_a_year_and_says_when_to_warn(tokens: Tokens) -> None:
+    issued = tokens.signer.issue("ns", "sa", "uid-sa", audiences=[ISSUER], seconds=3607)
+    now = int(tokens.clock.now().timestamp())
+    claims = jwt.decode(issued.token, options={"verify_signature": False})
+    assert issued.expires == now + 3607
+    assert claims["kubernetes.io"]["warnafter"] == now + 3607
+    assert claims["exp"] == now + YEAR
+    other = tokens.signer.issue("ns", "sa", "uid-sa", audiences=["vault"], seconds=3607)
+    assert jwt.decode(other.token, options={"verify_signature": False})["exp"] == now + 3607
+
+
+@pytest.mark.parametrize(
+    ("bound", "gone", "is_valid"),
+    [
+        ((), ("serviceaccounts", "ns", "sa"), False),
+        ((POD,), ("serviceaccounts", "ns", "sa"), False),
+        ((POD,), ("pods", "ns", "p"), False),
+        ((SECRET,), ("secrets", "ns", "s"), False),
+        ((NODE,), ("nodes", "", "n"), False),
+        ((POD, NODE), ("nodes", "", "n"), True),
+        ((), ("pods", "ns", "p"), True),
+    ],
+)
+def test_a_token_dies_with_what_it_is_bound_to(
+    tokens: Tokens, bound: tuple[BoundObject, ...], gone: tuple[str, str, str], is_valid: bool
+) -> None:
+    token = tokens.issue(*bound)
+    assert tokens.is_valid(token)
+    tokens.uids[gone] = "uid-of-another"
+    assert tokens.is_valid(token) is is_valid
+    del tokens.uids[gone]
+    assert tokens.is_valid(token) is is_valid
+
+
+def test_a_token_is_for_its_audience(tokens: Tokens) -> None:
+    vault = tokens.issue(audience="vault")
+    assert not tokens.is_valid(vault)
+    found = tokens.verifier.verify(vault, ("other", "vault"))
+    assert found is not None
+    assert found[1] == ("vault",)
+    assert not tokens.is_valid(tokens.issue(), "vault")
+
+
+def test_a_secrets_token_lasts_as_long_as_the_secret(tokens: Tokens) -> None:
+    token = tokens.signer.issue_legacy("ns", "sa", "uid-sa", SECRET)
+    tokens.clock.advance(10 * YEAR)
+    assert tokens.is_valid(token)
+    del tokens.uids["secrets", "ns", "s"]
+    assert not tokens.is_valid(token)
+
+
+def test_the_helper_makes_good_tokens(tokens: Tokens) -> None:
+    assert tokens.is_valid(tokens.signed())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"iss": "https://elsewhere"},
+        {"nbf": 4_000_000_000},
+        {"exp": 1},
+        {"aud": ["other"]},
+        {"aud": []},
+        {"kubernetes.io": None},
+        {"kubernetes.io": {}},
+        {"kubernetes.io": {"namespace": "ns", "serviceaccount": {}}},
+        {"kubernetes.io": {"namespace": "other", "serviceaccount": {"name": "sa",
+                                                                   "uid": "uid-sa"}}},
+    ],
+)  # fmt: skip
+def test_claims_that_do_not_hold_are_not_believed(
+    tokens: Tokens, changes: dict[str, Any]
+) -> None:
+    assert not tokens.is_valid(tokens.signed(**changes))
+
+
+def test_only_our_key_and_our_algorithm_count(tokens: Tokens) -> None:
+    assert not tokens.is_valid(tokens.signed(ec.generate_private_key(ec.SECP256R1())))
+    assert not tokens.is_valid(tokens.signed("secret" * 10, "HS256"))
+    unsigned = jwt.encode({"iss": ISSUER, "sub": "x", "aud": [ISSUER]}, None, "none")
+    assert not tokens.is_valid(unsigned)
+
+
+@pytest.mark.parametrize("token", ["", "x", "a.b.c", "..", "é", "\udcff", "a" * 10_000])
+def test_what_is_no_token_is_not_valid(tokens: Tokens, token: str) -> None:
+    assert not tokens.is_valid(token)
+
+
+def test_the_key_set_verifies_what_was_signed(tokens: Tokens) -> None:
+    (key,) = tokens.signer.key_set()["keys"]
+    assert key["kid"] == tokens.signer.key_id
+    public = jwt.PyJWK(key).key
+    assert jwt.decode(tokens.issue(), public, ["ES256"], audience=ISSUER,
+                      options={"verify_exp": False, "verify_nbf": False,
+                               "verify_iat": False})  # fmt: skip

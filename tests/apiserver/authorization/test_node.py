@@ -1,0 +1,168 @@
+"""What node agents may do: read what their pods need, write about themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from moorage.api.pods import Pod
+from moorage.apiserver.authorization import NodeAuthorizer
+from moorage.registry.rbac import Action
+from moorage.registry.request import User
+
+AGENT = User("system:node:n1", groups=("system:nodes",))
+
+
+def pod(name: str, **spec: Any) -> Pod:
+    return msgspec.convert({"metadata": {"name": name}, "spec": spec}, Pod)
+
+
+PODS = [
+    pod("plain", serviceAccountName="sa", imagePullSecrets=[{"name": "pull"}]),
+    pod(
+        "volumes",
+        volumes=[
+            {"name": "a", "secret": {"secretName": "s-volume"}},
+            {"name": "b", "configMap": {"name": "c-volume"}},
+            {"name": "p", "projected": {"sources": [
+                {"secret": {"name": "s-projected"}}, {"configMap": {"name": "c-projected"}}]}},
+        ],
+    ),
+    pod(
+        "environment",
+        initContainers=[{"name": "i", "envFrom": [{"secretRef": {"name": "s-from"}},
+                                                  {"configMapRef": {"name": "c-from"}}]}],
+        containers=[{"name": "c", "env": [
+            {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s-key", "key": "k"}}},
+            {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "c-key", "key": "k"}}}]}],
+        ephemeralContainers=[{"name": "e", "envFrom": [{"secretRef": {"name": "s-debug"}}]}],
+    ),
+]  # fmt: skip
+AUTHORIZER = NodeAuthorizer(
+    lambda node, namespace: PODS if (node, namespace) == ("n1", "ns") else []
+)
+
+
+def decide(verb: str, resource: str, *, name: str = "", namespace: str = "ns", group: str = "",
+           subresource: str = "", selector: str = "", who: User = AGENT) -> str | None:  # fmt: skip
+    action = Action(verb=verb, group=group, resource=resource, subresource=subresource,
+                    namespace=namespace, name=name)  # fmt: skip
+    return AUTHORIZER.decide(who, action, selector)
+
+
+def test_others_are_none_of_its_business() -> None:
+    assert decide("get", "pods", who=User("system:node:n1")) is None
+    assert decide("get", "pods", who=User("alice", groups=("system:nodes",))) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["pull", "s-volume", "s-projected", "s-from", "s-key", "s-debug"]
+)
+@pytest.mark.parametrize("verb", ["get", "list", "watch"])
+def test_secrets_of_its_pods_are_read_by_name(verb: str, name: str) -> None:
+    assert decide(verb, "secrets", name=name) == ""
+
+
+@pytest.mark.parametrize("name", ["c-volume", "c-projected", "c-from", "c-key"])
+def test_config_maps_of_its_pods_are_read_by_name(name: str) -> None:
+    assert decide("get", "configmaps", name=name) == ""
+
+
+def test_nobody_elses() -> None:
+    unrelated = "no relationship found between node 'n1' and this object"
+    assert decide("get", "secrets", name="other") == unrelated
+    assert decide("get", "secrets", name="pull", namespace="elsewhere") == unrelated
+    assert decide("get", "configmaps", name="s-key") == unrelated
+    assert decide("get", "serviceaccounts", name="admin") == unrelated
+    assert decide("get", "serviceaccounts", name="sa") == ""
+
+
+@pytest.mark.parametrize("resource", ["secrets", "configmaps", "serviceaccounts"])
+@pytest.mark.parametrize("verb", ["list", "watch"])
+def test_all_of_them_are_never_read(resource: str, verb: str) -> None:
+    assert decide(verb, resource) == "can only read an individual resource of this type"
+
+
+@pytest.mark.parametrize("verb", ["create", "update", "patch", "delete", "deletecollection"])
+@pytest.mark.parametrize("resource", ["secrets", "configmaps", "serviceaccounts", "namespaces"])
+def test_nor_written(verb: str, resource: str) -> None:
+    assert decide(verb, resource, name="pull")
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "selector", "is_allowed"),
+    [
+        ("get", "plain", "", True),
+        ("get", "other", "", False),
+        ("list", "", "spec.nodeName=n1", True),
+        ("watch", "", "status.phase!=Failed,spec.nodeName=n1", True),
+        ("list", "", "spec.nodeName=n2", False),
+        ("list", "", "spec.nodeName!=n1", False),
+        ("list", "", "", False),
+        ("watch", "", "broken", False),
+        ("update", "plain", "", False),
+        ("create", "", "", True),
+        ("delete", "plain", "", True),
+    ],
+)
+def test_pods(verb: str, name: str, selector: str, is_allowed: bool) -> None:
+    assert (decide(verb, "pods", name=name, selector=selector) == "") is is_allowed
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "refusal"),
+    [
+        ("get", "n1", ""),
+        ("watch", "n1", ""),
+        ("get", "n2", "node 'n1' cannot read 'n2', only its own Node object"),
+        ("list", "", "node 'n1' cannot read all nodes, only its own Node object"),
+        ("watch", "", "node 'n1' cannot read all nodes, only its own Node object"),
+    ],
+)
+def test_nodes(verb: str, name: str, refusal: str) -> None:
+    assert decide(verb, "nodes", name=name, namespace="") == refusal
+
+
+@pytest.mark.parametrize(
+    ("verb", "group", "resource", "subresource"),
+    [
+        ("get", "node.k8s.io", "runtimeclasses", ""),
+        ("watch", "node.k8s.io", "runtimeclasses", ""),
+        ("list", "", "services", ""),
+        ("create", "", "nodes", ""),
+        ("patch", "", "nodes", "status"),
+        ("patch", "", "pods", "status"),
+        ("create", "", "pods", "eviction"),
+        ("create", "", "serviceaccounts", "token"),
+        ("create", "", "events", ""),
+        ("update", "coordination.k8s.io", "leases", ""),
+        ("create", "authentication.k8s.io", "tokenreviews", ""),
+        ("create", "authorization.k8s.io", "subjectaccessreviews", ""),
+    ],
+)
+def test_what_every_agent_may(verb: str, group: str, resource: str, subresource: str) -> None:
+    assert decide(verb, resource, group=group, subresource=subresource) == ""
+
+
+@pytest.mark.parametrize(
+    ("verb", "group", "resource", "subresource"),
+    [
+        ("create", "node.k8s.io", "runtimeclasses", ""),
+        ("delete", "", "nodes", ""),
+        ("get", "", "pods", "log"),
+        ("create", "", "pods", "exec"),
+        ("create", "", "pods", "binding"),
+        ("list", "apps", "deployments", ""),
+        ("list", "rbac.authorization.k8s.io", "clusterroles", ""),
+        ("impersonate", "", "users", ""),
+    ],
+)
+def test_what_no_agent_may(verb: str, group: str, resource: str, subresource: str) -> None:
+    assert decide(verb, resource, group=group, subresource=subresource, name="x")
+
+
+def test_paths_are_left_to_rules_for_everybody() -> None:
+    action = Action(verb="get", path="/version")
+    assert AUTHORIZER.decide(AGENT, action, "") == "no node rule for this path"

@@ -1,0 +1,202 @@
+"""Discovery, plain and aggregated, as clients ask for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp.test_utils import make_mocked_request
+
+from moorage.api.errors import NotAcceptableError
+from moorage.apiserver.discovery import DiscoveryPages
+from moorage.apiserver.replies import Reply
+from moorage.registry.kinds import ALL_KINDS
+
+PAGES = DiscoveryPages(ALL_KINDS, "10.0.0.1:6443")
+V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+V2BETA1 = V2.replace("v=v2", "v=v2beta1")
+
+
+def reply(path: str, accept: str = "", **headers: str) -> Reply:
+    given = {"Accept": accept} if accept else {}
+    given |= {name.replace("_", "-"): value for name, value in headers.items()}
+    found = PAGES(make_mocked_request("GET", path, headers=given))
+    assert found is not None
+    return found
+
+
+def document(path: str, accept: str = "") -> dict[str, Any]:
+    decoded: dict[str, Any] = msgspec.json.decode(reply(path, accept).body)
+    return decoded
+
+
+def test_other_paths_are_not_its_own() -> None:
+    for path in ("/", "/apis/nope", "/api/v2", "/apis/node.k8s.io/v9", "/version", "/openapi/v3"):
+        assert PAGES(make_mocked_request("GET", path)) is None
+
+
+def test_the_core_versions() -> None:
+    assert document("/api") == document("/api/") == {
+        "kind": "APIVersions",
+        "versions": ["v1"],
+        "serverAddressByClientCIDRs": [
+            {"clientCIDR": "0.0.0.0/0", "serverAddress": "10.0.0.1:6443"}
+        ],
+    }
+
+
+def test_groups_come_by_importance() -> None:
+    found = document("/apis")
+    assert found["kind"] == "APIGroupList"
+    assert [group["name"] for group in found["groups"]] == [
+        "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
+        "rbac.authorization.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io",
+        "discovery.k8s.io", "extensions",
+    ]  # fmt: skip
+
+
+def test_a_group_prefers_its_stable_version() -> None:
+    found = document("/apis/node.k8s.io")
+    assert found["kind"] == "APIGroup"
+    assert [version["version"] for version in found["versions"]] == ["v1", "v1beta1", "v1alpha1"]
+    assert found["preferredVersion"] == {"groupVersion": "node.k8s.io/v1", "version": "v1"}
+
+
+def test_a_version_lists_its_resources() -> None:
+    assert document("/apis/node.k8s.io/v1") == {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": "node.k8s.io/v1",
+        "resources": [
+            {
+                "name": "runtimeclasses",
+                "singularName": "runtimeclass",
+                "namespaced": False,
+                "kind": "RuntimeClass",
+                "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update",
+                          "watch"],
+                "storageVersionHash": "WQTu1GL3T2Q=",
+            }
+        ],
+    }  # fmt: skip
+
+
+def test_the_core_version_has_subresources_with_their_own_kinds() -> None:
+    found = document("/api/v1")
+    assert "apiVersion" not in found
+    by_name = {each["name"]: each for each in found["resources"]}
+    assert list(by_name) == sorted(by_name, key=lambda name: name.split("/"))
+    assert by_name["pods"]["shortNames"] == ["po"]
+    assert by_name["pods"]["categories"] == ["all"]
+    assert by_name["pods/status"]["singularName"] == ""
+    assert "group" not in by_name["pods/exec"]
+    assert by_name["pods/eviction"] | {"verbs": 0} == {
+        "name": "pods/eviction", "singularName": "", "namespaced": True, "kind": "Eviction",
+        "group": "policy", "version": "v1", "verbs": 0,
+    }  # fmt: skip
+    assert by_name["serviceaccounts/token"]["group"] == "authentication.k8s.io"
+
+
+def test_a_former_home_offers_no_short_names() -> None:
+    (deployments, *_) = document("/apis/extensions/v1beta1")["resources"]
+    assert "shortNames" not in deployments
+    assert "categories" not in deployments
+
+
+@pytest.mark.parametrize("path", ["/api", "/apis"])
+@pytest.mark.parametrize(
+    ("accept", "version"),
+    [
+        (V2, "v2"),
+        (f"{V2},{V2BETA1},application/json", "v2"),
+        (f"{V2BETA1},application/json", "v2beta1"),
+        (V2.replace(";v=v2;as=APIGroupDiscoveryList", ";as=APIGroupDiscoveryList;v=v2"), "v2"),
+        (V2.replace(";", "; ") + ";profile=nopeer", "v2"),
+        (f"{V2};q=0.9", "v2"),
+        (f"application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,{V2}", "v2"),
+    ],
+)
+def test_everything_at_once_for_who_asks(path: str, accept: str, version: str) -> None:
+    found = reply(path, accept)
+    assert found.content_type == V2.replace("v=v2", f"v={version}")
+    decoded = msgspec.json.decode(found.body)
+    assert decoded["kind"] == "APIGroupDiscoveryList"
+    assert decoded["apiVersion"] == f"apidiscovery.k8s.io/{version}"
+    assert found.headers["Vary"] == "Accept"
+    assert found.headers["Cache-Control"] == "public"
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "", "*/*", "application/json", f"application/json,{V2}",
+        "application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,application/json",
+        "application/vnd.kubernetes.protobuf,application/json",
+    ],
+)  # fmt: skip
+def test_the_plain_form_for_everybody_else(accept: str) -> None:
+    assert document("/apis", accept)["kind"] == "APIGroupList"
+    assert reply("/apis", accept).content_type == "application/json"
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList",
+        "text/html",
+        f"text/html,{V2.replace('v=v2', 'v=v3')}",
+    ],
+)
+def test_what_cannot_be_had_is_a_406(accept: str) -> None:
+    with pytest.raises(NotAcceptableError) as refusal:
+        reply("/apis", accept)
+    assert refusal.value.status_code == 406
+    assert "only the following media types are accepted" in refusal.value.message
+
+
+def test_who_knows_it_already_is_told_so() -> None:
+    first = reply("/apis", V2)
+    etag = first.headers["Etag"]
+    assert len(etag) == 130
+    assert etag == etag.upper()
+    again = reply("/apis", V2, If_None_Match=etag)
+    assert (again.status, again.body) == (304, b"")
+    assert again.headers["Etag"] == etag
+    assert reply("/apis", V2, If_None_Match='"other"').status == 200
+    assert reply("/api", V2).headers["Etag"] != etag
+    assert reply("/apis", V2BETA1).headers["Etag"] != etag
+
+
+def test_the_aggregated_form_tells_what_the_plain_ones_do() -> None:
+    groups = {each["metadata"].get("name", ""): each for path in ("/api", "/apis")
+              for each in document(path, V2)["items"]}  # fmt: skip
+    assert list(groups)[1:] == [each["name"] for each in document("/apis")["groups"]]
+    for name, group in groups.items():
+        for version in group["versions"]:
+            root = f"/apis/{name}" if name else "/api"
+            plain = document(f"{root}/{version['version']}")["resources"]
+            told: set[tuple[str, tuple[str, ...]]] = set()
+            for resource in version["resources"]:
+                told.add((resource["resource"], tuple(resource["verbs"])))
+                told |= {
+                    (f"{resource['resource']}/{part['subresource']}", tuple(part["verbs"]))
+                    for part in resource.get("subresources", ())
+                }
+            assert told == {(each["name"], tuple(each["verbs"])) for each in plain}
+            assert version["freshness"] == "Current"
+
+
+def test_a_resource_in_the_aggregated_form() -> None:
+    (node,) = (each for each in document("/apis", V2)["items"]
+               if each["metadata"]["name"] == "node.k8s.io")  # fmt: skip
+    assert node["versions"][0]["resources"] == [
+        {
+            "resource": "runtimeclasses",
+            "responseKind": {"group": "", "version": "", "kind": "RuntimeClass"},
+            "scope": "Cluster",
+            "singularResource": "runtimeclass",
+            "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update",
+                      "watch"],
+        }
+    ]  # fmt: skip

@@ -1,0 +1,108 @@
+"""An API server in this process, and people who may call it."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from moorage.apiserver.assembly import ApiOptions
+from moorage.apiserver.authentication.authenticator import StaticToken
+from moorage.apiserver.connect import NodeTls
+from moorage.apiserver.server import ApiServer, ServerOptions
+from moorage.cluster.certificates import Authority, Pair, Subject
+
+TOKENS = (
+    StaticToken("admin-token", "admin", ("system:masters",)),
+    StaticToken("alice-token", "alice", ("dev",)),
+    StaticToken("agent-token", "system:node:n1", ("system:nodes",)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back. `json` is the decoded body, None for text."""
+
+    status: int
+    headers: Any
+    text: str
+
+    @property
+    def json(self) -> Any:
+        return msgspec.json.decode(self.text)
+
+
+class Running:
+    """A server, and requests to it."""
+
+    def __init__(self, url: str, authority: Authority, http: aiohttp.ClientSession) -> None:
+        self.url = url
+        self.authority = authority
+        self._http = http
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, *, token: str = "admin-token", **headers: str
+    ) -> Answer:
+        """One request; header names with `_` for `-`. JSON is the body's type unless told."""
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        if token:
+            given.setdefault("Authorization", f"Bearer {token}")
+        data = body
+        if body is not None and not isinstance(body, bytes):
+            data = msgspec.json.encode(body)
+            given.setdefault("Content-Type", "application/json")
+        async with self._http.request(
+            method, self.url + path, data=data, headers=given, allow_redirects=False
+        ) as answer:
+            return Answer(answer.status, answer.headers, await answer.text())
+
+    def tls(self, pair: Pair | None = None) -> ssl.SSLContext:
+        """How a client with that certificate connects."""
+        context = ssl.create_default_context(cafile=str(self.authority.pair.certificate))
+        if pair is not None:
+            context.load_cert_chain(pair.certificate, pair.key)
+        return context
+
+
+@asynccontextmanager
+async def serving(folder: Path, **options: Any) -> AsyncIterator[Running]:
+    """A server on loopback; `options` are ApiOptions."""
+    authority = Authority(folder / "pki", datetime.now(UTC))
+    pair = authority.issue("server", Subject("kube-apiserver", hosts=("127.0.0.1",)))
+    ca = authority.pair.certificate
+    port = _free_port()
+    url = f"https://127.0.0.1:{port}"
+    server_options = ServerOptions(
+        database=folder / "state.db", certificate=pair.certificate, key=pair.key, client_ca=ca,
+        addresses=("127.0.0.1",), port=port,
+    )  # fmt: skip
+    api_options = ApiOptions(
+        signing_key=authority.signing_key(),
+        issuer="https://kubernetes.default.svc",
+        public_url=url,
+        service_network=ipaddress.IPv4Network("10.96.0.0/16"),
+        node_tls=NodeTls(pair.certificate, pair.key, ca),
+        **{"static_tokens": TOKENS, **options},
+    )
+    context = ssl.create_default_context(cafile=str(ca))
+    async with (
+        ApiServer(server_options, api_options),
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as http,
+    ):
+        yield Running(url, authority, http)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

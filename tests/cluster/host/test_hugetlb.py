@@ -1,0 +1,122 @@
+"""Moving the controller: on the machine's own hierarchy only where it is free to move."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.cluster.host import hugetlb
+from moorage.cluster.host.cgroups import Cgroups, Layout
+from moorage.cluster.host.hugetlb import join_hugetlb, part_hugetlb
+from moorage.cluster.host.mounts import Mount
+
+APART = Cgroups(Layout.HYBRID, {"cpu": Path("/c")}, Path("/u"), ("hugetlb",))
+
+
+class FakeMounts:
+    """The machine's mounts, as far as the module can tell."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.points: list[Path] = []
+        self.fails = False
+        monkeypatch.setattr(hugetlb, "mount", self._mount)
+        monkeypatch.setattr(hugetlb, "unmount", self._unmount)
+        monkeypatch.setattr(hugetlb, "current_mounts", self._current)
+
+    def _mount(self, source: str, point: Path, kind: str, options: str) -> None:
+        if self.fails:
+            raise OSError(16, "Device or resource busy", str(point))
+        assert (source, kind, options) == ("cgroup", "cgroup", "hugetlb")
+        self.points.append(point)
+
+    def _unmount(self, point: Path) -> None:
+        if point not in self.points:
+            raise OSError(22, "Invalid argument", str(point))
+        self.points.remove(point)
+
+    def _current(self) -> tuple[Mount, ...]:
+        return tuple(Mount(each, "cgroup", "cgroup", frozenset()) for each in self.points)
+
+
+@pytest.fixture
+def mounts(monkeypatch: pytest.MonkeyPatch) -> FakeMounts:
+    return FakeMounts(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "cgroups", [Cgroups(Layout.V2, {}, Path("/u"), ("hugetlb",)), Cgroups(Layout.V1)]
+)
+def test_other_layouts_stay_as_they_are(
+    mounts: FakeMounts, tmp_path: Path, cgroups: Cgroups
+) -> None:
+    assert not join_hugetlb(cgroups, tmp_path / "marker", tmp_path / "hugetlb")
+    assert not mounts.points
+    assert not (tmp_path / "marker").exists()
+
+
+def test_what_was_moved_is_moved_back(mounts: FakeMounts, tmp_path: Path) -> None:
+    marker, point = tmp_path / "run" / "marker", tmp_path / "hugetlb"
+    assert join_hugetlb(APART, marker, point)
+    assert mounts.points == [point]
+    part_hugetlb(marker)
+    assert not mounts.points
+    assert not point.exists()
+    assert not marker.exists()
+
+
+def test_it_stays_while_others_have_cgroups_in_it(mounts: FakeMounts, tmp_path: Path) -> None:
+    marker, point = tmp_path / "marker", tmp_path / "hugetlb"
+    join_hugetlb(APART, marker, point)
+    (point / "theirs").mkdir()
+    part_hugetlb(marker)
+    assert mounts.points == [point]
+    assert marker.exists()
+
+
+def test_a_refused_mount_leaves_no_marker(mounts: FakeMounts, tmp_path: Path) -> None:
+    mounts.fails = True
+    with pytest.raises(OSError, match="busy"):
+        join_hugetlb(APART, tmp_path / "marker", tmp_path / "hugetlb")
+    assert not (tmp_path / "marker").exists()
+
+
+def test_the_marker_of_a_cluster_that_was_faster_stays(mounts: FakeMounts, tmp_path: Path) -> None:
+    marker, point = tmp_path / "marker", tmp_path / "hugetlb"
+    join_hugetlb(APART, marker, point)
+    mounts.fails = True
+    with pytest.raises(OSError, match="busy"):
+        join_hugetlb(APART, marker, point)
+    assert marker.exists()
+
+
+@pytest.mark.parametrize("has_point", [True, False])
+def test_a_mount_that_somebody_took_away_is_no_obstacle(
+    mounts: FakeMounts, tmp_path: Path, has_point: bool
+) -> None:
+    marker, point = tmp_path / "marker", tmp_path / "hugetlb"
+    join_hugetlb(APART, marker, point)
+    mounts.points.clear()
+    if not has_point:
+        point.rmdir()
+    part_hugetlb(marker)
+    assert not marker.exists()
+
+
+def test_the_marker_is_there_before_the_mount(
+    mounts: FakeMounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker = tmp_path / "marker"
+    seen: list[bool] = []
+
+    def killed(*_: Any) -> None:
+        seen.append(marker.exists())
+
+    monkeypatch.setattr(hugetlb, "mount", killed)
+    join_hugetlb(APART, marker, tmp_path / "hugetlb")
+    assert seen == [True]
+
+
+def test_nothing_happens_without_a_marker(tmp_path: Path) -> None:
+    part_hugetlb(tmp_path / "marker")

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.cluster.host.mounts import (
+    Mount,
+    current_mounts,
+    mount,
+    mounts_below,
+    parse_mounts,
+    unmount,
+)
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+
+
+def line(point: str, *, optional: str = "", kind: str = "tmpfs", options: str = "rw") -> str:
+    middle = f" {optional}" if optional else ""
+    return f"36 35 98:0 / {point} rw,noatime{middle} - {kind} source {options}"
+
+
+@pytest.mark.parametrize(
+    ("point", "wanted"),
+    [
+        ("/mnt", "/mnt"),
+        (r"/my\040data", "/my data"),
+        (r"/tab\011new\012line\134slash", "/tab\tnew\nline\\slash"),
+        ("/with-dash - inside", None),
+        ("/größe", "/größe"),
+    ],
+)
+def test_points_are_read_as_the_kernel_escapes_them(point: str, wanted: str | None) -> None:
+    if wanted is None:
+        # The kernel escapes blanks, so such a line does not come from it.
+        assert parse_mounts(line(point)) != ()
+        return
+    (found,) = parse_mounts(line(point))
+    assert found == Mount(Path(wanted), "tmpfs", "source", frozenset({"rw"}))
+
+
+@pytest.mark.parametrize("optional", ["", "shared:1", "shared:1 master:2 propagate_from:3"])
+def test_optional_fields_may_be_many_or_none(optional: str) -> None:
+    (found,) = parse_mounts(line("/mnt", optional=optional, kind="cgroup", options="rw,cpu"))
+    assert (found.kind, found.options) == ("cgroup", {"rw", "cpu"})
+
+
+@pytest.mark.parametrize("separator", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_a_point_with_a_separator_that_is_no_newline_is_one_line(separator: str) -> None:
+    (found,) = parse_mounts(line(f"/odd{separator}name") + "\n")
+    assert found.point == Path(f"/odd{separator}name")
+
+
+@given(st.text(max_size=200))
+def test_no_text_breaks_the_parser(text: str) -> None:
+    for found in parse_mounts(text):
+        assert isinstance(found.point, Path)
+
+
+def test_the_innermost_mount_comes_first() -> None:
+    points = ["/", "/data", "/data/a", "/database", "/data/a/b", "/data"]
+    found = mounts_below(Path("/data"), parse_mounts("\n".join(map(line, points))))
+    assert [str(each.point) for each in found] == ["/data", "/data/a/b", "/data/a", "/data"]
+
+
+def test_a_mount_whose_name_is_no_text_is_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_bytes(os.fsencode(line("/odd")).replace(b"/odd", b"/odd\xff"))
+    monkeypatch.setattr("moorage.cluster.host.mounts.MOUNTINFO", table)
+    (found,) = current_mounts()
+    assert os.fsencode(found.point) == b"/odd\xff"
+
+
+@as_root
+def test_a_real_mount_comes_and_goes(tmp_path: Path) -> None:
+    point = tmp_path / "a b\n"
+    point.mkdir()
+    mount("none", point, "tmpfs", "size=4k")
+    try:
+        assert [each.kind for each in mounts_below(tmp_path, current_mounts())] == ["tmpfs"]
+    finally:
+        unmount(point)
+    assert mounts_below(tmp_path, current_mounts()) == []
+
+
+def test_failures_name_the_place(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="not-mounted"):
+        unmount(tmp_path / "not-mounted")
+    with pytest.raises(OSError, match="nowhere"):
+        mount("none", tmp_path / "nowhere", "tmpfs", "")

@@ -1,0 +1,83 @@
+"""Programs on a search path of the test's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from moorage.cluster.host import tools
+from moorage.cluster.host.tools import CNI_NEEDED, check_firewall, find_cni, find_tools
+from tests.cluster.programs import write_program
+
+
+@pytest.mark.parametrize(
+    ("script", "version", "complaint"),
+    [
+        ("echo containerd github.com/containerd/containerd 1.7.24", "1.7.24", ""),
+        ("echo 'ip utility, iproute2-6.15.0, libbpf 1.5.0'", "6.15.0", ""),
+        ("echo 'catatonit 0.2.1' >&2", "0.2.1", ""),
+        ("echo gibberish", "", "gibberish"),
+        ("echo broken library >&2; exit 127", "", "broken library"),
+        ("exit 3", "", "exit status 3"),
+        ("printf '\\377\\376'; exit 1", "", "��"),
+    ],
+)
+async def test_versions(tmp_path: Path, script: str, version: str, complaint: str) -> None:
+    program = write_program(tmp_path, "containerd", script)
+    found = await find_tools(str(tmp_path))
+    assert found["containerd"] == tools.Tool(program, version, complaint)
+
+
+async def test_a_program_that_never_answers_is_a_tool_without_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tools, "ASK_DEADLINE_S", 0.05)
+    write_program(tmp_path, "runc", "sleep 60")
+    found = await find_tools(str(tmp_path))
+    assert found["runc"].version == ""
+    assert "no answer" in found["runc"].complaint
+
+
+async def test_what_is_not_there_or_no_program_is_not_found(tmp_path: Path) -> None:
+    (tmp_path / "runc").write_text("not executable")
+    assert await find_tools(str(tmp_path)) == {}
+    assert await find_tools("") == {}
+
+
+async def test_a_file_that_cannot_be_executed_has_a_complaint(tmp_path: Path) -> None:
+    program = tmp_path / "crun"
+    program.write_bytes(b"\x7fELFnonsense")
+    program.chmod(0o755)
+    assert "format" in (await find_tools(str(tmp_path)))["crun"].complaint.lower()
+
+
+def test_the_folder_with_most_plugins_is_taken(tmp_path: Path) -> None:
+    empty, some, full = (tmp_path / name for name in ("empty", "some", "full"))
+    for folder, names in ((empty, ()), (some, CNI_NEEDED[:2]), (full, CNI_NEEDED)):
+        folder.mkdir()
+        for name in names:
+            (folder / name).touch()
+    assert find_cni((tmp_path / "absent", empty, some, full)).folder == full
+    assert find_cni((empty, some)).missing == CNI_NEEDED[2:]
+    assert find_cni((tmp_path / "absent",)).folder is None
+    assert find_cni(()).missing == CNI_NEEDED
+
+
+@pytest.mark.parametrize(
+    ("script", "is_usable", "complaint"),
+    [
+        ("exit 0", True, ""),
+        ("echo 'Permission denied (you must be root)' >&2; exit 4", False, "Permission denied"),
+        ("echo \"can't initialize iptables table nat\" >&2; exit 3", False, "can't initialize"),
+        (None, False, "not on PATH"),
+    ],
+)
+async def test_the_firewall_is_tried(
+    tmp_path: Path, script: str | None, is_usable: bool, complaint: str
+) -> None:
+    if script is not None:
+        write_program(tmp_path, "iptables", script)
+    found = await check_firewall(str(tmp_path))
+    assert found.is_usable == is_usable
+    assert complaint in found.complaint

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from typing import Any
+
+import pytest
+
+from moorage.cluster.images.archive import Image, digest, write_archive
+from moorage.cluster.images.layer import File, write_layer
+from moorage.cluster.images.program import Platform
+
+BASE = write_layer({"bin/sh": File(b"shell", 0o755)})
+EXTRA = write_layer({"etc/motd": File(b"hello")})
+ONE = Image(name="moorage.local/one:1", platform=Platform("arm64", "v8"), layers=(BASE,))
+TWO = Image(
+    name="moorage.local/two:1",
+    platform=Platform("amd64"),
+    layers=(BASE, EXTRA),
+    entrypoint=("/bin/sh",),
+    command=("-c", "true"),
+    environment={"PATH": "/bin"},
+    ports=("80/tcp",),
+    stop_signal="SIGQUIT",
+    description="two layers",
+)
+
+
+def files(archive: bytes) -> dict[str, bytes]:
+    opened = tarfile.open(fileobj=io.BytesIO(archive))
+    return {each.name: opened.extractfile(each).read() for each in opened}  # type: ignore[union-attr]
+
+
+def blob(found: dict[str, bytes], descriptor: dict[str, Any]) -> bytes:
+    """The blob a descriptor names, which must be as long as it says."""
+    content = found["blobs/sha256/" + descriptor["digest"].removeprefix("sha256:")]
+    assert len(content) == descriptor["size"]
+    return content
+
+
+def test_every_blob_is_named_by_its_digest_and_there_once() -> None:
+    found = files(write_archive((ONE, TWO)))
+    names = [name for name in found if name.startswith("blobs/")]
+    for name in names:
+        assert hashlib.sha256(found[name]).hexdigest() == name.rpartition("/")[2]
+    # Two manifests, two configurations, and the shared layer beside the other.
+    assert len(names) == 6
+    assert json.loads(found["oci-layout"]) == {"imageLayoutVersion": "1.0.0"}
+
+
+def test_the_index_leads_to_each_image() -> None:
+    found = files(write_archive((ONE, TWO)))
+    index = json.loads(found["index.json"])
+    assert index["mediaType"] == "application/vnd.oci.image.index.v1+json"
+    for image, descriptor in zip((ONE, TWO), index["manifests"], strict=True):
+        assert set(descriptor["annotations"].values()) == {image.name}
+        assert descriptor["platform"]["architecture"] == image.platform.architecture
+        manifest = json.loads(blob(found, descriptor))
+        configuration = blob(found, manifest["config"])
+        assert digest(configuration) == image.id
+        assert tuple(blob(found, each) for each in manifest["layers"]) == image.layers
+        told = json.loads(configuration)
+        assert told["rootfs"]["diff_ids"] == [digest(each) for each in image.layers]
+
+
+def test_the_configuration_says_how_the_image_is_started() -> None:
+    told = json.loads(TWO.configuration)
+    assert told["config"] == {
+        "Entrypoint": ["/bin/sh"],
+        "Cmd": ["-c", "true"],
+        "Env": ["PATH=/bin"],
+        "ExposedPorts": {"80/tcp": {}},
+        "StopSignal": "SIGQUIT",
+        "WorkingDir": "/",
+        "Labels": {"org.opencontainers.image.description": "two layers"},
+    }
+    assert (told["os"], told["architecture"]) == ("linux", "amd64")
+    assert "variant" not in told
+    assert json.loads(ONE.configuration)["variant"] == "v8"
+
+
+def test_the_same_images_give_the_same_bytes() -> None:
+    assert write_archive((ONE, TWO)) == write_archive((ONE, TWO))
+    assert Image(name="other:1", platform=ONE.platform, layers=(BASE,)).id == ONE.id
+
+
+def test_two_images_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="two images have the name moorage.local/one:1"):
+        write_archive((ONE, ONE))
+
+
+def test_no_images_give_an_archive_all_the_same() -> None:
+    assert json.loads(files(write_archive(()))["index.json"])["manifests"] == []

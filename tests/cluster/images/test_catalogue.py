@@ -1,0 +1,77 @@
+"""What images a machine's programs give."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from moorage.cluster.images import BUSYBOX, NGINX_STAND_IN, PAUSE, Image, NoPauseError, catalogue
+from moorage.cluster.images.catalogue import Busybox, images_from
+from moorage.cluster.images.program import Platform, Program
+from tests.cluster.images.programs import PT_INTERP, elf
+
+CATATONIT = Program(b"catatonit", Platform("amd64"))
+BOX = Busybox(Program(b"busybox", Platform("amd64")), ("busybox", "sh", "sleep", "httpd"))
+
+
+def by_name(images: tuple[Image, ...]) -> dict[str, Image]:
+    return {image.name: image for image in images}
+
+
+def paths(layer: bytes) -> set[str]:
+    return set(tarfile.open(fileobj=io.BytesIO(layer)).getnames())
+
+
+def test_both_programs_give_three_images_that_share_a_layer() -> None:
+    found = by_name(images_from(BOX, CATATONIT))
+    assert set(found) == {PAUSE, BUSYBOX, NGINX_STAND_IN}
+    assert found[PAUSE].entrypoint == ("/pause", "-P")
+    assert found[NGINX_STAND_IN].layers[0] is found[BUSYBOX].layers[0]
+    assert {"bin/sh", "bin/httpd", "usr/bin/env", "tmp", "etc/passwd"} <= paths(
+        found[BUSYBOX].layers[0]
+    )
+    assert paths(found[NGINX_STAND_IN].layers[1]) >= {"usr/bin/serve", "www/index.html"}
+
+
+def test_without_catatonit_busybox_holds_the_namespaces() -> None:
+    pause = by_name(images_from(BOX, None))[PAUSE]
+    assert pause.entrypoint[:2] == ("/bin/sh", "-c")
+    assert "bin/sleep" in paths(pause.layers[0])
+
+
+def test_without_busybox_there_is_pause_alone() -> None:
+    assert [image.name for image in images_from(None, CATATONIT)] == [PAUSE]
+
+
+def test_without_either_there_is_nothing() -> None:
+    with pytest.raises(NoPauseError, match="neither"):
+        images_from(None, None)
+
+
+def test_every_image_names_its_description_and_platform() -> None:
+    for image in images_from(BOX, CATATONIT):
+        told = json.loads(image.configuration)
+        assert told["config"]["Labels"]["org.opencontainers.image.description"]
+        assert told["architecture"] == "amd64"
+
+
+async def test_programs_that_are_not_fit_are_told_of(tmp_path: Path) -> None:
+    dynamic = tmp_path / "catatonit"
+    dynamic.write_bytes(elf(kinds=(PT_INTERP,)))
+    with pytest.raises(NoPauseError) as caught:
+        await catalogue(None, dynamic)
+    assert "catatonit needs libraries" in str(caught.value)
+    assert "busybox is not on PATH" in str(caught.value)
+
+
+async def test_a_busybox_that_does_not_run_leaves_the_rest(tmp_path: Path) -> None:
+    # A header without a program behind it: read well, executed never.
+    busybox, catatonit = tmp_path / "busybox", tmp_path / "catatonit"
+    for path in (busybox, catatonit):
+        path.write_bytes(elf())
+        path.chmod(0o755)
+    assert [image.name for image in await catalogue(busybox, catatonit)] == [PAUSE]

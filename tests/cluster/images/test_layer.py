@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import io
+import tarfile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.cluster.images.layer import Entry, File, Folder, HardLink, write_layer
+
+ENTRIES: dict[str, Entry] = {
+    "bin/tool": File(b"program", 0o755),
+    "bin/a-link": HardLink("bin/tool"),
+    "tmp": Folder(0o1777),
+    "etc/deep/file": File(b"text"),
+}
+
+
+def members(layer: bytes) -> list[tarfile.TarInfo]:
+    return tarfile.open(fileobj=io.BytesIO(layer)).getmembers()
+
+
+def test_folders_are_implied_and_links_come_last() -> None:
+    found = members(write_layer(ENTRIES))
+    assert [each.name for each in found] == [
+        "bin", "bin/tool", "etc", "etc/deep", "etc/deep/file", "tmp", "bin/a-link",
+    ]  # fmt: skip
+    modes = {each.name: each.mode for each in found}
+    assert (modes["bin"], modes["bin/tool"], modes["tmp"]) == (0o755, 0o755, 0o1777)
+    assert found[-1].islnk()
+    assert found[-1].linkname == "bin/tool"
+
+
+def test_nothing_of_the_machine_gets_in() -> None:
+    for each in members(write_layer(ENTRIES)):
+        assert (each.mtime, each.uid, each.gid, each.uname, each.gname) == (0, 0, 0, "", "")
+
+
+@given(st.permutations(sorted(ENTRIES)))
+def test_the_order_of_entries_changes_no_byte(order: list[str]) -> None:
+    assert write_layer({path: ENTRIES[path] for path in order}) == write_layer(ENTRIES)
+
+
+NAMES = st.text("abcdefg-_.äß", min_size=1, max_size=120).filter(lambda name: name.strip("."))
+
+
+@given(st.dictionaries(NAMES, st.binary(max_size=600), max_size=8))
+def test_what_goes_in_comes_out(files: dict[str, bytes]) -> None:
+    layer = write_layer({path: File(content) for path, content in files.items()})
+    archive = tarfile.open(fileobj=io.BytesIO(layer))
+    read = {each.name: archive.extractfile(each) for each in archive.getmembers()}
+    assert {name: file.read() for name, file in read.items() if file} == files
+
+
+@pytest.mark.parametrize("target", ["bin/absent", "bin", "bin/other-link"])
+def test_a_link_to_what_is_no_file_is_refused(target: str) -> None:
+    entries = {**ENTRIES, "bin/other-link": HardLink("bin/tool"), "x": HardLink(target)}
+    with pytest.raises(ValueError, match=f"x links to {target}"):
+        write_layer(entries)

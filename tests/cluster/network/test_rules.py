@@ -1,0 +1,161 @@
+"""Scripts for iptables-restore, from what iptables-save printed; then on a namespace's own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.cluster.network.rules import (
+    chain_name,
+    mark_chain_name,
+    removal_script,
+    setup_script,
+)
+from tests.cluster.network.networks import OURS, THEIRS
+
+CHAIN = "MOORAGE-0a1b2c3d"
+OPEN_FILTER = """\
+*filter
+:INPUT ACCEPT [0:0]
+:FORWARD ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+COMMIT
+"""
+CLOSED_FILTER = OPEN_FILTER.replace("FORWARD ACCEPT", "FORWARD DROP")
+FILTER_WITH_RULE = OPEN_FILTER.replace("COMMIT", "-A FORWARD -j DOCKER\nCOMMIT")
+HOST_PORT = (
+    "-A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "
+    '"dnat name: \\"{name}\\" id: \\"abc\\"" -m multiport --dports 8080 -j {chain}'
+)
+
+
+def nat(*rules: str, chains: tuple[str, ...] = ()) -> str:
+    named = (f":{chain} - [0:0]" for chain in chains)
+    return "\n".join(("*nat", ":POSTROUTING ACCEPT [0:0]", *named, *rules, "COMMIT")) + "\n"
+
+
+def test_names_are_short_enough_for_the_kernel() -> None:
+    assert (chain_name(OURS), mark_chain_name(OURS)) == (CHAIN, f"{CHAIN}-MARK")
+    assert len(mark_chain_name(OURS)) <= 28
+
+
+def test_an_open_host_needs_masquerading_only() -> None:
+    script = setup_script(OURS, OPEN_FILTER)
+    assert script.startswith("*nat\n")
+    assert "*filter" not in script
+    assert f"-I POSTROUTING 1 -j {CHAIN}\n" in script
+    assert "-s 198.51.100.0/24 -d 198.51.100.0/24 -j RETURN" in script
+    assert script.endswith("COMMIT\n")
+
+
+@pytest.mark.parametrize("saved", [CLOSED_FILTER, FILTER_WITH_RULE])
+def test_a_host_that_filters_lets_pods_through(saved: str) -> None:
+    script = setup_script(OURS, saved)
+    assert f"-A {CHAIN} -i moor-0a1b2c3d -j ACCEPT" in script
+    assert f"-I FORWARD 1 -j {CHAIN}" in script
+
+
+def test_a_jump_that_is_there_is_not_made_again() -> None:
+    saved = nat(f"-A POSTROUTING -j {CHAIN}", chains=(CHAIN,))
+    assert "-I POSTROUTING" not in setup_script(OURS, saved)
+
+
+def test_removal_takes_what_is_ours_and_nothing_else() -> None:
+    saved = nat(
+        "-A POSTROUTING -j DOCKER-POST",
+        f"-A POSTROUTING -j {CHAIN}",
+        f"-A POSTROUTING -j {chain_name(THEIRS)}",
+        HOST_PORT.format(name=OURS.name, chain="CNI-DN-ours"),
+        HOST_PORT.format(name=THEIRS.name, chain="CNI-DN-theirs"),
+        chains=(CHAIN, f"{CHAIN}-MARK", chain_name(THEIRS), "DOCKER-POST", "CNI-HOSTPORT-DNAT",
+                "CNI-DN-ours", "CNI-DN-theirs"),
+    )  # fmt: skip
+    script = removal_script(OURS, saved)
+    assert f"-D POSTROUTING -j {CHAIN}\n" in script
+    assert "-X CNI-DN-ours\n" in script
+    for other in ("theirs", THEIRS.cluster_id, "DOCKER", "-X CNI-HOSTPORT-DNAT"):
+        assert other not in script
+
+
+def test_the_shared_chain_goes_with_the_last_host_port() -> None:
+    saved = nat(
+        "-A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT",
+        HOST_PORT.format(name=OURS.name, chain="CNI-DN-ours"),
+        chains=("PREROUTING", "CNI-HOSTPORT-DNAT", "CNI-DN-ours"),
+    )
+    script = removal_script(OURS, saved)
+    assert "-D PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT\n" in script
+    assert "-X CNI-HOSTPORT-DNAT\n" in script
+
+
+def test_a_comment_that_looks_like_a_jump_is_a_comment() -> None:
+    rule = f'-A INPUT -m comment --comment "once -j {CHAIN} \\" here" -j ACCEPT'
+    saved = OPEN_FILTER.replace("COMMIT", f":{CHAIN} - [0:0]\n{rule}\nCOMMIT")
+    assert "-D INPUT" not in removal_script(OURS, saved)
+
+
+@pytest.mark.parametrize("saved", ["", OPEN_FILTER, nat(), "*nat\n:POSTROUTING ACCEPT [0:0]\n"])
+def test_where_nothing_is_ours_there_is_nothing_to_do(saved: str) -> None:
+    assert removal_script(OURS, saved) == ""
+
+
+@given(st.text(st.sampled_from("*:-AIj \n\"\\abcMOORAGE-0COMMIT"), max_size=200))
+def test_no_saved_text_breaks_either(saved: str) -> None:
+    setup_script(OURS, saved)
+    removal_script(OURS, saved)
+
+
+@pytest.fixture
+def namespace() -> Iterator[str]:
+    """A network namespace of its own, with no rules."""
+    if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "iptables-restore"))):
+        pytest.skip("needs root, ip and iptables")
+    name = f"moor-test-{os.getpid()}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        if inside(name, "iptables", "-t", "nat", "-S").returncode != 0:
+            pytest.skip("iptables cannot be used here")
+        yield name
+    finally:
+        subprocess.run(["ip", "netns", "delete", name], check=True)
+
+
+def inside(name: str, *argv: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    command = ["ip", "netns", "exec", name, *argv]
+    return subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+
+
+def saved_in(name: str) -> str:
+    return inside(name, "iptables-save").stdout
+
+
+def restore(name: str, script: str) -> None:
+    done = inside(name, "iptables-restore", "--noflush", given=script)
+    assert done.returncode == 0, f"{script}\n{done.stderr}"
+
+
+def rules(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("-A")]
+
+
+def test_the_kernel_takes_the_scripts_and_is_as_before(namespace: str) -> None:
+    restore(namespace, "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n")
+    for network in (OURS, THEIRS):
+        restore(namespace, setup_script(network, saved_in(namespace)))
+    with_both = rules(saved_in(namespace))
+    # A second start changes nothing.
+    restore(namespace, setup_script(OURS, saved_in(namespace)))
+    assert sorted(rules(saved_in(namespace))) == sorted(with_both)
+    restore(namespace, removal_script(OURS, saved_in(namespace)))
+    left = saved_in(namespace)
+    assert CHAIN not in left
+    assert chain_name(THEIRS) in left
+    restore(namespace, removal_script(THEIRS, left))
+    assert rules(saved_in(namespace)) == []
+    assert removal_script(THEIRS, saved_in(namespace)) == ""

@@ -1,0 +1,140 @@
+"""Making and removing a network: commands seen by stand-ins for `ip` and iptables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.cluster.host import CniPlugins, Firewall, Host
+from moorage.cluster.network import NetworkError, forget, remove, set_up, setup
+from moorage.cluster.network.conflist import FILE_NAME
+from tests.cluster.hosts import a_host
+from tests.cluster.network.networks import OURS
+from tests.cluster.programs import write_program
+from tests.cluster.network.test_rules import CHAIN, OPEN_FILTER, nat
+
+
+class FakeMachine:
+    """A search path with `ip` and iptables that keep what they were given."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._said = root / "said"
+        self._bin = root / "bin"
+        self.rules = root / "rules"
+        self.rules.write_text(OPEN_FILTER)
+        self.interfaces = root / "net"
+        self.interfaces.mkdir()
+        self.cache = root / "cni-cache"
+        monkeypatch.setattr(setup, "_INTERFACES", self.interfaces)
+        monkeypatch.setattr(setup, "_CNI_CACHE", self.cache)
+        self.program("ip", f'(echo "ip $*"; cat) >> {self._said}')
+        self.program("iptables-save", f"cat {self.rules}")
+        self.program("iptables-restore", f'(echo "restore"; cat) >> {self._said}')
+
+    def host(self, **fields: Any) -> Host:
+        """The machine's facts; its programs are on no other path than that which they tell."""
+        return a_host(path=f"{self._bin}:/usr/bin:/bin", **fields)
+
+    def program(self, name: str, script: str) -> None:
+        write_program(self._bin, name, script)
+
+    @property
+    def said(self) -> str:
+        return self._said.read_text() if self._said.exists() else ""
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeMachine:
+    return FakeMachine(tmp_path, monkeypatch)
+
+
+async def test_a_first_start_makes_everything(machine: FakeMachine, tmp_path: Path) -> None:
+    state = await set_up(OURS, machine.host(), tmp_path / "a b" / "cni")
+    assert state.has_outside
+    assert "link add moor-0a1b2c3d address 0a:58:c6:33:64:01 type bridge" in machine.said
+    assert "link set moor-0a1b2c3d mtu 1450 up" in machine.said
+    assert "addr replace 198.51.100.1/24 brd + dev moor-0a1b2c3d" in machine.said
+    assert f":{CHAIN} - [0:0]" in machine.said
+    document = json.loads((tmp_path / "a b" / "cni" / FILE_NAME).read_text())
+    assert [each["type"] for each in document["plugins"]] == ["bridge", "portmap"]
+    assert [each.name for each in (tmp_path / "a b" / "cni").iterdir()] == [FILE_NAME]
+
+
+async def test_a_bridge_that_is_there_is_used(machine: FakeMachine, tmp_path: Path) -> None:
+    (machine.interfaces / OURS.bridge).mkdir()
+    await set_up(OURS, machine.host(), tmp_path / "cni")
+    assert "link add" not in machine.said
+    assert "link set" in machine.said
+
+
+@pytest.mark.parametrize("fails", ["firewall", "save", "restore"])
+async def test_without_rules_pods_stay_inside(
+    machine: FakeMachine, tmp_path: Path, fails: str
+) -> None:
+    firewall = Firewall(is_usable=fails != "firewall", complaint="why not" * (fails == "firewall"))
+    if fails != "firewall":
+        machine.program(f"iptables-{fails}", "echo why not >&2; exit 4")
+    state = await set_up(OURS, machine.host(firewall=firewall), tmp_path / "cni")
+    assert not state.has_outside
+    assert "why not" in state.complaint
+    document = json.loads((tmp_path / "cni" / FILE_NAME).read_text())
+    assert [each["type"] for each in document["plugins"]] == ["bridge"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "script", "said"),
+    [
+        ({"is_root": False}, None, "needs root"),
+        ({"cni": CniPlugins(None)}, None, "apt-get install containernetworking-plugins"),
+        ({}, "echo 'RTNETLINK answers: Operation not permitted' >&2; exit 2", "not permitted"),
+    ],
+)
+async def test_there_can_be_no_network(
+    machine: FakeMachine, tmp_path: Path, fields: dict[str, Any], script: str | None, said: str
+) -> None:
+    if script:
+        machine.program("ip", script)
+    with pytest.raises(NetworkError, match=said):
+        await set_up(OURS, machine.host(**fields), tmp_path / "cni")
+
+
+async def test_removal_asks_again_when_a_plugin_was_at_work(
+    machine: FakeMachine, tmp_path: Path
+) -> None:
+    machine.rules.write_text(nat(f"-A POSTROUTING -j {CHAIN}", chains=(CHAIN,)))
+    tried = tmp_path / "tried"
+    machine.program(
+        "iptables-restore",
+        f"if [ -e {tried} ]; then : > {machine.rules}; else touch {tried}; exit 1; fi",
+    )
+    (machine.interfaces / OURS.bridge).mkdir()
+    await remove(OURS, machine.host())
+    assert machine.rules.read_text() == ""
+    assert "ip link delete moor-0a1b2c3d" in machine.said
+
+
+async def test_what_is_gone_is_no_error(machine: FakeMachine) -> None:
+    await remove(OURS, machine.host())
+    assert machine.said == ""
+
+
+async def test_a_bridge_that_goes_meanwhile_is_no_error(
+    machine: FakeMachine, tmp_path: Path
+) -> None:
+    bridge = machine.interfaces / OURS.bridge
+    bridge.mkdir()
+    machine.program("ip", f"rmdir {bridge}; echo 'Cannot find device' >&2; exit 1")
+    await remove(OURS, machine.host())
+
+
+def test_only_our_plugins_memories_are_forgotten(machine: FakeMachine) -> None:
+    forget(OURS, ["s1"])
+    machine.cache.mkdir()
+    theirs = ("moorage-deadbeef-c-eth0", "cni-loopback-s9-lo", "bridge-x")
+    for name in (*theirs, "moorage-0a1b2c3d-c-eth0", "cni-loopback-s1-lo"):
+        (machine.cache / name).touch()
+    forget(OURS, ["s1"])
+    assert {each.name for each in machine.cache.iterdir()} == set(theirs)

@@ -1,0 +1,194 @@
+"""Asking a server for an upgrade, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.streaming.deadlines import Deadlines
+from moorage.streaming.dial import DialError, Refused, Upgraded, Upstream, dial
+from moorage.streaming.upgrade import SPDY
+from tests.streaming.pairs import read_exactly
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nX-Stream-Protocol-Version: v4\r\n\r\n"
+
+
+def says(answer: bytes, *, closes: bool = True) -> Talk:
+    """A server that reads a head and answers these bytes."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+        if not closes:
+            await reader.read()
+
+    return talk
+
+
+@asynccontextmanager
+async def serving(talk: Talk, socket: Path | None = None) -> AsyncIterator[Upstream]:
+    async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await talk(reader, writer)
+        except (OSError, EOFError):
+            pass
+        finally:
+            writer.close()
+
+    if socket is not None:
+        server: Any = await asyncio.start_unix_server(served, socket)
+        url = "http://engine/exec/token"
+    else:
+        server = await asyncio.start_server(served, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/exec/token"
+    async with server:
+        yield Upstream(url=url, socket=socket)
+
+
+async def answer_of(talk: Talk, **limits: float) -> Refused:
+    async with serving(talk) as upstream, dial(
+        upstream, "POST", SPDY, deadlines=Deadlines(**limits)
+    ) as answer:
+        assert isinstance(answer, Refused)
+        return answer
+
+
+async def refusal_of(talk: Talk, **limits: float) -> str:
+    with pytest.raises(DialError) as refusal:
+        await answer_of(talk, **limits)
+    return refusal.value.message
+
+
+async def test_an_upgrade_leaves_a_byte_stream() -> None:
+    asked = b""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked = await reader.readuntil(b"\r\n\r\n")
+        # What comes right behind the head belongs to the stream.
+        writer.write(SWITCH + b"early")
+        writer.write(await reader.readexactly(4))
+
+    async with serving(talk) as upstream:
+        lines = [("X-Stream-Protocol-Version", "v4")]
+        async with dial(upstream, "POST", SPDY, lines) as answer:
+            assert isinstance(answer, Upgraded)
+            assert answer.head.headers["x-stream-protocol-version"] == "v4"
+            await answer.connection.write(b"echo")
+            assert await read_exactly(answer.connection, 9) == b"earlyecho"
+        assert answer.connection.is_closing
+    assert asked.startswith(b"POST /exec/token HTTP/1.1\r\nHost: 127.0.0.1:")
+    assert b"X-Stream-Protocol-Version: v4\r\n" in asked
+
+
+async def test_a_unix_socket_is_dialled_too(tmp_path: Path) -> None:
+    async with serving(says(SWITCH), tmp_path / "engine.sock") as upstream, dial(
+        upstream, "GET", SPDY
+    ) as answer:
+        assert isinstance(answer, Upgraded)
+    assert upstream.place == str(tmp_path / "engine.sock")
+
+
+async def test_an_answer_may_come_byte_by_byte() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for byte in SWITCH + b"x":
+            writer.write(bytes((byte,)))
+            await writer.drain()
+
+    async with serving(talk) as upstream, dial(upstream, "POST", SPDY) as answer:
+        assert isinstance(answer, Upgraded)
+        assert await read_exactly(answer.connection, 1) == b"x"
+
+
+def not_found(*headers: str, body: bytes = b"") -> bytes:
+    return "\r\n".join(["HTTP/1.1 404 Not Found", *headers, "", ""]).encode() + body
+
+
+@pytest.mark.parametrize(
+    ("answer", "closes", "body"),
+    [
+        (not_found("Content-Length: 5", body=b"hello, and more"), False, b"hello"),
+        (not_found("Content-Length: 0"), False, b""),
+        (not_found("Content-Length: 50", body=b"cut off"), True, b"cut off"),
+        (not_found(body=b"until the end"), True, b"until the end"),
+        (not_found("Content-Length: \u00b2", body=b"x"), True, b"x"),
+        (not_found("Content-Length: " + "9" * 5000, body=b"x"), True, b"x"),
+        (not_found("Transfer-Encoding: chunked", body=b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n"),
+         False, b"abcde"),
+        (not_found("Transfer-Encoding: chunked", body=b"3\r\nabc\r\nZZ\r\n"), True, b"abc"),
+        (not_found("Transfer-Encoding: chunked", body=b"3\r\nabc\r\n-1\r\n"), True, b"abc"),
+        (not_found("Transfer-Encoding: chunked", body=b"ffffffffff\r\nabc"), True, b"abc"),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", False, b""),
+        (b"HTTP/1.1 304 Not Modified\r\n\r\n", False, b""),
+    ],
+)  # fmt: skip
+async def test_a_refusal_is_told_with_its_body(answer: bytes, closes: bool, body: bytes) -> None:
+    refused = await answer_of(says(answer, closes=closes), dial_s=5)
+    assert refused.body == body
+
+
+async def test_only_the_beginning_of_a_large_refusal_is_read() -> None:
+    large = not_found(body=b"x" * (1 << 20))
+    assert 65536 <= len((await answer_of(says(large, closes=False), dial_s=5)).body) <= 65536 * 8
+
+
+@pytest.mark.parametrize(
+    ("answer", "says_what"),
+    [
+        (b"", "closed the connection without an answer"),
+        (b"HTTP/1.1 101 Swi", "closed the connection without an answer"),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", "not an HTTP answer: 'SSH-2.0-OpenSSH'"),
+        (b"HTTP/1.1 \xb2\xb2\xb2 x\r\n\r\n", "not an HTTP answer"),
+        (b"HTTP/1.1 200 OK\r\nbroken\r\n\r\n", "not an HTTP header: 'broken'"),
+        (b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 60000, "larger than 64 KiB"),
+    ],
+)
+async def test_what_is_no_answer_is_told(answer: bytes, says_what: str) -> None:
+    message = await refusal_of(says(answer), dial_s=5)
+    assert message.startswith("error dialing backend: 127.0.0.1:")
+    assert says_what in message
+    assert "token" not in message
+
+
+async def test_a_server_that_says_nothing_is_not_waited_for() -> None:
+    message = await refusal_of(says(b"", closes=False), dial_s=0.1)
+    assert message.endswith("timed out")
+
+
+async def test_a_server_that_is_not_there_is_told() -> None:
+    async with serving(says(b"")) as upstream:
+        pass
+    with pytest.raises(DialError, match="error dialing backend") as refusal:
+        async with dial(upstream, "POST", SPDY):
+            pass
+    assert refusal.value.status_code == 500
+    assert refusal.value.status_reason == ""
+
+
+@pytest.mark.parametrize("url", ["ftp://x/", "/exec/x", "http://", "http://[", "http://x:port/"])
+async def test_an_address_that_is_none_is_told(url: str) -> None:
+    with pytest.raises(DialError, match="error dialing backend"):
+        async with dial(Upstream(url=url), "POST", SPDY):
+            pass
+
+
+async def test_a_header_that_cannot_be_sent_is_told() -> None:
+    async with serving(says(SWITCH)) as upstream:
+        with pytest.raises(DialError, match="line break"):
+            async with dial(upstream, "POST", SPDY, [("A", "b\r\nC: d")]):
+                pass
+
+
+async def test_a_missing_socket_is_told(tmp_path: Path) -> None:
+    upstream = Upstream(url="http://engine/", socket=tmp_path / "none.sock")
+    with pytest.raises(DialError, match=r"none\.sock"):
+        async with dial(upstream, "GET", SPDY):
+            pass

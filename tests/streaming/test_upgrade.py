@@ -1,0 +1,166 @@
+"""Heads of upgrades: what is asked, what crosses a hop, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from aiohttp.test_utils import make_mocked_request
+from hypothesis import given
+from hypothesis import strategies as st
+from multidict import CIMultiDict
+
+from moorage.streaming.upgrade import (
+    SPDY,
+    WEBSOCKET,
+    HeadError,
+    offered_subprotocols,
+    offered_versions,
+    parse_answer_head,
+    passed_back,
+    passed_on,
+    request_head,
+    switching_head,
+    upgrade_of,
+)
+
+Lines = list[tuple[str, str]]
+
+
+def asked(*lines: tuple[str, str]) -> object:
+    return make_mocked_request("POST", "/", headers=CIMultiDict(lines))
+
+
+@pytest.mark.parametrize(
+    ("lines", "protocol"),
+    [
+        ([("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1")], SPDY),
+        ([("Connection", "upgrade"), ("Upgrade", "spdy/3.1")], SPDY),
+        ([("Connection", "keep-alive, Upgrade"), ("Upgrade", "WebSocket")], WEBSOCKET),
+        ([("Connection", "keep-alive"), ("Connection", "Upgrade"), ("Upgrade", "websocket")],
+         WEBSOCKET),
+        ([("Connection", "Upgrade"), ("Upgrade", "h2c")], "h2c"),
+        ([("Connection", "Upgrade")], ""),
+        ([("Upgrade", "websocket")], ""),
+        ([], ""),
+    ],
+)  # fmt: skip
+def test_what_a_request_wants_to_change_to(lines: Lines, protocol: str) -> None:
+    assert upgrade_of(asked(*lines)) == protocol
+
+
+def test_versions_are_offered_in_lines_or_lists() -> None:
+    name = "X-Stream-Protocol-Version"
+    assert offered_versions(asked((name, "v5.x"), (name, "v4.x, v3.x"))) == ("v5.x", "v4.x", "v3.x")
+    assert offered_versions(asked()) == ()
+
+
+SECRET = "base64url.bearer.authorization.k8s.io.c2VjcmV0"
+
+
+def test_a_token_in_a_subprotocol_is_no_protocol() -> None:
+    line = ("Sec-WebSocket-Protocol", f"v5.channel.k8s.io, {SECRET}")
+    assert offered_subprotocols(asked(line)) == ("v5.channel.k8s.io",)
+
+
+def test_only_what_the_next_hop_must_see_is_passed_on() -> None:
+    request = asked(
+        ("Authorization", "Bearer secret"),
+        ("Cookie", "secret"),
+        ("Impersonate-User", "root"),
+        ("X-Remote-User", "root"),
+        ("Connection", "Upgrade"),
+        ("Upgrade", "websocket"),
+        ("Host", "here"),
+        ("Sec-WebSocket-Key", "k"),
+        ("Sec-WebSocket-Version", "13"),
+        ("Sec-WebSocket-Protocol", SECRET),
+        ("Sec-WebSocket-Protocol", "v4.channel.k8s.io"),
+        ("X-Stream-Protocol-Version", "v4.x"),
+        ("X-Stream-Protocol-Version", "v3.x"),
+    )
+    assert sorted(passed_on(request)) == [
+        ("Sec-WebSocket-Key", "k"),
+        ("Sec-WebSocket-Protocol", "v4.channel.k8s.io"),
+        ("Sec-WebSocket-Version", "13"),
+        ("X-Stream-Protocol-Version", "v3.x"),
+        ("X-Stream-Protocol-Version", "v4.x"),
+    ]
+
+
+def test_a_subprotocol_that_is_only_a_token_leaves_no_line() -> None:
+    assert passed_on(asked(("Sec-WebSocket-Protocol", SECRET))) == ()
+
+
+def test_only_what_the_client_must_see_is_passed_back() -> None:
+    head = parse_answer_head(
+        b"HTTP/1.1 101 Switching Protocols\r\nSet-Cookie: x\r\nServer: y\r\n"
+        b"x-stream-protocol-version: v4.x\r\nSec-WebSocket-Accept: a"
+    )
+    assert passed_back(head) == (
+        ("X-Stream-Protocol-Version", "v4.x"),
+        ("Sec-WebSocket-Accept", "a"),
+    )
+
+
+def test_an_answers_head_is_read() -> None:
+    head = parse_answer_head(b"HTTP/1.1 404 Not Found\r\nContent-Type:text/plain \r\nA: b: c\r\nE:")
+    assert (head.status, head.reason) == (404, "Not Found")
+    assert dict(head.headers) == {"Content-Type": "text/plain", "A": "b: c", "E": ""}
+    assert parse_answer_head(b"HTTP/1.0 200").reason == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"\x80\x03\0\1",
+        b"HTTP/2 200 OK",
+        b"HTTP/1.1 20 OK",
+        b"HTTP/1.1 abc OK",
+        b"HTTP/1.1 \xb2\xb2\xb2 OK",
+        b"HTTP/1.1  200 OK",
+        b"HTTP/1.1 200 OK\r\nno colon",
+        b"HTTP/1.1 200 OK\r\n: no name",
+        b"HTTP/1.1 200 OK\r\nname : x",
+        b"HTTP/1.1 200 OK\r\n folded: x",
+    ],
+)
+def test_what_is_no_answer_is_refused(text: bytes) -> None:
+    with pytest.raises(HeadError):
+        parse_answer_head(text)
+
+
+@given(st.binary(max_size=60))
+def test_no_head_does_worse_than_an_error(text: bytes) -> None:
+    for whole in (text, b"HTTP/1.1 101 x\r\n" + text):
+        try:
+            parse_answer_head(whole)
+        except HeadError:
+            continue
+
+
+def test_a_requests_head() -> None:
+    assert request_head("POST", "/exec/n/p/c?a=b", "host:1", SPDY, [("X-Stream", "v4")]) == (
+        b"POST /exec/n/p/c?a=b HTTP/1.1\r\nHost: host:1\r\nConnection: Upgrade\r\n"
+        b"Upgrade: SPDY/3.1\r\nX-Stream: v4\r\nContent-Length: 0\r\n\r\n"
+    )
+    assert switching_head(WEBSOCKET, [("A", "b")]) == (
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        b"A: b\r\n\r\n"
+    )
+
+
+@pytest.mark.parametrize("bad", ["a\r\nB: c", "a\nB: c", "a\rB", "a\r\n\r\nGET /"])
+def test_nobody_smuggles_a_header(bad: str) -> None:
+    with pytest.raises(ValueError, match="line break"):
+        request_head("GET", "/", "h", SPDY, [("A", bad)])
+    with pytest.raises(ValueError, match="line break"):
+        request_head("GET", f"/{bad}", "h", SPDY, [])
+    with pytest.raises(ValueError, match="line break"):
+        switching_head(SPDY, [(bad, "a")])
+
+
+def test_text_of_any_language_goes_through() -> None:
+    head = request_head("GET", "/", "h", SPDY, [("A", "€"), ("B", b"\xff".decode(
+        errors="surrogateescape"))])  # fmt: skip
+    assert b"A: \xe2\x82\xac\r\n" in head
+    assert b"B: \xff\r\n" in head
