@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import re
 import statistics
+import subprocess
 import tempfile
 import time
 import uuid
@@ -130,7 +132,31 @@ async def bare_start(cri: CriClient, handler: str) -> float:
     return took
 
 
-async def measure(layout: Layout, paths: EnginePaths, pods: int) -> None:
+def crictl_start(crictl: Path, endpoint: str, handler: str, scratch: Path) -> float:
+    """The same steps through crictl, a process for each, in seconds."""
+
+    def run(*arguments: str) -> str:
+        return subprocess.run(
+            [crictl, "--runtime-endpoint", endpoint, *arguments],
+            check=True, capture_output=True, text=True,
+        ).stdout.strip()  # fmt: skip
+
+    sandbox_file, container_file = scratch / "sandbox.json", scratch / "container.json"
+    metadata = {"name": "crictl", "uid": str(uuid.uuid4()), "namespace": "bench"}
+    sandbox_file.write_text(json.dumps({"metadata": metadata, "linux": {}}))
+    container = {"metadata": {"name": "app"}, "image": {"image": IMAGE}, "command": COMMAND}
+    container_file.write_text(json.dumps(container | {"linux": {}}))
+    began = time.perf_counter()
+    sandbox = run("runp", "--runtime", handler, str(sandbox_file))
+    made = run("create", "--no-pull", sandbox, str(container_file), str(sandbox_file))
+    run("start", made)
+    took = time.perf_counter() - began
+    run("stopp", sandbox)
+    run("rmp", sandbox)
+    return took
+
+
+async def measure(layout: Layout, paths: EnginePaths, pods: int, crictl: Path | None) -> None:
     async with (
         Client(load_kubeconfig(layout.kubeconfig), user_agent="bench") as client,
         CriClient(paths.endpoint) as cri,
@@ -154,6 +180,18 @@ async def measure(layout: Layout, paths: EnginePaths, pods: int) -> None:
                 f"{handler}: create to Running p50 {statistics.median(ours) * 1000:.0f} ms, "
                 f"bare CRI calls p50 {statistics.median(bare) * 1000:.0f} ms, {ratio:.2f} x"
             )
+            if crictl is not None:
+                calls = [
+                    await asyncio.to_thread(
+                        crictl_start, crictl, paths.endpoint, handler, layout.root
+                    )
+                    for _ in range(pods)
+                ]
+                by_crictl = statistics.median(calls)
+                print(
+                    f"{handler}: the same calls by crictl p50 {by_crictl * 1000:.0f} ms, "
+                    f"{statistics.median(ours) / by_crictl:.2f} x"
+                )
             began = time.perf_counter()
             names = [f"many-{handler}-{number}" for number in range(AT_ONCE)]
             await asyncio.gather(
@@ -169,6 +207,7 @@ async def measure(layout: Layout, paths: EnginePaths, pods: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--pods", type=int, default=15, help="how many one after the other")
+    parser.add_argument("--crictl", type=Path, help="make the bare calls with this crictl too")
     options = parser.parse_args()
     print(f"API server ready {api_ready_s():.2f} s after its process began")
     with tempfile.TemporaryDirectory(dir="/var/lib", prefix="moorage-bench-") as scratch:
@@ -190,7 +229,8 @@ def main() -> None:
                 total += each.memory_bytes or 0
                 print(f"memory of {each.part}: {(each.memory_bytes or 0) / 2**20:.0f} MiB resident")
             print(f"memory of all: {total / 2**20:.0f} MiB resident")
-            asyncio.run(measure(layout, engine_paths(layout, settings), options.pods))
+            paths = engine_paths(layout, settings)
+            asyncio.run(measure(layout, paths, options.pods, options.crictl))
             log = layout.log("node").read_text()
             errors = len(re.findall(r" (?:error|warning) ", log))
             print(f"lines of warning in the node's log: {errors}")
