@@ -320,3 +320,12 @@ def test_plain_http_is_not_spoken(raw: Raw) -> None:
         except ConnectionResetError:
             answer = b""
     assert b"200" not in answer
+
+
+def test_a_refusal_says_the_same_each_time_a_name_would_be_generated(raw: Raw) -> None:
+    document = pod("x", runtime_class="no-such-class")
+    document["metadata"] = {"generateName": "web-"}
+    said = {raw("POST", PODS, document).message for _ in range(2)}
+    assert said == {
+        'pods "web-" is forbidden: pod rejected: RuntimeClass "no-such-class" not found'
+    }

@@ -121,29 +121,29 @@ class Objects:
         if not is_applied:
             meta.pop("managedFields", None)
             self._ownership.on_create(request, kind, served, obj)
+        # Before a name is made up: who repeats a refused request must hear the same words again.
+        attributes = Attributes(
+            request=request, operation="CREATE", kind=kind, served=served,
+            namespace=namespace, name=meta.get("name", ""), obj=obj,
+        )  # fmt: skip
+        await self._admission.mutate(attributes)
+        kind.strategy.prepare_create(obj)
         for attempt in range(_GENERATE_TRIES):
             generates = not meta.get("name") and bool(meta.get("generateName"))
             if generates:
                 meta["name"] = names.generate_name(meta["generateName"])
+            attributes.name = meta.get("name", "")
             try:
-                return await self._create_named(request, kind, served, namespace, obj)
+                return await self._create_named(attributes, obj)
             except AlreadyExistsError:
                 if not generates or attempt == _GENERATE_TRIES - 1:
                     raise
                 del meta["name"]
         raise AssertionError("the loop returns or raises")
 
-    async def _create_named(
-        self, request: Request, kind: Kind, served: Served, namespace: str, obj: Obj
-    ) -> Stored:
-        name = obj["metadata"].get("name", "")
-        attributes = Attributes(
-            request=request, operation="CREATE", kind=kind, served=served,
-            namespace=namespace, name=name, obj=obj,
-        )  # fmt: skip
-        await self._admission.mutate(attributes)
-        strategy = kind.strategy
-        strategy.prepare_create(obj)
+    async def _create_named(self, attributes: Attributes, obj: Obj) -> Stored:
+        request, kind = attributes.request, attributes.kind
+        namespace, name, strategy = attributes.namespace, attributes.name, kind.strategy
         _raise_invalid(kind, name, [*metadata_errors(kind, obj), *strategy.validate(obj)])
         await self._admission.validate(attributes)
         for sentence in strategy.warn(obj, None):
