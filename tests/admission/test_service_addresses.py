@@ -138,8 +138,8 @@ def test_a_headless_service_has_no_address(
 
 def test_an_external_name_gives_its_address_back() -> None:
     old = {"type": "ClusterIP", "clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9"]}
-    spec = Services().admit({"type": "ExternalName", "externalName": "example.com", **{
-        "clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9"]}}, old)  # fmt: skip
+    spec = Services().admit({"type": "ExternalName", "externalName": "example.com",
+        "clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9"]}, old)  # fmt: skip
     assert spec == {"type": "ExternalName", "externalName": "example.com"}
 
 

@@ -19,7 +19,8 @@ from moorage.apiserver.assembly import ApiOptions
 from moorage.apiserver.authentication.authenticator import StaticToken
 from moorage.apiserver.connect import NodeTls
 from moorage.apiserver.server import ApiServer, ServerOptions
-from moorage.cluster.certificates import Authority, Pair, Subject
+from moorage.cluster.certificates import Authority, Subject
+from moorage.cluster.credentials import Pair
 
 TOKENS = (
     StaticToken("admin-token", "admin", ("system:masters",)),
@@ -50,7 +51,13 @@ class Running:
         self._http = http
 
     async def ask(
-        self, method: str, path: str, body: Any = None, *, token: str = "admin-token", **headers: str
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        token: str = "admin-token",
+        **headers: str,
     ) -> Answer:
         """One request; header names with `_` for `-`. JSON is the body's type unless told."""
         given = {name.replace("_", "-"): value for name, value in headers.items()}

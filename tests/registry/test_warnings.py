@@ -45,10 +45,7 @@ def container(**fields: Any) -> dict[str, Any]:
         ),
         (
             {"overhead": {"memory": "100m", "cpu": "100m"}},
-            [
-                'spec.overhead[memory]: fractional byte value "100m" is invalid, must be an '
-                "integer"
-            ],
+            ['spec.overhead[memory]: fractional byte value "100m" is invalid, must be an integer'],
         ),
         (
             container(resources={"limits": {"memory": "500m"}}),
@@ -94,8 +91,11 @@ def container(**fields: Any) -> dict[str, Any]:
             ['volume "v" (Projected) has no sources provided'],
         ),
         (
-            {"topologySpreadConstraints": [{"topologyKey": "failure-domain.beta.kubernetes.io/zone"
-                                            }]},
+            {
+                "topologySpreadConstraints": [
+                    {"topologyKey": "failure-domain.beta.kubernetes.io/zone"}
+                ]
+            },
             [
                 "spec.topologySpreadConstraints[0].topologyKey: "
                 "failure-domain.beta.kubernetes.io/zone is deprecated since v1.17; use "

@@ -53,9 +53,10 @@ async def serving(talk: Talk, socket: Path | None = None) -> AsyncIterator[Upstr
 
 
 async def answer_of(talk: Talk, **limits: float) -> Refused:
-    async with serving(talk) as upstream, dial(
-        upstream, "POST", SPDY, deadlines=Deadlines(**limits)
-    ) as answer:
+    async with (
+        serving(talk) as upstream,
+        dial(upstream, "POST", SPDY, deadlines=Deadlines(**limits)) as answer,
+    ):
         assert isinstance(answer, Refused)
         return answer
 
@@ -89,9 +90,10 @@ async def test_an_upgrade_leaves_a_byte_stream() -> None:
 
 
 async def test_a_unix_socket_is_dialled_too(tmp_path: Path) -> None:
-    async with serving(says(SWITCH), tmp_path / "engine.sock") as upstream, dial(
-        upstream, "GET", SPDY
-    ) as answer:
+    async with (
+        serving(says(SWITCH), tmp_path / "engine.sock") as upstream,
+        dial(upstream, "GET", SPDY) as answer,
+    ):
         assert isinstance(answer, Upgraded)
     assert upstream.place == str(tmp_path / "engine.sock")
 

@@ -50,16 +50,18 @@ async def test_a_reader_waits_for_bytes() -> None:
 
 async def test_it_is_full_until_it_is_read() -> None:
     inbox = Inbox(limit_bytes=3)
-    inbox.feed(b"ab")
-    assert not inbox.is_full
-    inbox.feed(b"cd")
-    assert inbox.is_full
+    fullness: list[bool] = []
+    for piece in (b"ab", b"cd"):
+        inbox.feed(piece)
+        fullness.append(inbox.is_full)
+    assert fullness == [False, True]
     waiter = asyncio.create_task(inbox.room())
     await asyncio.sleep(0)
     assert not waiter.done()
     assert await inbox.read() == b"abcd"
     await waiter
-    assert not inbox.is_full
+    inbox.feed(b"e")
+    assert await inbox.read() == b"e"
 
 
 async def test_whoever_waits_for_room_learns_of_the_end() -> None:

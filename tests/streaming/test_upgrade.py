@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +26,7 @@ from moorage.streaming.upgrade import (
 Lines = list[tuple[str, str]]
 
 
-def asked(*lines: tuple[str, str]) -> object:
+def asked(*lines: tuple[str, str]) -> web.Request:
     return make_mocked_request("POST", "/", headers=CIMultiDict(lines))
 
 

@@ -20,6 +20,7 @@ from moorage.streaming.websocket import TUNNEL, Tunnel, accept
 from tests.streaming.pairs import connected, read_all, read_exactly
 from tests.streaming.servers import serving
 
+
 @asynccontextmanager
 async def tunnelled() -> AsyncIterator[tuple[aiohttp.ClientWebSocketResponse, Connection]]:
     """A tunnel's client, and what it is joined to."""
@@ -32,10 +33,13 @@ async def tunnelled() -> AsyncIterator[tuple[aiohttp.ClientWebSocketResponse, Co
             await websocket.close()
             return websocket
 
-        async with serving(handle) as url, aiohttp.ClientSession() as client:
-            async with client.ws_connect(url, protocols=[TUNNEL]) as websocket:
-                assert websocket.protocol == TUNNEL
-                yield websocket, theirs
+        async with (
+            serving(handle) as url,
+            aiohttp.ClientSession() as client,
+            client.ws_connect(url, protocols=[TUNNEL]) as websocket,
+        ):
+            assert websocket.protocol == TUNNEL
+            yield websocket, theirs
 
 
 async def test_messages_are_one_byte_stream() -> None:

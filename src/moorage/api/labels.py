@@ -152,7 +152,7 @@ def _exact_value(tokens: Sequence[str], at: int) -> tuple[str, int]:
     if at == len(tokens) or tokens[at] == ",":
         return "", at
     if tokens[at] in "()=!<>":
-        raise ValueError(f"found '{tokens[at]}', expected: identifier")
+        raise ValueError(f"unable to parse requirement: found '{tokens[at]}', expected: identifier")
     return tokens[at], at + 1
 
 

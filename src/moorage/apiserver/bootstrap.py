@@ -10,8 +10,11 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
+
 from moorage.admission.namespaces import IMMORTAL
 from moorage.api.errors import AlreadyExistsError
+from moorage.api.rbac import PolicyRule
 from moorage.apiserver.authorization.node import NODE_RULES
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.kinds.core import NAMESPACE, SERVICE
@@ -21,7 +24,8 @@ from moorage.registry.kinds.rbac import (
 )
 from moorage.registry.kinds.scheduling import PRIORITY_CLASS
 from moorage.registry.objects import Objects
-from moorage.registry.request import SYSTEM_MASTERS, Request, User
+from moorage.registry.rbac import uncovered
+from moorage.registry.request import SYSTEM_MASTERS, UNAUTHENTICATED, Request, User
 
 SYSTEM_NAMESPACES = (*sorted(IMMORTAL), "kube-node-lease")
 _USER = User(name="system:apiserver", groups=(SYSTEM_MASTERS,))
@@ -133,11 +137,13 @@ ROLES: dict[str, list[Obj]] = {
 AGGREGATED = {"view": ("view",), "edit": ("edit", "view"), "admin": ("admin", "edit", "view")}
 """Role whose rules are gathered → whose `aggregate-to` labels are gathered into it."""
 
-BINDINGS: dict[str, tuple[str, str, str]] = {
+BINDINGS: dict[str, tuple[str, ...]] = {
     "cluster-admin": ("cluster-admin", "Group", SYSTEM_MASTERS),
     "system:discovery": ("system:discovery", "Group", _EVERYONE),
     "system:basic-user": ("system:basic-user", "Group", _EVERYONE),
-    "system:public-info-viewer": ("system:public-info-viewer", "Group", _EVERYONE),
+    "system:public-info-viewer": (
+        "system:public-info-viewer", "Group", _EVERYONE, UNAUTHENTICATED,
+    ),
     "system:service-account-issuer-discovery": (
         "system:service-account-issuer-discovery", "Group", "system:serviceaccounts",
     ),
@@ -148,7 +154,7 @@ BINDINGS: dict[str, tuple[str, str, str]] = {
     ),
     "moorage:runtimeclass-viewer": ("moorage:runtimeclass-viewer", "Group", _EVERYONE),
 }  # fmt: skip
-"""Cluster role binding → (role, subject kind, subject name)."""
+"""Cluster role binding → (role, subject kind, subject names)."""
 
 PRIORITY_CLASSES = {
     "system-cluster-critical": (
@@ -166,12 +172,10 @@ PRIORITY_CLASSES = {
 async def bootstrap(objects: Objects, *, service_ip: str, secure_port: int) -> None:
     """Create what is missing. `service_ip` is the address of the service `kubernetes`."""
     await _create_all(objects, NAMESPACE, [_named(name) for name in SYSTEM_NAMESPACES])
-    await _create_all(
-        objects,
-        CLUSTER_ROLE,
-        [*(_role(name, rules) for name, rules in ROLES.items()), _node_role(),
-         *(_aggregated_role(name) for name in AGGREGATED)],
-    )  # fmt: skip
+    roles = [*(_role(name, rules) for name, rules in ROLES.items()), _node_role()]
+    aggregated = [_aggregated_role(name) for name in AGGREGATED]
+    await _create_all(objects, CLUSTER_ROLE, [*roles, *aggregated])
+    await _restore_rules(objects, roles)
     await _create_all(
         objects,
         CLUSTER_ROLE_BINDING,
@@ -205,6 +209,35 @@ async def _create_all(
 
     # At once, so that they share a commit.
     await asyncio.gather(*(create(obj) for obj in wanted))
+
+
+async def _restore_rules(objects: Objects, wanted: Iterable[Obj]) -> None:
+    """Give roles that want it the rules back that they lack: an older version's had fewer."""
+    request = Request(user=_USER, user_agent="apiserver/bootstrap")
+
+    async def restore(role: Obj) -> None:
+        present = objects.get(CLUSTER_ROLE, "", role["metadata"]["name"]).obj
+        if present["metadata"].get("annotations", {}).get(_AUTOUPDATE) != "true":
+            return
+        missing = _missing_rules(present.get("rules", []), role["rules"])
+        if not missing:
+            return
+
+        def make_new(old: Obj | None) -> Obj:
+            assert old is not None
+            return {**old, "rules": [*old.get("rules", []), *missing]}
+
+        await objects.update(
+            request, CLUSTER_ROLE, CLUSTER_ROLE.storage, "", role["metadata"]["name"], make_new
+        )
+
+    await asyncio.gather(*(restore(role) for role in wanted))
+
+
+def _missing_rules(held: list[Obj], wanted: list[Obj]) -> list[Obj]:
+    """The wanted rules of which the held ones lack something."""
+    typed = msgspec.convert(held, list[PolicyRule])
+    return [rule for rule in wanted if uncovered(typed, [msgspec.convert(rule, PolicyRule)])]
 
 
 def _named(name: str, **metadata: Any) -> Obj:
@@ -250,11 +283,13 @@ def _aggregated_role(name: str) -> Obj:
     }
 
 
-def _binding(name: str, role: str, subject_kind: str, subject: str) -> Obj:
+def _binding(name: str, role: str, subject_kind: str, *subjects: str) -> Obj:
     return {
         **_system_named(name),
         "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
-        "subjects": [{"apiGroup": _RBAC, "kind": subject_kind, "name": subject}],
+        "subjects": [
+            {"apiGroup": _RBAC, "kind": subject_kind, "name": subject} for subject in subjects
+        ],
     }
 
 

@@ -125,6 +125,8 @@ class Handler:
         self._authorizer.check(user, _action(verb, target, field_selector), field_selector)
         if not target.is_resource:
             return self._page(http)
+        if target.group and target.group not in self._groups:
+            return not_found_page()
         kind, served = self._kind(target)
         call = Call(http, user, target, verb, kind, served, audit_id)
         answer = self._answer_for(call)

@@ -37,7 +37,9 @@ def write_request(
         errors.append(FieldError.forbidden("force", "may not be specified for non-apply patch"))
     validation = query.get("fieldValidation", "") or "Warn"
     if validation not in _VALIDATIONS:
-        errors.append(FieldError.not_supported("fieldValidation", validation, _VALIDATIONS))
+        errors.append(
+            FieldError.not_supported("fieldValidation", validation, ("", *sorted(_VALIDATIONS)))
+        )
     if errors:
         raise InvalidError.of(options_kind, "", errors, group=_META_GROUP)
     return Request(

@@ -104,9 +104,9 @@ class DirectResponse(web.StreamResponse):
             raise ConnectionResetError("the client is gone")
         if self._keep_alive is None:
             self._keep_alive = request.keep_alive
-        transport.write(
-            _head(self._reply, self._audit_id, is_kept=self._keep_alive) + self._reply.body
-        )
+        # The answer to a HEAD ends with its head: a body would be read as the next answer.
+        body = b"" if request.method == "HEAD" else self._reply.body
+        transport.write(_head(self._reply, self._audit_id, is_kept=self._keep_alive) + body)
         return None
 
     async def write_eof(self, data: bytes = b"") -> None:

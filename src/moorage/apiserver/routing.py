@@ -83,7 +83,7 @@ def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
     """The API verb: what RBAC rules name. For other paths the method in lower case."""
     if not target.is_resource:
         return method.lower()
-    if method in ("GET", "HEAD"):
+    if method == "GET":
         # A watch is of a collection; on one object the old path form is the only one.
         if target.is_watch or (not target.name and is_true(query, "watch")):
             return "watch"

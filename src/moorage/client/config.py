@@ -67,7 +67,7 @@ def load_kubeconfig(path: Path, context_name: str | None = None) -> ClientConfig
     """
     try:
         document = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: {error}") from error
     if not isinstance(document, dict):
         raise ConfigError(f"{path}: not a kubeconfig")
@@ -78,15 +78,18 @@ def load_kubeconfig(path: Path, context_name: str | None = None) -> ClientConfig
     for plugin in ("exec", "auth-provider"):
         if plugin in user:
             raise ConfigError(f"{path}: user {context.get('user')!r} needs a {plugin} plugin")
+    if not cluster.get("server"):
+        raise ConfigError(f"{path}: cluster {context.get('cluster')!r} names no server")
+    token_file = user.get("tokenFile")
     return ClientConfig(
-        server=cluster.get("server", ""),
+        server=cluster["server"],
         ca=_data(cluster, "certificate-authority", path),
         certificate=_data(user, "client-certificate", path),
         key=_data(user, "client-key", path),
         token=user.get("token"),
-        token_file=Path(user["tokenFile"]) if "tokenFile" in user else None,
+        token_file=path.parent / token_file if token_file else None,
         insecure=bool(cluster.get("insecure-skip-tls-verify")),
-        namespace=context.get("namespace", "default"),
+        namespace=context.get("namespace") or "default",
     )
 
 
@@ -103,15 +106,24 @@ def in_cluster(host: str, port: str) -> ClientConfig:
 def _named(
     document: dict[str, Any], section: str, field: str, name: str, path: Path
 ) -> dict[str, Any]:
-    for entry in document.get(section) or ():
-        if entry.get("name") == name:
-            return entry.get(field) or {}
+    entries = document.get(section) or ()
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and entry.get("name") == name:
+            found = entry.get(field) or {}
+            if isinstance(found, dict):
+                return found
     raise ConfigError(f"{path}: {section} has no entry named {name!r}")
 
 
 def _data(entry: dict[str, Any], field: str, path: Path) -> bytes | None:
     if f"{field}-data" in entry:
-        return base64.b64decode(entry[f"{field}-data"])
+        try:
+            return base64.b64decode("".join(entry[f"{field}-data"].split()), validate=True)
+        except (AttributeError, ValueError) as error:
+            raise ConfigError(f"{path}: {field}-data is not base64") from error
     if field in entry:
-        return (path.parent / str(entry[field])).read_bytes()
+        try:
+            return (path.parent / str(entry[field])).read_bytes()
+        except OSError as error:
+            raise ConfigError(f"{path}: {error}") from error
     return None

@@ -23,6 +23,8 @@ T = TypeVar("T", bound=Object)
 Handler = Callable[[T | None, T | None], None]
 """Called with (before, after); None before means new, None after means gone. Must not block."""
 
+_SHORT_WATCH_S = 1.0
+
 log = Log(__name__)
 
 
@@ -102,6 +104,7 @@ class Informer(Generic[T]):
                 await self._follow(backoff)
             except ExpiredError:
                 self._resource_version = ""
+                await self._clock.sleep(backoff.next_s())
             except (StatusError, UnreachableError) as error:
                 pause_s = backoff.next_s()
                 log.warning(
@@ -135,9 +138,13 @@ class Informer(Generic[T]):
             label_selector=self._label_selector,
             field_selector=self._field_selector,
         )
+        opened = self._clock.monotonic()
         async for event in events:
             self._apply(event)
             backoff.reset()
+        if self._clock.monotonic() - opened < _SHORT_WATCH_S:
+            # Somebody between us and the server ends what was just opened: not to be rushed.
+            await self._clock.sleep(backoff.next_s())
 
     def _apply(self, event: WatchEvent[T]) -> None:
         if event.object is not None:

@@ -12,6 +12,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from moorage.api.clock import Clock, SystemClock, format_time
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.logs import Log
@@ -34,12 +36,21 @@ _MESSAGE_LIMIT = 1024
 log = Log(__name__)
 
 
+_Key = tuple[ObjectReference, str, str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class _Entry:
     about: ObjectReference
     type: str
     reason: str
     message: str
+
+    @property
+    def key(self) -> _Key:
+        """What makes two entries one event: not the revision of the object they are about."""
+        about = msgspec.structs.replace(self.about, resource_version="")
+        return about, self.type, self.reason, self.message
 
 
 @dataclass(slots=True)
@@ -67,8 +78,9 @@ class EventRecorder:
         self._host = host
         self._clock = clock or SystemClock()
         self._queue: asyncio.Queue[_Entry] = asyncio.Queue(_QUEUE_LIMIT)
-        self._sent: OrderedDict[_Entry, _Sent] = OrderedDict()
+        self._sent: OrderedDict[_Key, _Sent] = OrderedDict()
         self._allowances: OrderedDict[str, _Allowance] = OrderedDict()
+        self._last_stamp = 0
 
     def record(self, about: ObjectReference, type_: str, reason: str, message: str) -> None:
         """Queue an event about an object; `type_` is NORMAL or WARNING."""
@@ -116,7 +128,7 @@ class EventRecorder:
         return True
 
     async def _send(self, entry: _Entry) -> None:
-        earlier = self._sent.get(entry)
+        earlier = self._sent.get(entry.key)
         now = self._clock.monotonic()
         if earlier is not None and now - earlier.at < _REPEAT_WINDOW_S:
             try:
@@ -140,7 +152,9 @@ class EventRecorder:
         moment = self._clock.now()
         stamp = format_time(moment)
         namespace = _namespace(entry.about)
-        name = f"{entry.about.name}.{int(moment.timestamp() * 1e9):x}"
+        # The time makes the name; two events at one moment still have two.
+        self._last_stamp = max(int(moment.timestamp() * 1e9), self._last_stamp + 1)
+        name = f"{entry.about.name}.{self._last_stamp:x}"
         event = {
             "metadata": {"name": name, "namespace": namespace},
             "involvedObject": entry.about,
@@ -158,7 +172,7 @@ class EventRecorder:
             "count": 1,
         }
         await self._client.create(EVENTS, event, namespace)
-        self._sent[entry] = _Sent(name, 1, stamp, now)
+        self._sent[entry.key] = _Sent(name, 1, stamp, now)
         _trim(self._sent)
 
 

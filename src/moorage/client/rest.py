@@ -7,6 +7,7 @@ is a `StatusError` with the server's words, or `UnreachableError` when there was
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ _WATCH_TIMEOUT_S = 300
 _WATCH_GRACE_S = 15.0
 _MAX_BUSY_RETRIES = 10
 _BUSY_CODES = frozenset({429, 503})
+_SECONDS = re.compile("[0-9]{1,9}")
+_LONGEST_BUSY_S = 60
 PAGE_SIZE = 500
 
 
@@ -287,11 +290,11 @@ class Client:
             ) as response:  # fmt: skip
                 answer = await _read(response)
                 pause = response.headers.get("Retry-After", "")
-                is_busy = response.status in _BUSY_CODES and pause.isdigit()
+                is_busy = response.status in _BUSY_CODES and _SECONDS.fullmatch(pause)
                 if not is_busy or attempt == _MAX_BUSY_RETRIES:
                     _raise_for_status(response, answer)
                     return answer
-            await asyncio.sleep(int(pause))
+            await asyncio.sleep(min(int(pause), _LONGEST_BUSY_S))
         raise AssertionError("the loop returns or raises")
 
     def stream(
@@ -373,7 +376,7 @@ class _Response:
             response: aiohttp.ClientResponse = await self._request.__aenter__()
         except (TimeoutError, aiohttp.ClientError) as error:
             raise UnreachableError(str(error) or type(error).__name__) from error
-        if self._is_checked and response.status >= 400:
+        if self._is_checked and response.status >= 300:
             answer = await _read(response)
             response.release()
             _raise_for_status(response, answer)
@@ -384,7 +387,10 @@ class _Response:
 
 
 class _TokenSource:
-    """The bearer token now: fixed, or the present content of a file."""
+    """The bearer token now: fixed, or the present content of a file.
+
+    Raises UnreachableError when the file cannot be read.
+    """
 
     def __init__(self, token: str | None, path: Path | None) -> None:
         self._token = token
@@ -393,11 +399,18 @@ class _TokenSource:
 
     def current(self) -> str | None:
         if self._path is not None:
-            changed_ns = self._path.stat().st_mtime_ns
-            if changed_ns != self._read_at_mtime_ns:
-                self._token = self._path.read_text().strip()
-                self._read_at_mtime_ns = changed_ns
+            try:
+                self._refresh(self._path)
+            except OSError as error:
+                # Whoever writes it may be between two files: to be tried again, like the server.
+                raise UnreachableError(f"no token to present: {error}") from error
         return self._token
+
+    def _refresh(self, path: Path) -> None:
+        changed_ns = path.stat().st_mtime_ns
+        if changed_ns != self._read_at_mtime_ns:
+            self._token = path.read_text().strip()
+            self._read_at_mtime_ns = changed_ns
 
 
 def encode(resource: Resource[Any], obj: Object | Mapping[str, Any]) -> bytes:
@@ -439,7 +452,8 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 
 def _raise_for_status(response: aiohttp.ClientResponse, answer: bytes) -> None:
-    if response.status < 400:
+    # A redirect is no answer either: whoever asked for an object cannot read one from it.
+    if response.status < 300:
         return
     try:
         status = msgspec.json.decode(answer)

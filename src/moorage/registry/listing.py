@@ -76,7 +76,7 @@ class Lister:
         prefix = kind.prefix(namespace)
         if options.continue_:
             return await self._next_page(prefix, options)
-        wanted = parse_revision(options.resource_version)
+        wanted = parse_revision(options.resource_version, is_list=True)
         if wanted > self.cache.revision:
             await wait_fresh(self.cache, wanted)
         is_exact = options.match == EXACT or (wanted and options.limit and not options.match)
@@ -151,14 +151,19 @@ class Lister:
         return Listed(items, revision, token, remaining if selection.is_everything else None)
 
 
-def parse_revision(text: str) -> int:
-    """A resourceVersion query value as a number, 0 when absent. Raises BadRequestError."""
+def parse_revision(text: str, *, is_list: bool = False) -> int:
+    """A resourceVersion query value as a number, 0 when absent.
+
+    Raises StatusError (500, as upstream) for what is none; a list's is a BadRequestError.
+    """
     if not text:
         return 0
     if not text.isascii() or not text.isdigit():
-        raise BadRequestError(
-            f'invalid resource version: strconv.ParseUint: parsing "{text}": invalid syntax'
+        why = (
+            f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": '
+            "invalid syntax"
         )
+        raise BadRequestError(f"invalid resource version: {why}") if is_list else StatusError(why)
     return int(text)
 
 

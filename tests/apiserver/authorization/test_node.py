@@ -57,9 +57,7 @@ def test_others_are_none_of_its_business() -> None:
     assert decide("get", "pods", who=User("alice", groups=("system:nodes",))) is None
 
 
-@pytest.mark.parametrize(
-    "name", ["pull", "s-volume", "s-projected", "s-from", "s-key", "s-debug"]
-)
+@pytest.mark.parametrize("name", ["pull", "s-volume", "s-projected", "s-from", "s-key", "s-debug"])
 @pytest.mark.parametrize("verb", ["get", "list", "watch"])
 def test_secrets_of_its_pods_are_read_by_name(verb: str, name: str) -> None:
     assert decide(verb, "secrets", name=name) == ""

@@ -37,13 +37,17 @@ def test_other_paths_are_not_its_own() -> None:
 
 
 def test_the_core_versions() -> None:
-    assert document("/api") == document("/api/") == {
-        "kind": "APIVersions",
-        "versions": ["v1"],
-        "serverAddressByClientCIDRs": [
-            {"clientCIDR": "0.0.0.0/0", "serverAddress": "10.0.0.1:6443"}
-        ],
-    }
+    assert (
+        document("/api")
+        == document("/api/")
+        == {
+            "kind": "APIVersions",
+            "versions": ["v1"],
+            "serverAddressByClientCIDRs": [
+                {"clientCIDR": "0.0.0.0/0", "serverAddress": "10.0.0.1:6443"}
+            ],
+        }
+    )
 
 
 def test_groups_come_by_importance() -> None:

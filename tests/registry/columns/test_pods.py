@@ -139,7 +139,9 @@ def test_a_sidecar_counts_as_a_container() -> None:
     ],
 )
 def test_restarts_and_the_last_of_them(count: int, last: str | None, text: str) -> None:
-    before = {"lastState": {"terminated": {"finishedAt": last}}} if last else {}
+    before: dict[str, Any] = {}
+    if last:
+        before = {"lastState": {"terminated": {"finishedAt": last}}}
     assert cells(running(restartCount=count, **before))[3] == text
 
 

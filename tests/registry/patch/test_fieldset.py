@@ -74,9 +74,7 @@ def test_union_difference_and_intersection_are_those_of_sets(
 def test_without_subtrees_takes_all_below_too(left: set[Path], right: set[Path]) -> None:
     kept = set(members_of(without_subtrees(tree_of(left), tree_of(right))))
     assert kept == {
-        path
-        for path in left
-        if not any(path[: len(other)] == other for other in right)
+        path for path in left if not any(path[: len(other)] == other for other in right)
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -105,8 +106,6 @@ OPERATIONS = st.fixed_dictionaries(
 @given(JSON, st.lists(OPERATIONS, max_size=4))
 def test_no_patch_breaks_the_server(document: Any, operations: list[dict[str, Any]]) -> None:
     before = copy.deepcopy(document)
-    try:
+    with suppress(InvalidError):
         apply_json_patch(document, operations)
-    except InvalidError:
-        pass
     assert document == before

@@ -24,7 +24,9 @@ def time(value: str) -> str:
 
 def micro_time(value: str) -> str:
     lease = {"metadata": {"name": "x"}, "spec": {"renewTime": value}}
-    shown: str = NORMALIZER.normalize("io.k8s.api.coordination.v1.Lease", lease)["spec"]["renewTime"]
+    shown: str = NORMALIZER.normalize("io.k8s.api.coordination.v1.Lease", lease)["spec"][
+        "renewTime"
+    ]
     return shown
 
 

@@ -1,0 +1,218 @@
+"""A copy that stays current, whatever happens to the connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from moorage.api.nodes import Node
+from moorage.client import Client, Informer
+from moorage.client.resources import NODES
+from tests.client.fake_api import FakeApi, expired, refusal, running
+from tests.scheduler.clocks import FakeClock
+
+DEADLINE_S = 5.0
+
+
+class Follower:
+    """An informer of a server's nodes, and what its handler heard."""
+
+    def __init__(self, api: FakeApi, client: Client, clock: FakeClock) -> None:
+        self.api = api
+        self.clock = clock
+        self.heard: list[tuple[str | None, str | None]] = []
+        self._heard_more = asyncio.Event()
+        self.informer: Informer[Node] = Informer(
+            client,
+            NODES,
+            indexes={"zone": lambda node: [node.metadata.labels.get("zone", "")]},
+            clock=clock,
+        )
+        self.informer.add_handler(self._hear)
+
+    def _hear(self, before: Node | None, after: Node | None) -> None:
+        self.heard.append((_shown(before), _shown(after)))
+        self._heard_more.set()
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(node.metadata.name for node in self.informer)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait for something; the clock moves on so that pauses end."""
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                while not holds():
+                    self.clock.advance(1)
+                    await asyncio.sleep(0.002)
+        except TimeoutError:
+            raise AssertionError(f"has {self.names}, heard {self.heard}") from None
+
+
+def _shown(node: Node | None) -> str | None:
+    if node is None:
+        return None
+    return f"{node.metadata.name}@{node.metadata.labels.get('zone', '')}"
+
+
+@pytest.fixture
+async def follower() -> AsyncIterator[Follower]:
+    clock = FakeClock()
+    async with running() as (api, client):
+        api.put("a", zone="1")
+        api.put("b", zone="2")
+        follower = Follower(api, client, clock)
+        task = asyncio.create_task(follower.informer.run())
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                await follower.informer.wait_synced()
+            await follower.until(lambda: bool(api.watched))
+            yield follower
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_what_is_there_is_announced_as_new(follower: Follower) -> None:
+    assert follower.informer.is_synced
+    assert follower.names == ["a", "b"]
+    assert follower.heard == [(None, "a@1"), (None, "b@2")]
+    assert follower.informer.get("a") is follower.informer.get_key("a")
+    assert len(follower.informer) == 2
+
+
+async def test_changes_are_heard_with_what_was_before(follower: Follower) -> None:
+    follower.heard.clear()
+    follower.api.put("c")
+    follower.api.put("a", zone="9")
+    follower.api.remove("b")
+    await follower.until(lambda: len(follower.heard) == 3)
+    assert follower.heard == [(None, "c@"), ("a@1", "a@9"), ("b@2", None)]
+    assert follower.names == ["a", "c"]
+
+
+async def test_indexes_follow(follower: Follower) -> None:
+    informer = follower.informer
+    follower.api.put("c", zone="1")
+    await follower.until(lambda: len(informer.by_index("zone", "1")) == 2)
+    follower.api.put("a", zone="2")
+    follower.api.remove("b")
+    await follower.until(lambda: follower.names == ["a", "c"])
+    assert [node.metadata.name for node in informer.by_index("zone", "2")] == ["a"]
+    assert [node.metadata.name for node in informer.by_index("zone", "1")] == ["c"]
+    assert informer.by_index("zone", "none") == []
+
+
+async def test_a_late_handler_hears_what_is_already_known(follower: Follower) -> None:
+    late: list[str | None] = []
+    follower.informer.add_handler(lambda _before, after: late.append(_shown(after)))
+    assert sorted(filter(None, late)) == ["a@1", "b@2"]
+
+
+async def test_a_cut_watch_goes_on_where_it_was(follower: Follower) -> None:
+    follower.api.put("c")
+    await follower.until(lambda: "c" in follower.names)
+    seen = follower.api.revision
+    follower.api.cut()
+    follower.api.put("d")
+    await follower.until(lambda: "d" in follower.names)
+    assert follower.api.lists == 1
+    assert follower.api.watched[-1] == seen
+
+
+async def test_a_watch_that_ends_goes_on_where_it_was(follower: Follower) -> None:
+    seen = follower.api.revision
+    follower.api.end()
+    await follower.until(lambda: len(follower.api.watched) == 2)
+    follower.api.put("c")
+    await follower.until(lambda: "c" in follower.names)
+    assert follower.api.lists == 1
+    assert follower.api.watched == [seen, seen]
+
+
+async def test_a_bookmark_moves_the_place_to_go_on_from(follower: Follower) -> None:
+    follower.heard.clear()
+    follower.api.bookmark()
+    follower.api.end()
+    await follower.until(lambda: len(follower.api.watched) == 2)
+    assert follower.api.watched[-1] == follower.api.revision
+    assert follower.heard == []
+
+
+async def test_after_compaction_everything_is_read_again_and_differences_are_heard(
+    follower: Follower,
+) -> None:
+    follower.heard.clear()
+    follower.api.cut()
+    follower.api.forget("a")
+    follower.api.put("b", zone="7")
+    follower.api.put("c")
+    follower.api.compact()
+    await follower.until(lambda: follower.names == ["b", "c"])
+    assert follower.api.lists == 2
+    assert sorted(follower.heard, key=str) == sorted(
+        [("a@1", None), ("b@2", "b@7"), (None, "c@")], key=str
+    )
+
+
+async def test_a_gone_in_plain_http_is_a_reason_to_read_again_too(follower: Follower) -> None:
+    follower.api.failures.append(refusal(410, "Expired", expired()["message"]))
+    follower.api.cut()
+    await follower.until(lambda: follower.api.lists == 2)
+
+
+async def test_a_server_that_fails_is_asked_again_later(follower: Follower) -> None:
+    follower.api.failures += [refusal(500, ""), refusal(403, "Forbidden")]
+    follower.api.cut()
+    follower.api.put("c")
+    await follower.until(lambda: "c" in follower.names)
+    assert follower.api.lists == 1
+
+
+async def test_what_did_not_change_is_not_heard_again(follower: Follower) -> None:
+    follower.heard.clear()
+    follower.api.cut()
+    follower.api.bookmark()
+    follower.api.compact()
+    await follower.until(lambda: follower.api.lists == 2 and len(follower.api.watched) >= 3)
+    assert follower.heard == []
+
+
+async def test_a_watch_that_always_ends_at_once_is_not_opened_in_a_rush() -> None:
+    async with running() as (api, client):
+        api.ends_watches_at_once = True
+        clock = FakeClock()
+        task = asyncio.create_task(Informer(client, NODES, clock=clock).run())
+        await asyncio.sleep(0.2)
+        opened = len(api.watched)
+        assert 1 <= opened <= 2
+        clock.advance(60)
+        await asyncio.sleep(0.1)
+        assert len(api.watched) == opened + 1
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_server_that_always_forgets_is_not_asked_in_a_rush() -> None:
+    async with running() as (api, client):
+        api.put("a")
+        clock = FakeClock()
+        api.failures += [refusal(410, "Expired")] * 1000
+        task = asyncio.create_task(Informer(client, NODES, clock=clock).run())
+        await asyncio.sleep(0.2)
+        assert len(api.requests) <= 2
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_long_lists_come_in_pages() -> None:
+    async with running() as (api, client):
+        api.page_size = 3
+        for number in range(8):
+            api.put(f"n{number}")
+        listed = await client.list(NODES)
+        assert [node.metadata.name for node in listed.items] == [f"n{n}" for n in range(8)]
+        assert api.lists == 1
+        assert len(api.requests) == 3

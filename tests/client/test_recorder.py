@@ -1,0 +1,165 @@
+"""Events: recorded once, counted when they repeat, never in the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from moorage.api.references import ObjectReference
+from moorage.client import Client, ClientConfig, EventRecorder
+from moorage.client.recorder import NORMAL, WARNING, reference
+from moorage.client.resources import NODES, PODS
+from tests.client.fake_api import answer, refusal
+from tests.scheduler.clocks import FakeClock
+from tests.streaming.servers import serving
+
+POD = ObjectReference(kind="Pod", api_version="v1", namespace="ns", name="p", uid="uid-p")
+NODE = ObjectReference(kind="Node", api_version="v1", name="n", uid="uid-n")
+
+
+class Journal:
+    """A recorder, and the server that writes its events down."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.events: dict[str, dict[str, Any]] = {}
+        self.failures: list[Callable[[], web.Response]] = []
+        self.recorder: EventRecorder
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        body = msgspec.json.decode(await request.read())
+        if self.failures:
+            return self.failures.pop(0)()
+        if request.method == "POST":
+            name = body["metadata"]["name"]
+            self.events[f"{request.path}/{name}"] = body
+            return answer(body, 201)()
+        event = self.events.get(request.path)
+        if event is None:
+            return refusal(404, "NotFound")()
+        event |= body
+        return answer(event)()
+
+    def record(self, reason: str = "Pulled", message: str = "done", about: ObjectReference = POD,
+               type_: str = NORMAL) -> None:  # fmt: skip
+        self.recorder.record(about, type_, reason, message)
+
+    async def written(self) -> list[tuple[str, str, int]]:
+        """(reason, message, count) of the events so far, once all are sent."""
+        flushing = asyncio.create_task(self.recorder.flush())
+        async with asyncio.timeout(5):
+            while not flushing.done():
+                self.clock.advance(0.3)
+                await asyncio.sleep(0.001)
+        return [(each["reason"], each["message"], each["count"]) for each in self.events.values()]
+
+
+@pytest.fixture
+async def journal() -> AsyncIterator[Journal]:
+    journal = Journal()
+    async with serving(journal.handle) as url:
+        config = ClientConfig(server=url.rstrip("/"))
+        async with Client(config, user_agent="test") as client:
+            journal.recorder = EventRecorder(client, "kubelet", host="n1", clock=journal.clock)
+            task = asyncio.create_task(journal.recorder.run())
+            yield journal
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_an_event_says_what_about_what_and_by_whom(journal: Journal) -> None:
+    journal.record("FailedMount", "no such volume", type_=WARNING)
+    await journal.written()
+    ((path, event),) = journal.events.items()
+    assert path.startswith("/api/v1/namespaces/ns/events/p.")
+    assert event["kind"] == "Event"
+    assert event["type"] == "Warning"
+    assert event["involvedObject"]["uid"] == "uid-p"
+    assert event["source"] == {"component": "kubelet", "host": "n1"}
+    assert event["reportingComponent"] == "kubelet"
+    assert event["firstTimestamp"] == event["lastTimestamp"]
+
+
+async def test_events_about_cluster_wide_objects_live_in_the_default_namespace(
+    journal: Journal,
+) -> None:
+    journal.record(about=NODE)
+    await journal.written()
+    (path,) = journal.events
+    assert path.startswith("/api/v1/namespaces/default/events/n.")
+
+
+async def test_a_repeated_event_is_counted(journal: Journal) -> None:
+    for _ in range(3):
+        journal.record()
+        await journal.written()
+        journal.clock.advance(60)
+    journal.record(message="another")
+    assert await journal.written() == [("Pulled", "done", 3), ("Pulled", "another", 1)]
+    first = next(iter(journal.events.values()))
+    assert first["lastTimestamp"] > first["firstTimestamp"]
+
+
+async def test_a_repeated_event_is_one_whatever_became_of_its_object(journal: Journal) -> None:
+    for revision in ("7", "8"):
+        journal.record(about=msgspec.structs.replace(POD, resource_version=revision))
+    assert await journal.written() == [("Pulled", "done", 2)]
+
+
+async def test_after_a_long_while_it_is_a_new_event(journal: Journal) -> None:
+    journal.record()
+    await journal.written()
+    journal.clock.advance(601)
+    journal.record()
+    assert [count for *_, count in await journal.written()] == [1, 1]
+
+
+async def test_an_event_that_has_expired_is_written_anew(journal: Journal) -> None:
+    journal.record()
+    await journal.written()
+    journal.events.clear()
+    journal.clock.advance(1)
+    journal.record()
+    assert await journal.written() == [("Pulled", "done", 1)]
+
+
+async def test_an_object_that_talks_too_much_is_muted_and_others_are_not(journal: Journal) -> None:
+    for number in range(40):
+        journal.record(message=str(number))
+    journal.record(about=NODE)
+    written = await journal.written()
+    assert len([message for _, message, _ in written if message != "done"]) == 25
+    assert ("Pulled", "done", 1) in written
+    journal.clock.advance(301)
+    journal.record(message="again")
+    assert ("Pulled", "again", 1) in await journal.written()
+
+
+async def test_what_cannot_be_sent_is_dropped_and_the_next_one_goes_on(journal: Journal) -> None:
+    journal.failures = [refusal(403, "Forbidden"), refusal(500, "InternalError")]
+    for message in ("one", "two", "three"):
+        journal.record(message=message)
+    assert await journal.written() == [("Pulled", "three", 1)]
+
+
+async def test_a_long_message_is_cut(journal: Journal) -> None:
+    journal.record(message="x" * 5000)
+    ((_, message, _),) = await journal.written()
+    assert len(message) == 1024
+
+
+def test_a_reference_points_at_its_object() -> None:
+    pod = PODS.type(metadata=msgspec.convert(
+        {"name": "p", "namespace": "ns", "uid": "u", "resourceVersion": "7"},
+        type(PODS.type().metadata)))  # fmt: skip
+    found = reference(PODS, pod, field_path="spec.containers{c}")
+    assert found == ObjectReference(
+        kind="Pod", api_version="v1", namespace="ns", name="p", uid="u", resource_version="7",
+        field_path="spec.containers{c}",
+    )  # fmt: skip
+    assert reference(NODES, NODES.type()).kind == "Node"

@@ -1,0 +1,143 @@
+"""Requests: errors as the server words them, patience with a busy one, tokens that rotate."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from moorage.api.errors import ConflictError, NotFoundError, StatusError
+from moorage.api.meta import ObjectMeta
+from moorage.api.nodes import Node
+from moorage.client import Client, ClientConfig, PatchType
+from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES
+from moorage.client.rest import UnreachableError, encode
+from tests.client.fake_api import answer, refusal, running
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (PODS.path(), "/api/v1/pods"),
+        (PODS.path("ns"), "/api/v1/namespaces/ns/pods"),
+        (PODS.path("ns", "p", "status"), "/api/v1/namespaces/ns/pods/p/status"),
+        (NODES.path(None, "n"), "/api/v1/nodes/n"),
+        (NODES.path("ignored", "n"), "/api/v1/nodes/n"),
+        (RUNTIME_CLASSES.path(None, "r"), "/apis/node.k8s.io/v1/runtimeclasses/r"),
+    ],
+)
+def test_paths(path: str, expected: str) -> None:
+    assert path == expected
+
+
+def test_objects_go_out_with_their_kind() -> None:
+    assert msgspec.json.decode(encode(NODES, {"spec": {}})) == {
+        "kind": "Node", "apiVersion": "v1", "spec": {},
+    }  # fmt: skip
+    assert encode(NODES, Node()) == b'{"kind":"Node","apiVersion":"v1"}'
+    typed = Node(metadata=ObjectMeta(name="n"))
+    assert encode(NODES, typed) == b'{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}'
+
+
+async def test_a_refusal_is_the_exception_of_its_reason() -> None:
+    async with running() as (api, client):
+        api.failures.append(refusal(404, "NotFound", 'nodes "n" not found'))
+        with pytest.raises(NotFoundError, match='nodes "n" not found'):
+            await client.get(NODES, "n")
+        api.failures.append(refusal(409, "Conflict", "changed"))
+        with pytest.raises(ConflictError, match="changed"):
+            await client.update(NODES, {}, "n")
+
+
+@pytest.mark.parametrize(
+    ("response", "code", "message"),
+    [
+        (lambda: web.Response(status=502, text="bad gateway\n"), 502, "bad gateway"),
+        (lambda: web.Response(status=500), 500, "Internal Server Error"),
+        (lambda: web.Response(status=403, text='{"kind":"Other"}'), 403, '{"kind":"Other"}'),
+        (lambda: web.Response(status=400, text="[]"), 400, "[]"),
+        (lambda: web.Response(status=302, headers={"Location": "/login"}, text="go"), 302, "go"),
+    ],
+)
+async def test_an_answer_that_is_no_status_is_an_error_of_its_code(
+    response: Callable[[], web.Response], code: int, message: str
+) -> None:
+    async with running() as (api, client):
+        api.failures.append(response)
+        with pytest.raises(StatusError) as refused:
+            await client.get(NODES, "n")
+        assert (refused.value.status_code, refused.value.message) == (code, message)
+
+
+async def test_a_busy_server_is_asked_again_when_it_says() -> None:
+    async with running() as (api, client):
+        api.failures += [refusal(429, "TooManyRequests", Retry_After="0")] * 3
+        api.failures.append(answer({"metadata": {"name": "n"}}))
+        assert (await client.get(NODES, "n")).metadata.name == "n"
+        assert len(api.requests) == 4
+
+
+async def test_a_busy_server_that_names_no_time_is_not() -> None:
+    async with running() as (api, client):
+        for pause in ({}, {"Retry_After": "soon"}, {"Retry_After": "\u00b2"}):
+            api.failures.append(refusal(429, "TooManyRequests", **pause))
+            with pytest.raises(StatusError) as refused:
+                await client.get(NODES, "n")
+            assert refused.value.status_code == 429
+
+
+async def test_a_server_that_is_not_there_is_unreachable() -> None:
+    async with running() as (_, client):
+        server = client.server
+    async with Client(ClientConfig(server=server), user_agent="test") as client:
+        with pytest.raises(UnreachableError):
+            await client.get(NODES, "n")
+
+
+async def test_what_is_asked_for_is_in_the_request() -> None:
+    async with running(token="t") as (api, client):
+        api.failures += [answer({"metadata": {}})] * 3
+        await client.patch(NODES, "n", [], kind=PatchType.JSON, field_manager="me")
+        await client.patch(NODES, "n", {}, kind=PatchType.APPLY, field_manager="me", force=True)
+        await client.delete(NODES, "n", uid="u", grace_period_seconds=0)
+        first, second, third = api.requests
+        assert first.headers["Content-Type"] == "application/json-patch+json"
+        assert first.headers["User-Agent"] == "test"
+        assert first.headers["Authorization"] == "Bearer t"
+        assert dict(first.query) == {"fieldManager": "me"}
+        assert dict(second.query) == {"fieldManager": "me", "force": "true"}
+        assert third.method == "DELETE"
+
+
+async def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("old\n")
+    async with running(token_file=token) as (api, client):
+        api.failures += [answer({"metadata": {}})] * 3
+        await client.get(NODES, "n")
+        token.write_text("new\n")
+        os.utime(token, ns=(1, 1))
+        await client.get(NODES, "n")
+        assert [request.headers["Authorization"] for request in api.requests] == [
+            "Bearer old",
+            "Bearer new",
+        ]
+
+
+async def test_a_token_file_that_is_gone_for_a_moment_is_a_reason_to_try_again(
+    tmp_path: Path,
+) -> None:
+    token = tmp_path / "token"
+    async with running(token_file=token) as (_, client):
+        with pytest.raises(UnreachableError, match="token"):
+            await client.get(NODES, "n")
+
+
+async def test_a_client_must_be_open() -> None:
+    client = Client(ClientConfig(server="http://host"), user_agent="test")
+    with pytest.raises(RuntimeError, match="not open"):
+        await client.get(NODES, "n")
