@@ -74,3 +74,34 @@ def test_plugins_are_refused_by_name(tmp_path: Path, plugin: str) -> None:
     path.write_text(yaml.safe_dump(USERS_OWN | {"users": users}))
     with pytest.raises(ConfigError, match=plugin):
         load_kubeconfig(path)
+
+
+def test_a_link_to_the_users_file_stays_a_link(tmp_path: Path, access: Access) -> None:
+    real, link = tmp_path / "dotfiles" / "config", tmp_path / "config"
+    real.parent.mkdir()
+    real.write_text(yaml.safe_dump(USERS_OWN))
+    link.symlink_to(real)
+    kubeconfig.merge(link, access)
+    assert link.is_symlink()
+    assert len(yaml.safe_load(real.read_text())["contexts"]) == 2
+    kubeconfig.unmerge(link, access.name)
+    assert link.is_symlink()
+    assert yaml.safe_load(real.read_text())["contexts"] == USERS_OWN["contexts"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"clusters: {a: b}", b"users: [text]", b"contexts: [null]", b"[]", b"\xff\xfe", b"kind: Pod"],
+)
+def test_what_is_no_kubeconfig_is_left_as_it_is(
+    tmp_path: Path, access: Access, content: bytes
+) -> None:
+    path = tmp_path / "config"
+    path.write_bytes(content)
+    for change in (
+        lambda: kubeconfig.merge(path, access),
+        lambda: kubeconfig.unmerge(path, access.name),
+    ):
+        with pytest.raises(ConfigError, match=str(path)):
+            change()
+    assert path.read_bytes() == content

@@ -149,3 +149,31 @@ def test_a_part_that_ignores_the_signal_is_ended_by_force(
         pid = run.state()["one"]["pid"]
         assert isinstance(pid, int)
     wait_until_gone(pid)
+
+
+def test_a_program_that_cannot_be_started_is_tried_again_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = RUN.replace(
+        "named = zip",
+        "import moorage.cluster.supervisor as s\n"
+        "whole = s.subprocess.Popen\n"
+        "def half(argv, **more):\n"
+        "    if 'no-memory' in argv[2]: raise OSError(12, 'Cannot allocate memory')\n"
+        "    return whole(argv, **more)\n"
+        "s.subprocess.Popen = half\n"
+        "named = zip",
+    )
+    monkeypatch.setitem(globals(), "RUN", broken)
+    with running(tmp_path, one=STAYS, two="no-memory") as run:
+        assert "Cannot allocate memory" in run.until("two cannot be started")
+        run.until("again in 2 s")
+        assert run.state()["one"]["state"] == "ready"
+
+
+def test_a_state_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+    # As on a full disk: a folder is where the file would go.
+    Layout(tmp_path).state.with_suffix(".new").mkdir()
+    with running(tmp_path, one=STAYS) as run:
+        run.until("the state cannot be written")
+        run.until("cluster ready")

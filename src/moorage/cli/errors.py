@@ -27,4 +27,12 @@ class CannotRunPodsError(CliError):
     exit_status = CANNOT_RUN_PODS
 
 
-EXPECTED: tuple[type[Exception], ...] = (CliError, StatusError, OSError)
+def is_expected(error: Exception) -> bool:
+    """Whether a failure says itself what people can do, and needs no traceback."""
+    # Imported only now: most of these come with parts that a command that works may not need.
+    from moorage.client.config import ConfigError
+    from moorage.cluster.settings import SettingsError
+    from moorage.handlers.command import CommandError
+
+    kinds = (CliError, CommandError, ConfigError, OSError, SettingsError, StatusError)
+    return isinstance(error, kinds)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from moorage import __version__
-from moorage.cli.errors import EXPECTED, FAILED
+from moorage.cli.errors import FAILED, is_expected
 
 # name → (module, one line of help); the order is that of the help.
 _COMMANDS = {
@@ -66,6 +66,8 @@ def main(arguments: list[str] | None = None) -> Any:
     """The entry point. Errors that people can act on are one line, without traceback."""
     try:
         return cli.main(args=arguments, prog_name="moor", standalone_mode=True)
-    except EXPECTED as error:
+    except Exception as error:
+        if not is_expected(error):
+            raise
         click.echo(f"moor: {error}", err=True)
         sys.exit(getattr(error, "exit_status", FAILED))

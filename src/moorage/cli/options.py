@@ -36,8 +36,11 @@ data_dir_option: Callable[..., Any] = click.option(
 
 
 def layout_of(data_dir: Path) -> Layout:
-    """The paths of the cluster in a folder."""
-    return Layout(data_dir.absolute())
+    """The paths of the cluster in a folder.
+
+    Links are followed now, since the kernel lists mounts below where they lead.
+    """
+    return Layout(data_dir.resolve())
 
 
 def present_settings(layout: Layout) -> Settings:

@@ -57,10 +57,13 @@ def _ending(status: bytes) -> tuple[int, str]:
     """The exit code in the Status that ends the command. Source: `remotecommand.v4`."""
     if not status:
         return 1, "the connection ended before the command did"
-    told: dict[str, Any] = msgspec.json.decode(status)
-    if told.get("status") == "Success":
-        return 0, ""
-    for cause in (told.get("details") or {}).get("causes") or ():
-        if cause.get("reason") == _EXIT_CODE:
-            return int(cause["message"]), ""
+    try:
+        told: dict[str, Any] = msgspec.json.decode(status, type=dict[str, Any])
+        if told.get("status") == "Success":
+            return 0, ""
+        for cause in (told.get("details") or {}).get("causes") or ():
+            if cause.get("reason") == _EXIT_CODE:
+                return int(cause["message"]), ""
+    except ValueError as error:
+        return 1, f"the command ended with what is no status: {error}"
     return 1, str(told.get("message", ""))

@@ -13,13 +13,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from moorage.cluster.credentials import Pair
 from moorage.cluster.files import write_private
+from moorage.cluster.settings import SettingsError
 
 _CA_LIFE = timedelta(days=3650)
 _LEAF_LIFE = timedelta(days=365)
@@ -36,8 +37,21 @@ class Subject:
     hosts: tuple[str, ...] = ()
 
 
+class AuthorityError(SettingsError):
+    """The authority's files are damaged. They are not replaced: every kubeconfig trusts them."""
+
+    def __init__(self, pair: Pair, why: str) -> None:
+        super().__init__(
+            f"{pair.certificate} and {pair.key} are damaged ({why}); put them back as they were, "
+            "or remove both, and the cluster gets a new authority and new kubeconfigs"
+        )
+
+
 class Authority:
-    """The certificate authority in a folder; made there if absent."""
+    """The certificate authority in a folder; made there if absent, or if it does not count now.
+
+    Raises AuthorityError for damaged files.
+    """
 
     def __init__(self, folder: Path, now: datetime) -> None:
         self._folder = folder
@@ -46,8 +60,11 @@ class Authority:
         self.pair = self._pair("ca")
         if not (self.pair.certificate.exists() and self.pair.key.exists()):
             self._make_authority()
-        self._certificate = x509.load_pem_x509_certificate(self.pair.certificate.read_bytes())
-        self._key = _load_key(self.pair.key)
+        self._certificate, self._key = self._read_authority()
+        if not _is_valid_at(self._certificate, now):
+            # Made while the machine's clock was years off, or ended: nobody would believe it.
+            self._make_authority()
+            self._certificate, self._key = self._read_authority()
 
     def issue(self, file_name: str, subject: Subject) -> Pair:
         """The pair of that name for that subject, made or renewed when it has to be."""
@@ -67,15 +84,28 @@ class Authority:
         return Pair.named(self._folder, file_name)
 
     def _is_usable(self, pair: Pair, subject: Subject) -> bool:
-        if not (pair.certificate.exists() and pair.key.exists()):
+        try:
+            certificate, key = _load(pair)
+        except (FileNotFoundError, ValueError):
             return False
-        certificate = x509.load_pem_x509_certificate(pair.certificate.read_bytes())
         return (
-            certificate.issuer == self._certificate.subject
+            _is_issued_by(certificate, self._certificate)
+            and certificate.public_key() == key.public_key()
+            and _is_valid_at(certificate, self._now)
             and certificate.not_valid_after_utc - self._now > _RENEW_BEFORE
             and certificate.subject == _name(subject)
             and _hosts_of(certificate) == frozenset(subject.hosts)
         )
+
+    def _read_authority(self) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+        try:
+            certificate, key = _load(self.pair)
+            is_pair = certificate.public_key() == key.public_key()
+        except ValueError as error:
+            raise AuthorityError(self.pair, str(error)) from error
+        if not is_pair:
+            raise AuthorityError(self.pair, "the key is not the certificate's")
+        return certificate, key
 
     def _make_authority(self) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
@@ -128,6 +158,18 @@ class Authority:
         write_private(pair.certificate, certificate.public_bytes(serialization.Encoding.PEM))
 
 
+def _is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _is_valid_at(certificate: x509.Certificate, moment: datetime) -> bool:
+    return certificate.not_valid_before_utc <= moment < certificate.not_valid_after_utc
+
+
 def _name(subject: Subject) -> x509.Name:
     attributes = [x509.NameAttribute(NameOID.COMMON_NAME, subject.name)]
     if subject.organization:
@@ -164,11 +206,13 @@ def _usage(*, is_authority: bool) -> x509.KeyUsage:
     )
 
 
-def _load_key(path: Path) -> CertificateIssuerPrivateKeyTypes:
-    key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+def _load(pair: Pair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """What a pair's files hold. Raises FileNotFoundError and ValueError."""
+    certificate = x509.load_pem_x509_certificate(pair.certificate.read_bytes())
+    key = serialization.load_pem_private_key(pair.key.read_bytes(), password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ValueError(f"{path}: not an elliptic curve key")
-    return key
+        raise ValueError(f"{pair.key}: not an elliptic curve key")
+    return certificate, key
 
 
 def _pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from moorage.cluster.credentials import Credentials
+from moorage.cluster.files import exclusive
 from moorage.cluster.identities import prepare
 from moorage.cluster.kubeconfig import Access, write
 from moorage.cluster.layout import Layout
@@ -18,15 +19,18 @@ from moorage.cluster.settings import (
     DEFAULT_NODE_PORT,
     Settings,
     SettingsError,
-    default_node_name,
     free_port,
     host_ip,
     load,
     new_cluster_id,
+    node_name,
+    require_port,
     save,
 )
+from moorage.cluster.supervisor import AlreadyRunningError, running_pid
 
 SERVICE_NETWORK = "10.96.0.0/16"
+_LONGEST_PREFIX = 28
 _FIXED = ("name", "node_name", "pod_network", "service_network")
 
 
@@ -60,19 +64,18 @@ def open_cluster(layout: Layout, choices: Choices) -> Settings:
     """The settings of the cluster in a folder, made there if absent; keys and kubeconfig too.
 
     Raises SettingsError for choices that cannot be, or that contradict the cluster there is;
-    NoSubnetError and SubnetTakenError for its network.
+    NoSubnetError and SubnetTakenError for its network, AlreadyRunningError while it runs. Two at
+    once make one cluster: the second finds what the first decided.
     """
-    has_decided = layout.settings.exists()
-    if not has_decided:
-        # What cannot be is said before a folder is made for it.
-        _made(choices)
+    # What cannot be is said before a folder is made for it.
+    _decided(load(layout.settings), choices)
     layout.root.mkdir(parents=True, exist_ok=True, mode=0o711)
     with exclusive(layout.change_lock):
         pid = running_pid(layout)
         if pid is not None:
             raise AlreadyRunningError(layout, pid)
         present = load(layout.settings)
-        settings = _made(choices) if present is None else _changed(present, choices)
+        settings = _decided(present, choices)
         if settings != present:
             save(layout.settings, settings)
         prepare(layout, settings)
@@ -85,6 +88,14 @@ def access(layout: Layout, settings: Settings) -> Access:
     credentials = Credentials(layout)
     authority = credentials.authority.certificate
     return Access(settings.name, settings.server, authority, credentials.admin)
+
+
+def _decided(present: Settings | None, choices: Choices) -> Settings:
+    settings = _made(choices) if present is None else _changed(present, choices)
+    require_port(settings.api_port, "127.0.0.1", "--api-port")
+    if settings.has_node:
+        require_port(settings.node_port, settings.node_ip, "--node-port")
+    return settings
 
 
 def _made(choices: Choices) -> Settings:
@@ -101,7 +112,7 @@ def _made(choices: Choices) -> Settings:
     defaults = Settings(
         name="moorage",
         cluster_id=cluster_id,
-        node_name=choices.node_name or default_node_name(),
+        node_name=node_name(choices.node_name),
         api_port=choices.api_port or free_port(DEFAULT_API_PORT),
         node_port=choices.node_port or free_port(DEFAULT_NODE_PORT, node_ip),
         node_ip=node_ip,
@@ -109,7 +120,8 @@ def _made(choices: Choices) -> Settings:
         service_network=str(service_network),
         bridge=bridge_name(cluster_id),
     )
-    return msgspec.structs.replace(defaults, **choices.given() | {"pod_network": str(pod_network)})
+    decided = {"pod_network": str(pod_network), "service_network": str(service_network)}
+    return msgspec.structs.replace(defaults, **choices.given() | decided)
 
 
 def _changed(present: Settings, choices: Choices) -> Settings:
@@ -127,6 +139,9 @@ def _changed(present: Settings, choices: Choices) -> Settings:
 
 def _network(text: str) -> ipaddress.IPv4Network:
     try:
-        return ipaddress.IPv4Network(text)
+        network = ipaddress.IPv4Network(text)
     except ValueError as error:
         raise SettingsError(f"{text!r} is no IPv4 network: {error}") from error
+    if network.prefixlen > _LONGEST_PREFIX:
+        raise SettingsError(f"{text} is too small: /{_LONGEST_PREFIX} is the smallest network")
+    return network

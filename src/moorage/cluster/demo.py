@@ -23,6 +23,8 @@ from moorage.cluster.traces import LOOK, runtime_seen
 _SETTLE_S = 120.0
 _DELETE_S = 60.0
 _NAMESPACE = "default"
+# What makes pods, one unless `spec.replicas` says otherwise.
+_REPLICATED = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"})
 
 Say = Callable[[str], None]
 
@@ -64,25 +66,34 @@ class Demo:
     async def run(self) -> list[Shown]:
         """Apply, watch, look inside, delete; the table's rows.
 
-        Raises DemoError when pods neither run nor say why within two minutes.
+        Raises DemoError when pods neither run nor say why within two minutes, StatusError and
+        ManifestError when the API does not take an example.
         """
         self._pods.add_handler(self._on_pod)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                following = [tasks.create_task(each.run()) for each in (self._pods, self._classes)]
+                rows = await self._show_all()
+                for task in following:
+                    task.cancel()
+        except ExceptionGroup as failures:
+            # The first is what went wrong; a person gets one sentence, not a group of them.
+            raise failures.exceptions[0] from None
+        return rows
+
+    async def _show_all(self) -> list[Shown]:
         applier = Applier(self._client)
-        async with asyncio.TaskGroup() as tasks:
-            following = [tasks.create_task(each.run()) for each in (self._pods, self._classes)]
-            await self._pods.wait_synced()
-            await self._classes.wait_synced()
-            for manifest in self._manifests:
-                await applier.apply(manifest)
-                self._say(f"applied {manifest.kind} {manifest.name} ({manifest.api_version})")
-            await self._until("pods neither run nor say why", self._is_settled, _SETTLE_S)
-            rows = [await self._shown(pod) for pod in sorted(self._pods, key=_name)]
-            for manifest in reversed(self._manifests):
-                await applier.delete(manifest)
-            self._say("deleted the examples")
-            await self._until("pods are still there", lambda: not len(self._pods), _DELETE_S)
-            for task in following:
-                task.cancel()
+        await self._pods.wait_synced()
+        await self._classes.wait_synced()
+        for manifest in self._manifests:
+            await applier.apply(manifest)
+            self._say(f"applied {manifest.kind} {manifest.name} ({manifest.api_version})")
+        await self._until("pods neither run nor say why", self._is_settled, _SETTLE_S)
+        rows = [await self._shown(pod) for pod in sorted(self._pods, key=_name)]
+        for manifest in reversed(self._manifests):
+            await applier.delete(manifest)
+        self._say("deleted the examples")
+        await self._until("pods are still there", lambda: not len(self._pods), _DELETE_S)
         return rows
 
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
@@ -110,15 +121,8 @@ class Demo:
             raise DemoError(f"{complaint} after {within_s:g} s: {states}") from None
 
     def _is_settled(self) -> bool:
-        return len(self._pods) == self._expected() and all(
+        return len(self._pods) == expected_pods(self._manifests) and all(
             is_ready(pod) or refusal(pod) for pod in self._pods
-        )
-
-    def _expected(self) -> int:
-        """How many pods the manifests make."""
-        return sum(
-            1 if each.kind == "Pod" else int(each.document.get("spec", {}).get("replicas", 0))
-            for each in self._manifests
         )
 
     async def _shown(self, pod: Pod) -> Shown:
@@ -150,6 +154,20 @@ class Demo:
 
 def _name(pod: Pod) -> str:
     return pod.metadata.name
+
+
+def expected_pods(manifests: Iterable[Manifest]) -> int:
+    """How many pods manifests make in the namespace that is shown."""
+    return sum(_pods_of(each) for each in manifests if each.namespace == _NAMESPACE)
+
+
+def _pods_of(manifest: Manifest) -> int:
+    if manifest.kind == "Pod":
+        return 1
+    if manifest.kind not in _REPLICATED:
+        return 0
+    replicas = (manifest.document.get("spec") or {}).get("replicas")
+    return 1 if replicas is None else int(replicas)
 
 
 def is_ready(pod: Pod) -> bool:

@@ -204,6 +204,17 @@ def _bridge(host: Host) -> Finding:
     return Finding("network tools", State.OK, f"iproute2 {tool.version}")
 
 
+def _address(host: Host) -> Finding:
+    if host.has_ipv4_route:
+        return Finding("address", State.OK, "this host has an IPv4 route to others")
+    return Finding(
+        "address",
+        State.WARNING,
+        "this host has no IPv4 route to others, and pods have IPv4 only: they reach each other and "
+        "this host, nothing beyond, and with --cri not the API either",
+    )
+
+
 def _firewall(host: Host) -> Finding:
     if host.firewall.is_usable:
         tool = host.tools.get("iptables")
@@ -261,6 +272,7 @@ _RULES: tuple[Callable[[Host], Finding], ...] = (
     _containerd,
     _cni,
     _bridge,
+    _address,
     _firewall,
     _images,
     _kvm,

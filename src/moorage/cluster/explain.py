@@ -167,7 +167,9 @@ def _moment(event: Event) -> str:
 
 def _event_words(event: Event, now: datetime) -> str:
     moment = _moment(event)
-    ago = f"{(now - parse_time(moment)).total_seconds():.0f} s ago" if moment else ""
+    # An event may be younger than now where clocks differ.
+    past_s = max((now - parse_time(moment)).total_seconds(), 0.0) if moment else 0.0
+    ago = f"{past_s:.0f} s ago" if moment else "when, is not told"
     times = f", {event.count} times" if event.count > 1 else ""
     return f"{event.type} {event.reason} ({ago}{times}): {event.message}"
 

@@ -76,7 +76,8 @@ def merge(path: Path, access: Access) -> None:
         merged[section] = [*kept, *own[section]]
     merged["current-context"] = own["current-context"]
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_private(path, yaml.safe_dump(merged, sort_keys=False).encode())
+    # Where a link leads, so that it stays one.
+    write_private(path.resolve(), yaml.safe_dump(merged, sort_keys=False).encode())
 
 
 def unmerge(path: Path, name: str) -> None:
@@ -90,7 +91,7 @@ def unmerge(path: Path, name: str) -> None:
         present[section] = [entry for entry in entries if entry.get("name") not in own]
     if present.get("current-context") == name:
         present["current-context"] = ""
-    write_private(path, yaml.safe_dump(present, sort_keys=False).encode())
+    write_private(path.resolve(), yaml.safe_dump(present, sort_keys=False).encode())
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -98,13 +99,24 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
     try:
         present = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: {error}") from error
     if present is None:
         return None
-    if not isinstance(present, dict) or present.get("kind", "Config") != "Config":
+    if not _is_kubeconfig(present):
         raise ConfigError(f"{path}: not a kubeconfig; it is left as it is")
-    return present
+    whole: dict[str, Any] = present
+    return whole
+
+
+def _is_kubeconfig(present: Any) -> bool:
+    if not isinstance(present, dict) or present.get("kind", "Config") != "Config":
+        return False
+    sections = [present.get(section) or [] for section in _SECTIONS]
+    return all(
+        isinstance(section, list) and all(isinstance(entry, dict) for entry in section)
+        for section in sections
+    )
 
 
 def _embedded(path: Path) -> str:

@@ -12,6 +12,7 @@ import select
 import signal
 import subprocess
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,28 +50,39 @@ class StopError(Exception):
     """The supervisor does not end."""
 
 
-def start_detached(layout: Layout, within_s: float) -> None:
+def start_detached(
+    layout: Layout, within_s: float, uninterrupted: AbstractContextManager[object] | None = None
+) -> None:
     """Start the supervisor as a process of its own and wait until the cluster is ready.
 
-    Raises StartError when it ends before, or is not ready in time; it goes on trying then.
+    Raises StartError when it ends before, or is not ready in time; it goes on trying then. One that
+    is interrupted meanwhile (Ctrl-C) is stopped again; `uninterrupted` is a block that puts that
+    off while the process is being made and nobody knows it yet.
     """
     layout.logs.mkdir(parents=True, exist_ok=True)
     log_path = layout.log("supervisor")
     read_end, write_end = os.pipe()
-    with log_path.open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "moorage.cluster.supervise", str(layout.root), ""],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env={**os.environ, NOTIFY_VARIABLE: str(write_end)},
-            pass_fds=(write_end,),
-            start_new_session=True,
-        )
-    os.close(write_end)
+    process: subprocess.Popen[bytes] | None = None
     try:
+        with uninterrupted or nullcontext(), log_path.open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "moorage.cluster.supervise", str(layout.root), ""],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, NOTIFY_VARIABLE: str(write_end)},
+                pass_fds=(write_end,),
+                start_new_session=True,
+            )
+            os.close(write_end)
         ready, _, _ = select.select([read_end], [], [], within_s)
         said = os.read(read_end, len(READY_MESSAGE)) if ready else b""
+    except BaseException:
+        # It has a session of its own, so whoever interrupts us does not reach it.
+        if process is not None:
+            process.terminate()
+            process.wait()
+        raise
     finally:
         os.close(read_end)
     if said == READY_MESSAGE:
@@ -94,7 +106,10 @@ def stop_parts(layout: Layout) -> bool:
     pid = running_pid(layout)
     if pid is None:
         return False
-    descriptor = os.pidfd_open(pid)
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
     try:
         signal.pidfd_send_signal(descriptor, signal.SIGTERM)
         ended, _, _ = select.select([descriptor], [], [], _STOP_S)

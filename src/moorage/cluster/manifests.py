@@ -62,7 +62,7 @@ def _files(path: Path) -> list[Path]:
 def _read(path: Path) -> Iterator[Manifest]:
     try:
         documents = list(yaml.safe_load_all(path.read_text()))
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise ManifestError(f"{path}: {error}") from error
     for index, document in enumerate(documents):
         if document is None:

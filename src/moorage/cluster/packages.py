@@ -17,6 +17,9 @@ from moorage.handlers.command import CommandError, must_run
 
 INSTALL_DEADLINE_S = 3600.0
 
+# A fresh machine often upgrades itself, and apt-get gives up at once without this.
+_PATIENT = ("-o", "DPkg::Lock::Timeout=300")
+
 log = Log(__name__)
 
 
@@ -75,7 +78,7 @@ async def install_packages(names: Iterable[str], host: Host) -> tuple[str, ...]:
             await _install(apt, wanted, host)
         except CommandError:
             # A fresh machine has no lists of packages yet, an old one stale ones.
-            await _run(apt, "update", host=host)
+            await _update(apt, host)
             return await _install_what_there_is(apt, wanted, host)
     except CommandError as error:
         listed = " ".join(required)
@@ -98,13 +101,24 @@ async def _install_what_there_is(apt: str, wanted: tuple[str, ...], host: Host) 
     return tuple(installed)
 
 
+async def _update(apt: str, host: Host) -> None:
+    try:
+        await _run(apt, "update", host=host)
+    except CommandError as error:
+        # One broken source among many, or no network: what can be had may be enough.
+        log.warning("package lists are not up to date", reason=error)
+
+
 async def _install(apt: str, names: tuple[str, ...], host: Host) -> None:
     await _run(apt, "install", "--yes", "--no-install-recommends", *names, host=host)
 
 
 async def _run(*argv: str, host: Host) -> None:
     environment = {**os.environ, "PATH": host.path, "DEBIAN_FRONTEND": "noninteractive"}
-    await must_run(argv, deadline_s=INSTALL_DEADLINE_S, environment=environment)
+    program, *arguments = argv
+    await must_run(
+        [program, *_PATIENT, *arguments], deadline_s=INSTALL_DEADLINE_S, environment=environment
+    )
 
 
 def _apt_get(wanted: tuple[str, ...], host: Host) -> str:

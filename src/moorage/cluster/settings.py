@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import secrets
 import socket
+import time
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,8 @@ from moorage.cluster.files import write_private
 DEFAULT_API_PORT = 6443
 DEFAULT_NODE_PORT = 10250
 _PORT_TRIES = 50
+_PORT_PATIENCE_S = 5.0
+_PORT_POLL_S = 0.05
 
 
 class SettingsError(ValueError):
@@ -81,11 +84,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def load(path: Path) -> Settings | None:
     """The settings of an existing cluster. Raises SettingsError for a damaged file."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Settings)
+        settings = msgspec.json.decode(path.read_bytes(), type=Settings)
+        for network in (settings.pod_network, settings.service_network):
+            ipaddress.IPv4Network(network)
     except FileNotFoundError:
         return None
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise SettingsError(f"{path}: {error}") from error
+    except ValueError as error:
+        raise SettingsError(
+            f"{path} is damaged ({error}); put it back as it was, or start anew in another folder "
+            "with --data-dir"
+        ) from error
+    return settings
 
 
 def save(path: Path, settings: Settings) -> None:
@@ -97,28 +106,50 @@ def new_cluster_id() -> str:
     return secrets.token_hex(4)
 
 
-def default_node_name() -> str:
-    """The host's name as a node name. Raises SettingsError when it cannot be one."""
-    name = socket.gethostname().lower()
+def node_name(chosen: str | None = None) -> str:
+    """The chosen name, else the host's. Raises SettingsError when it cannot be a node's."""
+    name = socket.gethostname().lower() if chosen is None else chosen
     complaints = names.dns_subdomain_errors(name)
     if complaints:
-        raise SettingsError(
-            f"the host name {name!r} is no node name ({complaints[0]}); give one with --node-name"
-        )
+        what = "the host name" if chosen is None else "--node-name"
+        advice = "; give one with --node-name" if chosen is None else ""
+        raise SettingsError(f"{what} {name!r} is no node name ({complaints[0]}){advice}")
     return name
 
 
 def free_port(preferred: int, address: str = "127.0.0.1") -> int:
     """The preferred port of an address or the next that nobody listens on. Raises SettingsError."""
     for port in range(preferred, preferred + _PORT_TRIES):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((address, port))
-            except OSError:
-                continue
+        if not _port_complaint(port, address):
             return port
     raise SettingsError(f"no free port from {preferred} on")
+
+
+def require_port(port: int, address: str, option: str) -> None:
+    """Raise SettingsError when nobody can listen there; `option` chooses another port.
+
+    The parts of a cluster that was killed a moment ago let go of theirs one by one, and nothing
+    announces that, so a port gets a few seconds.
+    """
+    deadline = time.monotonic() + _PORT_PATIENCE_S
+    while complaint := _port_complaint(port, address):
+        if time.monotonic() > deadline:
+            raise SettingsError(
+                f"port {port} of {address} cannot be used ({complaint}); "
+                f"choose another with {option}"
+            )
+        time.sleep(_PORT_POLL_S)
+
+
+def _port_complaint(port: int, address: str) -> str:
+    """Why nobody can listen there, empty when one can."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError as error:
+            return error.strerror or str(error)
+    return ""
 
 
 def host_ip() -> str:

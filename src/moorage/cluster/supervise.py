@@ -7,6 +7,7 @@ what supervising needs.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -43,9 +44,9 @@ def parts_of(layout: Layout, settings: Settings) -> tuple[Part, ...]:
 def usage(layout: Layout, settings: Settings, merged_into: str = "") -> str:
     """How to use a cluster that is ready."""
     first = (
-        f"kubectl config use-context {settings.name}"
+        f"kubectl config use-context {shlex.quote(settings.name)}"
         if merged_into
-        else f"export KUBECONFIG={layout.kubeconfig}"
+        else f"export KUBECONFIG={shlex.quote(str(layout.kubeconfig))}"
     )
     return f"\n  {first}\n  kubectl get runtimeclasses,nodes\n"
 

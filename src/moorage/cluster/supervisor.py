@@ -14,6 +14,7 @@ import json
 import os
 import selectors
 import signal
+import struct
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,8 @@ NOTIFY_VARIABLE = "MOORAGE_NOTIFY_FD"
 READY_MESSAGE = b"ready\n"
 COMPLETE = "cluster ready"
 """What is reported once every part has been ready."""
+# struct flock: l_type, l_whence, l_start, l_len, l_pid. Source: fcntl(2).
+_FLOCK = "hhqqi"
 
 _FIRST_RESTART_S = 0.5
 _LONGEST_RESTART_S = 30.0
@@ -93,10 +96,12 @@ class Supervisor:
         self._is_stopping = False
         self._began = time.monotonic()
         self._was_complete = False
+        self._is_state_stale = False
 
     def run(self) -> None:
         """Start everything and stay until SIGTERM, SIGINT or SIGHUP; then stop everything."""
         lock = hold_lock(self._layout)
+        self._layout.logs.mkdir(parents=True, exist_ok=True)
         wake_read, wake_write = os.pipe()
         for end in (wake_read, wake_write):
             os.set_blocking(end, False)
@@ -129,20 +134,26 @@ class Supervisor:
 
     def _start(self, child: _Child) -> None:
         part = child.part
-        self._layout.logs.mkdir(parents=True, exist_ok=True)
         read_end, write_end = os.pipe()
         environment = {**os.environ, **part.environment, NOTIFY_VARIABLE: str(write_end)}
-        with open(self._layout.log(part.name), "ab") as log:
-            child.process = subprocess.Popen(
-                part.argv,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                pass_fds=(write_end,),
-                start_new_session=True,
-            )
-        os.close(write_end)
+        try:
+            with open(self._layout.log(part.name), "ab") as log:
+                child.process = subprocess.Popen(
+                    part.argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
+                    pass_fds=(write_end,),
+                    start_new_session=True,
+                )
+        except OSError as error:
+            # No memory, no room, no program: the others go on, and it is tried again.
+            os.close(read_end)
+            self._start_later(child, 0.0, f"cannot be started ({error})")
+            return
+        finally:
+            os.close(write_end)
         os.set_blocking(read_end, False)
         child.pipe = read_end
         child.started = time.monotonic()
@@ -186,17 +197,20 @@ class Supervisor:
             self._close_pipe(child)
             if self._is_stopping:
                 continue
-            child.backoff_s = (
-                _FIRST_RESTART_S
-                if lived_s >= _STEADY_S
-                else min(child.backoff_s * 2, _LONGEST_RESTART_S)
-            )
-            child.start_at = time.monotonic() + child.backoff_s
-            child.restarts += 1
-            self._report(
-                f"{child.part.label} ended ({_ending(status)}); again in {child.backoff_s:.0f} s; "
-                f"its log: {self._layout.log(child.part.name)}"
-            )
+            self._start_later(child, lived_s, f"ended ({_ending(status)})")
+
+    def _start_later(self, child: _Child, lived_s: float, how: str) -> None:
+        child.backoff_s = (
+            _FIRST_RESTART_S
+            if lived_s >= _STEADY_S
+            else min(child.backoff_s * 2, _LONGEST_RESTART_S)
+        )
+        child.start_at = time.monotonic() + child.backoff_s
+        child.restarts += 1
+        self._report(
+            f"{child.part.label} {how}; again in {child.backoff_s:.0f} s; "
+            f"its log: {self._layout.log(child.part.name)}"
+        )
 
     def _close_pipe(self, child: _Child) -> None:
         if child.pipe >= 0:
@@ -232,8 +246,16 @@ class Supervisor:
             },
         }
         scratch = self._layout.state.with_suffix(".new")
-        scratch.write_text(json.dumps(state))
-        scratch.replace(self._layout.state)
+        try:
+            scratch.write_text(json.dumps(state))
+            scratch.replace(self._layout.state)
+        except OSError as error:
+            # A full disk must not end the parts; `moor status` shows what was last written.
+            if not self._is_state_stale:
+                self._report(f"the state cannot be written: {error}")
+            self._is_state_stale = True
+        else:
+            self._is_state_stale = False
 
 
 def _ending(status: int) -> str:
@@ -247,7 +269,7 @@ def hold_lock(layout: Layout) -> TextIO:
     layout.root.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = open(layout.lock, "a+")  # noqa: SIM115 - held for the life of the process
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         lock.close()
         if error.errno in (errno.EACCES, errno.EAGAIN):
@@ -261,16 +283,19 @@ def hold_lock(layout: Layout) -> TextIO:
 
 
 def running_pid(layout: Layout) -> int | None:
-    """The supervisor's process id while one runs on this folder."""
+    """The supervisor's process id while one runs on this folder.
+
+    Not to be asked in the supervisor itself: closing the file would give its lock back.
+    """
     try:
-        with open(layout.lock) as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                return int(lock.read().strip() or 0) or None
+        lock = open(layout.lock)  # noqa: SIM115 - closed below
     except FileNotFoundError:
-        pass
-    return None
+        return None
+    with lock:
+        # What is written in the file may be of one that was killed; the kernel knows who holds it.
+        asked = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(lock, fcntl.F_GETLK, asked))
+    return None if kind == fcntl.F_UNLCK else pid
 
 
 def read_state(path: Path) -> dict[str, object] | None:

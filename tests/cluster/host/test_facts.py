@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 from pathlib import Path
@@ -10,8 +11,8 @@ from moorage.cluster.host import gather
 from moorage.cluster.host.facts import _kernel, _system
 
 
-async def test_a_data_folder_that_is_not_there_yet_is_on_its_parents_disk(tmp_path: Path) -> None:
-    host = await gather(tmp_path / "a" / "b c")
+def test_a_data_folder_that_is_not_there_yet_is_on_its_parents_disk(tmp_path: Path) -> None:
+    host = asyncio.run(gather(tmp_path / "a" / "b c"))
     assert host.disk.folder == tmp_path
     assert host.disk.total_bytes >= host.disk.free_bytes > 0
     assert host.is_root == (os.geteuid() == 0)

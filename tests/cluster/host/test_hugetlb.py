@@ -104,8 +104,9 @@ def test_a_mount_that_somebody_took_away_is_no_obstacle(
     assert not marker.exists()
 
 
+@pytest.mark.usefixtures("mounts")
 def test_the_marker_is_there_before_the_mount(
-    mounts: FakeMounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marker = tmp_path / "marker"
     seen: list[bool] = []

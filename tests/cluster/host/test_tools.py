@@ -69,7 +69,7 @@ def test_the_folder_with_most_plugins_is_taken(tmp_path: Path) -> None:
     [
         ("exit 0", True, ""),
         ("echo 'Permission denied (you must be root)' >&2; exit 4", False, "Permission denied"),
-        ("echo \"can't initialize iptables table nat\" >&2; exit 3", False, "can't initialize"),
+        ('echo "can\'t initialize iptables table nat" >&2; exit 3', False, "can't initialize"),
         (None, False, "not on PATH"),
     ],
 )

@@ -29,8 +29,8 @@ TWO = Image(
 
 
 def files(archive: bytes) -> dict[str, bytes]:
-    opened = tarfile.open(fileobj=io.BytesIO(archive))
-    return {each.name: opened.extractfile(each).read() for each in opened}  # type: ignore[union-attr]
+    with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+        return {each.name: opened.extractfile(each).read() for each in opened}  # type: ignore[union-attr]
 
 
 def blob(found: dict[str, bytes], descriptor: dict[str, Any]) -> bytes:
@@ -87,7 +87,7 @@ def test_the_same_images_give_the_same_bytes() -> None:
 
 
 def test_two_images_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match="two images have the name moorage.local/one:1"):
+    with pytest.raises(ValueError, match=r"two images have the name moorage\.local/one:1"):
         write_archive((ONE, ONE))
 
 

@@ -23,7 +23,8 @@ def by_name(images: tuple[Image, ...]) -> dict[str, Image]:
 
 
 def paths(layer: bytes) -> set[str]:
-    return set(tarfile.open(fileobj=io.BytesIO(layer)).getnames())
+    with tarfile.open(fileobj=io.BytesIO(layer)) as archive:
+        return set(archive.getnames())
 
 
 def test_both_programs_give_three_images_that_share_a_layer() -> None:

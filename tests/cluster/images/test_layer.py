@@ -18,7 +18,8 @@ ENTRIES: dict[str, Entry] = {
 
 
 def members(layer: bytes) -> list[tarfile.TarInfo]:
-    return tarfile.open(fileobj=io.BytesIO(layer)).getmembers()
+    with tarfile.open(fileobj=io.BytesIO(layer)) as archive:
+        return archive.getmembers()
 
 
 def test_folders_are_implied_and_links_come_last() -> None:
@@ -48,9 +49,9 @@ NAMES = st.text("abcdefg-_.äß", min_size=1, max_size=120).filter(lambda name: 
 @given(st.dictionaries(NAMES, st.binary(max_size=600), max_size=8))
 def test_what_goes_in_comes_out(files: dict[str, bytes]) -> None:
     layer = write_layer({path: File(content) for path, content in files.items()})
-    archive = tarfile.open(fileobj=io.BytesIO(layer))
-    read = {each.name: archive.extractfile(each) for each in archive.getmembers()}
-    assert {name: file.read() for name, file in read.items() if file} == files
+    with tarfile.open(fileobj=io.BytesIO(layer)) as archive:
+        read = {each.name: archive.extractfile(each) for each in archive.getmembers()}
+        assert {name: file.read() for name, file in read.items() if file} == files
 
 
 @pytest.mark.parametrize("target", ["bin/absent", "bin", "bin/other-link"])

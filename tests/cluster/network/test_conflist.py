@@ -16,9 +16,7 @@ def test_the_bridge_hands_out_the_networks_addresses() -> None:
     assert bridge["isGateway"]
     assert bridge["hairpinMode"]
     assert "ipMasq" not in bridge
-    assert bridge["ipam"]["ranges"] == [
-        [{"subnet": "198.51.100.0/24", "gateway": "198.51.100.1"}]
-    ]
+    assert bridge["ipam"]["ranges"] == [[{"subnet": "198.51.100.0/24", "gateway": "198.51.100.1"}]]
     assert bridge["ipam"]["dataDir"] == "/run/moorage/0a1b2c3d/leases"
     assert (ports["type"], ports["externalSetMarkChain"]) == ("portmap", "MARK")
 

@@ -105,7 +105,7 @@ def test_where_nothing_is_ours_there_is_nothing_to_do(saved: str) -> None:
     assert removal_script(OURS, saved) == ""
 
 
-@given(st.text(st.sampled_from("*:-AIj \n\"\\abcMOORAGE-0COMMIT"), max_size=200))
+@given(st.text(st.sampled_from('*:-AIj \n"\\abcMOORAGE-0COMMIT'), max_size=200))
 def test_no_saved_text_breaks_either(saved: str) -> None:
     setup_script(OURS, saved)
     removal_script(OURS, saved)

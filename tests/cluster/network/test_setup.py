@@ -13,8 +13,8 @@ from moorage.cluster.network import NetworkError, forget, remove, set_up, setup
 from moorage.cluster.network.conflist import FILE_NAME
 from tests.cluster.hosts import a_host
 from tests.cluster.network.networks import OURS
-from tests.cluster.programs import write_program
 from tests.cluster.network.test_rules import CHAIN, OPEN_FILTER, nat
+from tests.cluster.programs import write_program
 
 
 class FakeMachine:
@@ -121,9 +121,7 @@ async def test_what_is_gone_is_no_error(machine: FakeMachine) -> None:
     assert machine.said == ""
 
 
-async def test_a_bridge_that_goes_meanwhile_is_no_error(
-    machine: FakeMachine, tmp_path: Path
-) -> None:
+async def test_a_bridge_that_goes_meanwhile_is_no_error(machine: FakeMachine) -> None:
     bridge = machine.interfaces / OURS.bridge
     bridge.mkdir()
     machine.program("ip", f"rmdir {bridge}; echo 'Cannot find device' >&2; exit 1")

@@ -66,6 +66,30 @@ def test_version_two_passes_every_controller_on(tmp_path: Path) -> None:
     assert not (tmp_path / "moorage/kubepods/memory.max").exists()
 
 
+PAGES = CgroupValues(huge_pages={"2MB": 4 << 20})
+
+
+@pytest.mark.parametrize("values", [PAGES, CgroupValues(huge_pages={}), CgroupValues()])
+def test_huge_pages_that_were_not_requested_are_not_to_be_had(
+    tmp_path: Path, values: CgroupValues
+) -> None:
+    with_controllers(tmp_path, "hugetlb", "hugetlb")
+    with_controllers(tmp_path / "moorage", "hugetlb", "hugetlb")
+    place = tmp_path / "moorage" / "kubepods"
+    with_controllers(place, "hugetlb")
+    for size in ("2MB", "1GB"):
+        (place / f"hugetlb.{size}.max").write_text("max")
+        (place / f"hugetlb.{size}.rsvd.max").write_text("max")
+        (place / f"hugetlb.{size}.current").write_text("0")
+    v2(tmp_path).ensure("kubepods", values)
+    limits = {size: (place / f"hugetlb.{size}.max").read_text() for size in ("2MB", "1GB")}
+    if values.huge_pages is None:
+        assert limits == {"2MB": "max", "1GB": "max"}
+    else:
+        assert limits == {"2MB": str(values.huge_pages.get("2MB", 0)), "1GB": "0"}
+    assert (place / "hugetlb.1GB.rsvd.max").read_text() == "max"
+
+
 def test_what_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "moorage").write_text("a file")
     with_controllers(tmp_path, "cpu")

@@ -1,14 +1,21 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
+import grpc
 import pytest
 
+from moorage.cri import CriError
+from moorage.node.pods.hooks import Hooks
 from moorage.node.pods.plan import Kill, Reason
 from moorage.node.pods.stopping import ContainerStopper, StopError, kill_grace_s
-from tests.node.clocks import FakeClock
+from moorage.node.runtime.engine import ExecResult
+from tests.node.clocks import FakeClock, settle
 from tests.node.engine import FakeEngine
 from tests.node.objects import a_pod, a_sandbox, a_view, engine_has, remembering, wire_container
+from tests.node.pods.lives import FakeEvents
 
 PROBE = {"exec": {"command": ["true"]}, "terminationGracePeriodSeconds": 3}
 
@@ -29,6 +36,10 @@ def test_patience_with_one_container(reason: Reason, meta: Any, wanted: int) -> 
 
 
 class FakeObserver:
+    def view(self, uid: str) -> Any:
+        del uid
+        return a_view()
+
     async def refresh_container(self, *_: str) -> None:
         """Nobody looks."""
 
@@ -41,6 +52,47 @@ def stopper(engine: Any) -> ContainerStopper:
     return ContainerStopper(
         engine=engine, observer=observer, hooks=unused, events=unused, clock=FakeClock()
     )
+
+
+class SlowHook(FakeEngine):
+    """Commands go on until the engine ends them."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock)
+        self.clock = clock
+
+    async def exec_sync(
+        self, container_id: str, command: Sequence[str], timeout_s: int
+    ) -> ExecResult:
+        self.calls.append(f"{container_id}: {' '.join(command)}, within {timeout_s} s")
+        await self.clock.sleep(timeout_s)
+        self.calls.append("ended")
+        raise CriError("ExecSync", grpc.StatusCode.DEADLINE_EXCEEDED, "timeout exceeded")
+
+
+async def test_a_hook_that_takes_too_long_is_ended_by_the_engine() -> None:
+    clock = FakeClock()
+    engine: Any = SlowHook(clock)
+    observer: Any = FakeObserver()
+    events: Any = FakeEvents()
+    unused: Any = None
+    stopping = ContainerStopper(
+        engine=engine,
+        observer=observer,
+        hooks=Hooks(engine, unused, clock),
+        events=events,
+        clock=clock,
+    )
+    hook = {"preStop": {"exec": {"command": ["go", "on"]}}}
+    pod = a_pod(wire_container(lifecycle=hook), terminationGracePeriodSeconds=20)
+    kill = Kill(engine_has(id_="c1"), "", Reason.CHANGED)
+    task = asyncio.ensure_future(stopping.kill(pod, kill))
+    while not task.done():
+        await settle()
+        clock.advance(1)
+    await task
+    assert engine.calls == ["c1: go on, within 20 s", "ended"]
+    assert events.reasons == ["Killing"]
 
 
 async def test_dead_sandboxes_are_stopped_too_for_they_hold_addresses() -> None:

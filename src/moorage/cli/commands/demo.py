@@ -7,6 +7,8 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,12 +16,13 @@ import click
 
 from moorage.cli.commands.down import take_down
 from moorage.cli.commands.runtimes import look
-from moorage.cli.commands.up import prepare_machine
+from moorage.cli.commands.up import opened, prepare_machine
 from moorage.cli.errors import CliError
+from moorage.cli.interruption import Interruptions, interruptible
 from moorage.cli.options import layout_of
 from moorage.cli.output import dim, output_option, show, show_document
 from moorage.client import Client, load_kubeconfig
-from moorage.cluster.creation import Choices, open_cluster
+from moorage.cluster.creation import Choices
 from moorage.cluster.demo import Demo, DemoError, Shown, find_examples
 from moorage.cluster.layout import Layout
 from moorage.cluster.life import StartError, start_detached
@@ -46,23 +49,31 @@ def command(examples: Path, *, install: bool, output: str) -> None:
         manifests = read_manifests([find_examples(examples)])
     except (DemoError, ManifestError) as error:
         raise CliError(str(error)) from error
-    root = Path(
-        tempfile.mkdtemp(prefix="moorage-demo-", dir="/var/lib" if os.geteuid() == 0 else None)
-    )
-    layout = layout_of(root)
     say = _Narrator(is_quiet=output != "table")
-    try:
-        asyncio.run(prepare_machine(layout, is_installing=install))
-        settings = open_cluster(layout, Choices(name="moorage-demo"))
+    with interruptible() as interruptions, _folder(interruptions) as root:
+        layout = layout_of(root)
+        interruptions.run(prepare_machine(layout, is_installing=install))
+        settings = opened(layout, Choices(name="moorage-demo"))
         try:
-            rows = _shown(layout, say, manifests)
+            rows = _shown(layout, say, manifests, interruptions)
         finally:
+            interruptions.hold_off()
             take_down(layout, settings)
             say("stopped the cluster")
-    finally:
-        shutil.rmtree(root)
     _, handlers = asyncio.run(look(root.parent))
     _print(rows, handlers, output)
+
+
+@contextmanager
+def _folder(interruptions: Interruptions) -> Iterator[Path]:
+    """A folder for a cluster of its own, which goes at the end, whatever happens."""
+    place = "/var/lib" if os.geteuid() == 0 else None
+    root = Path(tempfile.mkdtemp(prefix="moorage-demo-", dir=place))
+    try:
+        yield root
+    finally:
+        interruptions.hold_off()
+        shutil.rmtree(root)
 
 
 class _Narrator:
@@ -77,12 +88,14 @@ class _Narrator:
             click.echo(f"{dim(f'{time.monotonic() - self._began:6.2f} s')}  {sentence}")
 
 
-def _shown(layout: Layout, say: _Narrator, manifests: list[Manifest]) -> list[Shown]:
+def _shown(
+    layout: Layout, say: _Narrator, manifests: list[Manifest], interruptions: Interruptions
+) -> list[Shown]:
     say("starting a cluster")
     try:
-        start_detached(layout, _READY_S)
+        start_detached(layout, _READY_S, interruptions.later())
         say("cluster ready")
-        return asyncio.run(_run(layout, say, manifests))
+        return interruptions.run(_run(layout, say, manifests))
     except (StartError, DemoError, ManifestError) as error:
         raise CliError(str(error)) from error
 

@@ -11,6 +11,7 @@ import click
 from moorage.cli.errors import CliError
 from moorage.cli.options import data_dir_option, layout_of, present_settings
 from moorage.cluster.containerd import LeftoverError
+from moorage.cluster.files import exclusive
 from moorage.cluster.layout import Layout
 from moorage.cluster.life import StopError, clear_machine, stop_parts
 from moorage.cluster.settings import Settings
@@ -39,9 +40,10 @@ def command(data_dir: Path, *, keep_pods: bool, delete_data: bool) -> None:
 def take_down(layout: Layout, settings: Settings, *, keep_pods: bool = False) -> bool:
     """Stop parts and, unless kept, pods; whether anything ran. Raises CliError."""
     try:
-        was_running = stop_parts(layout)
-        if not keep_pods:
-            asyncio.run(clear_machine(layout, settings))
+        with exclusive(layout.change_lock):
+            was_running = stop_parts(layout)
+            if not keep_pods:
+                asyncio.run(clear_machine(layout, settings))
     except (StopError, LeftoverError, CommandError) as error:
         raise CliError(str(error)) from error
     return was_running

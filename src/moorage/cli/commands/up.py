@@ -9,6 +9,7 @@ import click
 
 from moorage.cli.errors import CannotRunPodsError, CliError
 from moorage.cli.installing import with_packages
+from moorage.cli.interruption import interruptible
 from moorage.cli.options import data_dir_option, layout_of
 from moorage.cluster import kubeconfig
 from moorage.cluster.creation import Choices, access, open_cluster
@@ -124,7 +125,7 @@ def command(
     has_node = (before is None or before.has_node) if node is None else node
     if has_node and not (cri or (before and before.cri)):
         asyncio.run(prepare_machine(layout, is_installing=install))
-    settings = _opened(layout, choices)
+    settings = opened(layout, choices)
     if merge:
         kubeconfig.merge(USER_KUBECONFIG, access(layout, settings))
     if detach:
@@ -157,16 +158,18 @@ async def prepare_machine(layout: Layout, *, is_installing: bool) -> None:
         )
 
 
-def _opened(layout: Layout, choices: Choices) -> Settings:
+def opened(layout: Layout, choices: Choices) -> Settings:
+    """The settings of the cluster, made if absent. Raises CliError."""
     try:
         return open_cluster(layout, choices)
-    except (SettingsError, NoSubnetError, SubnetTakenError) as error:
+    except (SettingsError, NoSubnetError, SubnetTakenError, AlreadyRunningError) as error:
         raise CliError(str(error)) from error
 
 
 def _start_detached(layout: Layout) -> None:
     try:
-        start_detached(layout, _READY_S)
+        with interruptible() as interruptions:
+            start_detached(layout, _READY_S, interruptions.later())
     except StartError as error:
         raise CliError(str(error)) from error
     click.echo(COMPLETE)

@@ -25,6 +25,8 @@ from moorage.api.logs import Log
 from moorage.client.backoff import Backoff
 from moorage.cluster.containerd.plan import EnginePlan
 from moorage.cluster.containerd.process import Identity, Process
+from moorage.cluster.containerd.sweep import LeftoverError, end_engine
+from moorage.cluster.files import write_private
 from moorage.cluster.images import catalogue, import_images
 from moorage.cluster.network import NetworkState, set_up
 from moorage.cri import CriClient, CriError, pb
@@ -119,12 +121,15 @@ class PrivateContainerd:
     async def start(self) -> None:
         """Take over the running engine or start one; it answers the CRI then.
 
-        Raises EngineStartError.
+        Raises EngineStartError, and LeftoverError for an engine in the way that does not end.
         """
         _write_files(self.plan)
         self._process = await self._adopt()
         self._is_adopted = self._process is not None
         if self._process is None:
+            # One that was killed between an engine's start and its record left that engine running,
+            # and two cannot share a folder.
+            await end_engine(self.plan.paths)
             self._process = await self._launch()
 
     async def stop(self) -> None:
@@ -154,7 +159,7 @@ class PrivateContainerd:
             await self._clock.sleep(backoff.next_s())
             try:
                 await self.start()
-            except (EngineStartError, OSError) as error:
+            except (EngineStartError, LeftoverError, OSError) as error:
                 log.error("engine does not start", reason=error)
 
     async def _adopt(self) -> Process | None:
@@ -190,7 +195,7 @@ class PrivateContainerd:
             try:
                 await self._until_ready(process, notifications)
                 record = _Record(process.identity, _digest(self.plan))
-                paths.record.write_bytes(msgspec.json.encode(record))
+                write_private(paths.record, msgspec.json.encode(record))
             except BaseException:
                 await process.stop(STOP_PATIENCE_S)
                 process.close()
@@ -221,6 +226,7 @@ class PrivateContainerd:
                 f"{self.plan.program} --config {self.plan.paths.configuration}: {how}; "
                 f"its log {self.plan.paths.log} ends: {_tail(self.plan)}"
             )
+        ready.result()
 
     async def _hear(self, notifications: socket.socket) -> None:
         await asyncio.get_running_loop().sock_recv(notifications, 4096)

@@ -14,7 +14,7 @@ import json
 import shutil
 import signal
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from moorage.api.logs import Log
 from moorage.cluster.containerd.paths import EnginePaths
@@ -36,11 +36,19 @@ async def end_processes(paths: EnginePaths) -> None:
 
     Raises LeftoverError when a process does not end.
     """
-    await _kill(_given("--config", paths.configuration))
+    await end_engine(paths)
     shims = _given("-address", paths.socket)
     # A shim reaps its container's processes at once; the machine's init may take its time.
     await _kill([pid for pid in descendants(shims) if pid not in shims])
     await _kill(shims)
+
+
+async def end_engine(paths: EnginePaths) -> None:
+    """Kill an engine that runs with this configuration; its containers go on.
+
+    Raises LeftoverError when it does not end.
+    """
+    await _kill(_given("--config", paths.configuration))
 
 
 async def _kill(pids: Iterable[int]) -> None:
@@ -72,13 +80,19 @@ def cgroup_paths(paths: EnginePaths) -> frozenset[str]:
     for name in sandbox_ids(paths):
         try:
             bundle = json.loads((paths.bundles / name / "config.json").read_text())
-        except (FileNotFoundError, json.JSONDecodeError):
+            path = bundle["linux"]["cgroupsPath"]
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
             # A bundle that was being made or removed when the engine ended has no cgroup.
             continue
-        path = bundle.get("linux", {}).get("cgroupsPath", "")
-        if path.startswith("/"):
+        if isinstance(path, str) and _is_below_root(path):
             found.add(path)
     return frozenset(found)
+
+
+def _is_below_root(path: str) -> bool:
+    """Whether an absolute path names a cgroup of its own: neither the root nor anything above."""
+    parts = PurePosixPath(path).parts
+    return len(parts) > 1 and parts[0] == "/" and ".." not in parts
 
 
 def remove_cgroups(cgroup_paths: Iterable[str], cgroups: Cgroups) -> None:
@@ -98,12 +112,13 @@ def remove_sockets(paths: EnginePaths) -> None:
 
 def remove_mounts(folder: Path) -> None:
     """Unmount everything at a folder and below it. Raises LeftoverError when something stays."""
-    for each in mounts_below(folder, current_mounts()):
+    place = folder.resolve()
+    for each in mounts_below(place, current_mounts()):
         try:
             unmount(each.point)
         except OSError as error:
             log.warning("mount cannot be removed", mount=each.point, reason=error.strerror)
-    left = mounts_below(folder, current_mounts())
+    left = mounts_below(place, current_mounts())
     if left:
         raise LeftoverError(f"{', '.join(str(each.point) for each in left)} cannot be unmounted")
 

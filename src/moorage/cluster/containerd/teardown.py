@@ -14,6 +14,7 @@ from moorage.cluster.containerd.life import EngineStartError, PrivateContainerd
 from moorage.cluster.containerd.paths import HUGETLB_MARKER, RUN, EnginePaths
 from moorage.cluster.containerd.plan import EnginePlan
 from moorage.cluster.containerd.sweep import (
+    LeftoverError,
     cgroup_paths,
     end_processes,
     remove_cgroups,
@@ -74,20 +75,27 @@ def _leave_machine() -> None:
     if not RUN.is_dir() or any(each.is_dir() for each in RUN.iterdir()):
         return
     part_hugetlb(HUGETLB_MARKER)
-    if not HUGETLB_MARKER.exists():
+    if HUGETLB_MARKER.exists():
+        return
+    try:
         RUN.rmdir()
+    except OSError as error:
+        # Another cluster came into it, or took it away, since it was looked at.
+        log.info("folder stays", folder=RUN, reason=error.strerror)
 
 
 async def _end_by_engine(plan: EnginePlan, clock: Clock) -> None:
     engine = PrivateContainerd(plan, clock)
     try:
         await engine.start()
-    except (EngineStartError, OSError) as error:
+    except (EngineStartError, LeftoverError, OSError) as error:
         log.warning("engine does not start, so pods are ended by force", reason=error)
         return
     try:
         async with CriClient(engine.endpoint) as cri:
             await end_pods(cri)
+    except CriError as error:
+        log.warning("engine does not answer, so pods are ended by force", reason=error)
     finally:
         await engine.stop()
 

@@ -13,6 +13,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from pathlib import Path
 
 from moorage.cluster.host.capabilities import SYS_RESOURCE, effective_capabilities
@@ -27,6 +28,7 @@ from moorage.cluster.host.tools import (
     find_cni,
     find_tools,
 )
+from moorage.cluster.settings import host_ip
 from moorage.handlers import Machine, search_path
 
 _KVM = Path("/dev/kvm")
@@ -83,6 +85,7 @@ class Host:
     disk: Disk
     memory_bytes: int
     path: str
+    has_ipv4_route: bool = True
 
     @property
     def can_lower_oom_score(self) -> bool:
@@ -119,6 +122,7 @@ async def gather(data_dir: Path) -> Host:
         disk=disk.result(),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         path=path,
+        has_ipv4_route=not IPv4Address(host_ip()).is_loopback,
     )
 
 

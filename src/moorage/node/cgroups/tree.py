@@ -8,6 +8,7 @@ Source: cgroups(7), kernel cgroup-v1 and cgroup-v2 documents.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,8 @@ from moorage.node.cgroups.values import CgroupValues, v1_files, v2_files
 log = Log(__name__)
 
 _CPUSET_FILES = ("cpuset.cpus", "cpuset.mems")
+# The limit of a page size on version 1 and on version 2; there are others of other names.
+_PAGE_FILE = re.compile(r"hugetlb\.(\d+[KMG]B)\.(?:limit_in_bytes|max)$")
 _REMOVE_TRIES = 20
 _REMOVE_PAUSE_S = 0.02
 
@@ -71,7 +74,9 @@ class CgroupTree:
             self._place(mount, directory).mkdir(parents=True, exist_ok=True)
         if "cpuset" in self.layout.controllers:
             self._inherit_cpuset(self.layout.controllers["cpuset"], directory)
-        for controller, file, content in v1_files(values):
+        hugetlb = self.layout.controllers.get("hugetlb")
+        sizes = _page_sizes(self._place(hugetlb, directory)) if hugetlb is not None else ()
+        for controller, file, content in v1_files(values, sizes):
             mount_point = self.layout.controllers.get(controller)
             if mount_point is not None:
                 _write(self._place(mount_point, directory) / file, content)
@@ -92,7 +97,7 @@ class CgroupTree:
             place = place / part
             place.mkdir(exist_ok=True)
         present = set((place / "cgroup.controllers").read_text().split())
-        for controller, file, content in v2_files(values):
+        for controller, file, content in v2_files(values, _page_sizes(place)):
             if controller in present:
                 _write(place / file, content)
 
@@ -133,6 +138,12 @@ def _write(path: Path, content: str) -> None:
         path.write_text(content)
     except FileNotFoundError:
         log.debug("cgroup file missing", path=path)
+
+
+def _page_sizes(place: Path) -> list[str]:
+    """The huge page sizes that a cgroup knows, as the kernel names them: `2MB`, `1GB`."""
+    found = {_PAGE_FILE.match(each.name) for each in place.glob("hugetlb.*")}
+    return sorted({match[1] for match in found if match is not None})
 
 
 def _processes(place: Path) -> Iterator[int]:

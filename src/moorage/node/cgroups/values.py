@@ -7,7 +7,7 @@ Source: kubelet `ResourceConfigForPod`, `getCPUWeight`; KEP-688.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from moorage.api import quantity
 from moorage.api.containers import ResourceRequirements
@@ -37,14 +37,15 @@ class CgroupValues:
     """The settings of one cgroup; None leaves the kernel's.
 
     `quota_us` and `memory_bytes` of UNLIMITED lift a limit. `huge_pages` is bytes by page size as
-    the kernel names it.
+    the kernel names it: sizes that are not named there are not allowed at all. None leaves every
+    size alone.
     """
 
     shares: int | None = None
     quota_us: int | None = None
     memory_bytes: int | None = None
     pids: int | None = None
-    huge_pages: Mapping[str, int] = field(default_factory=dict)
+    huge_pages: Mapping[str, int] | None = None
 
 
 def pod_directory(pod: Pod) -> str:
@@ -124,8 +125,8 @@ File = tuple[str, str, str]
 """Controller, file and content."""
 
 
-def v1_files(values: CgroupValues) -> list[File]:
-    """What to write into the hierarchies of version 1, in order."""
+def v1_files(values: CgroupValues, page_sizes: Iterable[str] = ()) -> list[File]:
+    """What to write into the hierarchies of version 1, in order; page sizes as the kernel's."""
     files: list[File] = []
     if values.shares is not None:
         files.append(("cpu", "cpu.shares", str(values.shares)))
@@ -137,13 +138,13 @@ def v1_files(values: CgroupValues) -> list[File]:
         files.append(("memory", "memory.limit_in_bytes", str(values.memory_bytes)))
     if values.pids is not None:
         files.append(("pids", "pids.max", _or_max(values.pids)))
-    for page, limit in values.huge_pages.items():
+    for page, limit in _page_limits(values, page_sizes).items():
         files.append(("hugetlb", f"hugetlb.{page}.limit_in_bytes", str(limit)))
     return files
 
 
-def v2_files(values: CgroupValues) -> list[File]:
-    """What to write into the unified hierarchy, in order."""
+def v2_files(values: CgroupValues, page_sizes: Iterable[str] = ()) -> list[File]:
+    """What to write into the unified hierarchy, in order; page sizes as the kernel's."""
     files: list[File] = []
     if values.shares is not None:
         files.append(("cpu", "cpu.weight", str(weight(values.shares))))
@@ -154,9 +155,16 @@ def v2_files(values: CgroupValues) -> list[File]:
         files.append(("memory", "memory.max", _or_max(values.memory_bytes)))
     if values.pids is not None:
         files.append(("pids", "pids.max", _or_max(values.pids)))
-    for page, limit in values.huge_pages.items():
+    for page, limit in _page_limits(values, page_sizes).items():
         files.append(("hugetlb", f"hugetlb.{page}.max", str(limit)))
     return files
+
+
+def _page_limits(values: CgroupValues, page_sizes: Iterable[str]) -> dict[str, int]:
+    """The limit of every page size of the machine; those a pod does not request are not for it."""
+    if values.huge_pages is None:
+        return {}
+    return {**dict.fromkeys(page_sizes, 0), **values.huge_pages}
 
 
 def _or_max(value: int) -> str:

@@ -16,6 +16,8 @@ from moorage.node.probes.http import HttpClient, HttpFailure
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.labels import AnyContainer
 
+NO_LIMIT_S = 0
+
 
 class HookError(Exception):
     """A hook that failed; the text is for the log and the container's status."""
@@ -36,10 +38,15 @@ class Hooks:
         container_id: str,
         handler: LifecycleHandler,
         address: str,
+        *,
+        within_s: int = NO_LIMIT_S,
     ) -> None:
-        """Run one hook to its end. `address` is the pod's. Raises HookError."""
+        """Run one hook to its end. `address` is the pod's. Raises HookError.
+
+        The engine ends a command that takes longer than `within_s` seconds.
+        """
         if handler.exec is not None:
-            await self._exec(pod, container, container_id, handler.exec.command)
+            await self._exec(pod, container, container_id, handler.exec.command, within_s)
         elif handler.http_get is not None:
             await self._http_get(pod, container, handler.http_get, address)
         elif handler.sleep is not None:
@@ -48,12 +55,17 @@ class Hooks:
             raise HookError("Cannot run handler: it names no exec, httpGet or sleep")
 
     async def _exec(
-        self, pod: Pod, container: AnyContainer, container_id: str, command: tuple[str, ...]
+        self,
+        pod: Pod,
+        container: AnyContainer,
+        container_id: str,
+        command: tuple[str, ...],
+        within_s: int,
     ) -> None:
         where = f'for Container "{container.name}" in Pod "{described(pod)}" failed'
         what = f"Exec lifecycle hook ([{' '.join(command)}]) {where}"
         try:
-            result = await self._engine.exec_sync(container_id, command, 0)
+            result = await self._engine.exec_sync(container_id, command, within_s)
         except CriError as error:
             raise HookError(f'{what} - error: {error}, message: ""') from error
         if result.exit_code != 0:

@@ -28,6 +28,7 @@ from moorage.node.runtime.views import ContainerView, PodView
 log = Log(__name__)
 
 MINIMUM_GRACE_S = 2
+_ENGINE_ENDS_S = 1.0
 
 
 class StopError(Exception):
@@ -133,15 +134,20 @@ class ContainerStopper:
             return
         view = self.observer.view(pod.metadata.uid)
         address = view.ips[0] if view.ips else pod.status.pod_ip
+        begun_s = self.clock.monotonic()
         hook = asyncio.create_task(
-            self.hooks.run(pod, found.container, container.id, handler, address)
+            self.hooks.run(pod, found.container, container.id, handler, address, within_s=grace_s)
         )
+        # A command is ended by the engine, which must be let do it: hanging up ends only the call.
+        more_s = _ENGINE_ENDS_S if handler.exec is not None else 0.0
         try:
-            if await bounded(self.clock, grace_s, hook):
+            if await bounded(self.clock, grace_s + more_s, hook):
                 hook.result()
         except HookError as error:
             log.warning("preStop hook failed", container=container.name, error=error)
-            self.events.about(pod, found, WARNING, "FailedPreStopHook", "PreStopHook failed")
+            if self.clock.monotonic() - begun_s < grace_s:
+                text = "PreStopHook failed"
+                self.events.about(pod, found, WARNING, "FailedPreStopHook", text)
         finally:
             hook.cancel()
 

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from moorage.cli.interruption import interruptible
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_first_signal_interrupts_and_more_do_not(
+    number: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = []
+
+    def work() -> None:
+        try:
+            os.kill(os.getpid(), number)
+            steps.append("went on")
+        finally:
+            for each in SIGNALS:
+                os.kill(os.getpid(), each)
+            steps.append("cleaned up")
+
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        work()
+    assert steps == ["cleaned up"]
+    assert "cleaning up" in capsys.readouterr().err
+
+
+def test_while_cleaning_up_nothing_interrupts() -> None:
+    with interruptible() as interruptions:
+        interruptions.hold_off()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_handlers_are_as_they_were() -> None:
+    before = [signal.getsignal(each) for each in SIGNALS]
+    with interruptible():
+        assert [signal.getsignal(each) for each in SIGNALS] != before
+    assert [signal.getsignal(each) for each in SIGNALS] == before
+
+
+def test_tasks_of_a_loop_clean_up_too() -> None:
+    steps = []
+
+    async def work() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(10)
+        finally:
+            steps.append("task cleaned up")
+
+    with pytest.raises(KeyboardInterrupt), interruptible() as interruptions:
+        interruptions.run(work())
+    assert steps == ["task cleaned up"]
+
+
+def test_a_signal_while_the_loop_is_made_comes_after_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = asyncio.new_event_loop
+
+    def interrupted() -> asyncio.AbstractEventLoop:
+        os.kill(os.getpid(), signal.SIGINT)
+        return whole()
+
+    monkeypatch.setattr(asyncio.events, "new_event_loop", interrupted)
+
+    async def never() -> None:
+        raise AssertionError
+
+    with pytest.raises(KeyboardInterrupt), interruptible() as interruptions:
+        interruptions.run(never())

@@ -1,0 +1,19 @@
+"""Short folders: the kernel takes no socket path over 107 bytes, and pytest's own are long."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="moor-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)

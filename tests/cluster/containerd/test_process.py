@@ -1,0 +1,99 @@
+"""Real processes: told apart, awaited, ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from moorage.cluster.containerd.process import Identity, Process, began, parent, state
+
+
+def launch(tmp_path: Path, script: str) -> Process:
+    environment = {"PATH": os.environ["PATH"]}
+    return Process.launch(["sh", "-c", script], log=tmp_path / "l" / "log", environment=environment)
+
+
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is not ours to wait for, as far as `Process` knows."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize(
+    ("script", "how"), [("exit 0", "exit status 0"), ("exit 7", "exit status 7"),
+                        ("kill -9 $$", "signal SIGKILL")]
+)  # fmt: skip
+async def test_how_a_child_ended(tmp_path: Path, script: str, how: str) -> None:
+    process = launch(tmp_path, script)
+    assert await process.ended() == how
+    process.close()
+
+
+async def test_outputs_are_appended_to_the_log(tmp_path: Path) -> None:
+    for word in ("one", "two"):
+        process = launch(tmp_path, f"echo {word}; echo {word}! >&2")
+        await process.ended()
+        process.close()
+    assert (tmp_path / "l" / "log").read_text() == "one\none!\ntwo\ntwo!\n"
+
+
+async def test_one_that_ignores_the_signal_is_killed(tmp_path: Path) -> None:
+    process = launch(tmp_path, "trap '' TERM; echo ready; while :; do sleep 1; done")
+    deadline = time.monotonic() + 10
+    while "ready" not in (tmp_path / "l" / "log").read_text():
+        assert time.monotonic() < deadline
+    await process.stop(0.05)
+    assert began(process.pid) is None
+    process.send(signal.SIGTERM)
+    process.close()
+
+
+async def test_a_stranger_is_found_by_its_identity(stranger: subprocess.Popen[bytes]) -> None:
+    ticks = began(stranger.pid)
+    assert ticks is not None
+    found = Process.find(Identity(stranger.pid, ticks))
+    assert found is not None
+    assert found.identity == Identity(stranger.pid, ticks)
+    await found.stop(10)
+    assert await found.ended() == "ended"
+    found.close()
+
+
+def test_an_id_that_was_given_out_again_is_another_process(
+    stranger: subprocess.Popen[bytes],
+) -> None:
+    ticks = began(stranger.pid) or 0
+    assert Process.find(Identity(stranger.pid, ticks - 1)) is None
+
+
+def test_what_has_ended_is_not_found(stranger: subprocess.Popen[bytes]) -> None:
+    ticks = began(stranger.pid) or 0
+    descriptor = os.pidfd_open(stranger.pid)
+    stranger.kill()
+    os.waitid(os.P_PIDFD, descriptor, os.WEXITED | os.WNOWAIT)
+    os.close(descriptor)
+    # Nobody has waited for it, so it is still listed, and yet it is no more.
+    assert state(stranger.pid) == "Z"
+    assert Process.find(Identity(stranger.pid, ticks)) is None
+    stranger.wait()
+    assert Process.find(Identity(stranger.pid, ticks)) is None
+    assert (began(stranger.pid), parent(stranger.pid), state(stranger.pid)) == (None, None, "")
+
+
+def test_a_name_with_blanks_and_brackets_is_no_obstacle(tmp_path: Path) -> None:
+    odd = tmp_path / "a ) R 1 b"
+    odd.symlink_to("/bin/sleep")
+    with subprocess.Popen([odd, "60"]) as process:
+        try:
+            assert parent(process.pid) == os.getpid()
+            assert began(process.pid)
+        finally:
+            process.kill()

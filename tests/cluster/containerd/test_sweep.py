@@ -1,0 +1,189 @@
+"""Removing what an engine left: real processes and mounts, cgroups on ordinary directories."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from moorage.cluster.containerd.process import state
+from moorage.cluster.containerd.sweep import (
+    LeftoverError,
+    cgroup_paths,
+    descendants,
+    end_engine,
+    end_processes,
+    remove_cgroups,
+    remove_folder,
+    remove_mounts,
+    remove_sockets,
+    sandbox_ids,
+)
+from moorage.cluster.host import Cgroups, Layout
+from moorage.cluster.host.mounts import current_mounts, mount, mounts_below
+from tests.cluster.containerd.engines import engine_paths
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+
+
+def bundle(root: Path, name: str, configuration: bytes | None) -> Path:
+    folder = engine_paths(root).bundles / name
+    folder.mkdir(parents=True)
+    if configuration is not None:
+        (folder / "config.json").write_bytes(configuration)
+    return folder
+
+
+def naming(path: object) -> bytes:
+    return json.dumps({"linux": {"cgroupsPath": path}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("configuration", "wanted"),
+    [
+        (naming("/moorage-x/kubepods/poda/c1"), {"/moorage-x/kubepods/poda/c1"}),
+        (naming("relative:slice:c1"), set()),
+        # Every cgroup of the machine is below the root: that is no path to remove.
+        (naming("/"), set()),
+        (naming("/a/../.."), set()),
+        (naming(""), set()),
+        (naming(None), set()),
+        (naming(7), set()),
+        (b'{"linux": null}', set()),
+        (b"{}", set()),
+        (b"[]", set()),
+        (b"null", set()),
+        (b"", set()),
+        (naming("/whole")[:-4], set()),
+        (b'{"a": "\xc3', set()),
+        (None, set()),
+    ],
+)
+def test_cgroups_that_bundles_name(
+    tmp_path: Path, configuration: bytes | None, wanted: set[str]
+) -> None:
+    bundle(tmp_path, "c1", configuration)
+    assert cgroup_paths(engine_paths(tmp_path)) == wanted
+
+
+def test_without_bundles_there_is_nothing(tmp_path: Path) -> None:
+    assert sandbox_ids(engine_paths(tmp_path)) == ()
+    assert cgroup_paths(engine_paths(tmp_path)) == frozenset()
+
+
+def test_cgroups_go_with_empty_ones_above_and_below(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    for hierarchy in (one, two):
+        (hierarchy / "moorage-x" / "kubepods" / "poda" / "c1" / "inner").mkdir(parents=True)
+        (hierarchy / "other" / "mine").mkdir(parents=True)
+    (two / "moorage-x" / "kubepods" / "podb").mkdir()
+    cgroups = Cgroups(Layout.V1, hierarchies=(one, two))
+    remove_cgroups(["/moorage-x/kubepods/poda", "/moorage-x/gone"], cgroups)
+    assert sorted(each.name for each in one.iterdir()) == ["other"]
+    assert [each.name for each in (two / "moorage-x" / "kubepods").iterdir()] == ["podb"]
+    assert (two / "other" / "mine").is_dir()
+
+
+def test_a_cgroup_with_processes_stays(tmp_path: Path) -> None:
+    busy = tmp_path / "moorage-x" / "busy"
+    busy.mkdir(parents=True)
+    (busy / "cgroup.procs").write_text("1")
+    remove_cgroups(["/moorage-x/busy"], Cgroups(Layout.V2, hierarchies=(tmp_path,)))
+    assert busy.is_dir()
+
+
+def test_shims_sockets_go(tmp_path: Path) -> None:
+    socket = tmp_path / "shim.sock"
+    socket.touch()
+    (bundle(tmp_path, "c1", None) / "address").write_text(f"unix://{socket}")
+    (bundle(tmp_path, "c2", None) / "address").write_text(f"unix://{tmp_path}/gone")
+    bundle(tmp_path, "c3", None)
+    remove_sockets(engine_paths(tmp_path))
+    assert not socket.exists()
+
+
+async def test_only_this_clusters_processes_are_ended(short_path: Path) -> None:
+    ours, theirs = engine_paths(short_path), engine_paths(short_path / "other")
+    script = "sleep 60 & echo started; wait"
+
+    def shim(*options: object) -> subprocess.Popen[str]:
+        argv = ["sh", "-c", script, "shim", *map(str, options)]
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        return process
+
+    processes = [
+        shim("-address", ours.socket),
+        shim("--config", ours.configuration),
+        shim("-address", theirs.socket),
+        shim("-address", f"{ours.socket}x"),
+    ]
+    below = descendants([processes[0].pid])[1:]
+    assert len(below) == 1
+    try:
+        await end_processes(ours)
+        assert [process.poll() is None for process in processes] == [False, False, True, True]
+        assert descendants(below) == below
+        assert state(below[0]) in ("", "Z")
+        await end_engine(theirs)
+        assert processes[2].poll() is None
+    finally:
+        for pid in descendants([process.pid for process in processes]):
+            if state(pid):
+                os.kill(pid, 9)
+        for process in processes:
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+@as_root
+def test_mounts_go_innermost_first_and_folders_after_them(tmp_path: Path) -> None:
+    folder = tmp_path / "run it"
+    folder.mkdir()
+    for name in ("", "a", "a/b"):
+        (folder / name).mkdir(exist_ok=True)
+        mount("none", folder / name, "tmpfs", "size=16k")
+    (folder / "a" / "b" / "file").touch()
+    remove_folder(folder)
+    assert not folder.exists()
+    assert mounts_below(tmp_path, current_mounts()) == []
+    remove_folder(folder)
+
+
+@as_root
+def test_a_folder_behind_a_link_is_freed_too(tmp_path: Path) -> None:
+    real = tmp_path / "disk"
+    (real / "volume").mkdir(parents=True)
+    link = tmp_path / "data"
+    link.symlink_to(real)
+    mount("none", real / "volume", "tmpfs", "size=16k")
+    remove_mounts(link)
+    assert mounts_below(tmp_path, current_mounts()) == []
+
+
+@as_root
+def test_behind_a_mount_that_stays_nothing_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "volume"
+    folder.mkdir()
+    mount("none", folder, "tmpfs", "size=16k")
+    (folder / "precious").touch()
+
+    def busy(point: Path) -> None:
+        raise OSError(16, "Device or resource busy", str(point))
+
+    with monkeypatch.context() as patched:
+        # The package's own `sweep` is a function, so the module is asked for by its name.
+        module = importlib.import_module("moorage.cluster.containerd.sweep")
+        patched.setattr(module, "unmount", busy)
+        with pytest.raises(LeftoverError, match="volume cannot be unmounted"):
+            remove_folder(folder)
+    assert (folder / "precious").exists()
+    remove_folder(folder)

@@ -1,0 +1,68 @@
+"""Certificates after a crash, a restored backup, or a clock that was wrong."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from moorage.cluster.certificates import Authority, AuthorityError, Subject
+from tests.cluster.certificate_checks import assert_pairs_fit
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SERVER = Subject("apiserver", hosts=("localhost", "127.0.0.1"))
+
+
+@pytest.mark.parametrize("suffix", ["crt", "key"])
+@pytest.mark.parametrize("content", [None, b"", b"-----BEGIN", b"\xff"])
+def test_a_damaged_leaf_is_made_anew(tmp_path: Path, suffix: str, content: bytes | None) -> None:
+    Authority(tmp_path, NOW).issue("server", SERVER)
+    path = tmp_path / f"server.{suffix}"
+    path.unlink() if content is None else path.write_bytes(content)
+    Authority(tmp_path, NOW).issue("server", SERVER)
+    assert_pairs_fit(tmp_path)
+
+
+def test_a_leaf_with_the_key_of_another_is_made_anew(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, NOW)
+    server, other = authority.issue("server", SERVER), authority.issue("other", SERVER)
+    # As a crash leaves it between the key and its certificate.
+    server.key.write_bytes(other.key.read_bytes())
+    Authority(tmp_path, NOW).issue("server", SERVER)
+    assert_pairs_fit(tmp_path)
+
+
+def test_leaves_of_an_authority_that_is_no_more_are_made_anew(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, NOW)
+    authority.issue("server", SERVER)
+    authority.pair.certificate.unlink()
+    Authority(tmp_path, NOW).issue("server", SERVER)
+    assert_pairs_fit(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["key", "certificate", "swap"])
+def test_a_damaged_authority_is_not_replaced(tmp_path: Path, damage: str) -> None:
+    authority = Authority(tmp_path / "pki", NOW)
+    if damage == "key":
+        authority.pair.key.write_bytes(b"")
+    elif damage == "certificate":
+        authority.pair.certificate.write_bytes(b"half of one")
+    else:
+        other = Authority(tmp_path / "other", NOW)
+        authority.pair.key.write_bytes(other.pair.key.read_bytes())
+    before = authority.pair.certificate.read_bytes()
+    with pytest.raises(AuthorityError, match=r"ca\.crt and .*ca\.key are damaged"):
+        Authority(tmp_path / "pki", NOW)
+    assert authority.pair.certificate.read_bytes() == before
+
+
+@pytest.mark.parametrize("years", [-56, -1, 1, 11])
+def test_a_clock_that_was_years_off_is_got_over(tmp_path: Path, years: int) -> None:
+    Authority(tmp_path, NOW + timedelta(days=365 * years)).issue("server", SERVER)
+    Authority(tmp_path, NOW).issue("server", SERVER)
+    assert_pairs_fit(tmp_path)
+    for name in ("ca", "server"):
+        found = x509.load_pem_x509_certificate((tmp_path / f"{name}.crt").read_bytes())
+        assert found.not_valid_before_utc <= NOW < found.not_valid_after_utc

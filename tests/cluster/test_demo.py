@@ -1,0 +1,122 @@
+"""What the demo waits for, and how it fails, without a node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from moorage.api.pods import Pod
+from moorage.cluster import demo
+from moorage.cluster.demo import (
+    Demo,
+    DemoError,
+    _progress,
+    expected_pods,
+    find_examples,
+    is_ready,
+    refusal,
+)
+from moorage.cluster.manifests import Manifest, ManifestError
+from moorage.cluster.traces import runtime_seen
+from tests.cluster.test_manifests import CLASS, POD
+from tests.controllers.cluster import running_cluster
+
+
+def a_pod(node: str = "", waiting: str = "", **conditions: str) -> Pod:
+    status: dict[str, Any] = {
+        "conditions": [
+            {"type": type_, "status": status, "message": "why not"}
+            for type_, status in conditions.items()
+        ]
+    }
+    if waiting:
+        state = {"waiting": {"reason": waiting}}
+        status["containerStatuses"] = [{"name": name, "state": state} for name in ("a", "b")]
+    return msgspec.convert({"spec": {"nodeName": node}, "status": status}, Pod)
+
+
+@pytest.mark.parametrize(
+    ("pod", "progress", "is_settled"),
+    [
+        (a_pod(), "waits for a node", False),
+        (a_pod(PodScheduled="False"), "no node takes it: why not", True),
+        (a_pod("n1", PodScheduled="True"), "starting on n1", False),
+        (a_pod("n1", "ErrImagePull", PodScheduled="True"), "starting on n1 (ErrImagePull)", False),
+        (a_pod("n1", Ready="False", PodScheduled="True"), "starting on n1", False),
+        (a_pod("n1", Ready="True", PodScheduled="True"), "running", True),
+    ],
+)
+def test_progress(pod: Pod, progress: str, is_settled: bool) -> None:
+    assert _progress(pod) == progress
+    assert bool(is_ready(pod) or refusal(pod)) == is_settled
+
+
+def manifest(kind: str, namespace: str = "", **fields: Any) -> Manifest:
+    meta = {"name": "x"} | ({"namespace": namespace} if namespace else {})
+    return Manifest("x", {"apiVersion": "v1", "kind": kind, "metadata": meta, **fields})
+
+
+@pytest.mark.parametrize(
+    ("document", "count"),
+    [
+        (manifest("Pod"), 1),
+        (manifest("Pod", "elsewhere"), 0),
+        (manifest("Deployment", spec={"replicas": 3}), 3),
+        (manifest("Deployment", spec={"replicas": 0}), 0),
+        (manifest("Deployment", spec={}), 1),
+        (manifest("ReplicaSet", spec=None), 1),
+        (manifest("Deployment", "elsewhere", spec={"replicas": 3}), 0),
+        (manifest("Service", spec={"replicas": 3}), 0),
+        (manifest("RuntimeClass"), 0),
+    ],
+)
+def test_how_many_pods_manifests_make(document: Manifest, count: int) -> None:
+    assert expected_pods([document]) == count
+
+
+@pytest.mark.parametrize("content", [None, "notes.txt"])
+def test_a_folder_without_examples(tmp_path: Path, content: str | None) -> None:
+    if content:
+        (tmp_path / content).touch()
+    folder = tmp_path if content else tmp_path / "absent"
+    with pytest.raises(DemoError, match=f"no examples in {folder}"):
+        find_examples(folder)
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ("4.4.0\ngvisor\n", ("4.4.0", "gVisor")),
+        ("6.12.9\ncore\n", ("6.12.9", "crun")),
+        ("6.12.9\nmasked\n", ("6.12.9", "runc")),
+        ("6.12.9\ngvisor\ncore\nmasked", ("6.12.9", "gVisor")),
+        ("6.12.9\ncore\nmasked", ("6.12.9", "crun")),
+        ("6.12.9\n", ("6.12.9", "?")),
+        ("", ("", "?")),
+    ],
+)
+def test_traces_of_runtimes(said: str, wanted: tuple[str, str]) -> None:
+    assert runtime_seen(said) == wanted
+
+
+async def test_pods_that_do_nothing_are_told_of_in_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "_SETTLE_S", 0.3)
+    told: list[str] = []
+    async with running_cluster(tmp_path) as cluster:
+        shown = Demo(cluster.client, [Manifest("a", CLASS), Manifest("b", POD)], told.append)
+        with pytest.raises(DemoError, match=r"after 0\.3 s: web: waits for a node"):
+            await shown.run()
+    assert "applied Pod web (v1)" in told
+    assert "pod web: waits for a node" in told
+
+
+async def test_a_manifest_that_the_server_does_not_know(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        shown = Demo(cluster.client, [manifest("Ship")], lambda _: None)
+        with pytest.raises(ManifestError, match="does not serve Ship of v1"):
+            await shown.run()

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.cluster.doctor import Finding, State, _installation, can_run_pods, examine
+from moorage.cluster.host import Cgroups, CniPlugins, Disk, Firewall, Kernel, Layout, Tool
+from moorage.cluster.host.capabilities import NEEDED
+from moorage.cluster.host.cgroups import NEEDED_ON_V1
+from moorage.handlers import Handler
+from tests.cluster.hosts import ALPINE, GIB, a_host, tools_without
+
+RUNC = Handler(handler="runc", runtime="runc", path="/r", version="1.3", available=True)
+V1 = dict.fromkeys(NEEDED_ON_V1, Path("/x"))
+
+
+def findings(*handlers: Handler, **fields: Any) -> dict[str, Finding]:
+    return {each.subject: each for each in examine(a_host(**fields), handlers or (RUNC,))}
+
+
+def test_a_machine_with_everything_has_nothing_to_mend() -> None:
+    found = findings()
+    assert {each.state for each in found.values()} == {State.OK}
+    assert can_run_pods(found.values())
+    assert not any(each.remedy for each in found.values())
+
+
+@pytest.mark.parametrize(
+    ("subject", "fields", "state", "meaning", "remedy"),
+    [
+        ("user", {"is_root": False}, "problem", "not root", "sudo moor"),
+        ("system", {"system": ALPINE}, "warning", "not Debian", ""),
+        ("kernel", {"kernel": Kernel("4.9.0", (4, 9), "x")}, "problem", "older than 4.19", "dist"),
+        ("kernel", {"kernel": Kernel("5.4.0", (5, 4), "x")}, "warning", "5.12", ""),
+        ("kernel", {"kernel": Kernel("odd", (0, 0), "x")}, "problem", "odd", "dist"),
+        ("capabilities", {"capabilities": frozenset()}, "problem", "CAP_SYS_ADMIN", "privileged"),
+        ("capabilities", {"capabilities": frozenset(NEEDED)}, "warning", "OOM score", ""),
+        ("cgroups", {"cgroups": Cgroups(Layout.ABSENT)}, "problem", "layout absent", "reboot"),
+        ("cgroups", {"cgroups": Cgroups(Layout.HYBRID, V1, Path("/u"), ("hugetlb",))}, "warning",
+         "moor up moves it", "mount -t cgroup"),
+        ("storage", {"disk": Disk(Path("/d"), 9 * GIB, 9 * GIB, overlay=False)}, "warning",
+         "copy of its image", "--data-dir"),
+        ("storage", {"disk": Disk(Path("/d"), 9 * GIB, 9 * GIB, overlay=None)}, "warning",
+         "tried as root", ""),
+        ("disk", {"disk": Disk(Path("/d"), GIB, 9 * GIB, overlay=True)}, "warning", "1.0 GiB",
+         "free some"),
+        ("disk", {"disk": Disk(Path("/d"), 0, 9 * GIB, overlay=True)}, "problem", "too little",
+         "free some"),
+        ("containerd", {"tools": tools_without("ctr")}, "problem", "ctr not found",
+         "apt-get install containerd"),
+        ("containerd",
+         {"tools": tools_without() | {"containerd": Tool(Path("/c"), "", "Segmentation fault")}},
+         "problem", "Segmentation fault", ""),
+        ("network plugins", {"cni": CniPlugins(None)}, "problem", "bridge, host-local",
+         "containernetworking-plugins"),
+        ("network tools", {"tools": tools_without("ip")}, "problem", "ip not found", "iproute2"),
+        ("iptables", {"firewall": Firewall(is_usable=False, complaint="no nat table")}, "warning",
+         "no nat table: pods reach each other", ""),
+        ("iptables", {"firewall": Firewall(is_usable=False, complaint="not on PATH"),
+                      "tools": tools_without("iptables")}, "warning", "not on PATH",
+         "apt-get install iptables"),
+        ("images", {"tools": tools_without("busybox", "catatonit")}, "problem", "namespaces",
+         "catatonit busybox-static"),
+        ("images", {"tools": tools_without("busybox")}, "warning", "examples", "busybox-static"),
+        ("images", {"tools": tools_without("catatonit")}, "ok", "made from busybox", ""),
+        ("virtualization", {"has_kvm": False}, "warning", "/dev/kvm", ""),
+        ("init", {"has_systemd": False}, "ok", "not systemd", ""),
+        ("address", {"has_ipv4_route": False}, "warning", "no IPv4 route", ""),
+    ],
+)  # fmt: skip
+def test_findings(
+    subject: str, fields: dict[str, Any], state: str, meaning: str, remedy: str
+) -> None:
+    found = findings(**fields)[subject]
+    assert found.state == state
+    assert meaning in found.meaning
+    assert remedy in found.remedy
+    assert bool(remedy) == bool(found.remedy)
+    assert can_run_pods([found]) == (state != "problem")
+
+
+def absent(handler: str, runtime: str, path: str = "") -> Handler:
+    return Handler(
+        handler=handler, runtime=runtime, path=path, reason=f"{runtime} is not here", remedy="get"
+    )
+
+
+@pytest.mark.parametrize(
+    ("handlers", "states"),
+    [
+        ((RUNC,), {"runc": State.OK}),
+        ((RUNC, absent("gvisor", "runsc"), absent("runsc", "runsc")),
+         {"runc": State.OK, "runsc": State.WARNING}),
+        # Without a runtime for pods that name no class, nothing works.
+        ((absent("runc", "runc"), absent("crun", "crun")),
+         {"runc": State.PROBLEM, "crun": State.PROBLEM}),
+        ((RUNC, absent("crun", "crun", "/broken")), {"runc": State.OK, "crun": State.WARNING}),
+    ],
+)  # fmt: skip
+def test_runtimes(handlers: tuple[Handler, ...], states: dict[str, State]) -> None:
+    found = findings(*handlers)
+    told = {
+        subject.removeprefix("runtime "): each.state
+        for subject, each in found.items()
+        if subject.startswith("runtime ")
+    }
+    assert told == states
+
+
+def test_a_package_that_is_none_of_a_node_is_a_mistake() -> None:
+    with pytest.raises(KeyError, match="emacs"):
+        _installation("emacs")

@@ -1,0 +1,112 @@
+"""Explanations: the words for each state, and one pod asked about through the API."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from moorage.api.clock import format_time
+from moorage.api.errors import NotFoundError
+from moorage.api.events import Event
+from moorage.api.pods import ContainerStatus, Pod
+from moorage.cluster.explain import _event_words, _state_words, _verdict, explain_pod
+from moorage.cluster.manifests import Applier, Manifest
+from moorage.handlers import Handler
+from moorage.scheduler import Explanation, explain
+from tests.cluster.test_manifests import CLASS, POD
+from tests.controllers.cluster import running_cluster
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def an_event(**fields: Any) -> Event:
+    usual = {"type": "Warning", "reason": "Failed", "message": "no image", "count": 1}
+    return msgspec.convert(usual | fields, Event)
+
+
+def a_pod(phase: str = "Pending", node: str = "", **meta: Any) -> Pod:
+    status = {"phase": phase, "message": "evicted" if phase == "Failed" else ""}
+    if phase == "Ready":
+        status = {"phase": "Running"} | {"conditions": [{"type": "Ready", "status": "True"}]}
+    wire = {"metadata": {"name": "web", **meta}, "spec": {"nodeName": node}, "status": status}
+    return msgspec.convert(wire, Pod)
+
+
+def found_for(pod: Pod) -> Explanation:
+    return explain(pod, [], [], [], namespace_labels={}, filters_by_handler=True)
+
+
+@pytest.mark.parametrize(
+    ("pod", "events", "said"),
+    [
+        (a_pod(), [], "has no node: "),
+        (a_pod(node="n1"), [], "is on node n1, but has not started"),
+        (a_pod(node="n1"), [an_event(), an_event(type="Normal", reason="Pulling")],
+         "has not started: Failed: no image"),
+        (a_pod("Running", "n1"), [], "runs on node n1, but is not ready"),
+        (a_pod("Ready", "n1"), [], "runs on node n1 under handler the node's default"),
+        (a_pod("Succeeded", "n1"), [], "has ended (Succeeded) on node n1"),
+        (a_pod("Failed", "n1"), [], "has ended (Failed) on node n1: evicted"),
+        (a_pod("Ready", "n1", deletionTimestamp="2026-01-01T00:00:00Z"), [],
+         "is being deleted, from node n1"),
+        (a_pod(deletionTimestamp="2026-01-01T00:00:00Z"), [], "is being deleted"),
+    ],
+)  # fmt: skip
+def test_verdicts(pod: Pod, events: list[Event], said: str) -> None:
+    assert said in _verdict(pod, found_for(pod), events)
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ({}, "unknown"),
+        ({"running": {}}, "running, not ready"),
+        ({"terminated": {"exitCode": 137, "reason": "OOMKilled"}}, "ended with 137 (OOMKilled)"),
+        ({"waiting": {"reason": "ErrImagePull"}}, "waits (ErrImagePull)"),
+        ({"waiting": {"reason": "ErrImagePull", "message": "gone"}}, "waits (ErrImagePull): gone"),
+    ],
+)
+def test_states_of_containers(state: dict[str, Any], said: str) -> None:
+    assert _state_words(msgspec.convert({"name": "app", "state": state}, ContainerStatus)) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "count", "said"),
+    [
+        (90, 1, "Warning Failed (90 s ago): no image"),
+        (90, 3, "Warning Failed (90 s ago, 3 times): no image"),
+        # The clock was put back, or the node's runs ahead.
+        (-90, 1, "Warning Failed (0 s ago): no image"),
+    ],
+)
+def test_events_are_told_with_their_age(seconds: int, count: int, said: str) -> None:
+    moment = format_time(NOW - timedelta(seconds=seconds))
+    assert _event_words(an_event(lastTimestamp=moment, count=count), NOW) == said
+
+
+def test_an_event_without_a_moment() -> None:
+    assert _event_words(an_event(), NOW).endswith(": no image")
+
+
+async def test_a_pod_without_a_node_is_explained(tmp_path: Path) -> None:
+    kata = CLASS | {"metadata": {"name": "crun"}, "handler": "kata"}
+    missing = Handler(handler="kata", runtime="kata", reason="kata is not here", remedy="get it")
+    async with running_cluster(tmp_path) as cluster:
+        applier = Applier(cluster.client)
+        for document in (kata, POD):
+            await applier.apply(Manifest("x", document))
+        answer = await explain_pod(
+            cluster.client, "default", "web",
+            filters_by_handler=True, now=NOW, local_handlers=[missing],
+        )  # fmt: skip
+        assert (answer.pod, answer.node, answer.handler) == ("default/web", "", "kata")
+        assert answer.runtime_class == "crun"
+        assert answer.verdict.startswith("has no node")
+        # Without any node, what this machine lacks is not what is in the way.
+        assert answer.remedies == ("add a node to the cluster",)
+        with pytest.raises(NotFoundError):
+            await explain_pod(cluster.client, "default", "gone", filters_by_handler=True, now=NOW)
