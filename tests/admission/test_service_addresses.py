@@ -16,7 +16,7 @@ from moorage.api.services import Service
 from moorage.registry.kind import Obj
 from moorage.registry.kinds.core import SERVICE
 from tests.admission.writes import admit, write
-from tests.scheduler.clocks import FakeClock
+from tests.clocks import FakeClock
 
 NETWORK = ipaddress.IPv4Network("10.96.0.0/24")
 

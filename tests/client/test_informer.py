@@ -11,7 +11,7 @@ from moorage.api.nodes import Node
 from moorage.client import Client, Informer
 from moorage.client.resources import NODES
 from tests.client.fake_api import FakeApi, expired, refusal, running
-from tests.scheduler.clocks import FakeClock
+from tests.clocks import FakeClock
 
 DEADLINE_S = 5.0
 

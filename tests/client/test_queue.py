@@ -11,7 +11,7 @@ import pytest
 from moorage.api.errors import ConflictError, StatusError
 from moorage.client import WorkQueue
 from moorage.client.rest import UnreachableError
-from tests.scheduler.clocks import FakeClock
+from tests.clocks import FakeClock
 
 
 async def settle() -> None:

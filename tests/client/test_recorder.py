@@ -15,7 +15,7 @@ from moorage.client import Client, ClientConfig, EventRecorder
 from moorage.client.recorder import NORMAL, WARNING, reference
 from moorage.client.resources import NODES, PODS
 from tests.client.fake_api import answer, refusal
-from tests.scheduler.clocks import FakeClock
+from tests.clocks import FakeClock
 from tests.streaming.servers import serving
 
 POD = ObjectReference(kind="Pod", api_version="v1", namespace="ns", name="p", uid="uid-p")

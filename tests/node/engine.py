@@ -10,7 +10,7 @@ import grpc
 from moorage.cri import CriError, pb
 from moorage.node.runtime.engine import ExecResult
 from moorage.node.runtime.labels import POD_UID
-from tests.node.clocks import FakeClock
+from tests.clocks import FakeClock
 
 _NANO = 1_000_000_000
 

@@ -6,7 +6,7 @@ import pytest
 
 from moorage.scheduler.query import make_query
 from moorage.scheduler.queue import Place, SchedulingQueue, Waiting
-from tests.scheduler.clocks import FakeClock
+from tests.clocks import FakeClock
 from tests.scheduler.objects import a_pod
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from moorage.streaming.deadlines import IdleTimer
-from tests.scheduler.clocks import FakeClock
+from tests.clocks import FakeClock
 
 
 class Timed:

@@ -37,6 +37,17 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
+async def sleep_unless_set(clock: Clock, seconds: float, event: asyncio.Event) -> None:
+    """Sleep for so many seconds, or until the event is set."""
+    waiter = asyncio.ensure_future(event.wait())
+    sleeper = asyncio.ensure_future(clock.sleep(seconds))
+    try:
+        await asyncio.wait((waiter, sleeper), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiter.cancel()
+        sleeper.cancel()
+
+
 def format_time(moment: datetime) -> str:
     """`metav1.Time`: UTC, whole seconds (`2026-01-01T00:00:00Z`)."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

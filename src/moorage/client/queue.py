@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
-from moorage.api.clock import Clock, SystemClock
+from moorage.api.clock import Clock, SystemClock, sleep_unless_set
 from moorage.api.errors import ConflictError, StatusError
 from moorage.api.logs import Log
 from moorage.client.backoff import Backoff
@@ -137,7 +137,7 @@ class WorkQueue(Generic[K]):
             if pause_s is None:
                 await self._has_appointment.wait()
             else:
-                await self._sleep_unless_earlier(pause_s)
+                await sleep_unless_set(self._clock, pause_s, self._has_appointment)
 
     def _release_due(self) -> float | None:
         """Add every key whose time has come; seconds until the next, None if there is none."""
@@ -151,12 +151,3 @@ class WorkQueue(Generic[K]):
                 del self._due[key]
                 self.add(key)
         return None
-
-    async def _sleep_unless_earlier(self, seconds: float) -> None:
-        waiter = asyncio.ensure_future(self._has_appointment.wait())
-        sleeper = asyncio.ensure_future(self._clock.sleep(seconds))
-        try:
-            await asyncio.wait((waiter, sleeper), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waiter.cancel()
-            sleeper.cancel()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from moorage.api.clock import Clock
+from moorage.api.clock import Clock, sleep_unless_set
 from moorage.api.pods import Pod
 from moorage.client.informer import object_key
 from moorage.scheduler.query import PodQuery
@@ -159,7 +159,7 @@ class SchedulingQueue:
             if pause_s is None:
                 await self._has_appointment.wait()
             else:
-                await self._sleep_unless_earlier(pause_s)
+                await sleep_unless_set(self._clock, pause_s, self._has_appointment)
 
     def _pause_s(self, entry: Waiting) -> float:
         doublings = min(max(entry.attempts - 1, 0), 30)
@@ -216,12 +216,3 @@ class SchedulingQueue:
             if entry.ticket == ticket:
                 self._activate(entry)
         return None
-
-    async def _sleep_unless_earlier(self, seconds: float) -> None:
-        waiter = asyncio.ensure_future(self._has_appointment.wait())
-        sleeper = asyncio.ensure_future(self._clock.sleep(seconds))
-        try:
-            await asyncio.wait((waiter, sleeper), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waiter.cancel()
-            sleeper.cancel()

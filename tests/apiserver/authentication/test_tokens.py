@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from moorage.apiserver.authentication import TokenSigner, TokenVerifier
 from moorage.apiserver.authentication.service_accounts import BoundObject
-from tests.scheduler.clocks import FakeClock
+from tests.clocks import FakeClock
 
 ISSUER = "https://kubernetes.default.svc"
 POD = BoundObject("pod", "p", "uid-p")

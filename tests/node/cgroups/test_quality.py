@@ -7,7 +7,7 @@ from typing import Any
 from moorage.api.pods import Pod
 from moorage.node.cgroups.quality import QualityTree
 from moorage.node.cgroups.values import CgroupValues
-from tests.node.clocks import FakeClock, settle
+from tests.clocks import FakeClock, settle
 from tests.node.objects import a_pod, wire_container
 
 

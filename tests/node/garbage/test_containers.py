@@ -7,7 +7,7 @@ import pytest
 from moorage.node.garbage.containers import ContainerCollector, garbage_in
 from moorage.node.options import ContainerGarbageOptions
 from moorage.node.runtime.views import PodView
-from tests.node.clocks import START_S, FakeClock
+from tests.clocks import START_S, FakeClock
 from tests.node.objects import UID, a_sandbox, a_view, engine_has, exited
 
 

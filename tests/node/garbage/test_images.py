@@ -17,7 +17,7 @@ from moorage.node.garbage.images import (
     sandbox_image,
 )
 from moorage.node.options import ImageGarbageOptions
-from tests.node.clocks import FakeClock
+from tests.clocks import FakeClock
 
 OPTIONS = ImageGarbageOptions(high_percent=85, low_percent=80)
 

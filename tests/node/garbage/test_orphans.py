@@ -10,7 +10,7 @@ from moorage.node.garbage.orphans import OrphanCollector
 from moorage.node.paths import NodePaths
 from moorage.node.pods.stopping import StopError
 from moorage.node.runtime.views import PodView
-from tests.node.clocks import FakeClock
+from tests.clocks import FakeClock
 from tests.node.objects import a_sandbox
 
 

@@ -11,7 +11,7 @@ from moorage.node.garbage.usage import UsageWatch, disk_use_bytes
 from moorage.node.metrics import Metrics
 from moorage.node.paths import NodePaths
 from moorage.node.status.knowledge import Ending
-from tests.node.clocks import FakeClock
+from tests.clocks import FakeClock
 from tests.node.objects import UID, Wire, a_pod
 
 

@@ -12,7 +12,7 @@ from moorage.cri import CriError, pb
 from moorage.node.config.security import ImageUser
 from moorage.node.images.pulling import FoundImage, ImageError, ImagePuller
 from moorage.node.pods.spec import Kind, Member
-from tests.node.clocks import FakeClock
+from tests.clocks import FakeClock
 from tests.node.objects import UID, a_container, a_pod
 
 

@@ -11,7 +11,7 @@ from moorage.node.logs.rotation import LogKeeper, pieces_of
 from moorage.node.options import LogRotationOptions
 from moorage.node.paths import NodePaths
 from moorage.node.runtime.views import PodView
-from tests.node.clocks import FakeClock
+from tests.clocks import FakeClock
 from tests.node.objects import UID, a_pod, a_view, engine_has
 
 

@@ -10,7 +10,7 @@ from moorage.cri import CriError, pb
 from moorage.node.machine.engine_health import EngineHealth
 from moorage.node.options import OptionsError
 from moorage.node.runtime.engine import EngineVersion
-from tests.node.clocks import FakeClock, settle
+from tests.clocks import FakeClock, settle
 
 
 class FakeEngine:

@@ -36,7 +36,7 @@ from moorage.node.pods.worker import PodWorker
 from moorage.node.runtime.observer import Observer
 from moorage.node.status.writer import StatusWriter
 from moorage.node.volumes.pod_volumes import VolumeKeeper
-from tests.node.clocks import FakeClock, settle
+from tests.clocks import FakeClock, settle
 from tests.node.engine import FakeEngine
 from tests.node.objects import UID
 from tests.node.volumes.mounts import FakeMounter

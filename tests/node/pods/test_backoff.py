@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from moorage.node.pods.backoff import FORGET_S, RestartBackoff
 from moorage.node.runtime.labels import container_hash
-from tests.node.clocks import START_S
+from tests.clocks import START_S
 from tests.node.objects import a_container, exited, remembering
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from moorage.node.pods.operations import Operations
-from tests.node.clocks import FakeClock, settle
+from tests.clocks import FakeClock, settle
 
 
 class Ends:

@@ -14,7 +14,7 @@ from moorage.node.pods import roster as roster_module
 from moorage.node.pods.roster import Roster
 from moorage.node.runtime.views import PodView
 from moorage.node.status.knowledge import Ending
-from tests.node.clocks import settle
+from tests.clocks import settle
 from tests.node.objects import a_node, a_pod, a_sandbox, wire_container
 
 

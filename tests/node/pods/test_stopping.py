@@ -12,7 +12,7 @@ from moorage.node.pods.hooks import Hooks
 from moorage.node.pods.plan import Kill, Reason
 from moorage.node.pods.stopping import ContainerStopper, StopError, kill_grace_s
 from moorage.node.runtime.engine import ExecResult
-from tests.node.clocks import FakeClock, settle
+from tests.clocks import FakeClock, settle
 from tests.node.engine import FakeEngine
 from tests.node.objects import a_pod, a_sandbox, a_view, engine_has, remembering, wire_container
 from tests.node.pods.lives import FakeEvents

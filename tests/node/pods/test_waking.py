@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from moorage.node.pods.waking import Wake
-from tests.node.clocks import FakeClock, settle
+from tests.clocks import FakeClock, settle
 
 
 async def test_a_call_stays_until_it_is_heard() -> None:

@@ -11,7 +11,7 @@ from moorage.node.metrics import Metrics
 from moorage.node.probes.checks import CheckResult, Outcome
 from moorage.node.probes.prober import PodProber
 from moorage.node.runtime.views import PodView
-from tests.node.clocks import FakeClock, settle
+from tests.clocks import FakeClock, settle
 from tests.node.objects import UID, Wire, a_pod, a_view, engine_has, exited, wire_container
 
 

@@ -13,7 +13,7 @@ from moorage.api.pods import Pod, PodStatus
 from moorage.client import PatchType
 from moorage.client.resources import PODS
 from moorage.node.status.writer import StatusWriter, is_urgent
-from tests.node.clocks import FakeClock, settle
+from tests.clocks import FakeClock, settle
 from tests.node.objects import a_pod
 
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from moorage.node.volumes.atomic import PayloadError, ProjectedFile, write_payload
-from tests.node.clocks import START
+from tests.clocks import START
 
 
 def files(**content: str) -> dict[str, ProjectedFile]:

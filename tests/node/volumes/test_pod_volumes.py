@@ -13,7 +13,7 @@ from moorage.client.resources import CONFIG_MAPS
 from moorage.node.paths import NodePaths
 from moorage.node.volumes.payload import TokenWanted
 from moorage.node.volumes.pod_volumes import VolumeError, VolumeKeeper
-from tests.node.clocks import START_S, FakeClock
+from tests.clocks import START_S, FakeClock
 from tests.node.objects import UID, WHERE, Wire, a_pod, wire_container
 from tests.node.volumes.mounts import FakeMounter
 

@@ -11,7 +11,7 @@ from moorage.api.errors import NotFoundError, StatusError, UnavailableError
 from moorage.client.rest import UnreachableError
 from moorage.node.volumes.payload import TokenWanted
 from moorage.node.volumes.tokens import PodTokens, TokenRequest
-from tests.node.clocks import START_S, FakeClock
+from tests.clocks import START_S, FakeClock
 from tests.node.objects import UID, a_pod
 
 WANTED = TokenWanted("vault", 3600)
