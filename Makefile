@@ -38,7 +38,8 @@ packages: venv ## the system packages that pods need; only as root, only on Debi
 	  $(BIN)/moor doctor --install || echo 'tests with pods are skipped'; \
 	else echo 'not root on Debian: tests with pods are skipped'; fi
 
-soak: venv ## the tests that break things on purpose, for longer
+soak: venv ## the tests that break things on purpose, for longer, and random ones with new seeds
+	MOORAGE_FUZZ=1 $(BIN)/pytest --ignore tests/cluster/whole
 	MOORAGE_KILL_ROUNDS=100 $(BIN)/pytest tests/cluster/whole/test_kill.py --timeout=3600
 
 bench: venv ## print every figure the README names

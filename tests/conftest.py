@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.running import (
     RunningCluster,
@@ -13,6 +15,11 @@ from tests.running import (
     skip_without_kubectl,
     skip_without_runtimes,
 )
+
+# A test run says the same each time; `make soak` lets Hypothesis look where it has not been.
+settings.register_profile("steady", derandomize=True)
+if not os.environ.get("MOORAGE_FUZZ"):
+    settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session")

@@ -210,6 +210,20 @@ def test_protobuf_and_json_of_an_object_read_the_same(type_name: str, data: st.D
     assert by_protobuf == by_json
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"), [(0, {}), (80, {"targetPort": 80}), ("", {"targetPort": ""})]
+)
+def test_the_number_zero_of_an_int_or_string_is_absent(
+    given: int | str, kept: dict[str, Any]
+) -> None:
+    type_name = "io.k8s.api.core.v1.Service"
+    obj = {"spec": {"ports": [{"port": 1, "targetPort": given}]}}
+    raw = open_envelope(envelope("v1", "X", encode(SCHEMA, type_name, obj))).raw
+    for decoded in (PROTOBUF.decode(type_name, raw), obj):
+        ports = NORMALIZER.normalize(type_name, decoded)["spec"]["ports"]
+        assert ports == [{"port": 1, **kept}]
+
+
 @pytest.mark.parametrize("type_name", [POD, CLASS, DEPLOYMENT])
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())

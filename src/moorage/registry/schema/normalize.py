@@ -94,8 +94,10 @@ class Normalizer:
                 return _map_fixer(one)
         if field.kind == "object":
             return one
-        if field.is_pointer or field.is_always or field.kind in ("quantity", "intOrString"):
+        if field.is_pointer or field.is_always or field.kind == "quantity":
             return one or _kept
+        if field.kind == "intOrString":
+            return _unless_zero
         return _unless_empty(one) if one else None
 
     def _value_fixer(self, field: Field) -> Fix | None:
@@ -134,6 +136,11 @@ class _Plan:
             if name not in obj:
                 obj[name] = zero()
         return obj
+
+
+def _unless_zero(value: Any) -> Any:
+    """The number 0 is what absent means; an empty string is a value, if a wrong one."""
+    return _DROP if value == 0 else value
 
 
 def _kept(value: Any) -> Any:

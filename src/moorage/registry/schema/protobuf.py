@@ -95,13 +95,23 @@ class ProtobufDecoder:
         else:
             decoded = self._value(field, value, depth)
             # An explicit zero says something only where absent would say something else.
-            if decoded or field.is_pointer or field.kind == "object":
+            if (
+                decoded
+                or field.is_pointer
+                or field.kind == "object"
+                or _is_wrong_port(decoded, field)
+            ):
                 result[field.name] = decoded
 
     def _value(self, field: Field, value: Value, depth: int) -> Any:
         if field.kind == "object":
             return self._message(self._schema[field.type], _bytes(value), depth + 1)
         return _READERS[field.kind](value)
+
+
+def _is_wrong_port(value: Any, field: Field) -> bool:
+    """Whether it is an int-or-string that is an empty string, which no default may hide."""
+    return field.kind == "intOrString" and value == ""
 
 
 def _fields(raw: bytes) -> Iterator[tuple[int, Value]]:
