@@ -43,6 +43,11 @@ class Call:
         """The namespace the object is in: none for cluster-scoped kinds."""
         return self.target.namespace if self.kind.is_namespaced else ""
 
+    @property
+    def place(self) -> tuple[Kind, Served, str, str]:
+        """What the path names, as the registry takes it: kind, version, namespace, name."""
+        return self.kind, self.served, self.namespace, self.target.name
+
     def form(self, *transforms: str) -> Form:
         """The form of the answer. Raises NotAcceptableError."""
         return negotiate(self.http.headers.get("Accept", ""), frozenset(transforms))

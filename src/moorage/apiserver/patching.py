@@ -78,10 +78,7 @@ class Patcher:
 
         updated = await self.objects.update(
             request,
-            call.kind,
-            call.served,
-            call.namespace,
-            call.target.name,
+            *call.place,
             make_new,
             subresource=subresource,
             is_patch=True,
@@ -157,10 +154,7 @@ class Patcher:
 
         updated = await self.objects.update(
             request,
-            call.kind,
-            call.served,
-            call.namespace,
-            call.target.name,
+            *call.place,
             make_new,
             subresource=subresource,
             may_create=not subresource,

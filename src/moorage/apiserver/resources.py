@@ -87,10 +87,7 @@ class Resources:
 
         updated = await self.objects.update(
             request,
-            call.kind,
-            call.served,
-            call.namespace,
-            call.target.name,
+            *call.place,
             make_new,
             subresource=subresource,
             may_create=call.kind.strategy.may_create_on_update and not subresource,
@@ -106,9 +103,7 @@ class Resources:
         form = call.form(TABLE, PARTIAL)
         options, is_dry_run = delete_options(call.query, await self._options_body(call))
         request = Request(user=call.user, user_agent=call.user_agent, is_dry_run=is_dry_run)
-        deleted = await self.objects.delete(
-            request, call.kind, call.served, call.namespace, call.target.name, options
-        )
+        deleted = await self.objects.delete(request, *call.place, options)
         if deleted.is_gone and not call.kind.strategy.returns_deleted:
             return formed(_success(call, deleted.item), form)
         return self._written(call, request, deleted.item, 200)

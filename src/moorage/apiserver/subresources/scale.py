@@ -44,10 +44,7 @@ class ScaleSubresource:
         wanted = decoded.obj
         updated = await self.objects.update(
             request,
-            call.kind,
-            call.served,
-            call.namespace,
-            call.target.name,
+            *call.place,
             lambda old: _scaled(old, wanted),
             subresource="scale",
         )
@@ -62,10 +59,7 @@ class ScaleSubresource:
 
         updated = await self.objects.update(
             request,
-            call.kind,
-            call.served,
-            call.namespace,
-            call.target.name,
+            *call.place,
             make_new,
             subresource="scale",
             is_patch=True,
