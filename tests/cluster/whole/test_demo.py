@@ -62,4 +62,6 @@ def test_the_demo_twice_in_a_row(tmp_path: Path) -> None:
             assert rows[name]["kernel"]
         assert 'lack runtime handler "kata-containers"' in rows["kata-app"]["reason"]
         assert not _processes()
-        assert _machine() == before
+        # What another test's cluster gives back meanwhile is no concern of this one.
+        left = {kind: found - before[kind] for kind, found in _machine().items()}
+        assert not any(left.values()), left
