@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.whole.test_demo import _machine, _processes
+from tests.machine import demo_processes, leftovers, machine
 from tests.running import EXAMPLES, MOOR, skip_without_runtimes
 
 pytestmark = [pytest.mark.runtime, pytest.mark.slow]
@@ -27,7 +27,7 @@ def test_nothing_is_left(
     tmp_path: Path, sentence: str, numbers: tuple[signal.Signals, ...]
 ) -> None:
     skip_without_runtimes()
-    before, processes = _machine(), _processes()
+    before, processes = machine(), demo_processes()
     with subprocess.Popen(
         [*MOOR, "demo", "--examples", str(EXAMPLES)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
@@ -41,5 +41,5 @@ def test_nothing_is_left(
         said, complaints = demo.communicate(timeout=60)
     assert demo.returncode == 1, said + complaints
     assert "Traceback" not in complaints
-    assert _machine() == before
-    assert _processes() == processes
+    assert not leftovers(before)
+    assert demo_processes() == processes
