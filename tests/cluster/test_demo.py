@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from moorage.api.conditions import is_ready
 from moorage.api.pods import Pod
 from moorage.cluster import demo
 from moorage.cluster.demo import (
@@ -16,7 +17,6 @@ from moorage.cluster.demo import (
     _progress,
     expected_pods,
     find_examples,
-    is_ready,
     refusal,
 )
 from moorage.cluster.manifests import Manifest, ManifestError
@@ -51,7 +51,7 @@ def a_pod(node: str = "", waiting: str = "", **conditions: str) -> Pod:
 )
 def test_progress(pod: Pod, progress: str, is_settled: bool) -> None:
     assert _progress(pod) == progress
-    assert bool(is_ready(pod) or refusal(pod)) == is_settled
+    assert bool(is_ready(pod.status.conditions) or refusal(pod)) == is_settled
 
 
 def manifest(kind: str, namespace: str = "", **fields: Any) -> Manifest:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from moorage.api.conditions import is_ready
 from moorage.api.pods import Pod
 from moorage.api.runtimeclasses import RuntimeClass
 from moorage.client import Client, Informer
@@ -103,7 +104,7 @@ class Demo:
             return
         name, now = after.metadata.name, time.monotonic()
         self._seen_s.setdefault(name, now)
-        if is_ready(after):
+        if is_ready(after.status.conditions):
             self._ready_s.setdefault(name, now)
         sentence = f"pod {name}: {_progress(after)}"
         if self._said.get(name) != sentence and not after.metadata.deletion_timestamp:
@@ -122,12 +123,12 @@ class Demo:
 
     def _is_settled(self) -> bool:
         return len(self._pods) == expected_pods(self._manifests) and all(
-            is_ready(pod) or refusal(pod) for pod in self._pods
+            is_ready(pod.status.conditions) or refusal(pod) for pod in self._pods
         )
 
     async def _shown(self, pod: Pod) -> Shown:
         name, kernel, inside = pod.metadata.name, "", ""
-        if is_ready(pod):
+        if is_ready(pod.status.conditions):
             result = await exec_in(self._client, _NAMESPACE, name, ["sh", "-c", LOOK])
             kernel, inside = runtime_seen(result.stdout or result.error)
         start_s = self._ready_s[name] - self._seen_s[name] if name in self._ready_s else None
@@ -170,11 +171,6 @@ def _pods_of(manifest: Manifest) -> int:
     return 1 if replicas is None else int(replicas)
 
 
-def is_ready(pod: Pod) -> bool:
-    """Whether every container of the pod runs and is ready."""
-    return any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions)
-
-
 def refusal(pod: Pod) -> str:
     """Why no node takes the pod, empty when one does or nobody has looked yet."""
     for condition in pod.status.conditions:
@@ -184,7 +180,7 @@ def refusal(pod: Pod) -> str:
 
 
 def _progress(pod: Pod) -> str:
-    if is_ready(pod):
+    if is_ready(pod.status.conditions):
         return "running"
     why = refusal(pod)
     if why:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from moorage.api.clock import parse_time
+from moorage.api.conditions import is_ready
 from moorage.api.events import Event
 from moorage.api.pods import ContainerStatus, Pod
 from moorage.api.runtimeclasses import RuntimeClass
@@ -106,17 +107,13 @@ def _verdict(pod: Pod, found: Explanation, events: list[Event]) -> str:
         return f"has ended ({phase}) on node {node}{why}"
     if not node:
         return f"has no node: {found.summary}"
-    if _is_ready(pod):
+    if is_ready(pod.status.conditions):
         return f"runs on node {node} under handler {_handler_words(found)}"
     if phase == "Running":
         return f"runs on node {node}, but is not ready"
     failure = next((each for each in reversed(events) if each.type == "Warning"), None)
     why = f": {failure.reason}: {failure.message}" if failure else ""
     return f"is on node {node}, but has not started{why}"
-
-
-def _is_ready(pod: Pod) -> bool:
-    return any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions)
 
 
 def _class_words(pod: Pod, runtime_class: RuntimeClass | None) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from moorage.api import conditions
 from moorage.api.clock import parse_time
 from moorage.api.pods import PodCondition
 from moorage.controllers.objects import Pod
 
-READY = "Ready"
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -31,12 +31,11 @@ def is_terminating(pod: Pod) -> bool:
 
 
 def ready_condition(pod: Pod) -> PodCondition | None:
-    return next((each for each in pod.status.conditions if each.type == READY), None)
+    return next((each for each in pod.status.conditions if each.type == conditions.READY), None)
 
 
 def is_ready(pod: Pod) -> bool:
-    condition = ready_condition(pod)
-    return condition is not None and condition.status == "True"
+    return conditions.is_ready(pod.status.conditions)
 
 
 def ready_since(pod: Pod) -> datetime | None:

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from moorage.api.clock import SystemClock
+from moorage.api.conditions import is_ready
 from moorage.api.logs import Log
 from moorage.api.nodes import Node, NodeRuntimeHandler
 from moorage.client import Client, Informer
@@ -127,9 +128,7 @@ async def _announce(client: Client, name: str) -> None:
 
     def look(before: Node | None, after: Node | None) -> None:
         del before
-        if after is not None and any(
-            each.type == "Ready" and each.status == "True" for each in after.status.conditions
-        ):
+        if after is not None and is_ready(after.status.conditions):
             ready.set()
 
     node = Informer(client, NODES, field_selector=f"metadata.name={name}")

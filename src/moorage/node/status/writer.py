@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from moorage.api.clock import Clock
+from moorage.api.conditions import is_ready
 from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.api.pods import Pod, PodStatus
@@ -19,7 +20,6 @@ from moorage.client import Client, PatchType
 from moorage.client.backoff import Backoff
 from moorage.client.resources import PODS
 from moorage.client.rest import UnreachableError
-from moorage.node.status.conditions import READY
 from moorage.node.status.patch import status_patch
 
 log = Log(__name__)
@@ -164,11 +164,7 @@ class StatusWriter:
 
 def is_urgent(before: PodStatus, after: PodStatus) -> bool:
     """Whether someone waits for this change."""
-    return before.phase != after.phase or _is_ready(before) != _is_ready(after)
-
-
-def _is_ready(status: PodStatus) -> bool:
-    return any(each.type == READY and each.status == "True" for each in status.conditions)
+    return before.phase != after.phase or is_ready(before.conditions) != is_ready(after.conditions)
 
 
 def _version(pod: Pod) -> int:
