@@ -27,7 +27,6 @@ from moorage.cluster.containerd import (
 )
 from moorage.cluster.containerd.sweep import remove_mounts
 from moorage.cluster.engine import cgroup_root, engine_paths, pod_network
-from moorage.cluster.host import gather
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import Settings
 from moorage.cluster.supervisor import (
@@ -127,14 +126,14 @@ async def clear_machine(layout: Layout, settings: Settings) -> None:
     """
     if not settings.has_node:
         return
-    host = await gather(layout.root)
-    paths = engine_paths(layout, settings)
-    network = pod_network(settings, paths)
     if settings.cri:
         remove_mounts(layout.node)
         return
+    host = await prepare_host(layout.root)
+    paths = engine_paths(layout, settings)
+    network = pod_network(settings, paths)
     try:
-        plan = await plan_engine(paths, await prepare_host(layout.root), network)
+        plan = await plan_engine(paths, host, network)
     except (NoEngineError, NoHandlerError):
         # The engine or its runtimes were taken off the machine while the cluster was down.
         await sweep(paths, host, network, frozenset({cgroup_root(settings)}))

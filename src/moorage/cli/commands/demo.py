@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import tempfile
@@ -15,7 +14,6 @@ from pathlib import Path
 import click
 
 from moorage.cli.commands.down import take_down
-from moorage.cli.commands.runtimes import look
 from moorage.cli.commands.up import opened, prepare_machine
 from moorage.cli.errors import CliError
 from moorage.cli.interruption import Interruptions, interruptible
@@ -52,7 +50,7 @@ def command(examples: Path, *, install: bool, output: str) -> None:
     say = _Narrator(is_quiet=output != "table")
     with interruptible() as interruptions, _folder(interruptions) as root:
         layout = layout_of(root)
-        interruptions.run(prepare_machine(layout, is_installing=install))
+        handlers = interruptions.run(prepare_machine(layout, is_installing=install))
         settings = opened(layout, Choices(name="moorage-demo"))
         try:
             rows = _shown(layout, say, manifests, interruptions)
@@ -60,7 +58,6 @@ def command(examples: Path, *, install: bool, output: str) -> None:
             interruptions.hold_off()
             take_down(layout, settings)
             say("stopped the cluster")
-    _, handlers = asyncio.run(look(root.parent))
     _print(rows, handlers, output)
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from moorage.cli.commands.runtimes import look
 from moorage.cli.errors import CANNOT_RUN_PODS
-from moorage.cli.installing import with_packages
+from moorage.cli.machine import look
 from moorage.cli.options import data_dir_option, layout_of
 from moorage.cli.output import output_option, show
 from moorage.cluster.doctor import can_run_pods, examine
@@ -28,8 +27,7 @@ def command(data_dir: Path, *, install: bool, output: str) -> None:
 
     Exit status 4 when something keeps pods from running here.
     """
-    asyncio.run(with_packages(layout_of(data_dir), is_installing=install))
-    findings = examine(*asyncio.run(look(data_dir)))
+    findings = examine(*asyncio.run(look(layout_of(data_dir), is_installing=install)))
     show([msgspec.to_builtins(each) for each in findings], _COLUMNS, output)
     if not can_run_pods(findings):
         sys.exit(CANNOT_RUN_PODS)

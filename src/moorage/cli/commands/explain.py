@@ -10,11 +10,12 @@ from pathlib import Path
 
 import click
 
-from moorage.cli.commands.runtimes import look
+from moorage.cli.machine import look
 from moorage.cli.options import data_dir_option, layout_of, running_settings
 from moorage.cli.output import dim, output_option, show_document
 from moorage.client import Client, load_kubeconfig
 from moorage.cluster.explain import NodeAnswer, PodExplanation, explain_pod
+from moorage.cluster.layout import Layout
 from moorage.cluster.settings import Settings
 
 _KINDS = ("pod", "pods", "po")
@@ -37,18 +38,16 @@ def command(target: str, namespace: str, data_dir: Path, *, output: str) -> None
         raise click.UsageError(f"only pods are explained: pod/NAME, not {target!r}")
     layout = layout_of(data_dir)
     settings = running_settings(layout)
-    answer = asyncio.run(_ask(layout.kubeconfig, settings, data_dir, namespace, name))
+    answer = asyncio.run(_ask(layout, settings, namespace, name))
     if output == "table":
         _print(answer)
     else:
         show_document(asdict(answer), output)
 
 
-async def _ask(
-    kubeconfig: Path, settings: Settings, data_dir: Path, namespace: str, name: str
-) -> PodExplanation:
-    _, handlers = await look(data_dir) if settings.has_node else (None, ())
-    async with Client(load_kubeconfig(kubeconfig), user_agent="moor-explain") as client:
+async def _ask(layout: Layout, settings: Settings, namespace: str, name: str) -> PodExplanation:
+    _, handlers = await look(layout) if settings.has_node else (None, ())
+    async with Client(load_kubeconfig(layout.kubeconfig), user_agent="moor-explain") as client:
         return await explain_pod(
             client,
             namespace,

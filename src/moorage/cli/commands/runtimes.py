@@ -8,10 +8,9 @@ from pathlib import Path
 import click
 import msgspec
 
+from moorage.cli.machine import look
 from moorage.cli.options import data_dir_option, layout_of
 from moorage.cli.output import output_option, show
-from moorage.cluster.host import Host, gather
-from moorage.handlers import Handler, discover, find_containerd
 
 _COLUMNS = ("handler", "runtime", "version", "available", "features", "reason")
 
@@ -25,7 +24,7 @@ def command(data_dir: Path, *, shows_all: bool, output: str) -> None:
 
     FEATURES are what pods get under the engine of `moor up`.
     """
-    _, handlers = asyncio.run(look(data_dir))
+    _, handlers = asyncio.run(look(layout_of(data_dir)))
     rows = [
         msgspec.to_builtins(each) for each in handlers if shows_all or each.path or each.available
     ]
@@ -33,10 +32,3 @@ def command(data_dir: Path, *, shows_all: bool, output: str) -> None:
         if row["reason"] and row["remedy"]:
             row["reason"] += f" → {row['remedy']}"
     show(rows, _COLUMNS, output)
-
-
-async def look(data_dir: Path) -> tuple[Host, tuple[Handler, ...]]:
-    """The host and its handlers."""
-    host = await gather(layout_of(data_dir).root)
-    engine = await find_containerd(host.path)
-    return host, await discover(engine, host.machine, path=host.path)

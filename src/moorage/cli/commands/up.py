@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from moorage.cli.errors import CannotRunPodsError, CliError
-from moorage.cli.installing import with_packages
 from moorage.cli.interruption import interruptible
+from moorage.cli.machine import look
 from moorage.cli.options import data_dir_option, layout_of
 from moorage.cluster import kubeconfig
 from moorage.cluster.creation import Choices, access, open_cluster
@@ -20,7 +20,7 @@ from moorage.cluster.network import NoSubnetError, SubnetTakenError
 from moorage.cluster.settings import Settings, SettingsError, load
 from moorage.cluster.supervise import become_supervisor, usage
 from moorage.cluster.supervisor import COMPLETE, AlreadyRunningError, running_pid
-from moorage.handlers import discover, find_containerd
+from moorage.handlers import Handler
 
 USER_KUBECONFIG = Path.home() / ".kube" / "config"
 _READY_S = 60.0
@@ -136,14 +136,12 @@ def command(
     become_supervisor(layout, str(USER_KUBECONFIG) if merge else "")
 
 
-async def prepare_machine(layout: Layout, *, is_installing: bool) -> None:
-    """Install what is missing if that was asked for.
+async def prepare_machine(layout: Layout, *, is_installing: bool) -> tuple[Handler, ...]:
+    """Install what is missing if that was asked for; the machine's handlers.
 
     Raises CannotRunPodsError when something that pods need is still missing.
     """
-    host = await with_packages(layout, is_installing=is_installing)
-    engine = await find_containerd(host.path)
-    handlers = await discover(engine, host.machine, path=host.path)
+    host, handlers = await look(layout, is_installing=is_installing)
     findings = examine(host, handlers)
     if not can_run_pods(findings):
         problems = "".join(
@@ -156,6 +154,7 @@ async def prepare_machine(layout: Layout, *, is_installing: bool) -> None:
             "`moor up --install` installs missing packages on Debian; "
             "`moor up --no-node` starts the control plane alone, which needs nothing of this"
         )
+    return handlers
 
 
 def opened(layout: Layout, choices: Choices) -> Settings:
