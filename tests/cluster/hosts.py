@@ -7,9 +7,9 @@ from typing import Any
 
 from moorage.cluster.host import Cgroups, CniPlugins, Disk, Firewall, Host, Kernel, System, Tool
 from moorage.cluster.host import Layout as CgroupLayout
-from moorage.cluster.host.capabilities import NEEDED, SYS_RESOURCE
-from moorage.cluster.host.cgroups import NEEDED_ON_V2
 from moorage.cluster.host.tools import CNI_NEEDED, TOOLS
+from moorage.linux.capabilities import NEEDED, SYS_RESOURCE
+from moorage.linux.cgroups import NEEDED_ON_V2
 
 DEBIAN = System("Debian GNU/Linux 13 (trixie)", frozenset({"debian"}))
 ALPINE = System("Alpine Linux v3.22", frozenset({"alpine"}))

@@ -7,9 +7,9 @@ import pytest
 
 from moorage.cluster.doctor import Finding, State, _installation, can_run_pods, examine
 from moorage.cluster.host import Cgroups, CniPlugins, Disk, Firewall, Kernel, Layout, Tool
-from moorage.cluster.host.capabilities import NEEDED
-from moorage.cluster.host.cgroups import NEEDED_ON_V1
 from moorage.handlers import Handler
+from moorage.linux.capabilities import NEEDED
+from moorage.linux.cgroups import NEEDED_ON_V1
 from tests.cluster.hosts import ALPINE, GIB, a_host, tools_without
 
 RUNC = Handler(handler="runc", runtime="runc", path="/r", version="1.3", available=True)

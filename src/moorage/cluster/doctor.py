@@ -13,10 +13,10 @@ from enum import StrEnum
 import msgspec
 
 from moorage.cluster.host import Host
-from moorage.cluster.host.capabilities import NEEDED
 from moorage.cluster.packages import PACKAGES
 from moorage.handlers import KNOWN_RUNTIMES, Handler
 from moorage.handlers.features import RECURSIVE_READ_ONLY_KERNEL
+from moorage.linux.capabilities import NEEDED
 
 _SCARCE_BYTES = 2 * 1024**3
 _TOO_LITTLE_BYTES = 512 * 1024**2

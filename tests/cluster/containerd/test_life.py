@@ -13,8 +13,8 @@ from moorage.api.clock import SystemClock
 from moorage.cluster.containerd import EngineStartError, PrivateContainerd, life
 from moorage.cluster.containerd.life import _environment
 from moorage.cluster.containerd.plan import EnginePlan
-from moorage.cluster.containerd.process import state
 from moorage.cluster.containerd.sweep import end_engine
+from moorage.linux.process import state
 from tests.cluster.containerd.engines import a_plan, engine_paths
 from tests.cluster.containerd.fake_containerd import BEHAVIOUR
 

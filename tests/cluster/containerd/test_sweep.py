@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cluster.containerd.process import state
 from moorage.cluster.containerd.sweep import (
     LeftoverError,
     cgroup_paths,
@@ -24,7 +23,8 @@ from moorage.cluster.containerd.sweep import (
     sandbox_ids,
 )
 from moorage.cluster.host import Cgroups, Layout
-from moorage.cluster.host.mounts import current_mounts, mount, mounts_below
+from moorage.linux.mounts import current_mounts, mount, mounts_below
+from moorage.linux.process import state
 from tests.cluster.containerd.engines import engine_paths
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")

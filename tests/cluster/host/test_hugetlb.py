@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from moorage.cluster.host import hugetlb
-from moorage.cluster.host.cgroups import Cgroups, Layout
 from moorage.cluster.host.hugetlb import join_hugetlb, part_hugetlb
-from moorage.cluster.host.mounts import Mount
+from moorage.linux.cgroups import Cgroups, Layout
+from moorage.linux.mounts import Mount
 
 APART = Cgroups(Layout.HYBRID, {"cpu": Path("/c")}, Path("/u"), ("hugetlb",))
 

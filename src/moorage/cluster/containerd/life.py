@@ -24,12 +24,12 @@ from moorage.api.clock import Clock
 from moorage.api.logs import Log
 from moorage.client.backoff import Backoff
 from moorage.cluster.containerd.plan import EnginePlan
-from moorage.cluster.containerd.process import Identity, Process
 from moorage.cluster.containerd.sweep import LeftoverError, end_engine
 from moorage.cluster.files import write_private
 from moorage.cluster.images import catalogue, import_images
 from moorage.cluster.network import NetworkState, set_up
 from moorage.cri import CriClient, CriError, pb
+from moorage.linux.process import Identity, Process
 
 READY_DEADLINE_S = 30.0
 STOP_PATIENCE_S = 10.0

@@ -18,9 +18,9 @@ from pathlib import Path, PurePosixPath
 
 from moorage.api.logs import Log
 from moorage.cluster.containerd.paths import EnginePaths
-from moorage.cluster.containerd.process import Process, parent
 from moorage.cluster.host import Cgroups
-from moorage.cluster.host.mounts import current_mounts, mounts_below, unmount
+from moorage.linux.mounts import current_mounts, mounts_below, unmount
+from moorage.linux.process import Process, parent
 
 _END_DEADLINE_S = 10.0
 

@@ -16,10 +16,6 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from moorage.cluster.host.capabilities import SYS_RESOURCE, effective_capabilities
-from moorage.cluster.host.cgroups import Cgroups, cgroups_of, unified_mount
-from moorage.cluster.host.mounts import current_mounts
-from moorage.cluster.host.overlay import supports_overlay
 from moorage.cluster.host.tools import (
     CniPlugins,
     Firewall,
@@ -30,6 +26,10 @@ from moorage.cluster.host.tools import (
 )
 from moorage.cluster.settings import host_ip
 from moorage.handlers import Machine, search_path
+from moorage.linux.capabilities import SYS_RESOURCE, effective_capabilities
+from moorage.linux.cgroups import Cgroups, cgroups_of, unified_mount
+from moorage.linux.mounts import current_mounts
+from moorage.linux.overlay import supports_overlay
 
 _KVM = Path("/dev/kvm")
 _SYSTEMD = Path("/run/systemd/system")

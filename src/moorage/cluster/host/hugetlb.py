@@ -10,8 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from moorage.api.logs import Log
-from moorage.cluster.host.cgroups import V1_ROOT, Cgroups
-from moorage.cluster.host.mounts import current_mounts, mount, unmount
+from moorage.linux.cgroups import V1_ROOT, Cgroups
+from moorage.linux.mounts import current_mounts, mount, unmount
 
 log = Log(__name__)
 

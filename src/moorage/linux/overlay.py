@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from moorage.cluster.host.mounts import mount, unmount
+from moorage.linux.mounts import mount, unmount
 
 _FOLDERS = ("lower", "upper", "work", "merged")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from moorage.cluster.host.mounts import Mount
+from moorage.linux.mounts import Mount
 
 CONTROLLERS = (
     "cpu",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cluster.containerd.process import Identity, Process, began, parent, state
+from moorage.linux.process import Identity, Process, began, parent, state
 
 
 def launch(tmp_path: Path, script: str) -> Process:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.cluster.host.mounts import (
+from moorage.linux.mounts import (
     Mount,
     current_mounts,
     mount,
@@ -72,7 +72,7 @@ def test_a_mount_whose_name_is_no_text_is_read_all_the_same(
 ) -> None:
     table = tmp_path / "mountinfo"
     table.write_bytes(os.fsencode(line("/odd")).replace(b"/odd", b"/odd\xff"))
-    monkeypatch.setattr("moorage.cluster.host.mounts.MOUNTINFO", table)
+    monkeypatch.setattr("moorage.linux.mounts.MOUNTINFO", table)
     (found,) = current_mounts()
     assert os.fsencode(found.point) == b"/odd\xff"
 

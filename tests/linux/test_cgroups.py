@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cluster.host.cgroups import Cgroups, Layout, cgroups_of, unified_mount
-from moorage.cluster.host.mounts import parse_mounts
+from moorage.linux.cgroups import Cgroups, Layout, cgroups_of, unified_mount
+from moorage.linux.mounts import parse_mounts
 
 UNIFIED = "30 24 0:26 / /sys/fs/cgroup rw shared:9 - cgroup2 cgroup2 rw,nsdelegate"
 BESIDE = "31 25 0:27 / /sys/fs/cgroup/unified rw shared:10 - cgroup2 cgroup2 rw"

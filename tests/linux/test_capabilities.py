@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.cluster.host.capabilities import NAMES, NEEDED, effective_capabilities
+from moorage.linux.capabilities import NAMES, NEEDED, effective_capabilities
 
 
 def status(mask: str) -> str:

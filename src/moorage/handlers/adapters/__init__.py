@@ -1,0 +1,27 @@
+"""How a runtime is driven: one seam, `Adapter`, and an implementation for each kind of runtime."""
+
+from moorage.handlers.adapters.adapter import (
+    STDERR,
+    STDOUT,
+    Adapter,
+    AdapterError,
+    ExecProcess,
+    Exit,
+    Streams,
+    Task,
+    TaskNotFoundError,
+    UnsupportedError,
+)
+
+__all__ = [
+    "STDERR",
+    "STDOUT",
+    "Adapter",
+    "AdapterError",
+    "ExecProcess",
+    "Exit",
+    "Streams",
+    "Task",
+    "TaskNotFoundError",
+    "UnsupportedError",
+]
