@@ -17,7 +17,7 @@ import msgspec
 
 from moorage.api.configuration import Secret
 from moorage.cri import pb
-from moorage.node.images.reference import DEFAULT_REGISTRY, Reference
+from moorage.cri.reference import DEFAULT_REGISTRY, Reference
 
 _CONFIG_JSON = ("kubernetes.io/dockerconfigjson", ".dockerconfigjson")
 _CONFIG = ("kubernetes.io/dockercfg", ".dockercfg")

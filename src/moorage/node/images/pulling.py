@@ -18,9 +18,9 @@ from moorage.api.logs import Log
 from moorage.api.pods import Pod
 from moorage.client.recorder import NORMAL, WARNING
 from moorage.cri import CriError, pb
+from moorage.cri.reference import InvalidReferenceError, parse, with_default_tag
 from moorage.node.config.security import ImageUser
 from moorage.node.images.credentials import SecretFormatError, credentials_in, matching
-from moorage.node.images.reference import InvalidReferenceError, parse, with_default_tag
 from moorage.node.pods.events import PodEvents
 from moorage.node.pods.spec import Member, spoken_seconds
 from moorage.node.runtime.engine import Engine

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.node.images.reference import (
+from moorage.cri.reference import (
     InvalidReferenceError,
     Reference,
     parse,
@@ -50,6 +50,21 @@ DIGEST = "sha256:" + "a" * 64
 def test_what_a_name_says(image: str, wanted: Reference, tagged: str) -> None:
     assert parse(image) == wanted
     assert with_default_tag(image) == tagged
+
+
+@pytest.mark.parametrize(
+    ("image", "full"),
+    [
+        ("busybox", "docker.io/library/busybox:latest"),
+        ("docker.io/busybox", "docker.io/library/busybox:latest"),
+        ("index.docker.io/team/app:1", "docker.io/team/app:1"),
+        ("localhost:5000/app", "localhost:5000/app:latest"),
+        (f"app:1@{DIGEST}", f"docker.io/library/app@{DIGEST}"),
+    ],
+)
+def test_a_name_has_one_full_spelling(image: str, full: str) -> None:
+    assert parse(image).full == full
+    assert parse(full).full == full
 
 
 def test_the_repository_is_registry_and_path() -> None:

@@ -1,7 +1,7 @@
 """What an image's name says: registry, repository, tag and digest.
 
-Pure. Source: the distribution project's reference grammar, with docker.io and `latest` where a
-name leaves them out.
+The engine and the agent must read names alike. Pure. Source: the distribution project's reference
+grammar, with docker.io and `latest` where a name leaves them out.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ _REFERENCE = re.compile(
     r"(?:@(?P<digest>[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}))?",
     re.ASCII,
 )
+# Docker's own registry has an older name.
+_ALIASES = {"index.docker.io": DEFAULT_REGISTRY}
 _ID = re.compile(r"[0-9a-f]{64}")
 
 
@@ -41,6 +43,16 @@ class Reference:
         """Registry and path, what credentials are looked up by."""
         return f"{self.registry}/{self.path}"
 
+    @property
+    def full(self) -> str:
+        """The one spelling of the name: by digest when it has one, else by tag.
+
+        A tag beside a digest says nothing more and is dropped, as containerd does.
+        """
+        if self.digest:
+            return f"{self.repository}@{self.digest}"
+        return f"{self.repository}:{self.tag}"
+
 
 def parse(image: str) -> Reference:
     """The parts of an image name. Raises InvalidReferenceError."""
@@ -54,11 +66,12 @@ def parse(image: str) -> Reference:
     # The first part is a host only when it looks like one: `library/busybox` is a path.
     if host and not ("." in host or ":" in host or host == "localhost" or host != host.lower()):
         host, path = "", f"{host}/{path}"
-    if not host and "/" not in path:
+    registry = _ALIASES.get(host, host) or DEFAULT_REGISTRY
+    if registry == DEFAULT_REGISTRY and "/" not in path:
         path = f"library/{path}"
     digest = match["digest"] or ""
     tag = match["tag"] or ("" if digest else DEFAULT_TAG)
-    return Reference(host or DEFAULT_REGISTRY, path, tag, digest)
+    return Reference(registry, path, tag, digest)
 
 
 def with_default_tag(image: str) -> str:
