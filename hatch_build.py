@@ -1,6 +1,6 @@
-"""What is generated when Moorage is built: the API's types and the CRI's stubs.
+"""What is generated when Moorage is built: the API's types, the stubs of the CRI and of shims.
 
-Both come from sources in this repository and from pinned build dependencies; the results lie in
+All come from sources in this repository and from pinned build dependencies; the results lie in
 `generated/` folders that are packaged but not committed.
 """
 
@@ -14,6 +14,11 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCE = Path(__file__).parent / "src"
+PROTOS = (
+    ("moorage/cri", "runtime.proto", True),
+    # Shims speak ttrpc, for which there are no stubs to make: messages only.
+    ("moorage/handlers/adapters", "shim.proto", False),
+)
 
 
 class GenerateHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -33,6 +38,12 @@ class GenerateHook(BuildHookInterface):  # type: ignore[type-arg]
             generate_openapi(SOURCE / "moorage/registry/openapi/generated")
             # By path: importing the package `moorage.cri` needs what is being generated here.
             stubs = runpy.run_path(str(SOURCE / "moorage/cri/build.py"))
-            stubs["generate_stubs"](SOURCE / "moorage/cri/generated")
+            for package, name, has_services in PROTOS:
+                stubs["generate_stubs"](
+                    SOURCE / package / "proto" / name,
+                    SOURCE / package / "generated",
+                    SOURCE,
+                    has_services=has_services,
+                )
         finally:
             sys.path.remove(str(SOURCE))

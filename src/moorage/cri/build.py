@@ -1,4 +1,4 @@
-"""Compiles `proto/runtime.proto` to Python: run by the build hook, never by a running Moorage."""
+"""Compiles proto files to Python: run by the build hook, never by a running Moorage."""
 
 from __future__ import annotations
 
@@ -7,39 +7,44 @@ import sys
 import tempfile
 from pathlib import Path
 
-_PROTO = Path(__file__).parent / "proto" / "runtime.proto"
-_PACKAGE = Path("moorage/cri/generated")
-_OUTPUTS = ("python_out", "grpc_python_out", "mypy_out", "mypy_grpc_out")
+_MESSAGES = ("python_out", "mypy_out")
+_SERVICES = ("grpc_python_out", "mypy_grpc_out")
 _PLUGINS = ("protoc-gen-mypy", "protoc-gen-mypy_grpc")
 
 
-def generate_stubs(target: Path) -> None:
-    """Write `runtime_pb2.py`, `runtime_pb2_grpc.py` and their type stubs into `target`.
+def generate_stubs(proto: Path, target: Path, source: Path, *, has_services: bool) -> None:
+    """Write the Python modules of a proto file, and their type stubs, into the folder `target`.
 
-    Raises RuntimeError with the compiler's exit status when the proto file does not compile.
+    `source` is the folder that packages are imported from. gRPC stubs are written too with
+    `has_services`. Raises RuntimeError with the compiler's exit status when the file does not
+    compile.
     """
     from grpc_tools import protoc
 
     target.mkdir(exist_ok=True)
+    # Well-known types of protobuf come with its compiler.
+    well_known = Path(protoc.__file__).parent / "_proto"
+    outputs = (*_MESSAGES, *_SERVICES) if has_services else _MESSAGES
     with tempfile.TemporaryDirectory() as scratch:
         # The path below the root becomes the Python package the stubs import each other by.
         root = Path(scratch)
-        source = root / _PACKAGE / _PROTO.name
-        source.parent.mkdir(parents=True)
-        shutil.copy(_PROTO, source)
+        copy = root / target.relative_to(source) / proto.name
+        copy.parent.mkdir(parents=True)
+        shutil.copy(proto, copy)
         # The plugins are beside the interpreter, which need not be on PATH.
         scripts = Path(sys.executable).parent
         status = protoc.main(
             [
                 "protoc",
                 f"-I{root}",
+                f"-I{well_known}",
                 *(f"--plugin={plugin}={scripts / plugin}" for plugin in _PLUGINS),
-                *(f"--{output}={root}" for output in _OUTPUTS),
-                str(source),
+                *(f"--{output}={root}" for output in outputs),
+                str(copy),
             ]
         )
         if status != 0:
-            raise RuntimeError(f"protoc failed on {_PROTO} with status {status}")
-        for module in source.parent.glob("*.py*"):
+            raise RuntimeError(f"protoc failed on {proto} with status {status}")
+        for module in copy.parent.glob("*.py*"):
             shutil.copy(module, target / module.name)
     (target / "__init__.py").touch()
