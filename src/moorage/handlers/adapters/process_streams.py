@@ -1,0 +1,226 @@
+"""The standard streams of a process that we started: three pipes, or one terminal.
+
+Descriptors are ours and not blocking; output is read only when somebody asks for it, so a process
+that nobody reads from waits. Source: pipe(7), pty(7), ioctl_tty(2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import socket
+import struct
+import termios
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, Self
+
+from moorage.handlers.adapters.adapter import STDERR, STDOUT
+
+_CHUNK_BYTES = 64 * 1024
+_PATIENCE_S = 10.0
+
+
+class ProcessStreams(Protocol):
+    """What both kinds can do. Closing is for good."""
+
+    async def read(self) -> tuple[int, bytes] | None:
+        """The next output and its descriptor, None after the last."""
+
+    async def write(self, data: bytes) -> None:
+        """Give input. Raises OSError when nobody takes it any more."""
+
+    async def end_input(self) -> None:
+        """Say that no more comes."""
+
+    async def resize(self, width: int, height: int) -> None:
+        """Change the size of the terminal, if it is one."""
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildEnds:
+    """The descriptors a child process gets as its standard input, output and error."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+
+    def close(self) -> None:
+        for descriptor in {self.stdin, self.stdout, self.stderr}:
+            os.close(descriptor)
+
+
+class Pipes:
+    """Output and error apart, and an input unless there is none."""
+
+    def __init__(self, stdin: int | None, stdout: int, stderr: int) -> None:
+        self._stdin = stdin
+        self._open = {stdout: STDOUT, stderr: STDERR}
+        for descriptor in filter(None, (stdin, stdout, stderr)):
+            os.set_blocking(descriptor, False)
+
+    @classmethod
+    def make(cls, *, has_stdin: bool) -> tuple[Self, ChildEnds]:
+        """Both ends; close the child's once it has been started."""
+        output, child_output = os.pipe2(os.O_CLOEXEC)
+        error, child_error = os.pipe2(os.O_CLOEXEC)
+        if has_stdin:
+            child_input, given = os.pipe2(os.O_CLOEXEC)
+            return cls(given, output, error), ChildEnds(child_input, child_output, child_error)
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        return cls(None, output, error), ChildEnds(nothing, child_output, child_error)
+
+    async def read(self) -> tuple[int, bytes] | None:
+        """The next output and its descriptor; None once both have ended."""
+        while self._open:
+            for source in await _readable(tuple(self._open)):
+                piece = os.read(source, _CHUNK_BYTES)
+                if piece:
+                    return self._open[source], piece
+                del self._open[source]
+                os.close(source)
+        return None
+
+    async def write(self, data: bytes) -> None:
+        """Give input. Raises BrokenPipeError when nobody takes it."""
+        if self._stdin is None:
+            raise BrokenPipeError(errno.EPIPE, "the process has no input")
+        await _write(self._stdin, data)
+
+    async def end_input(self) -> None:
+        if self._stdin is not None:
+            os.close(self._stdin)
+            self._stdin = None
+
+    async def resize(self, width: int, height: int) -> None:
+        """Nothing: there is no terminal."""
+
+    def close(self) -> None:
+        if self._stdin is not None:
+            os.close(self._stdin)
+            self._stdin = None
+        for source in self._open:
+            os.close(source)
+        self._open.clear()
+
+
+class Terminal:
+    """The controlling side of a pseudoterminal: everything comes as standard output."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        os.set_blocking(descriptor, False)
+
+    async def read(self) -> tuple[int, bytes] | None:
+        """The next output; None once no process has the terminal open."""
+        if self._descriptor < 0:
+            return None
+        await _readable((self._descriptor,))
+        try:
+            piece = os.read(self._descriptor, _CHUNK_BYTES)
+        except OSError as error:
+            # What a terminal answers when its last user has gone.
+            if error.errno != errno.EIO:
+                raise
+            return None
+        return (STDOUT, piece) if piece else None
+
+    async def write(self, data: bytes) -> None:
+        """Type. Raises OSError when the terminal is gone."""
+        await _write(self._descriptor, data)
+
+    async def end_input(self) -> None:
+        """Nothing: a terminal's input ends with the character the user types for it."""
+
+    async def resize(self, width: int, height: int) -> None:
+        size = struct.pack("HHHH", height & 0xFFFF, width & 0xFFFF, 0, 0)
+        fcntl.ioctl(self._descriptor, termios.TIOCSWINSZ, size)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class ConsoleSocket:
+    """The socket on which a runtime hands over the terminal it made. `async with` removes it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.setblocking(False)
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._listener.bind(str(self.path))
+            self._listener.listen(1)
+        except BaseException:
+            self._listener.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._listener.close()
+        self.path.unlink(missing_ok=True)
+
+    async def receive(self) -> Terminal:
+        """The terminal. Raises OSError or TimeoutError when none is handed over."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(_PATIENCE_S):
+            connection, _ = await loop.sock_accept(self._listener)
+            with connection:
+                await _readable((connection.fileno(),))
+                _, descriptors, _, _ = socket.recv_fds(connection, 4096, 1)
+        if not descriptors:
+            raise OSError(errno.EPROTO, "the runtime handed over no terminal")
+        os.set_inheritable(descriptors[0], False)
+        return Terminal(descriptors[0])
+
+
+async def _readable(sources: Sequence[int]) -> tuple[int, ...]:
+    """Those of the descriptors that can be read from, at least one."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    found: list[int] = []
+
+    def note(source: int) -> None:
+        found.append(source)
+        loop.remove_reader(source)
+        if not ready.done():
+            ready.set_result(None)
+
+    for source in sources:
+        loop.add_reader(source, note, source)
+    try:
+        await ready
+    finally:
+        for source in sources:
+            loop.remove_reader(source)
+    return tuple(found)
+
+
+async def _write(target: int, data: bytes) -> None:
+    loop = asyncio.get_running_loop()
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(target, view) :]
+            continue
+        except BlockingIOError:
+            ready: asyncio.Future[None] = loop.create_future()
+        loop.add_writer(target, _resolve, ready)
+        try:
+            await ready
+        finally:
+            loop.remove_writer(target)
+
+
+def _resolve(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)

@@ -1,0 +1,98 @@
+"""A program started by this process: quickly, and awaited without a thread of its own.
+
+Its end is learnt through a pidfd, on the event loop. A `Reaper` in the same process leaves it
+alone. Source: pidfd_open(2), waitid(2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+
+class Child:
+    """A running program of ours. `wait` may be called by several tasks."""
+
+    # The kernel has one table of children for each process, so this is one for each process too.
+    awaited: ClassVar[set[int]] = set()
+    """The ids of the children that a `Child` takes the status of."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: int = subprocess.DEVNULL,
+        stdout: int = subprocess.DEVNULL,
+        stderr: int = subprocess.DEVNULL,
+        environment: Mapping[str, str] | None = None,
+        passing: Sequence[int] = (),
+        folder: Path | None = None,
+        is_apart: bool = False,
+    ) -> None:
+        """Start it. `passing` are descriptors it inherits under their numbers; with `is_apart` it
+        gets a session of its own, so that `end` ends what it started too. Raises OSError.
+        """
+        self._process = subprocess.Popen(
+            argv,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            env=environment,
+            pass_fds=passing,
+            cwd=folder,
+            start_new_session=is_apart,
+        )
+        self.pid = self._process.pid
+        self._is_apart = is_apart
+        # Nothing else runs on the loop between the start and this line.
+        self.awaited.add(self.pid)
+        try:
+            self._pidfd = os.pidfd_open(self.pid)
+        except OSError:
+            self._process.kill()
+            self._process.wait()
+            self.awaited.discard(self.pid)
+            raise
+
+    async def wait(self) -> int:
+        """Its exit status, negative for a signal."""
+        status = self._process.poll()
+        if status is None:
+            await until_readable(self._pidfd)
+            status = self._process.wait()
+        self.awaited.discard(self.pid)
+        return status
+
+    async def end(self) -> int:
+        """Kill it if it still runs; its exit status."""
+        if self._process.poll() is None:
+            if self._is_apart:
+                os.killpg(self.pid, signal.SIGKILL)
+            else:
+                self._process.kill()
+        return await self.wait()
+
+    def close(self) -> None:
+        """Let go of it; for a program that has ended."""
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+
+async def until_readable(descriptor: int) -> None:
+    """Return when a descriptor can be read from: for a pidfd, when its process has ended."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    # Two tasks may await one process, and a loop takes one reader for each descriptor.
+    own = os.dup(descriptor)
+    loop.add_reader(own, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(own)
+        os.close(own)

@@ -1,0 +1,113 @@
+"""Takes in orphans: processes whose parents ended, which become children of this process.
+
+A container's helpers put themselves apart, and commands in containers are left behind by the
+runtime that started them. Unless somebody reaps them at once, a pid namespace cannot end and
+runtimes wait for each other; a machine's init may take its time. So this process is the subreaper
+of all it starts, and takes every status that no `Child` waits for.
+Source: prctl(2) PR_SET_CHILD_SUBREAPER, waitid(2), proc(5) /proc/PID/task/TID/children.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+from collections import OrderedDict
+from pathlib import Path
+from typing import Self
+
+from moorage.linux.child import Child
+from moorage.linux.process import parent, state
+
+_PR_SET_CHILD_SUBREAPER = 36
+_SIGNALLED = 128
+_MOST_RECORDS = 4096
+
+
+class Reaper:
+    """The taker of orphans, one in a process. `async with` is its life."""
+
+    def __init__(self) -> None:
+        # An orphan may end before anybody asks for it; the oldest are forgotten.
+        self._statuses: OrderedDict[int, int] = OrderedDict()
+        self._watched: dict[int, asyncio.Future[int]] = {}
+
+    async def __aenter__(self) -> Self:
+        """Raises OSError."""
+        _set_subreaper(is_on=True)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self.reap)
+        self.reap()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGCHLD)
+        _set_subreaper(is_on=False)
+
+    async def status_of(self, pid: int) -> int:
+        """Wait for an orphan's end; its exit code, 128 + n for signal n.
+
+        Raises ProcessLookupError when it has never been our child.
+        """
+        if pid in self._statuses and state(pid) in ("", "Z"):
+            return self._statuses.pop(pid)
+        future = self._watched.get(pid)
+        if future is None:
+            if os.getpid() != parent(pid):
+                raise ProcessLookupError(f"process {pid} is not our child")
+            future = self._watched[pid] = asyncio.get_running_loop().create_future()
+        return await asyncio.shield(future)
+
+    def reap(self) -> None:
+        """Take the statuses of all orphans that have ended."""
+        while (pid := _first_zombie()) is not None:
+            if pid not in Child.awaited:
+                self._take(pid)
+                continue
+            # A `Child` is about to take that one; others may be behind it.
+            for each in _children():
+                if each not in Child.awaited:
+                    self._take(each)
+            return
+
+    def _take(self, pid: int) -> None:
+        try:
+            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
+        except ChildProcessError:
+            return
+        if ended is None:
+            return
+        code = ended.si_status + (0 if ended.si_code == os.CLD_EXITED else _SIGNALLED)
+        future = self._watched.pop(pid, None)
+        if future is not None and not future.done():
+            future.set_result(code)
+            return
+        self._statuses[pid] = code
+        if len(self._statuses) > _MOST_RECORDS:
+            self._statuses.popitem(last=False)
+
+
+def _first_zombie() -> int | None:
+    try:
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    return None if ended is None else ended.si_pid
+
+
+def _children() -> frozenset[int]:
+    found = set[int]()
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            found.update(map(int, (task / "children").read_text().split()))
+        except FileNotFoundError:
+            # The thread has ended meanwhile.
+            continue
+    return frozenset(found)
+
+
+def _set_subreaper(*, is_on: bool) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, int(is_on), 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
