@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux.cgroups import Cgroups, Layout, cgroups_of, unified_mount
+from moorage.linux.cgroups import (
+    Cgroups,
+    Layout,
+    cgroups_of,
+    current_cgroups,
+    unified_mount,
+)
 from moorage.linux.mounts import parse_mounts
 
 UNIFIED = "30 24 0:26 / /sys/fs/cgroup rw shared:9 - cgroup2 cgroup2 rw,nsdelegate"
@@ -71,3 +77,29 @@ def test_the_first_of_several_mounts_of_a_hierarchy_counts() -> None:
 
 def test_controllers_without_a_unified_mount_are_nobodys() -> None:
     assert seen(*FULL_V1, controllers=ALL_V2).v2 == ()
+
+
+def test_a_controller_is_in_one_hierarchy_or_in_none() -> None:
+    found = seen(*FULL_V1, BESIDE, controllers="hugetlb")
+    assert found.mount_of("memory") == Path("/sys/fs/cgroup/memory")
+    assert found.mount_of("hugetlb") == Path("/sys/fs/cgroup/unified")
+    assert found.mount_of("net_cls") is None
+
+
+def test_a_cgroup_has_a_folder_in_every_hierarchy() -> None:
+    found = seen(NAMED, v1("memory"), BESIDE)
+    assert [str(folder) for folder in found.folders("/pods/a")] == [
+        f"/sys/fs/cgroup/{name}/pods/a" for name in ("systemd", "memory", "unified")
+    ]
+
+
+@pytest.mark.parametrize("path", ["", "/", "pods/a", "/pods/../..", "//"])
+def test_the_root_is_nobodys_cgroup(path: str) -> None:
+    with pytest.raises(ValueError, match="below the root"):
+        seen(UNIFIED).folders(path)
+
+
+def test_this_machine_has_what_its_mounts_say() -> None:
+    found = current_cgroups()
+    assert set(found.v1.values()) <= set(found.hierarchies)
+    assert all(point.is_dir() for point in found.hierarchies)

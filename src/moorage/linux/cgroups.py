@@ -1,8 +1,8 @@
 """Which cgroup versions this machine has, and where each controller is.
 
-Pure, from the mounts. A hybrid has controllers on version 1 and a version 2 hierarchy beside them;
-a controller can only be in one of the two. Source: cgroups(7), systemd's "legacy", "hybrid" and
-"unified" layouts.
+Pure, from the mounts, except `current_cgroups`. A hybrid has controllers on version 1 and a
+version 2 hierarchy beside them; a controller can only be in one of the two. Source: cgroups(7),
+systemd's "legacy", "hybrid" and "unified" layouts.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from moorage.linux.mounts import Mount
+from moorage.linux.mounts import Mount, current_mounts
 
 CONTROLLERS = (
     "cpu",
@@ -65,6 +65,36 @@ class Cgroups:
         if self.layout is Layout.V2:
             return tuple(name for name in NEEDED_ON_V2 if name not in self.v2)
         return tuple(name for name in NEEDED_ON_V1 if name not in self.v1)
+
+    def mount_of(self, controller: str) -> Path | None:
+        """The hierarchy that holds a controller, None on a machine without it."""
+        if controller in self.v1:
+            return self.v1[controller]
+        return self.unified if controller in self.v2 else None
+
+    def folders(self, path: str) -> tuple[Path, ...]:
+        """Where a cgroup is, or would be, in every hierarchy.
+
+        `path` is as OCI's `cgroupsPath`: absolute, without the mount point. Raises ValueError when
+        it is not, or names the root: that one is nobody's to change.
+        """
+        return tuple(folder_in(mount, path) for mount in self.hierarchies)
+
+
+def folder_in(mount: Path, path: str) -> Path:
+    """Where a cgroup is in one hierarchy. Raises ValueError as `folders` does."""
+    names = PurePosixPath(path).parts
+    if len(names) < 2 or names[0] != "/" or ".." in names:
+        raise ValueError(f"cgroup path {path!r} is not an absolute path below the root")
+    return mount.joinpath(*names[1:])
+
+
+def current_cgroups() -> Cgroups:
+    """The cgroups of the machine this process runs on. Blocks."""
+    mounts = current_mounts()
+    unified = unified_mount(mounts)
+    controllers = (unified / "cgroup.controllers").read_text() if unified else ""
+    return cgroups_of(mounts, controllers)
 
 
 def cgroups_of(mounts: Iterable[Mount], unified_controllers: str) -> Cgroups:

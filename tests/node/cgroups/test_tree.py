@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.node.cgroups.layout import CgroupLayout
+from moorage.linux.cgroups import Cgroups, Layout
 from moorage.node.cgroups.tree import CgroupError, CgroupTree
 from moorage.node.cgroups.values import CgroupValues
 
@@ -15,16 +15,16 @@ VALUES = CgroupValues(shares=1024, memory_bytes=1 << 20)
 
 def v1(root: Path) -> CgroupTree:
     points = {"cpu": root / "cpu", "memory": root / "memory", "cpuset": root / "cpuset"}
-    for point in points.values():
+    for point in (*points.values(), root / "systemd"):
         point.mkdir()
     for file, content in (("cpuset.cpus", "0-3"), ("cpuset.mems", "0")):
         (points["cpuset"] / file).write_text(f"{content}\n")
     hierarchies = (*points.values(), root / "systemd")
-    return CgroupTree(CgroupLayout(points, hierarchies), "/moorage")
+    return CgroupTree(Cgroups(Layout.V1, points, hierarchies=hierarchies), "/moorage")
 
 
 def v2(root: Path) -> CgroupTree:
-    return CgroupTree(CgroupLayout({}, (root,), root), "/moorage/")
+    return CgroupTree(Cgroups(Layout.V2, unified=root, hierarchies=(root,)), "/moorage/")
 
 
 def test_engines_are_told_an_absolute_path(tmp_path: Path) -> None:
@@ -112,5 +112,5 @@ def test_a_cgroup_that_stays_is_an_error(tmp_path: Path) -> None:
     place = tmp_path / "moorage" / "kubepods"
     place.mkdir(parents=True)
     (place / "held").write_text("")
-    with pytest.raises(CgroupError, match="failed to remove cgroup"):
+    with pytest.raises(CgroupError, match="failed to remove cgroup /moorage/kubepods"):
         v2(tmp_path).remove("kubepods")

@@ -18,7 +18,7 @@ from moorage.api.nodes import NodeRuntimeHandler
 from moorage.api.pods import Pod
 from moorage.api.runtimeclasses import RuntimeClass
 from moorage.client.resources import PODS
-from moorage.node.cgroups.layout import CgroupLayout
+from moorage.linux.cgroups import Cgroups, Layout
 from moorage.node.cgroups.tree import CgroupTree
 from moorage.node.config.security import SecurityDefaults
 from moorage.node.context import NodeContext
@@ -260,7 +260,7 @@ class Life:
             observer=self.observer,
             health=health,
             classes=classes,
-            cgroups=CgroupTree(CgroupLayout({}, ()), "/moorage"),
+            cgroups=CgroupTree(Cgroups(Layout.ABSENT), "/moorage"),
             volumes=VolumeKeeper(
                 objects=api, tokens=tokens, mounter=mounter, paths=paths, clock=clock, refresh_s=30
             ),

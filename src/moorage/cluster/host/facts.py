@@ -27,8 +27,7 @@ from moorage.cluster.host.tools import (
 from moorage.cluster.settings import host_ip
 from moorage.handlers import Machine, search_path
 from moorage.linux.capabilities import SYS_RESOURCE, effective_capabilities
-from moorage.linux.cgroups import Cgroups, cgroups_of, unified_mount
-from moorage.linux.mounts import current_mounts
+from moorage.linux.cgroups import Cgroups, current_cgroups
 from moorage.linux.overlay import supports_overlay
 
 _KVM = Path("/dev/kvm")
@@ -114,7 +113,7 @@ async def gather(data_dir: Path) -> Host:
         kernel=_kernel(),
         system=_system(),
         has_systemd=_has_systemd(),
-        cgroups=_cgroups(),
+        cgroups=current_cgroups(),
         tools=tools.result(),
         cni=find_cni(),
         firewall=firewall.result(),
@@ -148,13 +147,6 @@ def _system() -> System:
         return System(platform.system())
     identifiers = frozenset({told["ID"], *told.get("ID_LIKE", "").split()})
     return System(told.get("PRETTY_NAME", told["NAME"]), identifiers)
-
-
-def _cgroups() -> Cgroups:
-    mounts = current_mounts()
-    unified = unified_mount(mounts)
-    controllers = (unified / "cgroup.controllers").read_text() if unified else ""
-    return cgroups_of(mounts, controllers)
 
 
 def _disk(data_dir: Path, *, is_root: bool) -> Disk:

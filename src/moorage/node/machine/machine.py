@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.node.cgroups.layout import CgroupLayout, layout_of
+from moorage.linux.cgroups import Cgroups, current_cgroups
 from moorage.node.machine.facts import MachineFacts, read_facts
 from moorage.node.volumes.mounting import Mounter, SystemMounter
 
@@ -15,11 +15,10 @@ class Machine:
     """What an agent finds where it runs."""
 
     facts: MachineFacts
-    cgroups: CgroupLayout
+    cgroups: Cgroups
     mounter: Mounter
 
 
 def this_machine(root_dir: Path) -> Machine:
     """The machine this process runs on. Blocks."""
-    layout = layout_of(Path("/proc/self/mountinfo").read_text())
-    return Machine(read_facts(root_dir), layout, SystemMounter())
+    return Machine(read_facts(root_dir), current_cgroups(), SystemMounter())

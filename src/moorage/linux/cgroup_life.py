@@ -1,0 +1,241 @@
+"""The life of a cgroup in all hierarchies: made with those above it, emptied, removed.
+
+A cgroup is named by its path, as OCI's `cgroupsPath`, and is a folder in every hierarchy. What
+limits it gets is not decided here. Everything blocks for some system calls, on kernel locks at
+times, and nothing waits. All raise CgroupError, and ValueError for a path that names the root.
+Source: cgroups(7), kernel cgroup-v1 and cgroup-v2 documents.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from moorage.api.logs import Log
+from moorage.linux.cgroups import Cgroups, Layout, folder_in
+from moorage.linux.process import Process
+
+log = Log(__name__)
+
+# More are held in turns, so that a fork bomb does not use up this process's descriptors.
+HELD_AT_ONCE = 256
+_CPUSET_FILES = ("cpuset.cpus", "cpuset.mems")
+_MAKE_TRIES = 3
+_MAY_BE_CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
+# The file that stops a cgroup's processes, with what stops them and what lets them go on.
+_FREEZERS = (("freezer.state", "FROZEN", "THAWED"), ("cgroup.freeze", "1", "0"))
+
+
+class CgroupError(OSError):
+    """A cgroup that could not be made, changed or removed; the text names it."""
+
+
+def make_cgroup(cgroups: Cgroups, path: str) -> tuple[str, ...]:
+    """Make a cgroup with those above it, where missing; the ones that were, outermost first.
+
+    On version 2 every controller is passed down; on version 1 cpusets take what is above them.
+    """
+    tries = _MAKE_TRIES
+    while True:
+        tries -= 1
+        try:
+            return _make(cgroups, path)
+        except OSError as error:
+            # A parent that was empty until now may be removed by someone meanwhile.
+            if not tries or not isinstance(error, FileNotFoundError):
+                raise _failure("create", path, error) from error
+
+
+def has_cgroup(cgroups: Cgroups, path: str) -> bool:
+    """Whether the cgroup is there, in any hierarchy."""
+    return any(folder.is_dir() for folder in cgroups.folders(path))
+
+
+def process_ids(cgroups: Cgroups, path: str) -> frozenset[int]:
+    """The processes in a cgroup and below it, in any hierarchy.
+
+    Without those of other process namespaces, which have no id here.
+    """
+    return frozenset(pid for folder in cgroups.folders(path) for pid in _pids_below(folder))
+
+
+def kill_processes(cgroups: Cgroups, path: str) -> tuple[Process, ...]:
+    """Send SIGKILL to everything in a cgroup and below; who got it, for the caller to close.
+
+    They are stopped meanwhile, so that none slips away by forking. With very many processes, and
+    where nothing can be stopped, some are left: call it again until the answer is empty. Raises
+    CgroupError, with nothing killed, when this process itself is in there.
+    """
+    if os.getpid() in process_ids(cgroups, path):
+        raise CgroupError(errno.EBUSY, f"cgroup {path} holds this process itself: not killed")
+    folders = [folder for folder in cgroups.folders(path) if folder.is_dir()]
+    with _frozen(folders):
+        held = _hold(cgroups, path)
+        for folder in folders:
+            _write(folder / "cgroup.kill", "1")
+        for process in held:
+            process.send(signal.SIGKILL)
+    return held
+
+
+def remove_cgroup(cgroups: Cgroups, path: str) -> None:
+    """Remove a cgroup without processes, and those below; nothing happens when there is none."""
+    for folder in cgroups.folders(path):
+        for each in _deepest_first(folder):
+            try:
+                each.rmdir()
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise _failure("remove", path, error) from error
+
+
+def remove_if_empty(cgroups: Cgroups, path: str) -> None:
+    """Remove a cgroup in each hierarchy where it has neither processes nor cgroups below it."""
+    for folder in cgroups.folders(path):
+        try:
+            folder.rmdir()
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.EBUSY, errno.ENOTEMPTY):
+                raise _failure("remove", path, error) from error
+
+
+def _make(cgroups: Cgroups, path: str) -> tuple[str, ...]:
+    needed = set(cgroups.v1.values())
+    made: dict[str, None] = {}
+    for mount in cgroups.hierarchies:
+        try:
+            # A hybrid's version 2 passes nothing down: a controller in use there could not be
+            # mounted as version 1 any more, where runtimes look for it.
+            passes_down = cgroups.layout is Layout.V2 and mount == cgroups.unified
+            made |= dict.fromkeys(_make_in(mount, path, passes_down=passes_down))
+        except OSError as error:
+            # What has no controllers limits nobody, and may belong to the host's own init.
+            is_needed = mount in needed or cgroups.layout is Layout.V2
+            if is_needed or error.errno not in _MAY_BE_CLOSED:
+                raise
+            log.debug("hierarchy cannot be changed", mount=mount, reason=error.strerror)
+    if "cpuset" in cgroups.v1:
+        _inherit_cpuset(cgroups.v1["cpuset"], path)
+    return tuple(sorted(made, key=len))
+
+
+def _make_in(mount: Path, path: str, *, passes_down: bool) -> Iterator[str]:
+    """Make a cgroup in one hierarchy; the paths of those that were missing."""
+    folder = mount
+    for name in folder_in(mount, path).relative_to(mount).parts:
+        if passes_down:
+            _pass_down(folder)
+        folder = folder / name
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            if not folder.is_dir():
+                raise
+        else:
+            yield f"/{folder.relative_to(mount)}"
+
+
+def _inherit_cpuset(mount: Path, path: str) -> None:
+    """A new cpuset is empty, and no process may enter an empty one."""
+    folder = mount
+    for name in folder_in(mount, path).relative_to(mount).parts:
+        above, folder = folder, folder / name
+        for file in _CPUSET_FILES:
+            if not (folder / file).read_text().strip():
+                (folder / file).write_text((above / file).read_text().strip())
+
+
+def _pass_down(folder: Path) -> None:
+    """Let the cgroups below one use every controller that it has itself."""
+    control = folder / "cgroup.subtree_control"
+    missing = set((folder / "cgroup.controllers").read_text().split())
+    missing -= set(control.read_text().split())
+    if not missing:
+        return
+    try:
+        control.write_text(" ".join(f"+{name}" for name in sorted(missing)))
+    except OSError as error:
+        refused = [name for name in sorted(missing) if not _write(control, f"+{name}")]
+        if len(refused) == len(missing):
+            raise
+        # One that the kernel keeps back (cpu with real-time processes) costs no other.
+        log.warning("controllers not passed down", cgroup=folder, controllers=refused, error=error)
+
+
+@contextmanager
+def _frozen(folders: Iterable[Path]) -> Iterator[None]:
+    stopped = [
+        (folder, file, go_on)
+        for folder in folders
+        for file, stop, go_on in _FREEZERS
+        if _write(folder / file, stop)
+    ]
+    try:
+        yield
+    finally:
+        for folder, file, go_on in stopped:
+            # What was stopped before, further down too, cannot die on version 1 until it goes on.
+            for each in _deepest_first(folder):
+                _write(each / file, go_on)
+
+
+def _hold(cgroups: Cgroups, path: str) -> tuple[Process, ...]:
+    """The processes of a cgroup, held before they are looked up: no id is another's by now."""
+    found: list[Process] = []
+    try:
+        for pid in sorted(process_ids(cgroups, path))[:HELD_AT_ONCE]:
+            try:
+                found.append(Process(pid))
+            except ProcessLookupError:
+                continue
+        members = process_ids(cgroups, path)
+    except BaseException:
+        for process in found:
+            process.close()
+        raise
+    for process in found:
+        if process.pid not in members:
+            process.close()
+    return tuple(process for process in found if process.pid in members)
+
+
+def _pids_below(folder: Path) -> Iterator[int]:
+    for each in _deepest_first(folder):
+        try:
+            text = (each / "cgroup.procs").read_text()
+        except OSError:
+            # It has gone meanwhile, or holds only threads of a process that is listed above it.
+            continue
+        # A process of another namespace is shown as 0, which to kill(2) means: all of my own.
+        yield from (pid for pid in map(int, text.split()) if pid > 0)
+
+
+def _deepest_first(folder: Path) -> list[Path]:
+    return [Path(each) for each, _, _ in os.walk(folder, topdown=False)]
+
+
+def _write(file: Path, content: str) -> bool:
+    """Whether the kernel took it; the file must be there already."""
+    try:
+        descriptor = os.open(file, os.O_WRONLY)
+    except OSError:
+        return False
+    try:
+        os.write(descriptor, content.encode())
+    except OSError as error:
+        log.debug("cgroup file refused a value", path=file, reason=error.strerror)
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _failure(verb: str, path: str, error: OSError) -> CgroupError:
+    return CgroupError(
+        error.errno, f"failed to {verb} cgroup {path}: {error.strerror} ({error.filename})"
+    )
