@@ -1,0 +1,196 @@
+"""Devices by name, as vendors describe them in files: what a name adds to a spec.
+
+Files are JSON or YAML in two folders; the later folder wins where both describe a device. They are
+read when a container asks for one, so that what a vendor's tool writes counts at once.
+Source: CNCF Container Device Interface 1.0, "CDI JSON Specification"; CRI CDIDevice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from moorage.cri import pb
+from moorage.engine.errors import InvalidError
+
+DEFAULT_FOLDERS = (Path("/etc/cdi"), Path("/var/run/cdi"))
+_ANNOTATION = "cdi.k8s.io/"
+_SUFFIXES = (".json", ".yaml", ".yml")
+_QUALIFIED = re.compile(
+    r"^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?"
+    r"=[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?$"
+)
+
+
+class DeviceNode(msgspec.Struct, frozen=True, rename="camel"):
+    """A node to make; what is not said is read from the host's."""
+
+    path: str
+    host_path: str = ""
+    type: str = ""
+    major: int | None = None
+    minor: int | None = None
+    file_mode: int | None = None
+    permissions: str = ""
+    uid: int | None = None
+    gid: int | None = None
+
+
+class CdiMount(msgspec.Struct, frozen=True, rename="camel"):
+    host_path: str
+    container_path: str
+    options: tuple[str, ...] = ()
+    type: str = ""
+
+
+class Hook(msgspec.Struct, frozen=True, rename="camel"):
+    hook_name: str
+    path: str
+    args: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    timeout: int | None = None
+
+
+class ContainerEdits(msgspec.Struct, frozen=True, rename="camel"):
+    """What a device adds to a container."""
+
+    env: tuple[str, ...] = ()
+    device_nodes: tuple[DeviceNode, ...] = ()
+    mounts: tuple[CdiMount, ...] = ()
+    hooks: tuple[Hook, ...] = ()
+    additional_gids: tuple[int, ...] = msgspec.field(default=(), name="additionalGids")
+    intel_rdt: dict[str, Any] | None = None
+
+    def __add__(self, other: ContainerEdits) -> ContainerEdits:
+        return ContainerEdits(
+            self.env + other.env,
+            self.device_nodes + other.device_nodes,
+            self.mounts + other.mounts,
+            self.hooks + other.hooks,
+            self.additional_gids + other.additional_gids,
+            other.intel_rdt or self.intel_rdt,
+        )
+
+
+NO_EDITS = ContainerEdits()
+
+
+class CdiDevice(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    container_edits: ContainerEdits = NO_EDITS
+
+
+class CdiSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """One file: the devices of one vendor and class."""
+
+    cdi_version: str
+    kind: str
+    devices: tuple[CdiDevice, ...] = ()
+    container_edits: ContainerEdits = NO_EDITS
+
+
+@dataclass(frozen=True, slots=True)
+class CdiFolders:
+    """The folders with descriptions, later ones before earlier ones."""
+
+    folders: Sequence[Path] = field(default=DEFAULT_FOLDERS)
+
+    def edits(self, names: Sequence[str]) -> ContainerEdits:
+        """What these devices add together. Blocks.
+
+        Raises InvalidError naming those that no file describes, with the files that are broken.
+        """
+        specs, complaints = self._read()
+        return merged_edits(names, specs, complaints)
+
+    def _read(self) -> tuple[list[list[CdiSpec]], list[str]]:
+        """The descriptions of each folder, the one that counts most first."""
+        complaints: list[str] = []
+        found = []
+        for folder in reversed(self.folders):
+            specs = []
+            for path in _files(folder):
+                try:
+                    specs.append(parse_spec(path.read_bytes(), is_json=path.suffix == ".json"))
+                except (OSError, ValueError) as error:
+                    complaints.append(f"{path}: {' '.join(str(error).split())}")
+            found.append(specs)
+        return found, complaints
+
+
+def requested_devices(config: pb.ContainerConfig) -> tuple[str, ...]:
+    """The names a container asks for, in the CRI's field or, as before it, in annotations."""
+    names = [each.name for each in config.CDI_devices]
+    for key, value in sorted(config.annotations.items()):
+        if key.startswith(_ANNOTATION):
+            names += value.split(",")
+    return tuple(dict.fromkeys(names))
+
+
+def parse_spec(content: bytes, *, is_json: bool) -> CdiSpec:
+    """The description in a file. Raises ValueError."""
+    try:
+        if is_json:
+            return msgspec.json.decode(content, type=CdiSpec)
+        return msgspec.convert(yaml.safe_load(content), CdiSpec)
+    except (msgspec.MsgspecError, yaml.YAMLError) as error:
+        raise ValueError(str(error)) from error
+
+
+def merged_edits(
+    names: Iterable[str], folders: Sequence[Sequence[CdiSpec]], complaints: Sequence[str] = ()
+) -> ContainerEdits:
+    """What devices add together: a file's own part once, then each device's.
+
+    A name that two files of one folder describe is nobody's. Raises InvalidError.
+    """
+    edits = NO_EDITS
+    unresolved = []
+    used: list[CdiSpec] = []
+    for name in names:
+        if not _QUALIFIED.match(name):
+            raise InvalidError(
+                f"CDI device {name!r} is no qualified name; spell it like vendor.com/class=device"
+            )
+        found = _find(name, folders)
+        if found is None:
+            unresolved.append(name)
+            continue
+        spec, device = found
+        if not any(each is spec for each in used):
+            used.append(spec)
+            edits += spec.container_edits
+        edits += device.container_edits
+    if unresolved:
+        broken = f"; unreadable: {'; '.join(complaints)}" if complaints else ""
+        raise InvalidError(
+            f"unresolvable CDI devices {', '.join(unresolved)}: no single file in the CDI folders "
+            f"describes them; have the vendor's tool write one{broken}"
+        )
+    return edits
+
+
+def _find(name: str, folders: Sequence[Sequence[CdiSpec]]) -> tuple[CdiSpec, CdiDevice] | None:
+    kind, _, device_name = name.partition("=")
+    for specs in folders:
+        matches = [
+            (spec, device)
+            for spec in specs
+            if spec.kind == kind
+            for device in spec.devices
+            if device.name == device_name
+        ]
+        if matches:
+            return matches[0] if len(matches) == 1 else None
+    return None
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    if folder.is_dir():
+        yield from sorted(each for each in folder.iterdir() if each.suffix in _SUFFIXES)

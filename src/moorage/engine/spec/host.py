@@ -1,0 +1,108 @@
+"""What a spec must know of the machine: looked at once, at the engine's start.
+
+Source: proc(5); capabilities(7); the kernel's cgroup-v1 and cgroup-v2 documents.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.linux.capabilities import NAMES, SYS_RESOURCE, effective_capabilities
+from moorage.linux.cgroups import Cgroups, Layout, cgroups_of, unified_mount
+from moorage.linux.mounts import current_mounts
+
+LOWEST_OOM_SCORE = -1000
+
+_RELEASE = re.compile(r"^(\d+)\.(\d+)")
+_V1_SWAP = "memory.memsw.limit_in_bytes"
+_V2_SWAP = "memory.swap.max"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFacts:
+    """The machine. `oom_score_floor` is the lowest oom_score_adj this process may give.
+
+    `machine` is uname's name of the processor. The capability names have their CAP_.
+    """
+
+    kernel: tuple[int, int]
+    machine: str
+    is_cgroup_v2: bool = False
+    has_hugetlb: bool = False
+    has_swap_accounting: bool = False
+    has_app_armor: bool = False
+    has_selinux: bool = False
+    has_seccomp: bool = True
+    oom_score_floor: int = LOWEST_OOM_SCORE
+    known_capabilities: frozenset[str] = frozenset(NAMES)
+    own_capabilities: frozenset[str] = frozenset(NAMES)
+
+
+def look_at_host() -> HostFacts:
+    """The facts of this machine and process. Blocks. Raises OSError without /proc."""
+    status = Path("/proc/self/status").read_text()
+    own = effective_capabilities(status)
+    uname = os.uname()
+    cgroups = _cgroups()
+    return HostFacts(
+        kernel=kernel_version(uname.release),
+        machine=uname.machine,
+        is_cgroup_v2=cgroups.layout is Layout.V2,
+        has_hugetlb=has_controller(cgroups, "hugetlb"),
+        has_swap_accounting=_has_swap_accounting(cgroups),
+        has_app_armor=_text("/sys/module/apparmor/parameters/enabled") == "Y",
+        has_selinux=Path("/sys/fs/selinux/enforce").exists(),
+        has_seccomp="\nSeccomp:" in status,
+        oom_score_floor=oom_score_floor(own, _text("/proc/self/oom_score_adj")),
+        known_capabilities=known_capabilities(_text("/proc/sys/kernel/cap_last_cap")),
+        own_capabilities=own,
+    )
+
+
+def kernel_version(release: str) -> tuple[int, int]:
+    """Major and minor of a kernel's release; (0, 0) for a name without them."""
+    found = _RELEASE.match(release)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def known_capabilities(last: str) -> frozenset[str]:
+    """The capabilities of a kernel whose highest has that number; all we know without one."""
+    return frozenset(NAMES[: int(last) + 1] if last.isdecimal() else NAMES)
+
+
+def oom_score_floor(own: Iterable[str], own_score: str) -> int:
+    """The lowest oom_score_adj this process may give: its own, unless it may lower it."""
+    if SYS_RESOURCE in own or not own_score:
+        return LOWEST_OOM_SCORE
+    return int(own_score)
+
+
+def has_controller(cgroups: Cgroups, name: str) -> bool:
+    """Whether a runtime finds the controller: on a hybrid it looks at version 1 only."""
+    return name in (cgroups.v2 if cgroups.layout is Layout.V2 else cgroups.v1)
+
+
+def _cgroups() -> Cgroups:
+    mounts = current_mounts()
+    unified = unified_mount(mounts)
+    return cgroups_of(mounts, _text(f"{unified}/cgroup.controllers") if unified else "")
+
+
+def _has_swap_accounting(cgroups: Cgroups) -> bool:
+    """Version 2 shows the file in every group but the root, so any group tells."""
+    if cgroups.layout is Layout.V2 and cgroups.unified is not None:
+        return any(cgroups.unified.glob(f"*/{_V2_SWAP}"))
+    memory = cgroups.v1.get("memory")
+    return memory is not None and (memory / _V1_SWAP).exists()
+
+
+def _text(path: str) -> str:
+    """A file's text without its line's end, "" when the kernel has no such file."""
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""

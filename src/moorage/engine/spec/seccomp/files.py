@@ -1,0 +1,43 @@
+"""Profiles of the node's own files: OCI's `linux.seccomp` as JSON.
+
+Source: CRI SecurityProfile.localhost_ref; OCI runtime-spec, "Seccomp".
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from moorage.engine.errors import InvalidError
+from moorage.engine.spec.context import Document
+
+_FIELDS = (
+    "defaultAction",
+    "defaultErrnoRet",
+    "architectures",
+    "flags",
+    "listenerPath",
+    "listenerMetadata",
+    "syscalls",
+)
+
+
+def read_profile(path: str) -> Document:
+    """The profile in a file. Blocks. Raises InvalidError naming the file."""
+    place = Path(path)
+    if not place.is_absolute():
+        raise InvalidError(f"seccomp profile {path!r} is no absolute path; give the whole path")
+    try:
+        content = place.read_bytes()
+    except OSError as error:
+        raise InvalidError(
+            f"seccomp profile {path} cannot be read: {error.strerror}; put it there on this node"
+        ) from error
+    try:
+        found = msgspec.json.decode(content, type=Document)
+    except msgspec.MsgspecError as error:
+        raise InvalidError(f"seccomp profile {path} is no JSON object: {error}") from error
+    if not isinstance(found.get("defaultAction"), str):
+        raise InvalidError(f"seccomp profile {path} has no defaultAction; add one")
+    return {name: found[name] for name in _FIELDS if name in found}
