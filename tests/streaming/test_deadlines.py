@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from moorage.streaming.deadlines import IdleTimer
-from tests.clocks import FakeClock
+from tests.clocks import FakeClock, settle
 
 
 class Timed:
@@ -18,10 +18,9 @@ class Timed:
 
     async def after(self, seconds: float) -> bool:
         """Whether it has expired that much later."""
-        await asyncio.sleep(0)
+        await settle()
         self.clock.advance(seconds)
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await settle()
         return self._expired.done()
 
 
@@ -46,3 +45,11 @@ async def test_it_can_be_made_less_patient_but_not_more() -> None:
     timed.timer.tighten(2)
     assert not await timed.after(1)
     assert await timed.after(1)
+
+
+async def test_less_patience_counts_from_now_also_while_it_waits() -> None:
+    timed = Timed()
+    assert not await timed.after(1)
+    timed.timer.tighten(2)
+    assert not await timed.after(1.9)
+    assert await timed.after(0.1)

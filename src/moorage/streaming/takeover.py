@@ -9,6 +9,7 @@ Source: RFC 9110 §7.8.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
 from aiohttp import web
@@ -28,7 +29,12 @@ async def take_over(
     transport = request.transport
     if transport is None:
         raise ConnectionResetError("the client has gone")
+    former = request.protocol
     connection = Connection.on(transport)
+    if (handler := asyncio.current_task()) is not None:
+        # The HTTP server keeps what it has of a connection until it hears that it is lost, and
+        # some cancel the handler then: so it hears when the handler has ended.
+        handler.add_done_callback(lambda _: former.connection_lost(None))
     await connection.write(switching_head(protocol, lines))
     return connection
 

@@ -9,14 +9,24 @@ import aiohttp
 from aiohttp import web
 
 TUNNEL = "SPDY/3.1+portforward.k8s.io"
+_CLOSE_S = 5.0
 _MESSAGE_LIMIT_BYTES = 32 * 1024 * 1024
-_CHUNK_BYTES = 32 * 1024
+# Larger than any frame the server's side of SPDY writes.
+_CHUNK_BYTES = 33 * 1024
 
 
-async def accept(request: web.BaseRequest, subprotocol: str) -> web.WebSocketResponse:
-    """Accept the upgrade to a websocket that speaks `subprotocol`."""
+async def accept(
+    request: web.BaseRequest, subprotocol: str, close_s: float = _CLOSE_S
+) -> web.WebSocketResponse:
+    """Accept the upgrade to a websocket that speaks `subprotocol`; empty for one without a name.
+
+    Closing it waits at most `close_s` for the client to close too.
+    """
     websocket = web.WebSocketResponse(
-        protocols=(subprotocol,), compress=False, max_msg_size=_MESSAGE_LIMIT_BYTES
+        protocols=(subprotocol,) if subprotocol else (),
+        compress=False,
+        max_msg_size=_MESSAGE_LIMIT_BYTES,
+        timeout=close_s,
     )
     await websocket.prepare(request)
     return websocket

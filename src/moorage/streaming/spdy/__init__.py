@@ -1,5 +1,6 @@
 """SPDY/3.1 as far as Kubernetes streams use it: streams that the client opens, no flow control."""
 
+from moorage.streaming.spdy.server import ServerSession, SpdyStream
 from moorage.streaming.spdy.session import SpdyError, SpdySession
 
-__all__ = ["SpdyError", "SpdySession"]
+__all__ = ["ServerSession", "SpdyError", "SpdySession", "SpdyStream"]

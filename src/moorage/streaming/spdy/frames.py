@@ -36,6 +36,15 @@ class FrameType(IntEnum):
     WINDOW_UPDATE = 9
 
 
+class ResetStatus(IntEnum):
+    """Why a stream is reset. Source: SPDY/3.1 draft, §2.6.3."""
+
+    PROTOCOL_ERROR = 1
+    INVALID_STREAM = 2
+    REFUSED_STREAM = 3
+    CANCEL = 5
+
+
 class FrameError(OSError):
     """Bytes that are no SPDY/3.1 frame: to a session, a way in which the connection broke."""
 
@@ -88,6 +97,11 @@ def ping_frame(number: int) -> bytes:
 
 def reset_frame(stream: int, status: int) -> bytes:
     return control_frame(FrameType.RST_STREAM, struct.pack(">II", stream, status))
+
+
+def farewell_frame(last_stream: int, status: int) -> bytes:
+    """A GOAWAY: no stream after `last_stream` was looked at."""
+    return control_frame(FrameType.GOAWAY, struct.pack(">II", last_stream, status))
 
 
 class FrameReader:
@@ -160,3 +174,13 @@ def open_frame(codec: HeaderCodec, stream: int, headers: Mapping[str, str]) -> b
     return control_frame(
         FrameType.SYN_STREAM, struct.pack(">IIH", stream, 0, 0) + codec.encode(headers)
     )
+
+
+def opened_headers(codec: HeaderCodec, frame: Control) -> dict[str, str]:
+    """The headers of a SYN_STREAM. Raises FrameError."""
+    return codec.decode(frame.payload[10:])
+
+
+def reply_frame(codec: HeaderCodec, stream: int) -> bytes:
+    """A SYN_REPLY without headers: the stream is agreed to."""
+    return control_frame(FrameType.SYN_REPLY, struct.pack(">I", stream) + codec.encode({}))

@@ -1,0 +1,81 @@
+"""A client's connection as the channels of a command, whatever it speaks.
+
+SPDY         the client opens a stream for each channel, in any order
+websocket    channels are numbers and there from the start
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from moorage.cri import pb
+from moorage.engine.streams.command import Channels
+from moorage.engine.streams.protocols import Dialect
+from moorage.streaming.channel_socket import ChannelSocket, Coding
+from moorage.streaming.spdy import SpdyStream
+
+CommandRequest = pb.ExecRequest | pb.AttachRequest
+
+# Their places are their numbers in the websocket protocols.
+_NAMES = ("stdin", "stdout", "stderr", "error", "resize")
+_READ = ("stdin", "resize")
+SOCKET_CHANNELS = len(_NAMES)
+
+
+def wanted(request: CommandRequest, dialect: Dialect) -> tuple[str, ...]:
+    """The names of the channels that a request asks for, in the order of their numbers."""
+    asked = {
+        "stdin": request.stdin,
+        "stdout": request.stdout,
+        "stderr": request.stderr,
+        "error": True,
+        "resize": request.tty and dialect.has_resize,
+    }
+    return tuple(name for name in _NAMES if asked[name])
+
+
+class Gathering:
+    """The streams a SPDY client opens, until all that are wanted are there."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._missing = set(names)
+        self._streams: dict[str, SpdyStream] = {}
+        self._is_whole = asyncio.Event()
+
+    def admit(self, stream: SpdyStream) -> bool:
+        """Take a stream; whether it was wanted and is the first of its name."""
+        name = stream.headers.get("streamtype", "")
+        if name not in self._missing:
+            return False
+        self._missing.remove(name)
+        self._streams[name] = stream
+        if name not in _READ:
+            stream.discard()
+        if not self._missing:
+            self._is_whole.set()
+        return True
+
+    async def channels(self, dialect: Dialect) -> Channels:
+        """All of them, once they are there."""
+        await self._is_whole.wait()
+        return Channels(**self._streams, has_json_status=dialect.has_json_status)
+
+
+def coding(dialect: Dialect) -> Coding:
+    """How a websocket's messages are written in a dialect."""
+    return Coding(is_base64=dialect.is_base64, can_end=dialect.can_end)
+
+
+async def greeted(socket: ChannelSocket, names: Sequence[str], dialect: Dialect) -> Channels:
+    """A websocket's channels, after an empty message that tells the client they are there.
+
+    Raises OSError when the client has gone.
+    """
+    by_name = dict(zip(_NAMES, socket.channels, strict=True))
+    for name, channel in by_name.items():
+        if name not in _READ or name not in names:
+            channel.discard()
+    await next(by_name[name] for name in names if name not in _READ).write(b"")
+    chosen = {name: by_name[name] for name in names}
+    return Channels(**chosen, has_json_status=dialect.has_json_status)

@@ -1,0 +1,207 @@
+"""Carrying a command's streams between a client's channels and a process.
+
+    client stdin, resize ──▶ process        process output ──▶ client stdout, stderr
+                                            its end        ──▶ client error channel, last of all
+
+Nothing is kept on the way: a client that does not read makes the process wait, and a process that
+does not read makes the client wait. The transport decides when the client has gone, and cancels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from moorage.api.logs import Log
+from moorage.cri import pb
+from moorage.engine.errors import EngineError
+from moorage.engine.streams.outcome import Exited, Failed, Outcome, encode
+from moorage.engine.streams.target import Target
+from moorage.engine.streams.terminal import SizeReader
+from moorage.handlers.adapters import STDERR, STDOUT, AdapterError, ExecProcess, Streams
+from moorage.streaming.pipe import ByteStream
+from moorage.streaming.race import first_to_end
+
+log = Log(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channels:
+    """What the client opened; None for what it did not ask for."""
+
+    error: ByteStream
+    stdin: ByteStream | None = None
+    stdout: ByteStream | None = None
+    stderr: ByteStream | None = None
+    resize: ByteStream | None = None
+    has_json_status: bool = True
+
+    @property
+    def outputs(self) -> Mapping[int, ByteStream]:
+        """The channels of the process's descriptors."""
+        by_descriptor = {STDOUT: self.stdout, STDERR: self.stderr}
+        return {number: channel for number, channel in by_descriptor.items() if channel}
+
+
+async def exec_into(
+    target: Target, request: pb.ExecRequest, channels: Channels, drain_s: float
+) -> None:
+    """Run the process with the channels until it ends; it is killed when that is cancelled.
+
+    Output that descendants keep open is followed until it has been silent for `drain_s` after
+    the process's end. Raises OSError when the client has gone.
+    """
+    outcome: Outcome
+    try:
+        process = await target.exec(request)
+    except (EngineError, AdapterError, OSError) as error:
+        outcome = _failed("executing command in container", error)
+    else:
+        try:
+            async with process:
+                outcome = Exited(await _until_exit(process, channels, drain_s))
+        except (EngineError, AdapterError) as error:
+            outcome = _failed("executing command in container", error)
+    await _finish(channels, outcome)
+
+
+async def attach_to(target: Target, request: pb.AttachRequest, channels: Channels) -> None:
+    """Carry the container's streams until its output ends; it goes on when that is cancelled.
+
+    Raises OSError when the client has gone.
+    """
+    outcome: Outcome = Exited()
+    try:
+        streams = await target.attach(request)
+    except (EngineError, AdapterError, OSError) as error:
+        outcome = _failed("attaching to container", error)
+    else:
+        try:
+            async with streams:
+                await _with_inputs(streams, channels, _Output(streams, channels.outputs))
+        except (EngineError, AdapterError) as error:
+            outcome = _failed("attaching to container", error)
+    await _finish(channels, outcome)
+
+
+@dataclass(slots=True)
+class _Output:
+    """Copies output to the client until it ends, or is silent once it has been told to hurry."""
+
+    streams: Streams
+    channels: Mapping[int, ByteStream]
+    _patience_s: float | None = None
+    _reading: asyncio.Timeout | None = field(default=None, repr=False)
+
+    async def copy(self) -> None:
+        while (output := await self._next()) is not None:
+            descriptor, data = output
+            if (channel := self.channels.get(descriptor)) is not None:
+                await channel.write(data)
+
+    def hurry(self, patience_s: float) -> None:
+        """Bear no more silence than that from now on; a slow client is none."""
+        self._patience_s = patience_s
+        if self._reading is not None:
+            self._reading.reschedule(asyncio.get_running_loop().time() + patience_s)
+
+    async def _next(self) -> tuple[int, bytes] | None:
+        try:
+            async with asyncio.timeout(self._patience_s) as self._reading:
+                return await self.streams.read()
+        except TimeoutError:
+            return None
+        except OSError as error:
+            # An OSError from here on would mean that the client has gone.
+            raise AdapterError(f"reading the output: {error}") from error
+        finally:
+            self._reading = None
+
+
+async def _until_exit(process: ExecProcess, channels: Channels, drain_s: float) -> int:
+    """The exit code, once the process has ended and its output has been carried."""
+    output = _Output(process, channels.outputs)
+    exiting = asyncio.ensure_future(process.wait())
+    exiting.add_done_callback(lambda _: output.hurry(drain_s))
+    try:
+        await _with_inputs(process, channels, output, exiting)
+        return exiting.result()
+    finally:
+        exiting.cancel()
+
+
+async def _with_inputs(
+    streams: Streams,
+    channels: Channels,
+    output: _Output,
+    exiting: asyncio.Future[int] | None = None,
+) -> None:
+    """Carry inputs until the output has ended, and the process too if it is awaited."""
+
+    async def ending() -> None:
+        await output.copy()
+        if exiting is not None:
+            # A process may close its output and still read.
+            await exiting
+
+    await first_to_end(
+        ending(),
+        *([_feed(channels.stdin, streams)] if channels.stdin else []),
+        *([_resize(channels.resize, streams)] if channels.resize else []),
+    )
+
+
+async def _feed(stdin: ByteStream, streams: Streams) -> None:
+    """Give the process its input; never ends by itself."""
+    is_taken = True
+    while data := await stdin.read():
+        # What nobody reads is dropped, so that sizes sent behind it arrive.
+        is_taken = is_taken and await _is_taken(streams, data)
+    if is_taken:
+        try:
+            await streams.end_input()
+        except OSError:
+            # Gone already, which is where it was to go.
+            is_taken = False
+    await _forever()
+
+
+async def _is_taken(streams: Streams, data: bytes) -> bool:
+    """Write; whether anybody still reads."""
+    try:
+        await streams.write(data)
+    except OSError:
+        return False
+    return True
+
+
+async def _resize(channel: ByteStream, streams: Streams) -> None:
+    """Pass sizes on; never ends by itself."""
+    reader = SizeReader()
+    while data := await channel.read():
+        # Only the last one still matters.
+        for size in reader.feed(data)[-1:]:
+            try:
+                await streams.resize(size.width, size.height)
+            except (AdapterError, OSError) as error:
+                # The process may have ended; how is told by its exit.
+                log.debug("terminal not resized", why=str(error))
+    await _forever()
+
+
+async def _finish(channels: Channels, outcome: Outcome) -> None:
+    """End the outputs, say how it went, and end that too."""
+    for channel in channels.outputs.values():
+        await channel.write_eof()
+    if said := encode(outcome, as_json=channels.has_json_status):
+        await channels.error.write(said)
+    await channels.error.write_eof()
+
+
+async def _forever() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+def _failed(what: str, error: Exception) -> Failed:
+    return Failed(f"error {what}: {' '.join(str(error).split())}")

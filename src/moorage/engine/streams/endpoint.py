@@ -1,0 +1,254 @@
+"""The HTTP side of streaming: a token's request, an upgrade, then whatever was agreed.
+
+    GET|POST /{exec,attach,portforward}/TOKEN ─▶ 101, then SPDY/3.1 or a websocket
+
+This module needs the HTTP library and is loaded when the first stream is asked for. Tasks here
+belong to that library; leaving `serving` ends them. Source: CRI streaming library; RFC 9110 §7.8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+from moorage.api.clock import Clock
+from moorage.api.logs import Log
+from moorage.cri import pb
+from moorage.engine.streams.clients import (
+    SOCKET_CHANNELS,
+    CommandRequest,
+    Gathering,
+    coding,
+    greeted,
+    wanted,
+)
+from moorage.engine.streams.command import Channels, attach_to, exec_into
+from moorage.engine.streams.forward import Pairs, Pod
+from moorage.engine.streams.protocols import (
+    SOCKET_COMMAND,
+    SOCKET_PORT_FORWARD,
+    SPDY_COMMAND,
+    SPDY_PORT_FORWARD,
+    Dialect,
+    choose,
+)
+from moorage.engine.streams.requests import Asked, path_of
+from moorage.engine.streams.target import Target
+from moorage.engine.streams.tokens import Tokens
+from moorage.streaming.channel_socket import ChannelSocket
+from moorage.streaming.deadlines import Deadlines, IdleTimer
+from moorage.streaming.pipe import ByteStream
+from moorage.streaming.race import first_to_end
+from moorage.streaming.spdy import ServerSession
+from moorage.streaming.takeover import HandledResponse, take_over
+from moorage.streaming.upgrade import (
+    PROTOCOL_VERSION,
+    SPDY,
+    WEBSOCKET,
+    offered_subprotocols,
+    offered_versions,
+    upgrade_of,
+)
+from moorage.streaming.websocket import TUNNEL, Tunnel, accept
+
+log = Log(__name__)
+
+_ACCEPTED_VERSIONS = "X-Accepted-Stream-Protocol-Versions"
+_METHODS = ("GET", "POST")
+_PORT_BYTES = 2
+# Streams have been ended before: this is for connections that have sent no request yet.
+_SHUTDOWN_S = 0.1
+
+
+class Endpoint:
+    """Answers the requests that tokens stand for."""
+
+    def __init__(
+        self, target: Target, tokens: Tokens[Asked], clock: Clock, deadlines: Deadlines
+    ) -> None:
+        self._target = target
+        self._tokens = tokens
+        self._clock = clock
+        self._deadlines = deadlines
+        self._live: set[asyncio.Task[Any]] = set()
+
+    @asynccontextmanager
+    async def serving(self, listener: socket.socket) -> AsyncIterator[None]:
+        """Answer on a listening socket while the block runs; streams end with it."""
+        application = web.Application()
+        for method in _METHODS:
+            application.router.add_route(method, "/{action}/{token}", self._answer)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_S)
+        await runner.setup()
+        try:
+            await web.SockSite(runner, listener).start()
+            yield
+        finally:
+            live = tuple(self._live)
+            for task in live:
+                task.cancel()
+            await asyncio.gather(*live, return_exceptions=True)
+            await runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        asked = self._tokens.redeem(request.match_info["token"])
+        if asked is None or request.match_info["action"] != path_of(asked):
+            raise web.HTTPNotFound(text="no such stream: its address works once, for a minute")
+        task = asyncio.current_task()
+        assert task is not None
+        self._live.add(task)
+        task.add_done_callback(self._live.discard)
+        try:
+            return await self._stream(request, asked)
+        except OSError as error:
+            log.debug("stream broke", stream=path_of(asked), why=str(error) or "timed out")
+            return HandledResponse()
+
+    async def _stream(self, request: web.Request, asked: Asked) -> web.StreamResponse:
+        protocol = upgrade_of(request)
+        is_port_forward = isinstance(asked, pb.PortForwardRequest)
+        if protocol == SPDY:
+            offered = offered_versions(request)
+            spoken = SPDY_PORT_FORWARD if is_port_forward else SPDY_COMMAND
+            return await self._spdy(request, asked, _agreed(offered, spoken))
+        if protocol == WEBSOCKET:
+            offered = offered_subprotocols(request)
+            if isinstance(asked, pb.PortForwardRequest):
+                if TUNNEL in offered:
+                    return await self._tunnel(request, asked)
+                return await self._port_socket(
+                    request, asked, _agreed(offered, SOCKET_PORT_FORWARD)
+                )
+            return await self._command_socket(request, asked, _agreed(offered, SOCKET_COMMAND))
+        raise web.HTTPBadRequest(text=f"an upgrade to {SPDY} or {WEBSOCKET} is required")
+
+    async def _spdy(
+        self, request: web.Request, asked: Asked, dialect: Dialect
+    ) -> web.StreamResponse:
+        lines = ((PROTOCOL_VERSION, dialect.name),) if offered_versions(request) else ()
+        async with await take_over(request, SPDY, lines) as connection:
+            if isinstance(asked, pb.PortForwardRequest):
+                await self._forward_pairs(connection, asked)
+            else:
+                await self._spdy_command(connection, asked, dialect)
+        return HandledResponse()
+
+    async def _tunnel(
+        self, request: web.Request, asked: pb.PortForwardRequest
+    ) -> web.StreamResponse:
+        websocket = await accept(request, TUNNEL, self._deadlines.close_s)
+        try:
+            await self._forward_pairs(Tunnel(websocket), asked)
+        finally:
+            await websocket.close()
+        return websocket
+
+    async def _spdy_command(
+        self, link: ByteStream, asked: CommandRequest, dialect: Dialect
+    ) -> None:
+        gathering = Gathering(wanted(asked, dialect))
+        timer = self._timer()
+
+        async def command() -> None:
+            async with asyncio.timeout(self._deadlines.stream_creation_s):
+                channels = await gathering.channels(dialect)
+            await self._command(asked, channels)
+
+        session = ServerSession(link, gathering.admit, timer)
+        await first_to_end(session.run(), command(), timer.expired())
+
+    async def _command_socket(
+        self, request: web.Request, asked: CommandRequest, dialect: Dialect
+    ) -> web.StreamResponse:
+        websocket = await accept(request, dialect.name, self._deadlines.close_s)
+        timer = self._timer()
+        channels = ChannelSocket(websocket, SOCKET_CHANNELS, coding(dialect), timer)
+
+        async def command() -> None:
+            names = wanted(asked, dialect)
+            await self._command(asked, await greeted(channels, names, dialect))
+
+        await self._until_closed(websocket, channels.run(), command(), timer.expired())
+        return websocket
+
+    async def _command(self, asked: CommandRequest, channels: Channels) -> None:
+        if isinstance(asked, pb.ExecRequest):
+            await exec_into(self._target, asked, channels, self._deadlines.drain_s)
+        else:
+            await attach_to(self._target, asked, channels)
+
+    async def _forward_pairs(self, link: ByteStream, asked: pb.PortForwardRequest) -> None:
+        timer = self._timer()
+        failure: OSError | None = None
+        async with asyncio.TaskGroup() as group:
+            pairs = Pairs(group, self._pod(asked))
+            session = ServerSession(link, pairs.admit, timer)
+            try:
+                await first_to_end(session.run(), timer.expired())
+            except OSError as error:
+                failure = error
+            finally:
+                pairs.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _port_socket(
+        self, request: web.Request, asked: pb.PortForwardRequest, dialect: Dialect
+    ) -> web.StreamResponse:
+        if not asked.port:
+            raise web.HTTPBadRequest(
+                text="a websocket forwards the ports that were asked for: none"
+            )
+        websocket = await accept(request, dialect.name, self._deadlines.close_s)
+        timer = self._timer()
+        count = len(asked.port) * 2
+        socket = ChannelSocket(websocket, count, coding(dialect), timer)
+
+        async def forward() -> None:
+            pod = self._pod(asked)
+            for place, port in enumerate(asked.port):
+                for channel in socket.channels[2 * place : 2 * place + 2]:
+                    await channel.write(port.to_bytes(_PORT_BYTES, "little"))
+            await asyncio.gather(
+                *(
+                    pod.forward(port, socket.channels[2 * place], socket.channels[2 * place + 1])
+                    for place, port in enumerate(asked.port)
+                )
+            )
+
+        await self._until_closed(websocket, socket.run(), forward(), timer.expired())
+        return websocket
+
+    def _pod(self, asked: pb.PortForwardRequest) -> Pod:
+        return Pod(self._target, asked.pod_sandbox_id, self._deadlines)
+
+    def _timer(self) -> IdleTimer:
+        return IdleTimer(self._deadlines.idle_s, self._clock)
+
+    @staticmethod
+    async def _until_closed(websocket: web.WebSocketResponse, *running: Any) -> None:
+        try:
+            await first_to_end(*running)
+        except OSError as error:
+            log.debug("stream broke", why=str(error))
+            await websocket.close(code=1002)
+        finally:
+            await websocket.close()
+
+
+def _agreed(offered: Sequence[str], spoken: Sequence[Dialect]) -> Dialect:
+    """The version both speak. Raises HTTPForbidden when there is none."""
+    dialect = choose(offered, spoken)
+    if dialect is None:
+        names = [each.name for each in spoken if each.name]
+        raise web.HTTPForbidden(
+            text=f"no common protocol: the client offers {', '.join(offered)}; "
+            f"the engine speaks {', '.join(names)}",
+            headers=[(_ACCEPTED_VERSIONS, name) for name in names],
+        )
+    return dialect

@@ -1,0 +1,152 @@
+"""Port-forward: pairs of channels, each joined to a connection of its own into the pod.
+
+    data ◀──bytes──▶ port in the pod        error ──why it could not be, in words──▶ client
+
+A pair fails alone. Words on the error channel make kubectl end the whole forwarding, so only a
+port that cannot be reached is told there; a connection that breaks later resets its data stream.
+Source: CRI `PortForward`, client-go `portforward`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from moorage.api.logs import Log
+from moorage.engine.errors import EngineError
+from moorage.engine.streams.target import Target
+from moorage.handlers.adapters import AdapterError
+from moorage.streaming.deadlines import Deadlines
+from moorage.streaming.pipe import ByteStream, join
+from moorage.streaming.spdy import SpdyStream
+
+log = Log(__name__)
+
+_TYPES = ("error", "data")
+_LARGEST_PORT = 65535
+
+
+class Channel(ByteStream, Protocol):
+    """One of a pair."""
+
+    async def reset(self) -> None:
+        """Give it up, where the client can be told."""
+
+    def discard(self) -> None:
+        """Forget whatever the client sends on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """Whose ports are reached, and how long that may take."""
+
+    target: Target
+    sandbox_id: str
+    deadlines: Deadlines
+
+    async def forward(self, port: int, data: Channel, error: Channel) -> None:
+        """Carry one connection to its end. Raises OSError when the client has gone."""
+        try:
+            async with asyncio.timeout(self.deadlines.dial_s):
+                connection = await self.target.dial(self.sandbox_id, port)
+        except (EngineError, AdapterError, OSError) as failure:
+            why = " ".join(str(failure).split()) or "timed out"
+            text = f"error forwarding port {port} to pod {self.sandbox_id}: {why}"
+            await error.write(text.encode())
+        else:
+            try:
+                async with connection:
+                    await join(data, connection, self.deadlines)
+            except OSError as failure:
+                log.debug("forwarded connection broke", sandbox=self.sandbox_id, why=str(failure))
+                await data.reset()
+        # Unread bytes of this pair would hold up the others.
+        data.discard()
+        await data.write_eof()
+        await error.write_eof()
+
+
+@dataclass(slots=True)
+class _Pair:
+    port: int
+    streams: dict[str, SpdyStream] = field(default_factory=dict)
+    is_whole: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Pairs:
+    """The pairs of one SPDY connection, each carried by a task of the group."""
+
+    def __init__(self, group: asyncio.TaskGroup, pod: Pod) -> None:
+        self._group = group
+        self._pod = pod
+        self._pairs: dict[str, _Pair] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def admit(self, stream: SpdyStream) -> bool:
+        """Take a stream that the client opens; whether it belongs to a pair that can be."""
+        kind, port = stream.headers.get("streamtype", ""), _port(stream.headers)
+        if kind not in _TYPES or port is None:
+            return False
+        request = _request_of(stream, kind)
+        pair = self._pairs.get(request)
+        if pair is None:
+            pair = self._pairs[request] = _Pair(port)
+            task = self._group.create_task(self._carry(request, pair))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if kind in pair.streams or port != pair.port:
+            return False
+        pair.streams[kind] = stream
+        if kind == "error":
+            # Clients have nothing to say on it.
+            stream.discard()
+        if len(pair.streams) == len(_TYPES):
+            pair.is_whole.set()
+        return True
+
+    def cancel(self) -> None:
+        """End every pair: the client has gone."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def _carry(self, request: str, pair: _Pair) -> None:
+        try:
+            async with asyncio.timeout(self._pod.deadlines.stream_creation_s):
+                await pair.is_whole.wait()
+            await self._pod.forward(pair.port, pair.streams["data"], pair.streams["error"])
+        except OSError as error:
+            # Either the second stream never came, or the client has gone, which ends the rest too.
+            log.debug("forwarding ended", sandbox=self._pod.sandbox_id, why=str(error))
+            await self._give_up(pair)
+        finally:
+            del self._pairs[request]
+
+    async def _give_up(self, pair: _Pair) -> None:
+        """Reset what is still open."""
+        try:
+            async with asyncio.timeout(self._pod.deadlines.close_s):
+                for stream in pair.streams.values():
+                    await stream.reset()
+        except OSError as error:
+            log.debug("the client has gone", why=str(error))
+
+
+def _request_of(stream: SpdyStream, kind: str) -> str:
+    """What a pair's streams have in common.
+
+    Clients of old send no id: they open the error stream first and its data stream next.
+    """
+    if request := stream.headers.get("requestid"):
+        return request
+    return f"#{stream.number if kind == 'error' else stream.number - 2}"
+
+
+def _port(headers: Mapping[str, str]) -> int | None:
+    """The port a stream asks for, None when it is no port."""
+    text = headers.get("port", "")
+    if not text.isascii() or not text.isdecimal() or len(text) > len(str(_LARGEST_PORT)):
+        return None
+    port = int(text)
+    return port if 0 < port <= _LARGEST_PORT else None

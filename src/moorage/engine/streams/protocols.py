@@ -1,0 +1,58 @@
+"""The protocols a client may speak to the endpoint, and which of those it offers is taken.
+
+The tables are all there is to a version: what its channels can carry and how its last word is
+written. Source: apimachinery `remotecommand` and `portforward` constants, KEP-4006.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+V5, V4, V3 = "v5.channel.k8s.io", "v4.channel.k8s.io", "v3.channel.k8s.io"
+V2, V1 = "v2.channel.k8s.io", "channel.k8s.io"
+BASE64_V4, BASE64_V1 = "v4.base64.channel.k8s.io", "base64.channel.k8s.io"
+PORT_FORWARD = "portforward.k8s.io"
+UNNAMED = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """One version. `can_end` is whether a client can end a single channel of a websocket."""
+
+    name: str
+    has_resize: bool = True
+    has_json_status: bool = False
+    is_base64: bool = False
+    can_end: bool = False
+
+
+# The last one of each is for clients that offer nothing.
+SPDY_COMMAND = (
+    Dialect(name=V4, has_json_status=True),
+    Dialect(name=V3),
+    Dialect(name=V2, has_resize=False),
+    Dialect(name=V1, has_resize=False),
+)
+SPDY_PORT_FORWARD = (Dialect(name=PORT_FORWARD),)
+SOCKET_COMMAND = (
+    Dialect(name=V5, has_json_status=True, can_end=True),
+    Dialect(name=V4, has_json_status=True),
+    Dialect(name=BASE64_V4, has_json_status=True, is_base64=True),
+    Dialect(name=V1),
+    Dialect(name=BASE64_V1, is_base64=True),
+    Dialect(name=UNNAMED),
+)
+SOCKET_PORT_FORWARD = (
+    Dialect(name=V4),
+    Dialect(name=BASE64_V4, is_base64=True),
+    Dialect(name=UNNAMED),
+)
+
+
+def choose(offered: Sequence[str], spoken: Sequence[Dialect]) -> Dialect | None:
+    """The first offered one that is spoken, None when there is none."""
+    if not offered:
+        return spoken[-1]
+    by_name = {each.name: each for each in spoken if each.name}
+    return next((by_name[name] for name in offered if name in by_name), None)

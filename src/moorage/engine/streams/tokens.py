@@ -1,0 +1,59 @@
+"""Tokens that stand for a request until its client comes: random, for one use, for a minute.
+
+    Exec/Attach/PortForward ──issue──▶ token in a URL ──redeem──▶ the request, once
+
+Source: the CRI streaming library's request cache (1 min, 1000 outstanding).
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from moorage.api.clock import Clock
+from moorage.engine.errors import ExhaustedError
+
+LIFETIME_S = 60.0
+LIMIT = 1000
+_RANDOM_BYTES = 18
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Held(Generic[T]):
+    value: T
+    ends_s: float
+
+
+class Tokens(Generic[T]):
+    """The outstanding ones, oldest first: all live equally long, so that is also who goes first."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._held: OrderedDict[str, _Held[T]] = OrderedDict()
+
+    def issue(self, value: T) -> str:
+        """A new token, 24 characters that are safe in a URL. Raises ExhaustedError."""
+        self._forget_old()
+        if len(self._held) >= LIMIT:
+            raise ExhaustedError(
+                f"{LIMIT} streams have been asked for and not begun; begin them, or try again "
+                f"within {LIFETIME_S:.0f} s"
+            )
+        token = secrets.token_urlsafe(_RANDOM_BYTES)
+        self._held[token] = _Held(value, self._clock.monotonic() + LIFETIME_S)
+        return token
+
+    def redeem(self, token: str) -> T | None:
+        """What it stands for, the first time and in time; None otherwise."""
+        self._forget_old()
+        held = self._held.pop(token, None)
+        return None if held is None else held.value
+
+    def _forget_old(self) -> None:
+        now = self._clock.monotonic()
+        while self._held and next(iter(self._held.values())).ends_s <= now:
+            self._held.popitem(last=False)

@@ -1,0 +1,129 @@
+"""The server's side of a websocket whose messages belong to numbered channels.
+
+    message = channel, then bytes     binary: one byte     base64 text: one digit
+    255, n                            channel n ends (version 5 of the command protocol)
+
+Each channel is a byte stream here, like a stream of SPDY. Source: apimachinery `wsstream`,
+KEP-4006.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from moorage.streaming.deadlines import IdleTimer
+from moorage.streaming.inbox import Inbox
+from moorage.streaming.websocket import next_message
+
+CLOSE = 255
+_CHUNK_BYTES = 32 * 1024
+_DIGIT_ZERO = ord("0")
+
+
+class ChannelError(OSError):
+    """A message that names no channel, or is not what its protocol says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coding:
+    """How a message is written. With `can_end` a client can end a single channel."""
+
+    is_base64: bool = False
+    can_end: bool = False
+
+    def encode(self, channel: int, data: bytes) -> bytes | str:
+        """A message, binary or text."""
+        if self.is_base64:
+            return f"{channel}{base64.b64encode(data).decode()}"
+        return bytes((channel,)) + data
+
+    def decode(self, message: bytes) -> tuple[int, bytes]:
+        """Channel and bytes of a message. Raises ChannelError."""
+        if not message:
+            raise ChannelError("a message is empty and names no channel")
+        if not self.is_base64:
+            return message[0], message[1:]
+        try:
+            return message[0] - _DIGIT_ZERO, base64.b64decode(message[1:], validate=True)
+        except binascii.Error as error:
+            raise ChannelError(f"a message is not base64: {error}") from error
+
+
+class SocketChannel:
+    """One channel. Reads and writes raise OSError once the client has gone."""
+
+    can_half_close = False
+
+    def __init__(self, socket: ChannelSocket, number: int) -> None:
+        self._socket = socket
+        self._number = number
+        self.inbox = Inbox()
+
+    async def read(self) -> bytes:
+        """What has arrived, at least a byte; empty once the client has ended the channel."""
+        return await self.inbox.read()
+
+    async def write(self, data: bytes) -> None:
+        """Send; no bytes are a message too."""
+        for start in range(0, max(len(data), 1), _CHUNK_BYTES):
+            await self._socket.send(self._number, data[start : start + _CHUNK_BYTES])
+
+    async def write_eof(self) -> None:
+        """Nothing: a server cannot end one channel, only the whole."""
+
+    async def reset(self) -> None:
+        """Take no more from it. The client cannot be told."""
+        self.inbox.discard()
+
+    def discard(self) -> None:
+        """Forget whatever the client sends on it."""
+        self.inbox.discard()
+
+
+class ChannelSocket:
+    """A websocket and its channels, numbered from 0."""
+
+    def __init__(
+        self, websocket: web.WebSocketResponse, count: int, coding: Coding, timer: IdleTimer
+    ) -> None:
+        self._websocket = websocket
+        self._coding = coding
+        self._timer = timer
+        self.channels = tuple(SocketChannel(self, number) for number in range(count))
+
+    async def run(self) -> None:
+        """Take what the client sends until it closes or has gone. Raises ChannelError."""
+        error: OSError = ConnectionResetError("the client has gone")
+        try:
+            while (message := await next_message(self._websocket)) is not None:
+                self._timer.touch()
+                await self._take(*self._coding.decode(message))
+        except ChannelError as broken:
+            error = broken
+            raise
+        finally:
+            for channel in self.channels:
+                channel.inbox.end(error)
+
+    async def send(self, channel: int, data: bytes) -> None:
+        """For the channels: one message. Raises OSError when the client has gone."""
+        message = self._coding.encode(channel, data)
+        if isinstance(message, str):
+            await self._websocket.send_str(message)
+        else:
+            await self._websocket.send_bytes(message)
+        self._timer.touch()
+
+    async def _take(self, number: int, data: bytes) -> None:
+        if number == CLOSE and self._coding.can_end and data:
+            if data[0] < len(self.channels):
+                self.channels[data[0]].inbox.end()
+        elif 0 <= number < len(self.channels):
+            inbox = self.channels[number].inbox
+            inbox.feed(data)
+            if inbox.is_full:
+                await inbox.room()

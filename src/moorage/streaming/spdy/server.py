@@ -1,0 +1,213 @@
+"""The server's side of a SPDY connection: the client opens streams, each is a byte stream here.
+
+    client ──SYN_STREAM──▶ admit(stream) ──▶ agreed to, or reset
+    client ──data, FIN───▶ stream.read()      stream.write() ──data, FIN──▶ client
+
+There is no flow control between Kubernetes' clients and servers, so the connection's own is the
+only one: while a stream's reader has enough to read, nothing more is taken from any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from moorage.streaming.deadlines import IdleTimer
+from moorage.streaming.inbox import Inbox
+from moorage.streaming.pipe import ByteStream
+from moorage.streaming.spdy.frames import (
+    FIN,
+    Control,
+    Data,
+    Frame,
+    FrameError,
+    FrameReader,
+    FrameType,
+    HeaderCodec,
+    ResetStatus,
+    data_frame,
+    farewell_frame,
+    number,
+    opened_headers,
+    ping_frame,
+    reply_frame,
+    reset_frame,
+)
+
+# A frame fits one message of a websocket tunnel, so a cancelled write never cuts one in two.
+_CHUNK_BYTES = 32 * 1024
+_STREAM_LIMIT = 4096
+_PROTOCOL_ERROR = 1
+_HEADERS_OFFSET = 4
+
+
+class StreamResetError(ConnectionResetError):
+    """The client gave up one stream; the others go on."""
+
+
+class SpdyStream:
+    """One stream. Reads and writes raise OSError once the client has reset it or has gone."""
+
+    can_half_close = True
+
+    def __init__(self, session: ServerSession, number: int, headers: Mapping[str, str]) -> None:
+        self.number = number
+        self.headers = headers
+        self._session = session
+        self._inbox = Inbox()
+        self._has_peer_ended = False
+        self._has_ended = False
+        self._error: OSError | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more passes either way."""
+        return self._has_peer_ended and self._has_ended
+
+    async def read(self) -> bytes:
+        """What has arrived, at least a byte; empty once the client has ended the stream."""
+        return await self._inbox.read()
+
+    async def write(self, data: bytes) -> None:
+        for start in range(0, len(data), _CHUNK_BYTES):
+            self._insist_on_open()
+            await self._session.send(data_frame(self.number, data[start : start + _CHUNK_BYTES]))
+
+    async def write_eof(self) -> None:
+        """Say that nothing more comes; nothing happens when that is known."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        self._session.forget_if_over(self)
+        await self._session.send(data_frame(self.number, b"", is_last=True))
+
+    async def reset(self) -> None:
+        """Give the stream up, both ways; nothing happens when it is over."""
+        if self.is_over:
+            return
+        self._has_ended = self._has_peer_ended = True
+        self._inbox.discard()
+        self._session.forget_if_over(self)
+        await self._session.send(reset_frame(self.number, ResetStatus.CANCEL))
+
+    def discard(self) -> None:
+        """Forget whatever the client sends on it."""
+        self._inbox.discard()
+
+    async def take(self, data: bytes, *, is_last: bool) -> None:
+        """For the session: what came. Returns when there is room for more."""
+        self._inbox.feed(data)
+        if is_last:
+            self._has_peer_ended = True
+            self._inbox.end()
+            self._session.forget_if_over(self)
+        elif self._inbox.is_full:
+            await self._inbox.room()
+
+    def lose(self, error: OSError) -> None:
+        """For the session: nothing will pass any more."""
+        self._error = error
+        self._has_ended = self._has_peer_ended = True
+        self._inbox.end(error)
+
+    def _insist_on_open(self) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._has_ended:
+            raise ConnectionResetError(f"stream {self.number} has been ended by this side")
+
+
+class ServerSession:
+    """One connection on which the client opens every stream.
+
+    `admit` is asked about each new stream and says whether it is agreed to; it must not wait.
+    """
+
+    def __init__(
+        self, link: ByteStream, admit: Callable[[SpdyStream], bool], timer: IdleTimer
+    ) -> None:
+        self._link = link
+        self._admit = admit
+        self._timer = timer
+        self._reader = FrameReader()
+        self._codec = HeaderCodec()
+        self._streams: dict[int, SpdyStream] = {}
+        self._highest = 0
+
+    async def run(self) -> None:
+        """Take what the client sends until it ends the connection.
+
+        Streams that are still open are lost then. Raises OSError when the connection breaks and
+        FrameError when the client breaks the protocol's rules.
+        """
+        error: OSError = ConnectionResetError("the client has gone")
+        try:
+            while received := await self._link.read():
+                self._timer.touch()
+                for frame in self._reader.feed(received):
+                    await self._take(frame)
+        except FrameError as broken:
+            error = broken
+            # Whether the client still hears of it changes nothing.
+            with suppress(OSError):
+                await self.send(farewell_frame(self._highest, _PROTOCOL_ERROR))
+            raise
+        finally:
+            for stream in tuple(self._streams.values()):
+                stream.lose(error)
+            self._streams.clear()
+
+    async def send(self, frame: bytes) -> None:
+        """For the streams: one whole frame. Raises OSError when the connection is lost."""
+        await self._link.write(frame)
+        self._timer.touch()
+
+    def forget_if_over(self, stream: SpdyStream) -> None:
+        """For the streams: frames for one that is over are passed over."""
+        if stream.is_over:
+            self._streams.pop(stream.number, None)
+
+    async def _take(self, frame: Frame) -> None:
+        if isinstance(frame, Data):
+            await self._take_data(frame)
+        elif frame.type == FrameType.SYN_STREAM:
+            await self._open(frame)
+        elif frame.type == FrameType.RST_STREAM:
+            self._reset(frame)
+        elif frame.type == FrameType.PING:
+            await self._answer_ping(frame)
+        elif frame.type == FrameType.HEADERS:
+            # Nobody asks for them, but the compression of all that follow depends on them.
+            self._codec.decode(frame.payload[_HEADERS_OFFSET:])
+
+    async def _take_data(self, frame: Data) -> None:
+        stream = self._streams.get(frame.stream)
+        if stream is not None:
+            await stream.take(frame.payload, is_last=frame.is_last)
+        elif frame.stream > self._highest:
+            await self.send(reset_frame(frame.stream, ResetStatus.INVALID_STREAM))
+
+    async def _open(self, frame: Control) -> None:
+        if frame.stream % 2 == 0 or frame.stream <= self._highest:
+            raise FrameError(f"a client cannot open stream {frame.stream} now")
+        self._highest = frame.stream
+        stream = SpdyStream(self, frame.stream, opened_headers(self._codec, frame))
+        if len(self._streams) >= _STREAM_LIMIT or not self._admit(stream):
+            await self.send(reset_frame(stream.number, ResetStatus.REFUSED_STREAM))
+            return
+        self._streams[stream.number] = stream
+        reply = reply_frame(self._codec, stream.number)
+        if frame.flags & FIN:
+            await stream.take(b"", is_last=True)
+        await self.send(reply)
+
+    def _reset(self, frame: Control) -> None:
+        status = number(frame.payload, 4)
+        stream = self._streams.pop(frame.stream, None)
+        if stream is not None:
+            stream.lose(StreamResetError(f"the client reset stream {stream.number} ({status})"))
+
+    async def _answer_ping(self, frame: Control) -> None:
+        # Even numbers would be our own, and we send none.
+        if number(frame.payload) % 2:
+            await self.send(ping_frame(number(frame.payload)))

@@ -1,0 +1,78 @@
+"""Which protocol is taken, what sizes are read, how an end is told."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.engine.streams.outcome import Exited, Failed, encode
+from moorage.engine.streams.protocols import (
+    SOCKET_COMMAND,
+    SOCKET_PORT_FORWARD,
+    SPDY_COMMAND,
+    SPDY_PORT_FORWARD,
+    choose,
+)
+from moorage.engine.streams.terminal import Size, SizeReader
+
+
+@pytest.mark.parametrize(
+    ("offered", "spoken", "name"),
+    [
+        (["v4.channel.k8s.io", "channel.k8s.io"], SPDY_COMMAND, "v4.channel.k8s.io"),
+        (["v5.channel.k8s.io", "v2.channel.k8s.io"], SPDY_COMMAND, "v2.channel.k8s.io"),
+        ([], SPDY_COMMAND, "channel.k8s.io"),
+        ([], SPDY_PORT_FORWARD, "portforward.k8s.io"),
+        (["x", "portforward.k8s.io"], SPDY_PORT_FORWARD, "portforward.k8s.io"),
+        ([], SOCKET_COMMAND, ""),
+        ([""], SOCKET_COMMAND, None),
+        (["v5.channel.k8s.io"], SOCKET_PORT_FORWARD, None),
+        (["x"], SPDY_COMMAND, None),
+    ],
+)
+def test_the_first_offered_that_is_spoken_is_taken(offered, spoken, name) -> None:  # type: ignore[no-untyped-def]
+    dialect = choose(offered, spoken)
+    assert (dialect.name if dialect else None) == name
+
+
+@given(st.lists(st.tuples(st.integers(1, 65535), st.integers(1, 65535)), max_size=20), st.data())
+def test_sizes_are_read_however_they_are_cut(sizes: list[tuple[int, int]], data) -> None:  # type: ignore[no-untyped-def]
+    wire = b"".join(b'{"Width":%d,"Height":%d}\n' % size for size in sizes)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(wire)), max_size=8)))
+    reader = SizeReader()
+    pieces = [wire[a:b] for a, b in zip([0, *cuts], [*cuts, len(wire)], strict=True)]
+    found = [size for piece in pieces for size in reader.feed(piece)]
+    assert found == [Size(width, height) for width, height in sizes]
+
+
+@given(st.binary(max_size=10_000))
+def test_no_nonsense_stops_the_sizes_behind_it(nonsense: bytes) -> None:
+    reader = SizeReader()
+    reader.feed(nonsense)
+    assert reader.feed(b'}{"Width":2,"Height":1}')[-1:] == [Size(2, 1)]
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"Width":0,"Height":1}', b'{"Width":65536,"Height":1}', b'{"Width":1}', b"{]}",
+             b'{"Width":"1","Height":1}', b'{"Width":1e99,"Height":1}'],
+)  # fmt: skip
+def test_what_is_no_size_is_passed_over(text: bytes) -> None:
+    assert SizeReader().feed(text) == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        (Exited(), b""),
+        (Exited(3), b"command terminated with non-zero exit code: 3"),
+        (Failed("error executing: no"), b"error executing: no"),
+    ],
+)
+def test_an_end_is_told_in_words_or_as_a_status(outcome: Exited | Failed, words: bytes) -> None:
+    assert encode(outcome, as_json=False) == words
+    status = json.loads(encode(outcome, as_json=True))
+    assert status["status"] == ("Failure" if words else "Success")
+    assert words.decode() in status.get("message", "")

@@ -1,0 +1,179 @@
+"""The endpoint's addresses: what they are good for, for how long, and for whom not."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+
+import aiohttp
+import pytest
+
+from moorage.cri import pb
+from moorage.engine.errors import ExhaustedError, InvalidError
+from moorage.engine.streams import StreamServer
+from moorage.streaming.connection import Connection
+from moorage.streaming.dial import Refused, Upgraded
+from tests.clocks import FakeClock
+from tests.engine.streams.callers import asking, serving
+from tests.engine.streams.targets import DEADLINE_S, FakeTarget, says
+
+EXEC = pb.ExecRequest(container_id="c1", cmd=["x"], stdout=True)
+
+
+async def status(url: str, method: str = "POST") -> int:
+    async with asking(url, method=method) as answer:
+        return answer.head.status
+
+
+async def test_an_address_names_the_call_and_ends_in_a_token_nobody_can_guess() -> None:
+    async with serving(FakeTarget()) as server:
+        urls = {
+            "exec": server.exec_url(EXEC),
+            "attach": server.attach_url(pb.AttachRequest(container_id="c1", stdin=True)),
+            "portforward": server.port_forward_url(pb.PortForwardRequest(pod_sandbox_id="s")),
+        }
+        for path, url in urls.items():
+            assert re.fullmatch(rf"http://127\.0\.0\.1:\d+/{path}/[A-Za-z0-9_-]{{22,}}", url)
+        assert len({server.exec_url(EXEC) for _ in range(100)}) == 100
+
+
+async def test_an_address_works_once() -> None:
+    async with serving(FakeTarget(says())) as server:
+        url = server.exec_url(EXEC)
+        async with asking(url) as first:
+            assert isinstance(first, Upgraded)
+        async with asking(url) as second:
+            assert isinstance(second, Refused)
+            assert second.head.status == 404
+
+
+async def test_an_address_works_for_a_minute() -> None:
+    clock = FakeClock()
+    async with serving(FakeTarget(says()), clock=clock) as server:
+        early, late = server.exec_url(EXEC), server.exec_url(EXEC)
+        clock.advance(59.9)
+        assert await status(early) == 101
+        clock.advance(0.1)
+        assert await status(late) == 404
+
+
+async def test_an_address_works_for_its_own_call_alone() -> None:
+    async with serving(FakeTarget(says())) as server:
+        assert await status(server.exec_url(EXEC).replace("/exec/", "/attach/")) == 404
+
+
+@pytest.mark.parametrize("path", ["exec/nonsense", "exec/", "exec", "", "else/where/now"])
+async def test_other_addresses_are_nowhere(path: str) -> None:
+    async with serving(FakeTarget()) as server:
+        base = server.exec_url(EXEC).partition("/exec/")[0]
+        assert await status(f"{base}/{path}") == 404
+
+
+async def test_other_methods_are_refused_and_use_nothing_up() -> None:
+    async with serving(FakeTarget(says())) as server:
+        url = server.exec_url(EXEC)
+        assert await status(url, "PUT") == 405
+        assert await status(url, "GET") == 101
+
+
+async def test_a_request_without_an_upgrade_is_a_bad_one() -> None:
+    async with (
+        serving(FakeTarget()) as server,
+        aiohttp.ClientSession() as session,
+        session.post(server.exec_url(EXEC)) as answer,
+    ):
+        assert answer.status == 400
+        assert "upgrade" in await answer.text()
+
+
+async def test_a_thousand_may_be_outstanding_and_no_more() -> None:
+    clock = FakeClock()
+    async with serving(FakeTarget(), clock=clock) as server:
+        for _ in range(1000):
+            server.exec_url(EXEC)
+        with pytest.raises(ExhaustedError, match="1000 streams"):
+            server.exec_url(EXEC)
+        clock.advance(60)
+        server.exec_url(EXEC)
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (pb.ExecRequest(container_id="c1", cmd=["x"]), "one of stdin"),
+        (pb.ExecRequest(container_id="c1", tty=True), "one of stdin"),
+        (pb.ExecRequest(container_id="c1", tty=True, stdout=True, stderr=True), "terminal"),
+        (pb.AttachRequest(container_id="c1"), "one of stdin"),
+        (pb.AttachRequest(container_id="c1", tty=True, stderr=True), "terminal"),
+        (pb.PortForwardRequest(pod_sandbox_id="s", port=[80, 0]), "0 is no port"),
+        (pb.PortForwardRequest(pod_sandbox_id="s", port=[65536]), "65536 is no port"),
+    ],
+)
+async def test_what_can_never_work_gets_no_address(
+    asked: pb.ExecRequest | pb.AttachRequest | pb.PortForwardRequest, why: str
+) -> None:
+    async with serving(FakeTarget()) as server:
+        calls = {
+            pb.ExecRequest: server.exec_url,
+            pb.AttachRequest: server.attach_url,
+            pb.PortForwardRequest: server.port_forward_url,
+        }
+        with pytest.raises(InvalidError, match=why):
+            calls[type(asked)](asked)
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        b"GET /exec/x HTTP/1.1\r\nHost: x\r\nX-Large: " + b"x" * 100_000 + b"\r\n\r\n",
+        b"\x16\x03\x01 no text at all\r\n\r\n",
+    ],
+    ids=["a huge header", "no HTTP"],
+)
+async def test_a_head_that_is_none_is_answered_and_the_next_client_served(wire: bytes) -> None:
+    async with serving(FakeTarget(says())) as server:
+        url = server.exec_url(EXEC)
+        port = int(url.split(":")[2].partition("/")[0])
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(Connection, "127.0.0.1", port)
+        async with connection:
+            await connection.write(wire)
+            async with asyncio.timeout(DEADLINE_S):
+                assert (await connection.read()).startswith((b"HTTP/1.1 400", b"HTTP/1.0 400"))
+        assert await status(url) == 101
+
+
+async def test_a_client_that_says_nothing_does_not_hold_the_end_up() -> None:
+    async with serving(FakeTarget()) as server:
+        port = int(server.exec_url(EXEC).split(":")[2].partition("/")[0])
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(Connection, "127.0.0.1", port)
+        await connection.write(b"GET /exec")
+        began = loop.time()
+    assert loop.time() - began < 2
+    connection.abort()
+
+
+async def test_a_server_nobody_streams_from_does_not_load_the_http_library() -> None:
+    program = """
+import asyncio, sys
+from moorage.engine.streams import StreamServer
+async def main():
+    async with StreamServer(None):
+        await asyncio.sleep(0)
+        assert "aiohttp" not in sys.modules
+asyncio.run(main())
+"""
+    ended = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+async def test_ipv6_addresses_stand_in_brackets() -> None:
+    async with StreamServer(FakeTarget(says()), "::1") as server:
+        url = server.exec_url(EXEC)
+        assert url.startswith("http://[::1]:")
+        assert await status(url) == 101
