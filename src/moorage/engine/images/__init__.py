@@ -1,0 +1,22 @@
+"""The engine's images: pulled by skopeo, unpacked once, mounted as root filesystems and volumes."""
+
+from moorage.engine.images.credentials import Credentials
+from moorage.engine.images.image import Image, ImageConfiguration
+from moorage.engine.images.manifest import Platform
+from moorage.engine.images.service import ImageCalls
+from moorage.engine.images.store import NATIVE, OVERLAYFS, ImagePaths, ImageStore
+from moorage.engine.images.usage import FilesystemUsage, StoreUsage
+
+__all__ = [
+    "NATIVE",
+    "OVERLAYFS",
+    "Credentials",
+    "FilesystemUsage",
+    "Image",
+    "ImageCalls",
+    "ImageConfiguration",
+    "ImagePaths",
+    "ImageStore",
+    "Platform",
+    "StoreUsage",
+]

@@ -1,0 +1,232 @@
+"""Images in a file: what an OCI archive or one of docker's holds, and where in it.
+
+Layers are not copied out: they are read where they lie. Only an archive that is compressed as a
+whole is written out plainly first.
+Source: OCI image-spec, "Image Layout"; docker save; containerd's import for the names.
+"""
+
+from __future__ import annotations
+
+import gzip
+import posixpath
+import shutil
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from moorage.cri.reference import InvalidReferenceError, Reference, parse
+from moorage.engine.images.image import SHA256, MalformedImageError, read_configuration
+from moorage.engine.images.layers import Blob
+from moorage.engine.images.manifest import (
+    Descriptor,
+    Index,
+    Manifest,
+    Platform,
+    digest_of,
+    pick,
+    read_manifest,
+)
+
+_FULL_NAME = "io.containerd.image.name"
+_REF_NAME = "org.opencontainers.image.ref.name"
+_GZIP_MAGIC = b"\x1f\x8b"
+_DOCUMENT_LIMIT_BYTES = 16 * 1024 * 1024
+_LINKS_LIMIT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedImage:
+    """An image in an archive: its names, its configuration, its layers' blobs from the bottom up.
+
+    `digests` are full names with the digest of the manifest, where there is one.
+    """
+
+    tags: tuple[str, ...]
+    digests: tuple[str, ...]
+    configuration: bytes
+    blobs: tuple[Blob, ...]
+
+
+class _Saved(msgspec.Struct, rename="pascal"):
+    config: str
+    layers: tuple[str, ...]
+    repo_tags: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    offset: int
+    length: int
+
+
+def read_archive(archive: Path, scratch: Path, platform: Platform) -> tuple[ArchivedImage, ...]:
+    """The images in an archive. Blocks; `scratch` is a folder for a copy of a packed one.
+
+    Raises MalformedImageError, OSError.
+    """
+    with archive.open("rb") as file:
+        is_packed = file.read(2) == _GZIP_MAGIC
+    if is_packed:
+        plain = scratch / "archive.tar"
+        try:
+            with gzip.open(archive) as reader, plain.open("xb") as writer:
+                shutil.copyfileobj(reader, writer, 1 << 20)
+        except (EOFError, gzip.BadGzipFile) as error:
+            raise MalformedImageError(
+                f"archive {archive} cannot be decompressed: {error}"
+            ) from error
+        archive = plain
+    contents = _Contents(archive)
+    if "index.json" in contents:
+        return _read_layout(contents, platform)
+    if "manifest.json" in contents:
+        return _read_saved(contents)
+    raise MalformedImageError(f"archive {archive} has neither index.json nor manifest.json")
+
+
+class _Contents:
+    """The files of an archive by their path."""
+
+    def __init__(self, archive: Path) -> None:
+        self.path = archive
+        self._parts: dict[str, _Part] = {}
+        links: dict[str, str] = {}
+        try:
+            with tarfile.open(archive, "r:") as opened:
+                while (entry := opened.next()) is not None:
+                    path = posixpath.normpath(entry.name)
+                    if entry.isreg() and not entry.sparse:
+                        self._parts[path] = _Part(entry.offset_data, entry.size)
+                    elif entry.issym():
+                        links[path] = posixpath.join(posixpath.dirname(path), entry.linkname)
+                    elif entry.islnk():
+                        links[path] = entry.linkname
+                    opened.members.clear()  # type: ignore[attr-defined]
+        except tarfile.TarError as error:
+            raise MalformedImageError(f"archive {archive} cannot be read: {error}") from error
+        # Docker has equal layers of several images in the archive once, and links to it.
+        for path, target in links.items():
+            found = _followed(target, links, self._parts)
+            if found is not None:
+                self._parts[path] = found
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._parts
+
+    def blob(self, path: str, *, digest: str = "", compression: str = "") -> Blob:
+        part = self._part(path)
+        return Blob(self.path, part.length, part.offset, digest, compression)
+
+    def document(self, path: str) -> bytes:
+        part = self._part(path)
+        if part.length > _DOCUMENT_LIMIT_BYTES:
+            raise MalformedImageError(f"{path} in {self.path} is too large to be a document")
+        with self.path.open("rb") as file:
+            file.seek(part.offset)
+            return file.read(part.length)
+
+    def checked(self, digest: str) -> bytes:
+        """A small blob of an OCI layout whose content is what its name says."""
+        content = self.document(_blob_path(digest))
+        if digest_of(content) != digest:
+            raise MalformedImageError(f"blob {digest} in {self.path} has another digest")
+        return content
+
+    def _part(self, path: str) -> _Part:
+        try:
+            return self._parts[posixpath.normpath(path)]
+        except KeyError:
+            raise MalformedImageError(f"{path} is missing in archive {self.path}") from None
+
+
+def _followed(target: str, links: Mapping[str, str], parts: Mapping[str, _Part]) -> _Part | None:
+    for _ in range(_LINKS_LIMIT):
+        target = posixpath.normpath(target)
+        if target in parts:
+            return parts[target]
+        if target not in links:
+            return None
+        target = links[target]
+    return None
+
+
+def _read_layout(contents: _Contents, platform: Platform) -> tuple[ArchivedImage, ...]:
+    index = read_manifest(contents.document("index.json"))
+    if not isinstance(index, Index):
+        raise MalformedImageError(f"index.json in {contents.path} lists no images")
+    return tuple(_archived(contents, entry, platform) for entry in index.manifests)
+
+
+def _archived(contents: _Contents, entry: Descriptor, platform: Platform) -> ArchivedImage:
+    manifest = read_manifest(contents.checked(entry.digest))
+    if isinstance(manifest, Index):
+        manifest = read_manifest(contents.checked(pick(manifest, platform).digest))
+    if not isinstance(manifest, Manifest):
+        raise MalformedImageError(f"{entry.digest} in {contents.path} is a list of lists")
+    blobs = tuple(
+        contents.blob(_blob_path(each.digest), digest=each.digest, compression=each.compression)
+        for each in manifest.layers
+    )
+    tags, digests = _names(entry)
+    return ArchivedImage(tags, digests, contents.checked(manifest.config.digest), blobs)
+
+
+def _names(entry: Descriptor) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    annotations = entry.annotations or {}
+    # The second annotation may hold a tag alone, which names nothing by itself.
+    text = annotations.get(_FULL_NAME) or annotations.get(_REF_NAME, "")
+    if not text or (_FULL_NAME not in annotations and not set(text) & set("/:@")):
+        return (), ()
+    name = _parsed(text)
+    digests = (f"{name.repository}@{entry.digest}",)
+    return (() if name.digest else (name.full,)), digests
+
+
+def _read_saved(contents: _Contents) -> tuple[ArchivedImage, ...]:
+    try:
+        saved = msgspec.json.decode(contents.document("manifest.json"), type=tuple[_Saved, ...])
+    except msgspec.DecodeError as error:
+        raise MalformedImageError(f"manifest.json in {contents.path}: {error}") from error
+    return tuple(
+        ArchivedImage(
+            tuple(_parsed(tag).full for tag in each.repo_tags or ()),
+            (),
+            contents.document(each.config),
+            tuple(
+                contents.blob(path, compression=_packing(contents, path)) for path in each.layers
+            ),
+        )
+        for each in saved
+    )
+
+
+def _packing(contents: _Contents, path: str) -> str:
+    """Docker's manifest does not say; the first bytes do."""
+    blob = contents.blob(path)
+    with blob.path.open("rb") as file:
+        file.seek(blob.offset)
+        return "gzip" if file.read(2) == _GZIP_MAGIC else ""
+
+
+def _parsed(name: str) -> Reference:
+    try:
+        return parse(name)
+    except InvalidReferenceError as error:
+        raise MalformedImageError(str(error)) from error
+
+
+def _blob_path(digest: str) -> str:
+    return f"blobs/sha256/{digest.removeprefix(SHA256)}"
+
+
+def layers_in(image: ArchivedImage) -> tuple[str, ...]:
+    """The diff-ids of an image, as many as it has blobs. Raises MalformedImageError."""
+    _, layers = read_configuration(image.configuration)
+    if len(layers) != len(image.blobs):
+        raise MalformedImageError(
+            f"its configuration lists {len(layers)} layers, its manifest {len(image.blobs)}"
+        )
+    return layers

@@ -1,0 +1,156 @@
+"""The archive inside a blob, decompressed and hashed on both sides while it is read.
+
+Memory stays small whatever the blob says of itself. Used by `unpack`, so it imports the standard
+library alone. Source: OCI image-spec, layer media types; a layer's digest is that of the blob, its
+diff-id that of the archive in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from typing import IO
+
+_CHUNK_BYTES = 1 << 20
+_GZIP_WBITS = 31
+
+
+class LayerError(Exception):
+    """The layer is not what was promised, or is malformed."""
+
+
+class BlobStream:
+    """What `tarfile` reads from: an object with `read`."""
+
+    def __init__(self, blob: IO[bytes], offset: int, length: int, compression: str) -> None:
+        """The blob is `length` bytes of the file from `offset`.
+
+        Raises LayerError when that compression is unknown or its program is missing.
+        """
+        blob.seek(offset)
+        self._blob = blob
+        self._left = length
+        self._packed, self._plain = hashlib.sha256(), hashlib.sha256()
+        self._rest = memoryview(b"")
+        opened = _DECODERS.get(compression)
+        if opened is None:
+            raise LayerError(f"its compression {compression} is unknown")
+        self._chunks = opened(self)
+
+    def read(self, size: int) -> bytes:
+        """Up to `size` bytes of the archive, fewer only at its end. Raises LayerError."""
+        parts, wanted = [], size
+        while wanted:
+            if not self._rest:
+                chunk = next(self._chunks, b"")
+                if not chunk:
+                    break
+                self._plain.update(chunk)
+                self._rest = memoryview(chunk)
+            part, self._rest = self._rest[:wanted], self._rest[wanted:]
+            parts.append(part)
+            wanted -= len(part)
+        return b"".join(parts)
+
+    def packed(self) -> Iterator[bytes]:
+        """The blob as it is stored. Raises LayerError when it is shorter than it should be."""
+        while self._left:
+            chunk = self._blob.read(min(_CHUNK_BYTES, self._left))
+            if not chunk:
+                raise LayerError("the blob is cut short")
+            self._left -= len(chunk)
+            self._packed.update(chunk)
+            yield chunk
+
+    def check(self, digest: str, diff_id: str) -> None:
+        """Read to the end and compare; an empty digest is not known. Raises LayerError."""
+        while self.read(_CHUNK_BYTES):
+            continue
+        for _ in self.packed():
+            continue
+        packed, plain = (f"sha256:{each.hexdigest()}" for each in (self._packed, self._plain))
+        if digest and digest != packed:
+            raise LayerError(f"the blob's digest is {packed}")
+        if diff_id != plain:
+            raise LayerError(f"its content's digest is {plain}")
+
+
+def _open_plain(stream: BlobStream) -> Iterator[bytes]:
+    return stream.packed()
+
+
+def _open_gzip(stream: BlobStream) -> Iterator[bytes]:
+    decoder = zlib.decompressobj(_GZIP_WBITS)
+    is_begun = False
+    try:
+        for packed in stream.packed():
+            chunk = packed
+            while chunk:
+                if decoder.eof:
+                    # Members follow one another, and zeros may fill up the end.
+                    chunk = chunk.lstrip(b"\0")
+                    decoder, is_begun = zlib.decompressobj(_GZIP_WBITS), False
+                    continue
+                is_begun = True
+                # Bounded: a few bytes may stand for gigabytes.
+                plain = decoder.decompress(chunk, _CHUNK_BYTES)
+                chunk = decoder.unused_data if decoder.eof else decoder.unconsumed_tail
+                if plain:
+                    yield plain
+    except zlib.error as error:
+        raise LayerError(f"the blob cannot be decompressed: {error}") from error
+    # What was decompressed already and did not fit the bound any more.
+    if is_begun and (plain := decoder.flush()):
+        yield plain
+    if is_begun and not decoder.eof:
+        raise LayerError("the compressed blob is cut short")
+
+
+def _open_zstd(stream: BlobStream) -> Iterator[bytes]:
+    """Python 3.11 has no zstd, so the program does it; it is started here and now."""
+    try:
+        program = subprocess.Popen(
+            ["zstd", "--decompress", "--stdout", "--quiet"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+    except FileNotFoundError as error:
+        raise LayerError("it is packed with zstd, and that program is not installed") from error
+    return _zstd_chunks(stream, program)
+
+
+def _zstd_chunks(stream: BlobStream, program: subprocess.Popen[bytes]) -> Iterator[bytes]:
+    failures: list[Exception] = []
+    source, sink = program.stdout, program.stdin
+    assert source is not None
+    assert sink is not None
+
+    def feed() -> None:
+        try:
+            with sink:
+                for chunk in stream.packed():
+                    sink.write(chunk)
+        except (LayerError, OSError) as error:  # handed to the reader below
+            failures.append(error)
+
+    # Daemonic: when unpacking fails early, nobody reads on and the process must still end.
+    feeder = threading.Thread(target=feed, daemon=True)
+    feeder.start()
+    while chunk := source.read(_CHUNK_BYTES):
+        yield chunk
+    feeder.join()
+    status = program.wait()
+    if status != 0 or failures:
+        why = failures[0] if failures else f"zstd ended with status {status}"
+        raise LayerError(f"the blob cannot be decompressed: {why}")
+
+
+_DECODERS: dict[str, Callable[[BlobStream], Iterator[bytes]]] = {
+    "": _open_plain,
+    "gzip": _open_gzip,
+    "zstd": _open_zstd,
+}

@@ -1,0 +1,159 @@
+"""The images of a store: their index, their layers, and what may be thrown away.
+
+    install: layers unpacked → configuration and index written, in one turn → found by name
+    collect: what neither an image, nor a mount, nor work under way needs
+
+The index is changed in threads that take turns, so that no cancellation comes between the file and
+what is believed to be in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from moorage.engine.errors import NotFoundError
+from moorage.engine.images import index
+from moorage.engine.images.image import Image
+from moorage.engine.images.layers import Blob, Layers
+from moorage.engine.images.manifest import digest_of
+from moorage.engine.images.rootfs import failure
+from moorage.engine.images.threads import in_thread
+
+_UNPACK_AT_ONCE = 4
+
+
+class Catalogue:
+    """What images there are."""
+
+    def __init__(
+        self, files: index.IndexFiles, layers: Layers, in_use: Callable[[], set[str]]
+    ) -> None:
+        """`in_use` tells the layers that mounts stand on."""
+        self._files = files
+        self.layers = layers
+        self._in_use = in_use
+        self._images: Mapping[str, Image] = {}
+        self._held: Counter[str] = Counter()
+        self._turn = threading.Lock()
+        self._slots = asyncio.Semaphore(_UNPACK_AT_ONCE)
+
+    def load(self) -> None:
+        """Read what there is. Blocks. Raises OSError."""
+        self.layers.load()
+        self._images = self._files.load(self.layers)
+
+    def find(self, reference: str) -> Image:
+        """The image of that id (or its beginning), tag or digest. Raises NotFoundError."""
+        return index.find(self._images, reference)
+
+    def all(self) -> tuple[Image, ...]:
+        return tuple(self._images.values())
+
+    async def configuration(self, image: Image) -> bytes:
+        """The image's configuration blob. Raises NotFoundError when it was removed meanwhile."""
+        try:
+            return await asyncio.to_thread(self._files.configuration, image.id)
+        except FileNotFoundError as error:
+            raise NotFoundError(f"image {image.name} was removed") from error
+
+    @contextmanager
+    def holding(self, layers: Collection[str]) -> Iterator[None]:
+        """Keep these layers, there or not yet, from being collected meanwhile."""
+        self._held.update(layers)
+        try:
+            yield
+        finally:
+            self._held.subtract(layers)
+            self._held += Counter()
+
+    async def install(
+        self,
+        configuration: bytes,
+        blobs: Sequence[tuple[str, Blob]],
+        tags: Sequence[str],
+        digests: Sequence[str],
+    ) -> Image:
+        """Have an image under these names; `blobs` go with their diff-ids.
+
+        Raises EngineError, MalformedImageError; new layers are collected then, and names stay as
+        they were.
+        """
+        image_id = digest_of(configuration)
+        name = next(iter((*tags, *digests)), image_id)
+        diff_ids = [diff_id for diff_id, _ in blobs]
+        try:
+            with self.holding(diff_ids):
+                await self._unpack(blobs, name)
+                size_bytes = self.layers.size(diff_ids)[0] + len(configuration)
+                image = self._files.image(configuration, image_id, tags, digests, size_bytes)
+                return await self._commit(image, configuration)
+        except BaseException:
+            await self.collect()
+            raise
+
+    async def rename(self, image: Image, tags: Sequence[str], digests: Sequence[str]) -> Image:
+        """Give an image that is there more names. Raises NotFoundError, EngineError."""
+        with self.holding(image.layers):
+            configuration = await self.configuration(image)
+            named = self._files.image(configuration, image.id, tags, digests, image.size_bytes)
+            return await self._commit(named, configuration)
+
+    async def remove(self, image: Image) -> None:
+        """Remove an image under all its names. Raises EngineError."""
+        try:
+            await in_thread(self._drop, image.id)
+        except OSError as error:
+            raise failure(f"image {image.name}", error) from error
+        await self.collect()
+
+    async def collect(self) -> None:
+        """Delete the layers that nobody needs. Raises EngineError."""
+        needed = {layer for image in self._images.values() for layer in image.layers}
+        needed |= self._in_use() | set(self._held)
+        try:
+            doomed = self.layers.discard(needed)
+            for folder in doomed:
+                await in_thread(shutil.rmtree, folder)
+        except OSError as error:
+            raise failure("layers that nobody needs", error) from error
+
+    async def _unpack(self, blobs: Sequence[tuple[str, Blob]], name: str) -> None:
+        async def one(diff_id: str, blob: Blob) -> None:
+            async with self._slots:
+                await self.layers.add(diff_id, blob, name)
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for diff_id, blob in blobs:
+                    if diff_id not in self.layers:
+                        tasks.create_task(one(diff_id, blob))
+        except BaseExceptionGroup as group:
+            # They fail for one reason, as a rule; the first says it.
+            raise group.exceptions[0] from None
+
+    async def _commit(self, image: Image, configuration: bytes) -> Image:
+        try:
+            return await in_thread(self._put, image, configuration)
+        except OSError as error:
+            raise failure(f"image {image.name}", error) from error
+
+    def _put(self, image: Image, configuration: bytes) -> Image:
+        with self._turn:
+            images = index.with_image(self._images, image)
+            # The index names only what is there.
+            self._files.keep(image.id, configuration)
+            self._files.save(images)
+            self._images = images
+            return images[image.id]
+
+    def _drop(self, image_id: str) -> None:
+        with self._turn:
+            images = index.without_image(self._images, image_id)
+            self._files.save(images)
+            self._images = images
+            self._files.forget(image_id)

@@ -1,0 +1,95 @@
+"""Who to be at a registry: from the CRI's words to a file for the program that pulls.
+
+The file, and never the command line, holds secrets: any user may read others' command lines.
+Source: CRI AuthConfig; containers-auth.json(5).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from moorage.cri import pb
+from moorage.cri.reference import DEFAULT_REGISTRY, Reference
+from moorage.engine.errors import InvalidError, UnsupportedCallError
+
+_HUB_HOSTS = frozenset({"index.docker.io", "registry-1.docker.io", DEFAULT_REGISTRY})
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A user's name and password, or an identity token; neither is shown."""
+
+    username: str = ""
+    password: str = field(default="", repr=False)
+    identity_token: str = field(default="", repr=False)
+
+    @classmethod
+    def of(cls, auth: pb.AuthConfig, reference: Reference) -> Credentials | None:
+        """What the CRI gave for an image; None when it is nothing, or for another server.
+
+        Raises InvalidError for an `auth` that is none, UnsupportedCallError for a registry token.
+        """
+        if auth.server_address and _host(auth.server_address) != _host(reference.registry):
+            return None
+        if auth.username:
+            return cls(auth.username, auth.password)
+        if auth.auth:
+            return cls(*_decoded(auth.auth))
+        if auth.identity_token:
+            return cls(identity_token=auth.identity_token)
+        if auth.registry_token:
+            # The puller takes one on its command line only, where everyone could read it.
+            raise UnsupportedCallError(
+                f"registry tokens are not supported for {reference.full}: give a user name and "
+                "password, or an identity token"
+            )
+        return None
+
+
+@contextmanager
+def credentials_file(
+    folder: Path, name: str, reference: Reference, credentials: Credentials | None
+) -> Iterator[Path | None]:
+    """A file for the puller, gone afterwards; None without credentials. Raises OSError."""
+    if credentials is None:
+        yield None
+        return
+    plain = f"{credentials.username}:{credentials.password}".encode()
+    entry = {"auth": base64.b64encode(plain).decode()}
+    if credentials.identity_token:
+        entry["identitytoken"] = credentials.identity_token
+    path = folder / f"{name}.auth.json"
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.encode({"auths": {reference.registry: entry}}))
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _decoded(auth: str) -> tuple[str, str]:
+    try:
+        plain = base64.b64decode(auth).decode()
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise InvalidError("the credentials' auth is not base64 of user:password") from error
+    username, colon, password = plain.partition(":")
+    if not colon:
+        raise InvalidError("the credentials' auth is not base64 of user:password")
+    # Some tools fill up with zero bytes.
+    return username, password.strip("\0")
+
+
+def _host(server: str) -> str:
+    """The host and port in `https://host/v1/`, `//host` or `host`."""
+    host = urlsplit(server if "//" in server else f"//{server}").netloc
+    return DEFAULT_REGISTRY if host in _HUB_HOSTS else host

@@ -1,0 +1,125 @@
+"""An image: what it is called, how it is started, which layers it stands on.
+
+Values only. Source: OCI image-spec, "Image Configuration"; CRI Image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+SHA256 = "sha256:"
+
+
+class MalformedImageError(ValueError):
+    """A manifest, an index or a configuration that cannot be read; the text says what is wrong."""
+
+
+class ImageConfiguration(msgspec.Struct, frozen=True):
+    """How a container of the image is started when nothing else is asked for."""
+
+    user: str = ""
+    env: tuple[str, ...] = ()
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    working_dir: str = ""
+    stop_signal: str = ""
+    volumes: tuple[str, ...] = ()
+    exposed_ports: tuple[str, ...] = ()
+    labels: Mapping[str, str] = {}
+
+
+class Image(msgspec.Struct, frozen=True, kw_only=True):
+    """An image of the store.
+
+    `id` is the digest of its configuration blob; `tags` are full names with tag, `digests` full
+    names with the digest of the manifest as the registry serves it (that of the list, for an image
+    with several platforms). `layers` are diff-ids from the bottom up; `size_bytes` is what they
+    take on disk, shared ones included.
+    """
+
+    id: str
+    tags: tuple[str, ...] = ()
+    digests: tuple[str, ...] = ()
+    layers: tuple[str, ...]
+    size_bytes: int
+    configuration: ImageConfiguration
+    is_pinned: bool = False
+
+    @property
+    def uid(self) -> int | None:
+        """The numeric user it runs as, None when it names one. Source: CRI Image.uid."""
+        user = self._user
+        return int(user) if user.isdecimal() and user.isascii() else None
+
+    @property
+    def username(self) -> str:
+        """The user's name, empty when it is a number or none was said."""
+        return "" if self.uid is not None else self._user
+
+    @property
+    def _user(self) -> str:
+        return self.configuration.user.partition(":")[0]
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return next(iter((*self.tags, *self.digests)), self.id)
+
+
+class _Process(msgspec.Struct, rename="pascal"):
+    user: str | None = None
+    env: tuple[str, ...] | None = None
+    entrypoint: tuple[str, ...] | None = None
+    cmd: tuple[str, ...] | None = None
+    working_dir: str | None = None
+    stop_signal: str | None = None
+    volumes: dict[str, msgspec.Raw] | None = None
+    exposed_ports: dict[str, msgspec.Raw] | None = None
+    labels: dict[str, str] | None = None
+
+
+class _RootFilesystem(msgspec.Struct):
+    diff_ids: tuple[str, ...] = ()
+
+
+class _Blob(msgspec.Struct):
+    rootfs: _RootFilesystem
+    config: _Process | None = None
+
+
+def read_configuration(blob: bytes) -> tuple[ImageConfiguration, tuple[str, ...]]:
+    """The configuration in a configuration blob, and the diff-ids from the bottom up.
+
+    Raises MalformedImageError.
+    """
+    try:
+        read = msgspec.json.decode(blob, type=_Blob)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedImageError(f"its configuration cannot be read: {error}") from error
+    for each in read.rootfs.diff_ids:
+        check_digest(each)
+    found = read.config or _Process()
+    configuration = ImageConfiguration(
+        user=found.user or "",
+        env=found.env or (),
+        entrypoint=found.entrypoint or (),
+        command=found.cmd or (),
+        working_dir=found.working_dir or "",
+        stop_signal=found.stop_signal or "",
+        volumes=tuple(found.volumes or ()),
+        exposed_ports=tuple(found.exposed_ports or ()),
+        labels=found.labels or {},
+    )
+    return configuration, read.rootfs.diff_ids
+
+
+def check_digest(text: str) -> str:
+    """The digest, known to be one; it becomes a file's name. Raises MalformedImageError."""
+    hexadecimal = text.removeprefix(SHA256)
+    if len(text) != len(SHA256) + 64 or len(hexadecimal) != 64:
+        raise MalformedImageError(f"{text!r} is no sha256 digest")
+    if not set(hexadecimal) <= set("0123456789abcdef"):
+        raise MalformedImageError(f"{text!r} is no sha256 digest")
+    return text

@@ -1,0 +1,177 @@
+"""Which images there are and what they are called: values, and one file that survives a crash.
+
+    index.json                   ids, names, layers
+    configurations/<id>          each image's configuration as it was published
+
+Source: CRI image references (id, tag or digest in every call).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Container, Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from moorage.api.logs import Log
+from moorage.cri.reference import InvalidReferenceError, parse
+from moorage.engine.errors import NotFoundError
+from moorage.engine.images.image import SHA256, Image, MalformedImageError, read_configuration
+from moorage.linux.durable import write_durably
+
+log = Log(__name__)
+
+_FORM = 1
+_ID_PREFIX = re.compile(r"[0-9a-f]{3,64}")
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    id: str
+    tags: tuple[str, ...]
+    digests: tuple[str, ...]
+    size_bytes: int
+
+
+class _File(msgspec.Struct, frozen=True):
+    form: int
+    images: tuple[_Entry, ...]
+
+
+Images = Mapping[str, Image]
+"""Images by their id."""
+
+
+def find(images: Images, reference: str) -> Image:
+    """The image of that id (with or without `sha256:`, or its beginning), tag or digest.
+
+    Raises NotFoundError when there is none, or when several ids begin so.
+    """
+    bare = reference.removeprefix(SHA256)
+    found = images.get(SHA256 + bare)
+    if found is None and bare == reference:
+        found = _named(images, reference)
+    if found is not None:
+        return found
+    if _ID_PREFIX.fullmatch(bare):
+        fitting = [each for each in images.values() if each.id.startswith(SHA256 + bare)]
+        if len(fitting) == 1:
+            return fitting[0]
+        if fitting:
+            raise NotFoundError(f"image {reference}: several ids begin so; give more of it")
+    raise NotFoundError(f"image {reference} is not present; pull it first")
+
+
+def with_image(images: Images, image: Image) -> dict[str, Image]:
+    """The images and one more: its tags are taken from those that had them.
+
+    Names that an image of the same id has already stay.
+    """
+    changed = {}
+    for each in images.values():
+        if each.id != image.id:
+            tags = tuple(tag for tag in each.tags if tag not in image.tags)
+            changed[each.id] = (
+                each if tags == each.tags else msgspec.structs.replace(each, tags=tags)
+            )
+    before = images.get(image.id)
+    if before is not None:
+        image = msgspec.structs.replace(
+            image,
+            tags=_joined(before.tags, image.tags),
+            digests=_joined(before.digests, image.digests),
+        )
+    changed[image.id] = image
+    return changed
+
+
+def without_image(images: Images, image_id: str) -> dict[str, Image]:
+    """The images but one."""
+    return {each: image for each, image in images.items() if each != image_id}
+
+
+class IndexFiles:
+    """The files behind the index. Two writers must take turns."""
+
+    def __init__(self, folder: Path, pinned: Collection[str]) -> None:
+        """`pinned` are full names of images that may not be collected."""
+        self._index = folder / "index.json"
+        self._configurations = folder / "configurations"
+        self._pinned = frozenset(pinned)
+
+    def load(self, present: Container[str]) -> dict[str, Image]:
+        """The images whose layers are all present. Blocks. Raises OSError."""
+        self._configurations.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            read = msgspec.json.decode(self._index.read_bytes(), type=_File)
+        except FileNotFoundError:
+            read = _File(_FORM, ())
+        images: dict[str, Image] = {}
+        for entry in read.images:
+            try:
+                image = self.image(
+                    self.configuration(entry.id), entry.id, entry.tags, entry.digests,
+                    entry.size_bytes,
+                )  # fmt: skip
+            except (FileNotFoundError, MalformedImageError) as error:
+                log.warning("image forgotten", id=entry.id, error=error)
+                continue
+            if all(layer in present for layer in image.layers):
+                images[image.id] = image
+            else:
+                log.warning("image forgotten", id=entry.id, error="a layer is missing")
+        for each in self._configurations.iterdir():
+            if SHA256 + each.name not in images:
+                each.unlink()
+        return images
+
+    def image(
+        self, configuration: bytes, image_id: str, tags: Iterable[str], digests: Iterable[str],
+        size_bytes: int,
+    ) -> Image:  # fmt: skip
+        """An image from its parts. Raises MalformedImageError."""
+        read, layers = read_configuration(configuration)
+        tags = tuple(tags)
+        return Image(
+            id=image_id,
+            tags=tags,
+            digests=tuple(digests),
+            layers=layers,
+            size_bytes=size_bytes,
+            configuration=read,
+            is_pinned=not self._pinned.isdisjoint(tags),
+        )
+
+    def configuration(self, image_id: str) -> bytes:
+        """An image's configuration as it was published. Blocks. Raises OSError."""
+        return self._configuration(image_id).read_bytes()
+
+    def keep(self, image_id: str, configuration: bytes) -> None:
+        """Have an image's configuration before the index names it. Blocks. Raises OSError."""
+        write_durably(self._configuration(image_id), configuration)
+
+    def save(self, images: Images) -> None:
+        """Blocks until it is on disk. Raises OSError; the former index stays then."""
+        entries = tuple(
+            _Entry(each.id, each.tags, each.digests, each.size_bytes) for each in images.values()
+        )
+        write_durably(self._index, msgspec.json.encode(_File(_FORM, entries)))
+
+    def forget(self, image_id: str) -> None:
+        """Remove the configuration of an image that the index no longer names. Blocks."""
+        self._configuration(image_id).unlink(missing_ok=True)
+
+    def _configuration(self, image_id: str) -> Path:
+        return self._configurations / image_id.removeprefix(SHA256)
+
+
+def _named(images: Images, reference: str) -> Image | None:
+    try:
+        full = parse(reference).full
+    except InvalidReferenceError:
+        return None
+    return next((each for each in images.values() if full in (*each.tags, *each.digests)), None)
+
+
+def _joined(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*first, *second)))

@@ -1,0 +1,199 @@
+"""Layers, each unpacked once and shared by the images that stand on it.
+
+    layers/<diff-id>/tree        what the layer holds, with overlayfs's marks
+    layers/<diff-id>/layer.json  its size, and what it hides
+    layers/.new-…  layers/.old-…  being made, being removed
+
+A layer has its name only when all of it is on disk, so what has a name is whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from moorage.engine.errors import EngineError, ExhaustedError, FailedError
+from moorage.engine.images.flights import Flights
+from moorage.engine.images.image import SHA256
+from moorage.engine.images.threads import in_thread
+from moorage.linux.durable import rename_durably, write_durably
+
+_UNPACK = Path(__file__).with_name("unpack.py")
+_RECORD, _TREE = "layer.json", "tree"
+_NEW, _OLD = ".new-", ".old-"
+_OUTCOME_LIMIT_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Where a layer's blob is: `length` bytes of a file. An empty digest is not known."""
+
+    path: Path
+    length: int
+    offset: int = 0
+    digest: str = ""
+    compression: str = ""
+
+
+class LayerRecord(msgspec.Struct, frozen=True, rename={"size_bytes": "bytes"}):
+    """What is known of an unpacked layer. The paths are relative to its tree."""
+
+    size_bytes: int
+    inodes: int
+    whiteouts: tuple[str, ...] = ()
+    opaques: tuple[str, ...] = ()
+
+
+class Layers:
+    """The layers of a store."""
+
+    def __init__(self, folder: Path, flights: Flights[None], *, is_marked: bool) -> None:
+        """`is_marked`: leave overlayfs's marks in the trees, which only some file systems can."""
+        self._folder = folder
+        self._flights = flights
+        self._is_marked = is_marked
+        self._sizes: dict[str, tuple[int, int]] = {}
+
+    def load(self) -> None:
+        """See what is there, and remove what was being made or removed. Blocks. Raises OSError."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for each in self._folder.iterdir():
+            if each.name.startswith("."):
+                shutil.rmtree(each)
+            else:
+                record = read_record(each)
+                self._sizes[SHA256 + each.name] = (record.size_bytes, record.inodes)
+
+    def __contains__(self, diff_id: object) -> bool:
+        return diff_id in self._sizes
+
+    def path(self, diff_id: str) -> Path:
+        """The layer's folder."""
+        return self._folder / diff_id.removeprefix(SHA256)
+
+    def size(self, diff_ids: Collection[str]) -> tuple[int, int]:
+        """Bytes and inodes of layers that are there, each counted once."""
+        found = [self._sizes[each] for each in set(diff_ids) if each in self._sizes]
+        return sum(size for size, _ in found), sum(inodes for _, inodes in found)
+
+    @property
+    def total(self) -> tuple[int, int]:
+        """Bytes and inodes of all layers."""
+        return self.size(self._sizes)
+
+    async def add(self, diff_id: str, blob: Blob, image: str) -> None:
+        """Unpack a layer unless it is there; asked for twice at once, it is done once.
+
+        Raises FailedError for a blob that is not what the image says, ExhaustedError when the disk
+        is full; nothing stays then.
+        """
+        if diff_id not in self._sizes:
+            await self._flights.join(diff_id, lambda: self._unpack(diff_id, blob, image))
+
+    def discard(self, needed: Collection[str]) -> list[Path]:
+        """Take away all layers but these; returns folders that only wait to be deleted.
+
+        Two renames at the most for each, so that nobody finds half a layer.
+        """
+        folders = []
+        for diff_id in [each for each in self._sizes if each not in needed]:
+            doomed = self._folder / f"{_OLD}{secrets.token_hex(8)}"
+            self.path(diff_id).rename(doomed)
+            del self._sizes[diff_id]
+            folders.append(doomed)
+        return folders
+
+    async def _unpack(self, diff_id: str, blob: Blob, image: str) -> None:
+        if diff_id in self._sizes:
+            return
+        scratch = self._folder / f"{_NEW}{secrets.token_hex(8)}"
+        try:
+            tree = scratch / _TREE
+            await in_thread(_make_folder, tree)
+            job = {
+                "blob": str(blob.path),
+                "offset": blob.offset,
+                "length": blob.length,
+                "compression": blob.compression,
+                "digest": blob.digest,
+                "diff_id": diff_id,
+                "folder": str(tree),
+                "is_marked": self._is_marked,
+            }
+            outcome = await _run(job)
+            if "error" in outcome:
+                raise _failure(diff_id, blob, image, outcome)
+            record = msgspec.convert(outcome, LayerRecord)
+            await in_thread(self._finish, scratch, diff_id, record)
+        except OSError as error:
+            raise _failure(diff_id, blob, image, {"error": str(error), "full": False}) from error
+        finally:
+            await in_thread(_remove, scratch)
+
+    def _finish(self, scratch: Path, diff_id: str, record: LayerRecord) -> None:
+        write_durably(scratch / _RECORD, msgspec.json.encode(record))
+        rename_durably(scratch, self.path(diff_id))
+        self._sizes[diff_id] = (record.size_bytes, record.inodes)
+
+
+def tree_of(layer: Path) -> Path:
+    """What a layer's folder holds of the image."""
+    return layer / _TREE
+
+
+def read_record(layer: Path) -> LayerRecord:
+    """What is known of the layer in a folder. Blocks. Raises OSError."""
+    return msgspec.json.decode((layer / _RECORD).read_bytes(), type=LayerRecord)
+
+
+async def _run(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Have the job done by a process that is killed when this is cancelled."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-S", str(_UNPACK),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        limit=_OUTCOME_LIMIT_BYTES,
+        env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"},
+    )  # fmt: skip
+    try:
+        # No deadline: it reads a local file, and ends with it.
+        answer, words = await process.communicate(json.dumps(job).encode())
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    try:
+        outcome: dict[str, Any] = json.loads(answer)
+    except ValueError:
+        why = words.decode(errors="replace").strip().rpartition("\n")[2]
+        return {"error": f"unpacking ended with status {process.returncode}: {why}", "full": False}
+    return outcome
+
+
+def _failure(diff_id: str, blob: Blob, image: str, outcome: Mapping[str, Any]) -> EngineError:
+    name = blob.digest or diff_id
+    text = f'failed to unpack image "{image}": layer {name}: {outcome["error"]}'
+    if outcome["full"]:
+        return ExhaustedError(f"{text}; make room or remove images")
+    return FailedError(text)
+
+
+def _make_folder(tree: Path) -> None:
+    tree.mkdir(parents=True)
+    tree.chmod(0o755)
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)

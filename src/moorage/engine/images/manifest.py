@@ -1,0 +1,142 @@
+"""What a registry or an archive says an image consists of: lists of platforms, and manifests.
+
+Pure. Source: OCI image-spec, "Image Index" and "Image Manifest"; docker's manifest version 2,
+schema 2, and its manifest list.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform as machine
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from moorage.engine.images.image import MalformedImageError, check_digest
+
+OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_SCHEMA_1 = "application/vnd.docker.distribution.manifest.v1"
+
+# What the kernel calls the machine → architecture and variants, the best first.
+_ARCHITECTURES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "x86_64": ("amd64", ("",)),
+    "aarch64": ("arm64", ("v8", "")),
+    "armv7l": ("arm", ("v7", "v6", "")),
+    "armv6l": ("arm", ("v6", "")),
+    "i686": ("386", ("",)),
+    "riscv64": ("riscv64", ("",)),
+    "ppc64le": ("ppc64le", ("",)),
+    "s390x": ("s390x", ("",)),
+    "loongarch64": ("loong64", ("",)),
+}
+
+_COMPRESSIONS = (("gzip", "gzip"), ("zstd", "zstd"))
+_FOREIGN = ("nondistributable", "foreign")
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """Which images run here: the variants are in order of preference."""
+
+    architecture: str
+    variants: tuple[str, ...] = ("",)
+
+    @classmethod
+    def of_this_machine(cls) -> Platform:
+        name = machine.machine()
+        return cls(*_ARCHITECTURES.get(name, (name, ("",))))
+
+
+class _PlatformObject(msgspec.Struct):
+    architecture: str = ""
+    os: str = ""
+    variant: str = ""
+
+
+class Descriptor(msgspec.Struct, rename="camel"):
+    """A blob as a manifest names it."""
+
+    digest: str
+    size: int
+    media_type: str = ""
+    platform: _PlatformObject | None = None
+    annotations: dict[str, str] | None = None
+
+    @property
+    def compression(self) -> str:
+        """`gzip`, `zstd`, or empty for a plain archive."""
+        return next((name for end, name in _COMPRESSIONS if self.media_type.endswith(end)), "")
+
+
+class Manifest(msgspec.Struct, rename="camel"):
+    """An image for one platform."""
+
+    config: Descriptor
+    layers: tuple[Descriptor, ...]
+    media_type: str = OCI_MANIFEST
+
+
+class Index(msgspec.Struct):
+    """A list of images: platforms of one, or the contents of an archive."""
+
+    manifests: tuple[Descriptor, ...]
+
+
+class _Kind(msgspec.Struct, rename="camel"):
+    schema_version: int = 0
+    media_type: str = ""
+    manifests: msgspec.Raw | None = None
+
+
+def digest_of(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def read_manifest(content: bytes) -> Manifest | Index:
+    """What a manifest's bytes say, every digest known to be one. Raises MalformedImageError."""
+    try:
+        kind = msgspec.json.decode(content, type=_Kind)
+        if kind.schema_version == 1 or kind.media_type.startswith(_SCHEMA_1):
+            raise MalformedImageError(
+                "it has a docker schema 1 manifest, a form given up in 2019; push it again"
+            )
+        if kind.manifests is not None:
+            index = msgspec.json.decode(content, type=Index)
+            _check(index.manifests)
+            return index
+        manifest = msgspec.json.decode(content, type=Manifest)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedImageError(f"its manifest cannot be read: {error}") from error
+    _check((manifest.config, *manifest.layers))
+    for layer in manifest.layers:
+        if any(word in layer.media_type for word in _FOREIGN):
+            raise MalformedImageError(f"its layer {layer.digest} is not in the registry")
+    return manifest
+
+
+def pick(index: Index, platform: Platform) -> Descriptor:
+    """The entry of a list for this machine. Raises MalformedImageError when there is none."""
+    for variant in platform.variants:
+        for entry in index.manifests:
+            about = entry.platform
+            if about is not None and (about.os, about.architecture, about.variant) == (
+                "linux", platform.architecture, variant,
+            ):  # fmt: skip
+                return entry
+    offered = ", ".join(
+        sorted({f"{each.os}/{each.architecture}" for each in _platforms(index.manifests)})
+    )
+    wanted = f"linux/{platform.architecture}"
+    raise MalformedImageError(f"no match for platform in manifest: {wanted} not in {offered}")
+
+
+def _platforms(entries: Sequence[Descriptor]) -> list[_PlatformObject]:
+    return [entry.platform for entry in entries if entry.platform is not None]
+
+
+def _check(descriptors: Sequence[Descriptor]) -> None:
+    for each in descriptors:
+        check_digest(each.digest)
+        if each.size < 0:
+            raise MalformedImageError(f"{each.digest} has a negative size")

@@ -1,0 +1,124 @@
+"""Root filesystems by overlayfs: layers are shared, and only what a container writes is its own.
+
+One mount(2), no program. The kernel takes a page of options at most, so where the folders' names
+are too long for it, or hold characters that mean something there, they are named by descriptors:
+some 220 layers fit then. Budget of a mount: 2 ms (`tests/engine/images/test_rootfs.py`).
+Source: kernel documentation, "Overlay Filesystem".
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from moorage.engine.images.layers import tree_of
+from moorage.linux.idmap import IdMappings, mount_idmapped, user_namespace
+from moorage.linux.mounts import mount, unmount
+
+_OPTIONS_LIMIT_BYTES = os.sysconf("SC_PAGE_SIZE") - 1
+_SPECIAL = re.compile(r"[:,\\]")
+_UPPER, _WORK, _EMPTY = "upper", "work", "empty"
+
+
+class Overlayfs:
+    """The snapshotter `overlayfs`. `scratch` is a folder for mounts of a moment."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+
+    def mount(
+        self, home: Path, layers: Sequence[Path], target: Path, mappings: IdMappings | None
+    ) -> None:
+        upper, work = home / _UPPER, home / _WORK
+        lowers = _lowers(home, layers)
+        if not upper.is_dir():
+            # The upper folder is the root that a container sees, and the work folder comes first
+            # so that an upper folder means that both are there.
+            work.mkdir(exist_ok=True, mode=0o700)
+            _make_alike(upper, lowers[0], mappings)
+        with _mapped(lowers, mappings, self._scratch) as shown:
+            _mount(target, shown, (upper, work))
+
+    def mount_read_only(self, home: Path, layers: Sequence[Path], target: Path) -> None:
+        empty = home / _EMPTY
+        empty.mkdir(exist_ok=True)
+        # Without a writable folder the kernel wants two others.
+        _mount(target, [*_lowers(home, layers), empty], ())
+
+    def writable(self, home: Path) -> Path:
+        return home / _UPPER
+
+
+def options(lowers: Sequence[str], writable: Sequence[str]) -> str:
+    """The mount options: folders from the top down, then upper and work folder if any."""
+    words = [f"lowerdir={':'.join(lowers)}"]
+    words += [f"{key}={path}" for key, path in zip(("upperdir", "workdir"), writable, strict=False)]
+    return ",".join(words)
+
+
+def _lowers(home: Path, layers: Sequence[Path]) -> list[Path]:
+    """From the top down, as overlayfs wants them; an image may have no layer at all."""
+    if layers:
+        return [tree_of(each) for each in reversed(layers)]
+    empty = home / _EMPTY
+    empty.mkdir(exist_ok=True)
+    return [empty]
+
+
+def _make_alike(upper: Path, top: Path, mappings: IdMappings | None) -> None:
+    """A folder with the mode and owner of the topmost layer's root."""
+    found = top.stat()
+    scratch = upper.with_name(f".{upper.name}.new")
+    scratch.mkdir(exist_ok=True)
+    uid, gid = mappings.root if mappings is not None else (found.st_uid, found.st_gid)
+    os.chown(scratch, uid, gid)
+    scratch.chmod(found.st_mode & 0o7777)
+    scratch.rename(upper)
+
+
+def _mount(target: Path, lowers: Sequence[Path], writable: Sequence[Path]) -> None:
+    paths = [str(each) for each in (*lowers, *writable)]
+    text = options(paths[: len(lowers)], paths[len(lowers) :])
+    if len(os.fsencode(text)) <= _OPTIONS_LIMIT_BYTES and not any(map(_SPECIAL.search, paths)):
+        mount("overlay", target, "overlay", text)
+        return
+    with ExitStack() as stack:
+        named = []
+        for path in paths:
+            descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, descriptor)
+            named.append(f"/proc/self/fd/{descriptor}")
+        mount("overlay", target, "overlay", options(named[: len(lowers)], named[len(lowers) :]))
+
+
+@contextmanager
+def _mapped(
+    lowers: Sequence[Path], mappings: IdMappings | None, scratch: Path
+) -> Iterator[list[Path]]:
+    """The same folders with owners mapped, for as long as it takes to build a mount on them."""
+    if mappings is None:
+        yield list(lowers)
+        return
+    with ExitStack() as stack:
+        namespace = stack.enter_context(user_namespace(mappings))
+        place = Path(tempfile.mkdtemp(prefix="idmap-", dir=scratch))
+        stack.callback(place.rmdir)
+        shown: list[Path] = []
+        # One mapped mount for each folder that holds layers: all of them, as a rule, in one.
+        points: dict[Path, Path] = {}
+        for lower in lowers:
+            holder = lower.parent.parent
+            point = points.get(holder)
+            if point is None:
+                point = place / str(len(points))
+                point.mkdir()
+                stack.callback(point.rmdir)
+                mount_idmapped(holder, point, namespace)
+                stack.callback(unmount, point)
+                points[holder] = point
+            shown.append(point / lower.relative_to(holder))
+        yield shown

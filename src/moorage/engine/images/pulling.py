@@ -1,0 +1,147 @@
+"""One pull: from a name to blobs in a folder of its own.
+
+    manifest → (platform's manifest) → configuration → the layers that the store doesn't have
+
+The manifest and the configuration are checked here against their digests, the layers when they are
+unpacked. A layer that is there already is stood for by an empty file of its size, so that it is not
+fetched: blobs need not be kept for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Container
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.cri.reference import Reference, parse
+from moorage.engine.errors import FailedError
+from moorage.engine.images.image import (
+    SHA256,
+    MalformedImageError,
+    check_digest,
+    read_configuration,
+)
+from moorage.engine.images.layers import Blob
+from moorage.engine.images.manifest import (
+    OCI_MANIFEST,
+    Descriptor,
+    Index,
+    Manifest,
+    Platform,
+    digest_of,
+    pick,
+    read_manifest,
+)
+from moorage.engine.images.skopeo import Progress, Skopeo
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a registry has under a name. `digest` is that of what it serves first."""
+
+    reference: Reference
+    digest: str
+    manifest: Manifest
+    configuration: bytes
+    layers: tuple[str, ...]
+
+    @property
+    def id(self) -> str:
+        return self.manifest.config.digest
+
+    @property
+    def digested(self) -> str:
+        """The full name by digest."""
+        return f"{self.reference.repository}@{self.digest}"
+
+    def blobs(self, folder: Path) -> list[tuple[str, Blob]]:
+        """Each layer's diff-id and its blob, once it was fetched into that folder."""
+        return [
+            (diff_id, Blob(blob_file(folder, each), each.size, 0, each.digest, each.compression))
+            for diff_id, each in zip(self.layers, self.manifest.layers, strict=True)
+        ]
+
+
+class Puller:
+    """Asks registries by way of skopeo."""
+
+    def __init__(self, skopeo: Skopeo, platform: Platform) -> None:
+        self._skopeo = skopeo
+        self._platform = platform
+
+    async def digest(self, reference: Reference, auth: Path | None) -> tuple[str, bytes]:
+        """The digest and bytes of what a registry serves under a name. Raises EngineError."""
+        content = await self._skopeo.manifest(reference, auth)
+        digest = digest_of(content)
+        if reference.digest and reference.digest != digest:
+            raise _failure(reference, f"the registry served a manifest with digest {digest}")
+        return digest, content
+
+    async def offer(
+        self, reference: Reference, auth: Path | None, digest: str, content: bytes
+    ) -> Offer:
+        """What is behind a manifest: an image for this machine's platform. Raises EngineError."""
+        try:
+            manifest = read_manifest(content)
+            exact = _at(reference, digest)
+            if isinstance(manifest, Index):
+                exact = _at(reference, pick(manifest, self._platform).digest)
+                _, content = await self.digest(exact, auth)
+                manifest = read_manifest(content)
+            if not isinstance(manifest, Manifest):
+                raise MalformedImageError("its list of platforms lists a list")
+            configuration = await self._skopeo.configuration(exact, auth)
+            if digest_of(configuration) != manifest.config.digest:
+                raise MalformedImageError(f"configuration {manifest.config.digest} is corrupt")
+            _, layers = read_configuration(configuration)
+            if len(layers) != len(manifest.layers):
+                raise MalformedImageError(
+                    f"its configuration lists {len(layers)} layers, its manifest "
+                    f"{len(manifest.layers)}"
+                )
+        except MalformedImageError as error:
+            raise _failure(reference, str(error)) from error
+        return Offer(exact, digest, manifest, configuration, layers)
+
+    async def fetch(
+        self,
+        offer: Offer,
+        auth: Path | None,
+        present: Container[str],
+        folder: Path,
+        progress: Progress,
+    ) -> None:
+        """Put the blobs of the layers that are not present into a folder. Raises EngineError."""
+        await asyncio.to_thread(_stand_in, offer, present, folder)
+        await self._skopeo.copy(
+            offer.reference, auth, folder, progress,
+            is_oci=offer.manifest.media_type == OCI_MANIFEST,
+        )  # fmt: skip
+        for diff_id, blob in offer.blobs(folder):
+            if diff_id not in present and not blob.path.exists():
+                raise _failure(offer.reference, f"layer {blob.digest} was not delivered")
+
+
+def blob_file(folder: Path, blob: Descriptor) -> Path:
+    """Where a blob comes to be."""
+    return folder / "blobs/sha256" / blob.digest.removeprefix(SHA256)
+
+
+def _stand_in(offer: Offer, present: Container[str], folder: Path) -> None:
+    (folder / "blobs/sha256").mkdir(parents=True)
+    for diff_id, each in zip(offer.layers, offer.manifest.layers, strict=True):
+        if diff_id in present:
+            # Only its size is asked for, and a hole takes no room.
+            with blob_file(folder, each).open("wb") as file:
+                os.truncate(file.fileno(), each.size)
+
+
+def _at(reference: Reference, digest: str) -> Reference:
+    """The same repository at exactly that manifest, whatever the tag comes to mean meanwhile."""
+    return parse(f"{reference.repository}@{check_digest(digest)}")
+
+
+def _failure(reference: Reference, why: str) -> FailedError:
+    return FailedError(f'failed to pull image "{reference.full}": {why}')

@@ -1,0 +1,200 @@
+"""The root filesystems of containers: which layers each stands on, and what it wrote.
+
+    containers/<id>/rootfs.json   snapshotter and layers: kept until the container is removed
+    containers/<id>/…             what the snapshotter keeps, the container's own files among it
+
+A record is on disk before anything is mounted, so that after a crash nothing is mounted that
+nobody knows of, and no layer is thrown away that something stands on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import msgspec
+
+from moorage.engine.errors import EngineError, ExhaustedError, FailedError, NotFoundError
+from moorage.engine.images.image import Image
+from moorage.engine.images.layers import Layers
+from moorage.engine.images.snapshotter import Snapshotter
+from moorage.engine.images.threads import in_thread
+from moorage.engine.images.usage import taken
+from moorage.linux.bind import is_mount_point, unmount_all
+from moorage.linux.idmap import IdMappings, IdmapUnsupportedError
+
+_RECORD = "rootfs.json"
+_OLD = ".old-"
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class RootfsRecord(msgspec.Struct, frozen=True):
+    """What a root filesystem stands on."""
+
+    image: str
+    snapshotter: str
+    layers: tuple[str, ...]
+    target: str
+
+
+class RootFilesystems:
+    """The root filesystems of a store, by the container's id."""
+
+    def __init__(
+        self, folder: Path, layers: Layers, snapshotters: Mapping[str, Snapshotter]
+    ) -> None:
+        self._folder = folder
+        self._layers = layers
+        self._snapshotters = snapshotters
+        self._records: dict[str, RootfsRecord] = {}
+
+    def load(self) -> None:
+        """See what is there. Blocks. Raises OSError."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for home in self._folder.iterdir():
+            if home.name.startswith("."):
+                shutil.rmtree(home)
+                continue
+            try:
+                content = (home / _RECORD).read_bytes()
+                self._records[home.name] = msgspec.json.decode(content, type=RootfsRecord)
+            except (FileNotFoundError, msgspec.DecodeError):
+                # Cut short before anything was mounted on it.
+                shutil.rmtree(home)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(self._records)
+
+    def layers_of(self, container_id: str) -> tuple[str, ...]:
+        """The diff-ids a container stands on, from the bottom up. Raises NotFoundError."""
+        return self._record(container_id).layers
+
+    def layers_in_use(self) -> set[str]:
+        return {layer for record in self._records.values() for layer in record.layers}
+
+    async def mount(
+        self,
+        container_id: str,
+        image: Image,
+        target: Path,
+        snapshotter: str,
+        mappings: IdMappings | None,
+    ) -> None:
+        """Show a container's root filesystem at `target`; it may be there already.
+
+        Raises FailedError, ExhaustedError; a container that had none before has none then.
+        """
+        record = self._records.get(container_id)
+        is_new = record is None
+        if record is None:
+            record = RootfsRecord(image.id, snapshotter, image.layers, str(target))
+            self._records[container_id] = record
+        try:
+            await in_thread(self._mount, container_id, record, target, mappings)
+        except OSError as error:
+            if is_new:
+                await self.remove(container_id)
+            raise failure(
+                f"container {container_id}: root filesystem at {target}", error
+            ) from error
+
+    async def unmount(self, container_id: str, target: Path) -> None:
+        """Take a root filesystem away from a place; nothing there is no error.
+
+        Raises FailedError.
+        """
+        try:
+            await in_thread(unmount_all, target)
+        except OSError as error:
+            raise failure(
+                f"container {container_id}: root filesystem at {target}", error
+            ) from error
+
+    async def remove(self, container_id: str) -> None:
+        """Forget a container's root filesystem and what it wrote; unknown is no error.
+
+        It must be unmounted. Raises FailedError.
+        """
+        if self._records.pop(container_id, None) is None:
+            return
+        try:
+            await in_thread(remove_home, self._folder / container_id)
+        except OSError as error:
+            raise failure(f"container {container_id}: root filesystem", error) from error
+
+    async def usage(self, container_id: str) -> tuple[int, int]:
+        """Bytes and inodes that a container takes for itself. Raises NotFoundError."""
+        writable = self._writable(container_id, self._record(container_id))
+        return await asyncio.to_thread(taken, (writable,))
+
+    async def total_usage(self) -> tuple[int, int]:
+        """Bytes and inodes that all containers take."""
+        folders = [self._writable(*each) for each in self._records.items()]
+        return await asyncio.to_thread(taken, folders)
+
+    async def keep_only(self, known: Collection[str]) -> None:
+        """Unmount and remove the root filesystems of all other containers. Raises FailedError."""
+        for container_id in self.ids:
+            if container_id not in known:
+                await self.unmount(container_id, Path(self._record(container_id).target))
+                await self.remove(container_id)
+
+    def _record(self, container_id: str) -> RootfsRecord:
+        try:
+            return self._records[container_id]
+        except KeyError:
+            raise NotFoundError(f"container {container_id} has no root filesystem") from None
+
+    def _snapshotter(self, record: RootfsRecord) -> Snapshotter:
+        return self._snapshotters[record.snapshotter]
+
+    def _writable(self, container_id: str, record: RootfsRecord) -> Path:
+        return self._snapshotter(record).writable(self._folder / container_id)
+
+    def _mount(
+        self, container_id: str, record: RootfsRecord, target: Path, mappings: IdMappings | None
+    ) -> None:
+        if is_mount_point(target):
+            return
+        home = self._folder / container_id
+        if not home.is_dir():
+            write_home(home, _RECORD, record)
+        target.mkdir(parents=True, exist_ok=True)
+        layers = [self._layers.path(each) for each in record.layers]
+        self._snapshotter(record).mount(home, layers, target, mappings)
+
+
+def write_home(home: Path, name: str, record: msgspec.Struct) -> None:
+    """A folder with its record. Blocks. Raises OSError."""
+    home.mkdir(mode=0o700)
+    scratch = home / f".{name}.new"
+    # Not synced: after a crash of the machine nothing is mounted on it any more.
+    scratch.write_bytes(msgspec.json.encode(record))
+    scratch.rename(home / name)
+
+
+def remove_home(home: Path) -> None:
+    """Remove a folder with its record, in one step for whoever looks. Blocks. Raises OSError."""
+    doomed = home.with_name(f"{_OLD}{secrets.token_hex(8)}")
+    try:
+        home.rename(doomed)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(doomed)
+
+
+def failure(what: str, error: OSError) -> EngineError:
+    """The engine's error for one of the file system's."""
+    why = error.strerror or str(error)
+    about = f" ({os.fsdecode(error.filename)})" if isinstance(error.filename, str | bytes) else ""
+    if error.errno in _FULL:
+        return ExhaustedError(f"{what}: {why}{about}; make room on the disk")
+    if isinstance(error, IdmapUnsupportedError):
+        return FailedError(f"{what}: {why}{about}; run the pod without a user namespace")
+    return FailedError(f"{what}: {why}{about}")

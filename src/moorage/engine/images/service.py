@@ -1,0 +1,105 @@
+"""The CRI's image calls over a store.
+
+Source: CRI ImageService. What fails raises an EngineError, which the server maps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+from moorage.cri import pb
+from moorage.cri.reference import InvalidReferenceError, parse
+from moorage.engine.errors import InvalidError, NotFoundError
+from moorage.engine.images.credentials import Credentials
+from moorage.engine.images.image import Image
+from moorage.engine.images.messages import image_message, usage_message, verbose_info
+from moorage.engine.images.store import ImageStore
+
+_IMAGES_A_MESSAGE = 200
+
+
+class ImageCalls:
+    """The six calls, each from request to reply.
+
+    `snapshotters` maps the handlers there are to the snapshotter each asks for, empty for the
+    store's own; it is looked at anew in each call, so that handlers may come and go.
+    """
+
+    def __init__(self, images: ImageStore, snapshotters: Mapping[str, str]) -> None:
+        self._images = images
+        self._snapshotters = snapshotters
+
+    async def list_images(self, request: pb.ListImagesRequest) -> pb.ListImagesResponse:
+        found = self._filtered(request.filter.image.image)
+        return pb.ListImagesResponse(images=[image_message(each) for each in found])
+
+    async def stream_images(
+        self, request: pb.StreamImagesRequest
+    ) -> AsyncIterator[pb.StreamImagesResponse]:
+        """The list in several messages, each well below a message's limit."""
+        found = self._filtered(request.filter.image.image)
+        for begin in range(0, len(found), _IMAGES_A_MESSAGE):
+            part = found[begin : begin + _IMAGES_A_MESSAGE]
+            yield pb.StreamImagesResponse(images=[image_message(each) for each in part])
+
+    async def image_status(self, request: pb.ImageStatusRequest) -> pb.ImageStatusResponse:
+        """A reply without an image means that there is none. Raises NotFoundError never."""
+        found = self._filtered(_name(request.image))
+        if not found:
+            return pb.ImageStatusResponse()
+        image = found[0]
+        info = {}
+        if request.verbose:
+            info = verbose_info(image, await self._images.configuration(image))
+        return pb.ImageStatusResponse(image=image_message(image), info=info)
+
+    async def pull_image(self, request: pb.PullImageRequest) -> pb.PullImageResponse:
+        """The reply's reference is the image's id. Raises EngineError."""
+        name = _name(request.image)
+        self._check_handler(request.image.runtime_handler)
+        try:
+            reference = parse(name)
+        except InvalidReferenceError as error:
+            raise InvalidError(str(error)) from error
+        credentials = Credentials.of(request.auth, reference)
+        image = await self._images.pull(name, credentials)
+        return pb.PullImageResponse(image_ref=image.id)
+
+    async def remove_image(self, request: pb.RemoveImageRequest) -> pb.RemoveImageResponse:
+        """Unknown is no error. Raises EngineError."""
+        await self._images.remove(_name(request.image))
+        return pb.RemoveImageResponse()
+
+    async def image_fs_info(self, _request: pb.ImageFsInfoRequest) -> pb.ImageFsInfoResponse:
+        usage = await self._images.usage()
+        return pb.ImageFsInfoResponse(
+            image_filesystems=[usage_message(usage.images)],
+            container_filesystems=[usage_message(usage.containers)],
+        )
+
+    def snapshotter_for(self, handler: str) -> str:
+        """The snapshotter for a handler's containers, empty for the store's own.
+
+        Raises InvalidError for a handler that is not there.
+        """
+        self._check_handler(handler)
+        return self._snapshotters.get(handler, "")
+
+    def _check_handler(self, handler: str) -> None:
+        if handler and handler not in self._snapshotters:
+            known = ", ".join(sorted(filter(None, self._snapshotters))) or "none"
+            raise InvalidError(f"no runtime handler {handler!r} is configured (there are: {known})")
+
+    def _filtered(self, reference: str) -> tuple[Image, ...]:
+        if not reference:
+            return self._images.all()
+        try:
+            return (self._images.find(reference),)
+        except NotFoundError:
+            return ()
+
+
+def _name(spec: pb.ImageSpec) -> str:
+    if not spec.image:
+        raise InvalidError("the request names no image")
+    return spec.image

@@ -1,0 +1,256 @@
+"""The engine's images: pulled, loaded, found, removed, and mounted.
+
+    registry ── Puller ──► blobs ── Layers ──► trees ── Snapshotter ──► mounts
+                                      ▲                       ▲
+                 index of images ─────┘   root filesystems, volumes (what keeps layers)
+
+Blobs are deleted once they are unpacked. A layer goes when no image, container, volume or pull
+needs it. Decision: docs/decisions/018-images-by-skopeo.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from moorage.api.logs import Log
+from moorage.cri.reference import InvalidReferenceError, Reference, parse
+from moorage.engine.errors import InvalidError, NotFoundError
+from moorage.engine.images.catalogue import Catalogue
+from moorage.engine.images.credentials import Credentials
+from moorage.engine.images.flights import Flights
+from moorage.engine.images.image import Image
+from moorage.engine.images.index import IndexFiles
+from moorage.engine.images.intake import Intake
+from moorage.engine.images.layers import Layers
+from moorage.engine.images.manifest import Platform
+from moorage.engine.images.native import Native
+from moorage.engine.images.overlayfs import Overlayfs
+from moorage.engine.images.rootfs import RootFilesystems
+from moorage.engine.images.skopeo import Progress, Skopeo
+from moorage.engine.images.snapshotter import Snapshotter
+from moorage.engine.images.usage import FilesystemUsage, StoreUsage
+from moorage.engine.images.volumes import ImageVolumes
+from moorage.linux.idmap import IdMappings
+from moorage.linux.overlay import supports_overlay
+
+log = Log(__name__)
+
+OVERLAYFS, NATIVE = "overlayfs", "native"
+_STALL_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePaths:
+    """Where the store keeps things: `data` outlives a reboot, `run` need not."""
+
+    data: Path
+    run: Path
+
+
+class ImageStore:
+    """One store over its two folders; nobody else may write there."""
+
+    def __init__(
+        self,
+        paths: ImagePaths,
+        *,
+        skopeo: Path = Path("skopeo"),
+        snapshotter: str = "",
+        mirrors: Mapping[str, str] | None = None,
+        platform: Platform | None = None,
+        pinned: Collection[str] = (),
+        stall_s: float = _STALL_S,
+    ) -> None:
+        """`snapshotter` is overlayfs or native, found out when empty; `mirrors` maps a registry to
+        the URL asked in its stead; `pinned` are images not to be collected; a pull that does not
+        move for `stall_s` seconds has failed.
+
+        Raises InvalidError for names that are none.
+        """
+        if snapshotter not in ("", OVERLAYFS, NATIVE):
+            raise InvalidError(f"snapshotter {snapshotter!r} is neither overlayfs nor native")
+        self._paths = paths
+        self._pinned = {_reference(each).full for each in pinned}
+        self._chosen = snapshotter
+        self._skopeo = Skopeo(skopeo, paths.run, dict(mirrors or {}), stall_s)
+        self._platform = platform or Platform.of_this_machine()
+
+    async def __aenter__(self) -> Self:
+        """Read what is there and remove what was left half made. Raises OSError."""
+        async with AsyncExitStack() as stack:
+            tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            await asyncio.to_thread(self._prepare)
+            self._build(tasks)
+            await asyncio.to_thread(self._load)
+            await self._catalogue.collect()
+            self._exit = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Pulls must have ended or been cancelled by their callers. What is mounted stays."""
+        await self._exit.aclose()
+
+    def _prepare(self) -> None:
+        for folder in (self._paths.data, self._paths.run):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._can_overlay = supports_overlay(self._paths.data)
+        self._chosen = self._chosen or (OVERLAYFS if self._can_overlay else NATIVE)
+
+    def _build(self, tasks: asyncio.TaskGroup) -> None:
+        data, run = self._paths.data, self._paths.run
+        stages = run / "stages"
+        snapshotters: dict[str, Snapshotter] = {OVERLAYFS: Overlayfs(stages), NATIVE: Native()}
+        layers = Layers(data / "layers", Flights(tasks), is_marked=self._can_overlay)
+        self._rootfs = RootFilesystems(data / "containers", layers, snapshotters)
+        self._volumes = ImageVolumes(data / "volumes", stages, layers, snapshotters[self._chosen])
+        self._catalogue = Catalogue(
+            IndexFiles(data, self._pinned),
+            layers,
+            lambda: self._rootfs.layers_in_use() | self._volumes.layers_in_use(),
+        )
+        self._intake = Intake(
+            data / "ingest", run, self._catalogue, self._skopeo, self._platform, Flights(tasks)
+        )
+
+    def _load(self) -> None:
+        self._intake.load_folders()
+        self._catalogue.load()
+        self._rootfs.load()
+        self._volumes.load()
+
+    @property
+    def snapshotter(self) -> str:
+        """The name of the snapshotter for those who ask for none."""
+        return self._chosen
+
+    def find(self, reference: str) -> Image:
+        """The image of that id (or its beginning), tag or digest. Raises NotFoundError."""
+        return self._catalogue.find(reference)
+
+    def all(self) -> tuple[Image, ...]:
+        return self._catalogue.all()
+
+    async def configuration(self, image: Image) -> bytes:
+        """The image's configuration blob. Raises NotFoundError when it was removed meanwhile."""
+        return await self._catalogue.configuration(image)
+
+    async def pull(
+        self,
+        reference: str,
+        credentials: Credentials | None = None,
+        *,
+        progress: Progress | None = None,
+    ) -> Image:
+        """The image of that name as the registry has it now, with all its layers.
+
+        Two that ask for the same with the same credentials share one pull; `progress` is told of
+        one's own alone. Raises InvalidError, NotFoundError, FailedError, ExhaustedError.
+        """
+        parsed = _reference(reference)
+        image = await self._intake.pull(parsed, credentials, progress or _unheard)
+        log.info("image pulled", image=parsed.full, id=image.id)
+        return image
+
+    async def load(self, archive: Path) -> tuple[Image, ...]:
+        """All images of an OCI archive or a docker archive, under the names they have there.
+
+        Raises FailedError, ExhaustedError.
+        """
+        images = await self._intake.load(archive)
+        for image in images:
+            log.info("image loaded", image=image.name, id=image.id)
+        return images
+
+    async def remove(self, reference: str) -> None:
+        """Remove the image under all its names; unknown is no error.
+
+        Layers that containers or volumes stand on stay until those are gone. Raises FailedError.
+        """
+        try:
+            image = self.find(reference)
+        except NotFoundError:
+            return
+        await self._catalogue.remove(image)
+        log.info("image removed", image=image.name, id=image.id)
+
+    async def usage(self) -> StoreUsage:
+        """Disk taken by images and by what containers wrote."""
+        images = self._catalogue.layers.total
+        containers = await self._rootfs.total_usage()
+        now_ns = time.time_ns()
+        data = self._paths.data
+        return StoreUsage(
+            FilesystemUsage(now_ns, data, *images),
+            FilesystemUsage(now_ns, data, *containers),
+        )
+
+    async def mount_rootfs(
+        self,
+        container_id: str,
+        image: Image,
+        target: Path,
+        *,
+        id_mappings: IdMappings | None = None,
+        snapshotter: str = "",
+    ) -> None:
+        """Show a container's root filesystem at `target`, made at the first call.
+
+        Idempotent. With mappings, owners are those of the user namespace. Raises FailedError,
+        ExhaustedError. Budget: 2 ms.
+        """
+        name = snapshotter or self._chosen
+        await self._rootfs.mount(container_id, image, target, name, id_mappings)
+
+    async def unmount_rootfs(self, container_id: str, target: Path) -> None:
+        """Take it away from there; what the container wrote stays. Raises FailedError."""
+        await self._rootfs.unmount(container_id, target)
+
+    async def remove_rootfs(self, container_id: str) -> None:
+        """Remove what the container wrote; it must be unmounted. Raises FailedError."""
+        await self._rootfs.remove(container_id)
+        await self._catalogue.collect()
+
+    def rootfs_layers(self, container_id: str) -> tuple[str, ...]:
+        """The diff-ids a container stands on, from the bottom up. Raises NotFoundError."""
+        return self._rootfs.layers_of(container_id)
+
+    async def writable_usage(self, container_id: str) -> tuple[int, int]:
+        """Bytes and inodes of what a container wrote. Raises NotFoundError."""
+        return await self._rootfs.usage(container_id)
+
+    async def mount_image(self, image: Image, target: Path, *, sub_path: str = "") -> None:
+        """Show an image, or a file or folder of it, at `target` for reading.
+
+        Idempotent. Raises FailedError whose text begins with `ImageVolumeMountFailed`.
+        """
+        await self._volumes.mount(image, target, sub_path)
+
+    async def unmount_image(self, target: Path) -> None:
+        """Take an image volume away; nothing there is no error. Raises FailedError."""
+        await self._volumes.unmount(target)
+        await self._catalogue.collect()
+
+    async def recover(self, known_container_ids: Collection[str]) -> None:
+        """Remove the root filesystems of containers nobody knows, and layers nobody needs.
+
+        To be called once at start.
+        """
+        await self._rootfs.keep_only(known_container_ids)
+        await self._catalogue.collect()
+
+
+def _reference(name: str) -> Reference:
+    try:
+        return parse(name)
+    except InvalidReferenceError as error:
+        raise InvalidError(str(error)) from error
+
+
+def _unheard(_arrived_bytes: int) -> None:
+    """Nobody asked to be told."""

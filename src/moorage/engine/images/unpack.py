@@ -1,0 +1,283 @@
+"""One layer unpacked, by a process of its own that has nothing but the layer's folder.
+
+    job (JSON on stdin) → child: chroot into the folder → outcome (JSON on stdout)
+
+What a layer says is not trusted: its paths and links are followed only after the chroot, so they
+cannot lead out, and memory is limited. Run as a file, so that it starts without the rest of
+Moorage: it imports its neighbour `blob_stream` and the standard library alone.
+Source: OCI image-spec, "Image Layer Filesystem Changeset"; overlayfs, "whiteouts and opaque
+directories".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import json
+import os
+import resource
+import signal
+import stat
+import sys
+import tarfile
+from collections.abc import Callable
+from typing import Any
+
+if __name__ == "__main__":
+    # An isolated interpreter does not look beside the program it runs.
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    from blob_stream import BlobStream, LayerError  # type: ignore[import-not-found]
+else:
+    from moorage.engine.images.blob_stream import BlobStream, LayerError
+
+_CHUNK_BYTES = 1 << 20
+_MEMORY_BYTES = 1 << 30
+_PR_SET_PDEATHSIG = 1
+_WHITEOUT, _OPAQUE, _HIDDEN = ".wh.", ".wh..wh..opq", ".wh..wh."
+_OPAQUE_XATTR = "trusted.overlay.opaque"
+_XATTR = "SCHILY.xattr."
+# Others would speak to overlayfs or to the host's security modules in the layer's name.
+_KEPT_XATTRS = ("user.", "security.capability")
+_DROPPED_XATTRS = ("user.overlay.",)
+_UNMARKABLE = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EINVAL})
+
+
+class Extraction:
+    """Entries put below the root directory, one after another."""
+
+    def __init__(self, *, is_marked: bool) -> None:
+        """`is_marked`: leave overlayfs's marks in the tree; else they are only listed."""
+        self._is_marked = is_marked
+        self._folder_times: dict[str, int] = {}
+        self._made: set[str] = set()
+        self.whiteouts: set[str] = set()
+        self.opaques: set[str] = set()
+        self._makers: dict[bytes, Callable[[str, tarfile.TarInfo], None]] = {
+            tarfile.DIRTYPE: self._folder,
+            tarfile.SYMTYPE: self._symlink,
+            tarfile.LNKTYPE: self._hard_link,
+            tarfile.CHRTYPE: self._device,
+            tarfile.BLKTYPE: self._device,
+            tarfile.FIFOTYPE: self._fifo,
+        }
+
+    def add(self, archive: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
+        """Raises LayerError, OSError."""
+        path = _path(entry.name)
+        folder, _, name = path.rpartition("/")
+        if name.startswith(_WHITEOUT):
+            self._hide(folder, name)
+            return
+        if entry.type not in self._makers and not entry.isreg():
+            raise LayerError(f"entry {path} is of an unknown kind {entry.type!r}")
+        self._make_room(path, folder, entry)
+        if entry.isreg():
+            _write(archive, entry, path)
+        else:
+            self._makers[entry.type](path, entry)
+        self._made.add(path)
+        if not entry.islnk():
+            _set_attributes(path, entry)
+        if entry.isdir():
+            self._folder_times[path] = _nanoseconds(entry)
+            if path in self.whiteouts:
+                # Hidden below and made anew: nothing of the lower one shows.
+                self.whiteouts.discard(path)
+                self._make_opaque(path)
+        else:
+            self.whiteouts.discard(path)
+
+    def finish(self) -> None:
+        """Set the times of folders, which filling them changed."""
+        for path, moment in sorted(self._folder_times.items(), reverse=True):
+            if os.path.isdir(f"/{path}"):
+                os.utime(f"/{path}", ns=(moment, moment), follow_symlinks=False)
+
+    def _make_room(self, path: str, folder: str, entry: tarfile.TarInfo) -> None:
+        if folder:
+            # A file in the way of a folder is the layer's own contradiction, and an error.
+            os.makedirs(f"/{folder}", 0o755, exist_ok=True)
+        try:
+            present = os.lstat(f"/{path}")
+        except FileNotFoundError:
+            return
+        if stat.S_ISDIR(present.st_mode):
+            if not entry.isdir():
+                if not path:
+                    raise LayerError("the root is no directory")
+                _remove_tree(f"/{path}")
+        else:
+            os.unlink(f"/{path}")
+
+    def _hide(self, folder: str, name: str) -> None:
+        if name == _OPAQUE:
+            os.makedirs(f"/{folder}", 0o755, exist_ok=True)
+            self._make_opaque(folder)
+            return
+        if name.startswith(_HIDDEN):
+            # Notes that AUFS kept for itself.
+            return
+        hidden = name.removeprefix(_WHITEOUT)
+        if hidden in ("", ".", ".."):
+            raise LayerError(f"whiteout {folder}/{name} names nothing")
+        path = f"{folder}/{hidden}" if folder else hidden
+        if os.path.lexists(f"/{path}"):
+            if os.path.isdir(f"/{path}") and not os.path.islink(f"/{path}"):
+                self._make_opaque(path)
+            return
+        os.makedirs(f"/{folder}", 0o755, exist_ok=True)
+        self.whiteouts.add(path)
+        if self._is_marked:
+            os.mknod(f"/{path}", stat.S_IFCHR | 0o000, os.makedev(0, 0))
+
+    def _make_opaque(self, folder: str) -> None:
+        self.opaques.add(folder)
+        if self._is_marked:
+            os.setxattr(f"/{folder}", _OPAQUE_XATTR, b"y")
+
+    def _folder(self, path: str, _entry: tarfile.TarInfo) -> None:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(f"/{path}", 0o700)
+
+    def _symlink(self, path: str, entry: tarfile.TarInfo) -> None:
+        os.symlink(entry.linkname, f"/{path}")
+
+    def _hard_link(self, path: str, entry: tarfile.TarInfo) -> None:
+        target = _path(entry.linkname)
+        if target not in self._made:
+            # Only what this layer brought: a link must not reach a mark or a made-up folder.
+            raise LayerError(f"hard link {path} to {target}, which is not in the layer before it")
+        os.link(f"/{target}", f"/{path}", follow_symlinks=False)
+
+    def _device(self, path: str, entry: tarfile.TarInfo) -> None:
+        kind = stat.S_IFCHR if entry.ischr() else stat.S_IFBLK
+        number = os.makedev(entry.devmajor, entry.devminor)
+        os.mknod(f"/{path}", kind | 0o600, number)
+
+    def _fifo(self, path: str, _entry: tarfile.TarInfo) -> None:
+        os.mkfifo(f"/{path}", 0o600)
+
+
+def _path(name: str) -> str:
+    """A path below the root without dots. Raises LayerError for one that would leave it."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if ".." in parts or "\0" in name:
+        raise LayerError(f"entry {name!r} leaves the layer")
+    return "/".join(parts)
+
+
+def _write(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: str) -> None:
+    source = archive.extractfile(entry)
+    if source is None:
+        raise LayerError(f"entry {path} has no content")
+    left = entry.size
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with open(os.open(f"/{path}", flags, 0o600), "wb", buffering=0) as target:
+        while left:
+            chunk = source.read(min(_CHUNK_BYTES, left))
+            if not chunk:
+                raise LayerError(f"file {path} is cut short")
+            left -= len(chunk)
+            while chunk:
+                chunk = chunk[target.write(chunk) :]
+
+
+def _set_attributes(path: str, entry: tarfile.TarInfo) -> None:
+    full = f"/{path}"
+    os.chown(full, entry.uid, entry.gid, follow_symlinks=False)
+    if not entry.issym():
+        # After the owner, whose change takes set-user-id away.
+        os.chmod(full, entry.mode & 0o7777)
+    for key, value in entry.pax_headers.items():
+        name = key.removeprefix(_XATTR)
+        if name != key and name.startswith(_KEPT_XATTRS) and not name.startswith(_DROPPED_XATTRS):
+            content = value.encode("utf-8", "surrogateescape")
+            try:
+                os.setxattr(full, name, content, follow_symlinks=False)
+            except OSError as error:
+                # As containerd does: an attribute this file system cannot hold is left out.
+                if error.errno not in _UNMARKABLE:
+                    raise
+    moment = _nanoseconds(entry)
+    os.utime(full, ns=(moment, moment), follow_symlinks=False)
+
+
+def _nanoseconds(entry: tarfile.TarInfo) -> int:
+    return int(entry.mtime * 1_000_000_000)
+
+
+def _remove_tree(path: str) -> None:
+    for folder, folders, files in os.walk(path, topdown=False):
+        for name in (*files, *folders):
+            each = f"{folder}/{name}"
+            if os.path.isdir(each) and not os.path.islink(each):
+                os.rmdir(each)
+            else:
+                os.unlink(each)
+    os.rmdir(path)
+
+
+def _measure(path: str) -> tuple[int, int]:
+    """Bytes on disk and inodes below a folder, itself included; hard links count once."""
+    seen: set[int] = set()
+    taken = 0
+    for folder, folders, files in os.walk(path):
+        for each in (folder, *(f"{folder}/{name}" for name in (*folders, *files))):
+            found = os.lstat(each)
+            if found.st_ino not in seen:
+                seen.add(found.st_ino)
+                taken += found.st_blocks * 512
+    return taken, len(seen)
+
+
+def run(job: dict[str, Any]) -> dict[str, Any]:
+    """Unpack below the root directory of this process. Raises LayerError, OSError, TarError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    # When the engine dies this must not go on behind the back of its successor.
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    os.umask(0)
+    with open(job["blob"], "rb") as blob:
+        stream = BlobStream(blob, job["offset"], job["length"], job["compression"])
+        # Loaded while they can still be found.
+        "x".encode("idna")
+        os.chroot(job["folder"])
+        os.chdir("/")
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+        extraction = Extraction(is_marked=job["is_marked"])
+        with tarfile.open(fileobj=stream, mode="r|", bufsize=_CHUNK_BYTES) as archive:
+            while (entry := archive.next()) is not None:
+                extraction.add(archive, entry)
+                # The archive would remember every entry.
+                archive.members.clear()  # type: ignore[attr-defined]
+        stream.check(job["digest"], job["diff_id"])
+        extraction.finish()
+    root = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
+    if libc.syncfs(root) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    taken, inodes = _measure("/")
+    return {
+        "bytes": taken,
+        "inodes": inodes,
+        "whiteouts": sorted(extraction.whiteouts),
+        "opaques": sorted(extraction.opaques),
+    }
+
+
+def main() -> int:
+    """Exit status 0 with the outcome, 1 with `error` and whether the disk is `full`."""
+    try:
+        outcome = run(json.load(sys.stdin))
+        status = 0
+    except (LayerError, tarfile.TarError, ValueError, MemoryError, RecursionError) as error:
+        outcome, status = {"error": str(error) or type(error).__name__, "full": False}, 1
+    except OSError as error:
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        outcome, status = {"error": str(error), "full": is_full}, 1
+    sys.stdout.write(json.dumps(outcome))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

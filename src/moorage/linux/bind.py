@@ -1,0 +1,90 @@
+"""Showing a folder or file at a second place, and whether a place is a mount at all.
+
+Source: mount(2), MS_BIND and MS_REMOUNT; openat2(2) RESOLVE_IN_ROOT; proc(5), /proc/pid/fdinfo.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+from pathlib import Path
+
+from moorage.linux.mounts import unmount
+
+_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_PRIVATE = 1, 32, 4096, 1 << 18
+_SYS_OPENAT2 = 437
+_RESOLVE_NO_MAGICLINKS, _RESOLVE_IN_ROOT = 0x02, 0x10
+
+
+def bind(source: Path, target: Path, *, is_read_only: bool = False) -> None:
+    """Mount what is at `source` on `target` too; nothing stays mounted on failure. Raises OSError.
+
+    The mounts below the source don't come along.
+    """
+    _mount(source, target, _MS_BIND)
+    try:
+        _mount(None, target, _MS_PRIVATE)
+        if is_read_only:
+            # The kernel takes the read-only flag of a bind only in a second step.
+            _mount(None, target, _MS_REMOUNT | _MS_BIND | _MS_RDONLY)
+    except BaseException:
+        unmount(target)
+        raise
+
+
+def is_mount_point(path: Path) -> bool:
+    """Whether something is mounted exactly there, binds included; false where nothing is."""
+    try:
+        return _mount_id(path) != _mount_id(path.parent)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def unmount_all(point: Path) -> None:
+    """Take away all that is mounted on a place, however often; nothing there is no error.
+
+    Raises OSError.
+    """
+    while is_mount_point(point):
+        unmount(point)
+
+
+def open_in_root(root: Path, path: str) -> int:
+    """A descriptor (O_PATH) of a path that cannot leave `root`, whatever links it holds.
+
+    Raises OSError. Needs Linux 5.6.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    resolve = _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS
+    how = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, resolve)
+    folder = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        found = libc.syscall(_SYS_OPENAT2, folder, os.fsencode(path), how, len(how))
+        number = ctypes.get_errno()
+    finally:
+        os.close(folder)
+    if found < 0:
+        raise OSError(number, os.strerror(number), path)
+    return int(found)
+
+
+def _mount(source: Path | None, target: Path, flags: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    word = None if source is None else os.fsencode(source)
+    if libc.mount(word, os.fsencode(target), None, ctypes.c_ulong(flags), None) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(target))
+
+
+def _mount_id(path: Path) -> bytes:
+    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        with open(f"/proc/self/fdinfo/{descriptor}", "rb") as info:
+            for line in info:
+                if line.startswith(b"mnt_id:"):
+                    return line
+    finally:
+        os.close(descriptor)
+    raise OSError(errno.ENOSYS, "the kernel does not tell mount ids", str(path))

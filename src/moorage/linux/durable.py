@@ -1,0 +1,33 @@
+"""Files and folders that are there whole after a crash, or not at all.
+
+Source: fsync(2), rename(2).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Put a file in place whole, readable by its owner only. Blocks. Raises OSError.
+
+    Two writers of one file must take turns.
+    """
+    scratch = path.with_name(f".{path.name}.new")
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    rename_durably(scratch, path)
+
+
+def rename_durably(source: Path, target: Path) -> None:
+    """Give a file or folder, whose content is on disk, its name. Blocks. Raises OSError."""
+    source.rename(target)
+    folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,142 @@
+"""Mounts that show files under other owners, for containers in user namespaces.
+
+A mapping is held by a user namespace; a folder cloned with it shows each owner inside the range as
+the owner it is mapped to. Source: mount_setattr(2) MOUNT_ATTR_IDMAP (Linux 5.12; below overlayfs
+since 5.19), open_tree(2), move_mount(2), user_namespaces(7).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+_SYS_OPEN_TREE, _SYS_MOVE_MOUNT, _SYS_MOUNT_SETATTR = 428, 429, 442
+_OPEN_TREE_CLONE = 1
+_AT_FDCWD, _AT_EMPTY_PATH = -100, 0x1000
+_MOVE_MOUNT_FROM_EMPTY_PATH = 4
+_MOUNT_ATTR_IDMAP = 0x00100000
+_MS_PRIVATE = 1 << 18
+_DEADLINE_S = 10.0
+_UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
+
+
+class IdmapUnsupportedError(OSError):
+    """The kernel, or this file system, has no mounts with other owners; the text says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdRange:
+    """So many ids from `container_id` on are `host_id` and on outside."""
+
+    container_id: int
+    host_id: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class IdMappings:
+    """Who the users and groups of a user namespace are outside."""
+
+    users: tuple[IdRange, ...]
+    groups: tuple[IdRange, ...]
+
+    @property
+    def root(self) -> tuple[int, int]:
+        """Uid and gid outside of root inside. Raises OSError when root is not mapped."""
+        return self.user(0), self.group(0)
+
+    def user(self, number: int) -> int:
+        """The uid outside of one inside. Raises OSError when it is not mapped."""
+        return _outside(number, self.users)
+
+    def group(self, number: int) -> int:
+        """The gid outside of one inside. Raises OSError when it is not mapped."""
+        return _outside(number, self.groups)
+
+
+@contextmanager
+def user_namespace(mappings: IdMappings) -> Iterator[int]:
+    """A descriptor of a user namespace with these mappings. Blocks for some milliseconds.
+
+    Raises OSError when the kernel refuses it.
+    """
+    # A process of its own, since one with several threads cannot enter a new user namespace.
+    holder = subprocess.Popen(
+        ["unshare", "--user", "sh", "-c", "echo; read line"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert holder.stdout is not None
+    try:
+        if not holder.stdout.readline():
+            raise IdmapUnsupportedError(errno.EPERM, "no user namespace can be made here")
+        folder = Path(f"/proc/{holder.pid}")
+        (folder / "uid_map").write_text(_table(mappings.users))
+        (folder / "gid_map").write_text(_table(mappings.groups))
+        descriptor = os.open(folder / "ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        holder.kill()
+        holder.communicate(timeout=_DEADLINE_S)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def mount_idmapped(source: Path, target: Path, namespace: int) -> None:
+    """Show a folder at `target` with owners as that user namespace maps them.
+
+    Raises IdmapUnsupportedError, OSError; nothing is mounted then.
+    """
+    tree = _call(
+        _SYS_OPEN_TREE, source, _AT_FDCWD, os.fsencode(source), _OPEN_TREE_CLONE | os.O_CLOEXEC
+    )
+    try:
+        # struct mount_attr: what to set, what to clear, propagation, the user namespace.
+        change = struct.pack("QQQQ", _MOUNT_ATTR_IDMAP, 0, _MS_PRIVATE, namespace)
+        try:
+            _call(
+                _SYS_MOUNT_SETATTR, source, tree, b"", _AT_EMPTY_PATH, change, len(change)
+            )  # fmt: skip
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise
+            why = "no mounts with mapped owners (needs Linux 5.12 and a file system that has them)"
+            raise IdmapUnsupportedError(error.errno, why, str(source)) from error
+        _call(
+            _SYS_MOVE_MOUNT, target, tree, b"", _AT_FDCWD, os.fsencode(target),
+            _MOVE_MOUNT_FROM_EMPTY_PATH,
+        )  # fmt: skip
+    finally:
+        os.close(tree)
+
+
+def _outside(number: int, ranges: Sequence[IdRange]) -> int:
+    for each in ranges:
+        if each.container_id <= number < each.container_id + each.length:
+            return each.host_id + number - each.container_id
+    raise OSError(errno.EOVERFLOW, f"id {number} is not mapped into the user namespace")
+
+
+def _table(ranges: Sequence[IdRange]) -> str:
+    return "".join(f"{each.container_id} {each.host_id} {each.length}\n" for each in ranges)
+
+
+def _call(number: int, about: Path, *words: int | bytes) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    # Every word has the width of a register; a plain int would be passed as 32 bits.
+    wide = [ctypes.c_long(word) if isinstance(word, int) else word for word in words]
+    result = libc.syscall(ctypes.c_long(number), *wide)
+    if result < 0:
+        failed = ctypes.get_errno()
+        raise OSError(failed, os.strerror(failed), str(about))
+    return int(result)
