@@ -102,8 +102,10 @@ class ImageDefaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerRequest:
-    """One container to be made. `target_pid` is the first process of the container whose process
-    namespace is to be joined, on this host. `rlimits` are set as they are, none are inherited.
+    """One container to be made.
+
+    `target_pid` is the first process, on this host, of the container whose process namespace is to
+    be joined. Limits that are not in `rlimits` are those of the runtime's own process.
     """
 
     id: str

@@ -65,11 +65,16 @@ def look_up_container(
     has_all = security.privileged and handler.has_host_devices_when_privileged
     names = requested_devices(config)
     edits = cdi.edits(names) if names else NO_EDITS
-    devices = all_host_devices() if has_all else asked_devices(config.devices)
+    devices = (
+        *(all_host_devices() if has_all else ()),
+        *asked_devices(config.devices),
+        *described_devices(edits.device_nodes),
+    )
     return Findings(
         sources={each.host_path: _source(each) for each in config.mounts},
         peers=parse_peers(os.fsdecode(MOUNTINFO.read_bytes())) if travels else (),
-        devices=devices + described_devices(edits.device_nodes),
+        # A node can be made once: what was asked for is more particular than what is there.
+        devices=tuple({each.path: each for each in devices}.values()),
         edits=edits,
         seccomp=_profile(security, handler, host),
         app_armor=_loaded_profiles(security, host),

@@ -32,6 +32,14 @@ class Identity:
     additional_gids: tuple[int, ...]
     username: str = ""
 
+    def message(self) -> pb.ContainerUser:
+        """What a container's status reports."""
+        return pb.ContainerUser(
+            linux=pb.LinuxContainerUser(
+                uid=self.uid, gid=self.gid, supplemental_groups=self.additional_gids
+            )
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class PasswdEntry:

@@ -30,11 +30,14 @@ def read_inside(rootfs: Path, name: str) -> str:
         if error.errno in (errno.ENOENT, errno.ENOTDIR):
             return ""
         raise InvalidError(f"the image's /{name} cannot be read: {error.strerror}") from error
-    with os.fdopen(opened, "rb") as file:
+    try:
         found = os.fstat(opened)
         if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
             raise InvalidError(f"the image's /{name} is no plain file of at most {MAX_BYTES} bytes")
-        return file.read(MAX_BYTES).decode(errors="replace")
+        with os.fdopen(opened, "rb", closefd=False) as file:
+            return file.read(MAX_BYTES).decode(errors="replace")
+    finally:
+        os.close(opened)
 
 
 def resolve_inside(rootfs: Path, name: str) -> Path:

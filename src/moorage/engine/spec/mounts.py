@@ -53,8 +53,8 @@ _READ_ONLY_UNLESS_PRIVILEGED = ("/sys", "/sys/fs/cgroup")
 def container_mounts(request: ContainerRequest, host: HostFacts, found: Findings) -> list[Document]:
     """The OCI `mounts`, in the order to mount them.
 
-    What the CRI mounts takes the place of what would be there; a mount on /dev also of all below
-    it. Raises InvalidError.
+    What the CRI mounts takes the place of what would be there; a mount on /dev also of the
+    kernel's below it. Raises InvalidError.
     """
     config = request.config
     security = config.linux.security_context
@@ -68,7 +68,7 @@ def container_mounts(request: ContainerRequest, host: HostFacts, found: Findings
     defaults = [each for each in kernel if not _is_replaced(each["destination"], asked)]
     files = _pod_files(request, host, users)
     own = [
-        *(each for each in files if not _is_replaced(each["destination"], asked)),
+        *(each for each in files if _has_place(each["destination"], asked)),
         *(_asked_mount(each, request.handler, found) for each in config.mounts),
     ]
     # A mount must come after the one it lies in; equals stay in the order they were asked.
@@ -171,6 +171,17 @@ def _is_replaced(destination: str, asked: Mapping[str, Any]) -> bool:
     if destination in asked:
         return True
     return destination.startswith("/dev/") and "/dev" in asked
+
+
+def _has_place(destination: str, asked: Mapping[str, pb.Mount]) -> bool:
+    """Whether a pod's file is to be mounted: not where the CRI mounts something else, and not in
+    what travels back to the host, whose own file it would then hide.
+    """
+    return destination not in asked and not any(
+        mount.propagation == pb.PROPAGATION_BIDIRECTIONAL
+        and destination.startswith(path.rstrip("/") + "/")
+        for path, mount in asked.items()
+    )
 
 
 def _asked_mount(mount: pb.Mount, handler: HandlerTraits, found: Findings) -> Document:

@@ -75,17 +75,18 @@ def container_namespaces(request: ContainerRequest, host: HostFacts) -> list[dic
     """
     security = request.config.linux.security_context
     options, sandbox = security.namespace_options, request.sandbox
+    pods = sandbox.options
     _verify_modes(options)
-    _verify_agreement(options, sandbox.options)
+    _verify_agreement(options, pods)
     found = [{"type": "mount"}]
-    if options.network != pb.NODE:
+    if pods.network != pb.NODE:
         found.append(_joined("network", sandbox.netns, request))
         found.append(_joined("uts", sandbox.utsns, request))
-    if options.ipc != pb.NODE:
+    if pods.ipc != pb.NODE:
         found.append(_joined("ipc", sandbox.ipcns, request))
     if (pid := _pid(options, request)) is not None:
         found.append(pid)
-    if user_namespace(sandbox.options, request.handler) is not None:
+    if user_namespace(pods, request.handler) is not None:
         found.append(_joined("user", sandbox.userns, request))
     return found + _cgroup(host, is_privileged=security.privileged)
 
@@ -149,11 +150,11 @@ def _verify_modes(options: pb.NamespaceOption) -> None:
 
 
 def _verify_agreement(own: pb.NamespaceOption, pods: pb.NamespaceOption) -> None:
-    """Network and IPC are the pod's whatever a container says; mixing them would part the pod."""
-    for field in ("network", "ipc"):
-        if (getattr(own, field) == pb.NODE) != (getattr(pods, field) == pb.NODE):
+    """No container has more of the host's than its pod. What it leaves unsaid is POD, the pod's."""
+    for field in _MODES:
+        if getattr(own, field) == pb.NODE != getattr(pods, field):
             raise InvalidError(
-                f"namespace_options.{field} of the container differs from its sandbox's; "
+                f"namespace_options.{field} of the container is NODE and its sandbox's is not; "
                 "send the same for both"
             )
     if user_namespace(own) != user_namespace(pods):
@@ -163,7 +164,8 @@ def _verify_agreement(own: pb.NamespaceOption, pods: pb.NamespaceOption) -> None
 
 
 def _pid(options: pb.NamespaceOption, request: ContainerRequest) -> dict[str, str] | None:
-    if options.pid == pb.NODE:
+    is_pods_the_hosts = options.pid == pb.POD and request.sandbox.options.pid == pb.NODE
+    if options.pid == pb.NODE or is_pods_the_hosts:
         return None
     if options.pid == pb.CONTAINER:
         return _entry("pid", "")
