@@ -38,7 +38,7 @@ class Coding:
     def encode(self, channel: int, data: bytes) -> bytes | str:
         """A message, binary or text."""
         if self.is_base64:
-            return f"{channel}{base64.b64encode(data).decode()}"
+            return f"{chr(_DIGIT_ZERO + channel)}{base64.b64encode(data).decode()}"
         return bytes((channel,)) + data
 
     def decode(self, message: bytes) -> tuple[int, bytes]:

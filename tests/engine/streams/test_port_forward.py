@@ -340,9 +340,21 @@ async def test_a_websocket_closes_when_all_its_ports_are_done() -> None:
         assert b"error forwarding" in by_channel(await messages(connection))[1]
 
 
-async def test_a_websocket_without_ports_is_a_bad_request() -> None:
+@pytest.mark.parametrize("count", [0, 128])
+async def test_a_websocket_for_no_ports_or_too_many_is_a_bad_request(count: int) -> None:
+    asked = pb.PortForwardRequest(pod_sandbox_id="s1", port=[80] * count)
     async with serving(FakeTarget()) as server:
         with pytest.raises(aiohttp.WSServerHandshakeError) as raised:
-            async with websocket(server.port_forward_url(ASKED), V4):
+            async with websocket(server.port_forward_url(asked), V4):
                 pass
         assert raised.value.status == 400
+
+
+async def test_a_websocket_in_base64_carries_more_ports_than_digits() -> None:
+    asked = pb.PortForwardRequest(pod_sandbox_id="s1", port=[unused_port()] * 6)
+    async with (
+        serving(FakeTarget()) as server,
+        websocket(server.port_forward_url(asked), "v4.base64.channel.k8s.io") as connection,
+    ):
+        received = await messages(connection)
+    assert {message[0] for message in received} == {chr(ord("0") + each) for each in range(12)}

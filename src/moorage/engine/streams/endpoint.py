@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -61,6 +61,8 @@ log = Log(__name__)
 _ACCEPTED_VERSIONS = "X-Accepted-Stream-Protocol-Versions"
 _METHODS = ("GET", "POST")
 _PORT_BYTES = 2
+# Two channels each, and a channel is a byte.
+_SOCKET_PORTS = 127
 # Streams have been ended before: this is for connections that have sent no request yet.
 _SHUTDOWN_S = 0.1
 
@@ -200,9 +202,10 @@ class Endpoint:
     async def _port_socket(
         self, request: web.Request, asked: pb.PortForwardRequest, dialect: Dialect
     ) -> web.StreamResponse:
-        if not asked.port:
+        if not 0 < len(asked.port) <= _SOCKET_PORTS:
             raise web.HTTPBadRequest(
-                text="a websocket forwards the ports that were asked for: none"
+                text=f"a websocket forwards the 1 to {_SOCKET_PORTS} ports that the call named, "
+                f"not {len(asked.port)}"
             )
         websocket = await accept(request, dialect.name, self._deadlines.close_s)
         timer = self._timer()
@@ -231,7 +234,9 @@ class Endpoint:
         return IdleTimer(self._deadlines.idle_s, self._clock)
 
     @staticmethod
-    async def _until_closed(websocket: web.WebSocketResponse, *running: Any) -> None:
+    async def _until_closed(
+        websocket: web.WebSocketResponse, *running: Coroutine[Any, Any, None]
+    ) -> None:
         try:
             await first_to_end(*running)
         except OSError as error:
