@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from moorage.cri.version import Version
-from moorage.handlers.availability import Containerd, Found, Machine, judge
+from moorage.handlers.availability import Containerd, Found, judge
+from moorage.handlers.machine import Machine
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, shim_program
 
 RUNTIMES = {runtime.name: runtime for runtime in KNOWN_RUNTIMES}

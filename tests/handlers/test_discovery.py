@@ -37,9 +37,10 @@ def containerd(folder: Path, version: str) -> None:
     program(folder, "containerd-shim-runc-v2", "exit 0")
 
 
-async def found(folder: Path) -> dict[str, Handler]:
+async def found(folder: Path, *, deadline_s: float = 3.0) -> dict[str, Handler]:
     path = str(folder)
-    handlers = await discover(await find_containerd(path), MACHINE, path=path)
+    engine = await find_containerd(path)
+    handlers = await discover(engine, MACHINE, path=path, deadline_s=deadline_s)
     return {handler.handler: handler for handler in handlers}
 
 
@@ -78,15 +79,12 @@ async def test_a_runtime_without_the_features_command_claims_nothing(folder: Pat
     assert crun.features == ()
 
 
-async def test_a_program_that_hangs_is_unavailable_and_holds_nobody_up(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("moorage.handlers.discovery.ASK_DEADLINE_S", 0.3)
+async def test_a_program_that_hangs_is_unavailable_and_holds_nobody_up(folder: Path) -> None:
     containerd(folder, "1.7.0")
     program(folder, "runc", "exec sleep 60")
     program(folder, "crun", "echo crun version 1.15")
     began = time.monotonic()
-    handlers = await found(folder)
+    handlers = await found(folder, deadline_s=0.3)
     assert time.monotonic() - began < 5
     assert handlers["runc"].reason == f"{folder}/runc does not answer: no answer within 0.3 s"
     assert handlers["crun"].available

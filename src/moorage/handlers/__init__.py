@@ -1,22 +1,52 @@
 """Runtime handlers: which there are on a machine, whether they work, and what they can do."""
 
-from moorage.handlers.availability import Containerd, Machine
+from moorage.handlers.availability import Containerd, Verdict
+from moorage.handlers.catalogue import Catalogue, Complaint, OfferedHandler, changed_names
+from moorage.handlers.definition import (
+    AdapterKind,
+    CgroupDriver,
+    DefinitionError,
+    HandlerDefinition,
+    OciOptions,
+    RunscOptions,
+    ShimOptions,
+    parse_definition,
+)
 from moorage.handlers.discovery import Handler, discover, find_containerd, search_path
 from moorage.handlers.features import HandlerFeatures
+from moorage.handlers.folder import SYSTEM_FOLDER
+from moorage.handlers.machine import Machine, this_machine
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime
 from moorage.handlers.tables import NoHandlerError, default_handler, runtime_tables
+from moorage.handlers.watching import HandlerFolder
 
 __all__ = [
     "KNOWN_RUNTIMES",
+    "SYSTEM_FOLDER",
+    "AdapterKind",
+    "Catalogue",
+    "CgroupDriver",
+    "Complaint",
     "Containerd",
+    "DefinitionError",
     "Handler",
+    "HandlerDefinition",
     "HandlerFeatures",
+    "HandlerFolder",
     "Machine",
     "NoHandlerError",
+    "OciOptions",
+    "OfferedHandler",
+    "RunscOptions",
     "Runtime",
+    "ShimOptions",
+    "Verdict",
+    "changed_names",
     "default_handler",
     "discover",
     "find_containerd",
+    "parse_definition",
     "runtime_tables",
     "search_path",
+    "this_machine",
 ]

@@ -1,5 +1,8 @@
 """Whether a runtime works under an engine on a machine; if not, why, and what to do.
 
+An engine of our own drives runtimes by their command line or their shim, so it needs only what
+the machine's rules ask for; containerd has rules of its own besides.
+
 Pure: what was found on the machine goes in, a verdict comes out. The rules stand in the order a
 person would mend things in, and the first that fails is the reason given.
 """
@@ -11,19 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from moorage.cri.version import Version
+from moorage.handlers.machine import Machine
 from moorage.handlers.runtimes import Runtime, shim_program
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What runtimes need of the host. `kernel` is (major, minor).
-
-    `is_hugetlb_apart`: a hybrid cgroup layout whose hugetlb controller is on version 2.
-    """
-
-    kernel: tuple[int, int]
-    has_kvm: bool
-    is_hugetlb_apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +33,10 @@ class Containerd:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A runtime's program on this machine; no path when it isn't installed."""
+    """A runtime's program on this machine; no path when it isn't installed.
+
+    `wanted` is how a handler's file spells the program, and `defined_in` that file.
+    """
 
     runtime: Runtime
     path: Path | None = None
@@ -49,6 +44,8 @@ class Found:
     configuration: Path | None = None
     failure: str = ""
     """Why the program could not be asked, when it is there and doesn't answer."""
+    wanted: str = ""
+    defined_in: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,32 +60,38 @@ class Verdict:
         return not self.reason
 
 
+AVAILABLE = Verdict()
 _Rule = Callable[[Found, Containerd, Machine], Verdict | None]
 
 
 def judge(found: Found, engine: Containerd | None, machine: Machine) -> Verdict:
-    """The verdict on a runtime under containerd; without one (None), on the program alone."""
+    """The verdict on a runtime under containerd; without it (None), under an engine of our own."""
     rules = _MACHINE_RULES if engine is None else _RULES
     for rule in rules:
         verdict = rule(found, engine or _ANY_ENGINE, machine)
         if verdict is not None:
             return verdict
-    return Verdict()
+    return AVAILABLE
 
 
 def _is_installed(found: Found, _engine: Containerd, _machine: Machine) -> Verdict | None:
     runtime = found.runtime
     if found.path is not None:
         return None
-    return Verdict(f"{runtime.program} is not on PATH", _installation(runtime))
+    remedy = _installation(runtime)
+    if found.defined_in is not None:
+        remedy = f"{remedy}, or mend {found.defined_in}"
+    if Path(found.wanted).is_absolute():
+        return Verdict(f"{found.wanted} is no program that can be run", remedy)
+    return Verdict(f"{found.wanted or runtime.program} is not on PATH", remedy)
 
 
 def _answers(found: Found, _engine: Containerd, _machine: Machine) -> Verdict | None:
     if not found.failure:
         return None
+    question = " ".join((str(found.path), *found.runtime.version_arguments))
     return Verdict(
-        f"{found.path} does not answer: {found.failure}",
-        f"run `{found.path} {' '.join(found.runtime.version_arguments)}` by hand and mend it",
+        f"{found.path} does not answer: {found.failure}", f"run `{question}` by hand and mend it"
     )
 
 
@@ -150,7 +153,7 @@ def _can_use_cgroups(found: Found, _engine: Containerd, machine: Machine) -> Ver
 def _installation(runtime: Runtime) -> str:
     if runtime.package:
         return f"apt-get install {runtime.package}"
-    return f"install {runtime.program} from {runtime.source}"
+    return f"install {runtime.program}" + (f" from {runtime.source}" if runtime.source else "")
 
 
 _MACHINE_RULES: tuple[_Rule, ...] = (

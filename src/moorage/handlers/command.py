@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
+
+from moorage.linux.child import Child
 
 DEADLINE_S = 5.0
 _MOST_BYTES = 4 * 1024 * 1024
@@ -70,13 +71,13 @@ async def run(
             source.write(given)
             source.seek(0)
         try:
-            process = await asyncio.create_subprocess_exec(
-                *words,
-                stdin=source,
-                stdout=output,
-                stderr=error,
-                env=environment,
-                start_new_session=True,
+            process = Child(
+                words,
+                stdin=source.fileno(),
+                stdout=output.fileno(),
+                stderr=error.fileno(),
+                environment=environment,
+                is_apart=True,
             )
         except OSError as failure:
             raise CommandError(words, failure.strerror or str(failure)) from failure
@@ -86,9 +87,8 @@ async def run(
         except TimeoutError:
             raise CommandError(words, f"no answer within {deadline_s:g} s") from None
         finally:
-            if process.returncode is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
+            await process.end()
+            process.close()
         return Answer(words, status, _content(output), _content(error))
 
 

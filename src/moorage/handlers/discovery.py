@@ -11,18 +11,18 @@ import asyncio
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from moorage.cri.version import Version, parse_version
-from moorage.handlers.availability import Containerd, Found, Machine, judge
+from moorage.cri.version import parse_version
+from moorage.handlers.asking import ASK_DEADLINE_S, Program, ask_program
+from moorage.handlers.availability import Containerd, Found, judge
 from moorage.handlers.command import CommandError, run
-from moorage.handlers.features import NO_FEATURES, HandlerFeatures, parse_features
+from moorage.handlers.features import NO_FEATURES, HandlerFeatures
+from moorage.handlers.machine import Machine
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime, shim_program
 
-ASK_DEADLINE_S = 3.0
 SYSTEM_FOLDERS = (
     "/usr/local/sbin",
     "/usr/local/bin",
@@ -50,16 +50,6 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     features: tuple[str, ...] = ()
     runtime_features: tuple[str, ...] | None = None
     configuration: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Program:
-    """What a runtime's program said of itself."""
-
-    path: Path
-    version: Version | None = None
-    features: HandlerFeatures | None = None
-    failure: str = ""
 
 
 def search_path(environment: Mapping[str, str] = os.environ) -> str:
@@ -95,6 +85,7 @@ async def discover(
     *,
     path: str,
     runtimes: Iterable[Runtime] = KNOWN_RUNTIMES,
+    deadline_s: float = ASK_DEADLINE_S,
 ) -> tuple[Handler, ...]:
     """Every handler that the known runtimes would give on this machine, in the table's order.
 
@@ -103,7 +94,7 @@ async def discover(
     reason says how.
     """
     known = tuple(runtimes)
-    programs = await _ask_all(known, path, machine.kernel)
+    programs = await _ask_all(known, path, machine.kernel, deadline_s)
     return tuple(
         handler
         for runtime in known
@@ -112,36 +103,23 @@ async def discover(
 
 
 async def _ask_all(
-    runtimes: Iterable[Runtime], path: str, kernel: tuple[int, int]
-) -> dict[str, _Program]:
+    runtimes: Iterable[Runtime], path: str, kernel: tuple[int, int], deadline_s: float
+) -> dict[str, Program]:
     """One answer for each program that is installed, however many runtimes share it."""
     by_program = {runtime.program: runtime for runtime in runtimes}
-    tasks: dict[str, asyncio.Task[_Program]] = {}
+    tasks: dict[str, asyncio.Task[Program]] = {}
     async with asyncio.TaskGroup() as group:
         for program, runtime in by_program.items():
             where = shutil.which(program, path=path)
             if where is not None:
-                tasks[program] = group.create_task(_ask(runtime, Path(where), kernel))
+                tasks[program] = group.create_task(
+                    ask_program(runtime, Path(where), kernel, deadline_s=deadline_s)
+                )
     return {program: task.result() for program, task in tasks.items()}
 
 
-async def _ask(runtime: Runtime, path: Path, kernel: tuple[int, int]) -> _Program:
-    try:
-        told = await run([path, *runtime.version_arguments], deadline_s=ASK_DEADLINE_S)
-        if not told.is_success:
-            return _Program(path, failure=told.complaint)
-        features = None
-        if not runtime.is_shim:
-            # Without the command, a runtime prints a usage text, which is no features document.
-            listed = await run([path, "features"], deadline_s=ASK_DEADLINE_S)
-            features = parse_features(listed.output, kernel)
-    except CommandError as error:
-        return _Program(path, failure=error.why)
-    return _Program(path, parse_version(told.text), features)
-
-
 def _handlers(
-    runtime: Runtime, program: _Program | None, engine: Containerd | None, machine: Machine
+    runtime: Runtime, program: Program | None, engine: Containerd | None, machine: Machine
 ) -> Iterable[Handler]:
     configuration = next((each for each in runtime.configurations if each.is_file()), None)
     found = Found(runtime, configuration=configuration)

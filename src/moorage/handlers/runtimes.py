@@ -20,9 +20,11 @@ class Runtime:
     """One runtime. `handlers` are the names it is reached by, its own first.
 
     `shim_type` is containerd's runtime type. `is_shim` says that the program itself is the shim,
-    so that there is no command line to drive. `package` is Debian's; without one, `source` says
-    where to get it. `configurations` are the candidates of a file that must exist for the runtime
-    to mean what its name says.
+    so that there is no command line to drive; `is_gvisor` that its command line is runsc's.
+    `package` is Debian's; without one, `source` says where to get it. `configurations` are the
+    candidates of a file that must exist for the runtime to mean what its name says. `annotations`
+    are globs of pod annotations it understands, `platform` that of its images when it is not the
+    machine's.
     """
 
     name: str
@@ -30,11 +32,14 @@ class Runtime:
     handlers: tuple[str, ...]
     shim_type: str = RUNC_SHIM
     is_shim: bool = False
+    is_gvisor: bool = False
     version_arguments: tuple[str, ...] = ("--version",)
     package: str = ""
     source: str = ""
     shim_source: str = ""
     needs_kvm: bool = False
+    annotations: tuple[str, ...] = ()
+    platform: str = ""
     configurations: tuple[Path, ...] = ()
     can_be_default: bool = False
     minimum_versions: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -66,6 +71,7 @@ def _kata(hypervisor: str) -> Runtime:
         is_shim=True,
         source=_KATA_SOURCE,
         needs_kvm=True,
+        annotations=("io.katacontainers.*",),
         configurations=tuple(folder / file_name for folder in _KATA_FOLDERS),
     )
 
@@ -79,6 +85,7 @@ def _wasm(engine: str, shim: str, source: str = _RUNWASI_SOURCE) -> Runtime:
         is_shim=True,
         version_arguments=("-v",),
         source=source,
+        platform="wasi/wasm",
     )
 
 
@@ -99,6 +106,7 @@ KNOWN_RUNTIMES: tuple[Runtime, ...] = (
         # containerd 2 writes ociVersion 1.2.0 or later, which older ones refuse.
         minimum_versions={2: (1, 14, 2)},
         needs_hugetlb_with_v1=True,
+        annotations=("module.wasm.image/*", "run.oci.*"),
     ),
     Runtime(
         name="youki",
@@ -111,6 +119,8 @@ KNOWN_RUNTIMES: tuple[Runtime, ...] = (
         name="runsc",
         program="runsc",
         handlers=("runsc", "gvisor"),
+        is_gvisor=True,
+        annotations=("dev.gvisor.*",),
         shim_type="io.containerd.runsc.v1",
         package="runsc",
         shim_source="https://gvisor.dev/docs/user_guide/install/",
@@ -123,6 +133,7 @@ KNOWN_RUNTIMES: tuple[Runtime, ...] = (
         is_shim=True,
         source=_KATA_SOURCE,
         needs_kvm=True,
+        annotations=("io.katacontainers.*",),
     ),
     _kata("qemu"),
     _kata("clh"),

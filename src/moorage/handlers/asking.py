@@ -1,0 +1,45 @@
+"""What a runtime's program says of itself: its version, and what it can do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.cri.version import Version, parse_version
+from moorage.handlers.command import CommandError, run
+from moorage.handlers.features import HandlerFeatures, parse_features
+from moorage.handlers.runtimes import Runtime
+
+ASK_DEADLINE_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a program said; `failure` is why it could not be asked."""
+
+    path: Path
+    version: Version | None = None
+    features: HandlerFeatures | None = None
+    failure: str = ""
+
+
+async def ask_program(
+    runtime: Runtime, path: Path, kernel: tuple[int, int], *, deadline_s: float = ASK_DEADLINE_S
+) -> Program:
+    """Ask a program for its version and features. Never raises: what fails is in the answer."""
+    if not runtime.version_arguments:
+        return Program(path)
+    try:
+        told = await run([path, *runtime.version_arguments], deadline_s=deadline_s)
+        if not told.is_success:
+            return Program(path, failure=told.complaint)
+        version = parse_version(told.text)
+        if runtime.is_shim:
+            return Program(path, version)
+        if version is None:
+            return Program(path, failure="it tells no version, so it is no container runtime")
+        # Without the command, a runtime prints a usage text, which is no features document.
+        listed = await run([path, "features"], deadline_s=deadline_s)
+    except CommandError as error:
+        return Program(path, failure=error.why)
+    return Program(path, version, parse_features(listed.output, kernel))

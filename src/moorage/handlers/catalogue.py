@@ -1,0 +1,94 @@
+"""The handlers in force: what the files say, and what came of asking the programs behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from moorage.handlers.availability import AVAILABLE, Verdict
+from moorage.handlers.definition import AdapterKind, HandlerDefinition
+from moorage.handlers.features import NO_FEATURES, HandlerFeatures
+from moorage.handlers.runtimes import KNOWN_RUNTIMES
+
+_PREFERRED = tuple(
+    name for runtime in KNOWN_RUNTIMES if runtime.can_be_default for name in runtime.handlers
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedHandler:
+    """A handler that has a file. `program` is None when it is not there."""
+
+    definition: HandlerDefinition
+    program: Path | None = None
+    version: str = ""
+    features: HandlerFeatures = NO_FEATURES
+    verdict: Verdict = AVAILABLE
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    @property
+    def is_available(self) -> bool:
+        return self.verdict.is_available
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What is wrong with a file, and whether a former version of it stays in force."""
+
+    path: Path
+    line: int
+    problem: str
+    remedy: str
+    has_former: bool = False
+
+    def __str__(self) -> str:
+        place = f"{self.path}:{self.line}" if self.line else str(self.path)
+        kept = "; what it said before stays in force" if self.has_former else ""
+        return f"{place}: {self.problem} ({self.remedy}){kept}"
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """Every handler by its name, and the complaints. Equal ones say the same."""
+
+    handlers: Mapping[str, OfferedHandler] = field(default_factory=dict)
+    complaints: tuple[Complaint, ...] = ()
+
+    def __iter__(self) -> Iterator[OfferedHandler]:
+        return iter(self.handlers.values())
+
+    def find(self, name: str) -> OfferedHandler | None:
+        """The handler a class names, the default one for the empty name; None when there is none.
+
+        It may be unavailable: its `verdict` then says why.
+        """
+        return self.handlers.get(name or self.default_name)
+
+    @property
+    def default_name(self) -> str:
+        """The handler of pods that name no class; empty when there is none to be had.
+
+        The one whose file says so, else the first available of those the known runtimes list,
+        else the first available that is driven by an OCI command line.
+        """
+        return next(_defaults(self.handlers), "")
+
+
+def _defaults(handlers: Mapping[str, OfferedHandler]) -> Iterator[str]:
+    yield from (name for name, each in handlers.items() if each.definition.is_default)
+    yield from (name for name in _PREFERRED if name in handlers and handlers[name].is_available)
+    yield from (
+        name
+        for name, each in handlers.items()
+        if each.is_available and each.definition.adapter is AdapterKind.OCI
+    )
+
+
+def changed_names(old: Catalogue, new: Catalogue) -> tuple[str, ...]:
+    """The handlers that came, went or are not what they were, in order of their names."""
+    names: Iterable[str] = {*old.handlers, *new.handlers}
+    return tuple(sorted(name for name in names if old.handlers.get(name) != new.handlers.get(name)))

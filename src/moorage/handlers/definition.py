@@ -1,0 +1,271 @@
+"""A handler as a file: `handlers.d/NAME.toml`, read strictly.
+
+    adapter = "oci"             # or "runsc", or "shim"
+    binary = "/usr/bin/crun"    # a bare name is looked up on the search path
+    [options]                   # what only this adapter knows
+
+NAME is what a RuntimeClass says. Whatever is wrong with a file is one error that says which file,
+key and line, and what would be right; nothing is guessed and no key is ignored.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from moorage.api.names import dns_label_errors
+from moorage.api.quantity import parse as parse_quantity
+
+SUFFIX = ".toml"
+BUILTIN_SECCOMP = "builtin"
+UNCONFINED_SECCOMP = "unconfined"
+
+_Text = Annotated[str, msgspec.Meta(min_length=1)]
+_Path = Annotated[str, msgspec.Meta(pattern="^/")]
+_Platform = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]+/[a-z0-9]+(/[a-z0-9.]+)?$")]
+_Seccomp = Annotated[str, msgspec.Meta(pattern=f"^(/.*|{BUILTIN_SECCOMP}|{UNCONFINED_SECCOMP})$")]
+
+_Kind = TypeVar("_Kind", bound=msgspec.Struct)
+
+_PLACE = re.compile(r" - at `\$\.?(?P<place>.*)`$")
+_UNKNOWN_KEY = re.compile(r"Object contains unknown field `(?P<key>.*)`")
+_MISSING_KEY = re.compile(r"Object missing required field `(?P<key>.*)`")
+_TOML_PLACE = re.compile(r" \(at line (?P<line>\d+), column \d+\)$")
+
+
+class AdapterKind(StrEnum):
+    """How a runtime is driven: by runc's command line, by gVisor's, or through a shim."""
+
+    OCI = "oci"
+    RUNSC = "runsc"
+    SHIM = "shim"
+
+
+class CgroupDriver(StrEnum):
+    CGROUPFS = "cgroupfs"
+    SYSTEMD = "systemd"
+
+
+class OciOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="oci"):
+    """Of `adapter = "oci"`. `root` is where the runtime keeps its state; empty: the engine says."""
+
+    root: _Path | None = None
+    global_arguments: tuple[_Text, ...] = ()
+    no_pivot_root: bool = False
+    no_new_keyring: bool = False
+
+
+class RunscOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="runsc"):
+    """Of `adapter = "runsc"`: its flags of the same names."""
+
+    root: _Path | None = None
+    global_arguments: tuple[_Text, ...] = ()
+    platform: _Text | None = None
+    network: _Text | None = None
+    ignore_cgroups: bool | None = None
+    debug_log: _Path | None = None
+
+
+class ShimOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="shim"):
+    """Of `adapter = "shim"`.
+
+    `runtime_binary`, `root`, `no_pivot_root` and `no_new_keyring` are for the shim of runc and its
+    kin; others read `config_path`, whose kind `options_type_url` names. `needs_sandbox` says that
+    a pod must have a task of its own before its containers, as a virtual machine's does.
+    """
+
+    runtime_type: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9-]+(\.[a-z0-9-]+)+$")]
+    config_path: _Path | None = None
+    options_type_url: _Text | None = None
+    runtime_binary: _Text | None = None
+    root: _Path | None = None
+    no_pivot_root: bool = False
+    no_new_keyring: bool = False
+    needs_sandbox: bool = True
+
+
+class Overhead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a pod of this handler costs besides its containers: a hint for a class's overhead."""
+
+    cpu: _Text | None = None
+    memory: _Text | None = None
+
+
+Options = OciOptions | RunscOptions | ShimOptions
+
+_OPTIONS: dict[AdapterKind, type[OciOptions | RunscOptions | ShimOptions]] = {
+    AdapterKind.OCI: OciOptions,
+    AdapterKind.RUNSC: RunscOptions,
+    AdapterKind.SHIM: ShimOptions,
+}
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    adapter: AdapterKind
+    binary: _Text
+    options: dict[str, Any] = {}
+    cgroup_driver: CgroupDriver = CgroupDriver.CGROUPFS
+    platform: _Platform | None = None
+    annotations: tuple[_Text, ...] = ()
+    container_annotations: tuple[_Text, ...] = ()
+    default_seccomp: _Seccomp = BUILTIN_SECCOMP
+    snapshotter: _Text | None = None
+    privileged_without_host_devices: bool = False
+    enabled: bool = True
+    default: bool = False
+    overhead: Overhead = Overhead()
+
+
+class HandlerDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file says. `annotations` are globs of the pod's annotations that the runtime gets,
+    `container_annotations` of the container's; `platform` is of the images, `OS/ARCHITECTURE`,
+    None for the machine's. `is_default` makes it the handler of pods that name no class.
+    """
+
+    name: str
+    path: Path
+    adapter: AdapterKind
+    binary: str
+    options: Options
+    cgroup_driver: CgroupDriver = CgroupDriver.CGROUPFS
+    platform: str | None = None
+    annotations: tuple[str, ...] = ()
+    container_annotations: tuple[str, ...] = ()
+    default_seccomp: str = BUILTIN_SECCOMP
+    snapshotter: str | None = None
+    privileged_without_host_devices: bool = False
+    is_enabled: bool = True
+    is_default: bool = False
+    overhead: Overhead = Overhead()
+
+
+class DefinitionError(Exception):
+    """A file that is no definition. `line` is 0 where no line is to blame."""
+
+    def __init__(self, path: Path, line: int, problem: str, remedy: str) -> None:
+        place = f"{path}:{line}" if line else str(path)
+        super().__init__(f"{place}: {problem}; {remedy}")
+        self.path = path
+        self.line = line
+        self.problem = problem
+        self.remedy = remedy
+
+
+def parse_definition(path: Path, content: bytes) -> HandlerDefinition:
+    """The handler that a file of this name and content defines. Raises DefinitionError."""
+    name = path.name.removesuffix(SUFFIX)
+    if errors := dns_label_errors(name):
+        raise DefinitionError(
+            path, 0, f"{name!r} cannot be a handler's name: {errors[0]}", "rename the file"
+        )
+    text, told = _read(path, content)
+    file = _convert(path, text, told, _File, "")
+    options = _convert(path, text, file.options, _OPTIONS[file.adapter], "options")
+    _check_overhead(path, text, file.overhead)
+    return HandlerDefinition(
+        name=name,
+        path=path,
+        adapter=file.adapter,
+        binary=file.binary,
+        options=options,
+        cgroup_driver=file.cgroup_driver,
+        platform=file.platform,
+        annotations=file.annotations,
+        container_annotations=file.container_annotations,
+        default_seccomp=file.default_seccomp,
+        snapshotter=file.snapshotter,
+        privileged_without_host_devices=file.privileged_without_host_devices,
+        is_enabled=file.enabled,
+        is_default=file.default,
+        overhead=file.overhead,
+    )
+
+
+def _read(path: Path, content: bytes) -> tuple[str, dict[str, Any]]:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise DefinitionError(path, line, "it is not UTF-8 text", "write it anew") from error
+    try:
+        return text, tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = _TOML_PLACE.search(str(error))
+        line = int(found["line"]) if found else text.count("\n") + 1
+        problem = _TOML_PLACE.sub("", str(error))
+        raise DefinitionError(
+            path, line, f"it is not TOML: {problem}", "write `key = value` lines"
+        ) from error
+
+
+def _convert(path: Path, text: str, told: dict[str, Any], kind: type[_Kind], table: str) -> _Kind:
+    """The table as that structure. Raises DefinitionError in words of keys and lines."""
+    try:
+        return msgspec.convert(told, kind)
+    except msgspec.ValidationError as error:
+        raise _blame(path, text, str(error), kind, table) from error
+
+
+def _blame(
+    path: Path, text: str, message: str, kind: type[msgspec.Struct], table: str
+) -> DefinitionError:
+    """The error in msgspec's words, with the key and the line it is about."""
+    found = _PLACE.search(message)
+    place = found["place"] if found else ""
+    message = _PLACE.sub("", message)
+    inner = ".".join(filter(None, (table, place.partition("[")[0])))
+    if missing := _MISSING_KEY.match(message):
+        key = missing["key"]
+        where = f" in [{inner}]" if inner else ""
+        return DefinitionError(path, 0, f"the key `{key}` is missing{where}", f"add `{key} = …`")
+    if unknown := _UNKNOWN_KEY.match(message):
+        key = unknown["key"]
+        allowed = ", ".join(_keys(kind, place))
+        return DefinitionError(
+            path, _line_of(text, inner, key), f"unknown key `{key}`", f"use one of {allowed}"
+        )
+    holder, _, key = inner.rpartition(".")
+    return DefinitionError(
+        path, _line_of(text, holder, key), f"`{key}`: {message}", "mend its value"
+    )
+
+
+def _keys(kind: type[msgspec.Struct], place: str) -> tuple[str, ...]:
+    """The keys of a structure, or of the one in the field that a place names."""
+    for field in msgspec.structs.fields(kind):
+        if field.name == place and isinstance(field.type, type):
+            return _keys(field.type, "")
+    return kind.__struct_fields__
+
+
+def _line_of(text: str, table: str, key: str) -> int:
+    """The line that gives a key of a table, counted from 1; 0 when it is written otherwise."""
+    current = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[([^\[\]]+)\]", line):
+            current = header[1].strip()
+            if not table and current == key:
+                return number
+        elif current == table and re.match(rf"\s*\"?{re.escape(key)}\"?\s*[=.]", line):
+            return number
+    return 0
+
+
+def _check_overhead(path: Path, text: str, overhead: Overhead) -> None:
+    for key, value in (("cpu", overhead.cpu), ("memory", overhead.memory)):
+        if value is None:
+            continue
+        try:
+            parse_quantity(value)
+        except ValueError as error:
+            raise DefinitionError(
+                path,
+                _line_of(text, "overhead", key),
+                f"`{key}`: {value!r} is not a quantity",
+                "write one such as `250m` or `130Mi`",
+            ) from error

@@ -1,0 +1,267 @@
+"""The handlers' folders, watched: a file that comes, changes or goes counts at once.
+
+    kernel ─change─▶ interest? ─▶ read all files ─▶ ask new programs ─▶ catalogue ─▶ listeners
+
+Each round reads everything again, so that a change that was missed, or came in a crowd, costs
+nothing but the next round. Programs are watched as well: an upgraded runtime is asked again, and
+one that is installed later gets its file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from moorage.api.logs import Log
+from moorage.handlers.asking import ASK_DEADLINE_S, Program
+from moorage.handlers.catalogue import Catalogue, changed_names
+from moorage.handlers.definition import HandlerDefinition
+from moorage.handlers.folder import Reading, read_folders
+from moorage.handlers.generation import generate, write_missing
+from moorage.handlers.interest import Interest, interest_in
+from moorage.handlers.machine import Machine, this_machine
+from moorage.handlers.probing import Prober, wanted_programs
+from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime
+from moorage.linux.inotify import Inotify
+
+Listener = Callable[[Catalogue, Catalogue], None]
+
+# Changes come in crowds (a package's files, an editor's write): one round for each crowd.
+_QUIET_S = 0.01
+_PATIENCE_S = 0.05
+_ANSWER_S = 0.08
+_SETTLE_S = 0.2
+
+_LOG = Log("moorage.handlers")
+
+
+class HandlerFolder:
+    """The handlers of some folders. `async with` reads them and watches them to its end.
+
+    Inside, `catalogue` is always whole. When the watching itself fails, the block is cancelled
+    and the failure comes out of it.
+    """
+
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        *,
+        path: str,
+        look: Callable[[], Machine] = this_machine,
+        generate_into: Path | None = None,
+        ask_deadline_s: float = ASK_DEADLINE_S,
+    ) -> None:
+        """`folders` in the order of their say; `path` is the search path for programs.
+
+        Known runtimes that are found and have no file get one in `generate_into`.
+        """
+        self._folders = tuple(folder.absolute() for folder in folders)
+        self._path = path
+        self._look = look
+        self._generate_into = generate_into
+        self._catalogue = Catalogue()
+        self._in_force: Mapping[str, HandlerDefinition] = {}
+        self._generated: set[str] = set()
+        self._listeners: list[Listener] = []
+        self._stirred = asyncio.Event()
+        self._round = asyncio.Lock()
+        self._interest = Interest()
+        self._group = asyncio.TaskGroup()
+        self._prober = Prober(self._group, path, self._stirred.set, deadline_s=ask_deadline_s)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._settling: asyncio.TimerHandle | None = None
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """What is in force now."""
+        return self._catalogue
+
+    def add_listener(self, listener: Listener) -> Callable[[], None]:
+        """Call a function with the old and the new catalogue at each change; how to end that.
+
+        It must not wait. What it raises ends the watching.
+        """
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    async def refresh(self) -> Catalogue:
+        """Read and ask everything again, programs that have not changed too."""
+        self._prober.forget()
+        await self._look_round(waits_for_all=True)
+        return self._catalogue
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        self._inotify = Inotify()
+        try:
+            await self._look_round(waits_for_all=True)
+        except BaseException as error:
+            await self.__aexit__(type(error), error, error.__traceback__)
+            raise
+        self._tasks = [
+            self._group.create_task(self._listen()),
+            self._group.create_task(self._follow()),
+        ]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for task in (*self._tasks, *self._prober.pending):
+            task.cancel()
+        if self._settling is not None:
+            self._settling.cancel()
+        try:
+            await self._group.__aexit__(kind, error, trace)
+        finally:
+            self._inotify.__exit__()
+
+    async def _listen(self) -> None:
+        while True:
+            changes = await self._inotify.changes()
+            # Only now: the interest may have changed while nothing else did.
+            if self._interest.concerns(changes):
+                self._stirred.set()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._stirred.wait()
+            await self._quiet()
+            await self._look_round(waits_for_all=False)
+
+    async def _quiet(self) -> None:
+        """Return when nothing more has come for a moment, or enough of them have passed."""
+        loop = asyncio.get_running_loop()
+        latest = loop.time() + _PATIENCE_S
+        while self._stirred.is_set() and loop.time() < latest:
+            self._stirred.clear()
+            try:
+                async with asyncio.timeout(_QUIET_S):
+                    await self._stirred.wait()
+            except TimeoutError:
+                return
+        self._stirred.clear()
+
+    async def _look_round(self, *, waits_for_all: bool) -> None:
+        async with self._round:
+            # Watched before they are read, so that no change falls between the two.
+            await self._watch_all({})
+            await self._generate(waits_for_all=waits_for_all)
+            reading, machine = await asyncio.to_thread(self._read)
+            await self._watch_all(reading.definitions)
+            catalogue = self._judge(reading, machine)
+            if self._prober.pending:
+                limit = None if waits_for_all else _ANSWER_S
+                await asyncio.wait(self._prober.pending, timeout=limit)
+                catalogue = self._judge(reading, machine)
+            if not reading.is_settled:
+                self._settle()
+            self._in_force = reading.definitions
+            self._publish(catalogue)
+
+    def _read(self) -> tuple[Reading, Machine]:
+        return read_folders(self._folders, self._in_force, time.time()), self._look()
+
+    def _judge(self, reading: Reading, machine: Machine) -> Catalogue:
+        return Catalogue(
+            {
+                name: self._prober.offer(definition, machine)
+                for name, definition in reading.definitions.items()
+            },
+            reading.complaints,
+        )
+
+    async def _watch_all(self, definitions: Mapping[str, HandlerDefinition]) -> None:
+        names = {each.program for each in KNOWN_RUNTIMES} if self._generate_into else set()
+        for definition in (*definitions.values(), *self._in_force.values()):
+            names |= {each.spelled for each in wanted_programs(definition)}
+        while True:
+            interest = await asyncio.to_thread(interest_in, self._folders, names, self._path)
+            self._interest = interest
+            new = interest.folders - self._inotify.folders
+            for folder in self._inotify.folders - interest.folders:
+                self._inotify.forget(folder)
+            # What does not exist is awaited above it; looking again for it would never end.
+            watched = [folder for folder in new if self._inotify.watch(folder)]
+            if not watched:
+                return
+            # What came between the look at a folder and its watch is seen by looking again.
+
+    async def _generate(self, *, waits_for_all: bool) -> None:
+        """Write files for programs that were not there the last time."""
+        if self._generate_into is None:
+            return
+        found, machine = await asyncio.to_thread(self._find_known)
+        self._generated &= found.keys()
+        new = {name: found[name] for name in found.keys() - self._generated}
+        if not new:
+            return
+        self._ask(new, machine)
+        if self._prober.pending:
+            limit = None if waits_for_all else _ANSWER_S
+            await asyncio.wait(self._prober.pending, timeout=limit)
+        # One that has not answered yet gets its file in the round that its answer starts.
+        programs = self._ask(new, machine)
+        self._generated |= programs.keys()
+        for name in await asyncio.to_thread(self._write_missing, programs):
+            _LOG.info("handler file written", handler=name, folder=self._generate_into)
+
+    def _find_known(self) -> tuple[dict[str, tuple[Runtime, Path]], Machine]:
+        found = {
+            each.program: (each, path)
+            for each in KNOWN_RUNTIMES
+            if (path := self._prober.find(each.program)) is not None
+        }
+        return found, self._look()
+
+    def _ask(
+        self, known: Mapping[str, tuple[Runtime, Path]], machine: Machine
+    ) -> dict[str, Program]:
+        answers = {name: self._prober.ask(*each, machine) for name, each in known.items()}
+        return {name: answer for name, answer in answers.items() if answer is not None}
+
+    def _write_missing(self, programs: Mapping[str, Program]) -> tuple[str, ...]:
+        if self._generate_into is None:
+            return ()
+        names = read_folders(self._folders, {}, time.time()).names
+        return write_missing(self._generate_into, generate(programs), names)
+
+    def _settle(self) -> None:
+        """Look again once a file that may still be written has had time for it."""
+        if self._settling is not None:
+            self._settling.cancel()
+        loop = asyncio.get_running_loop()
+        self._settling = loop.call_later(_SETTLE_S, self._stirred.set)
+
+    def _publish(self, new: Catalogue) -> None:
+        old = self._catalogue
+        if new == old:
+            return
+        self._catalogue = new
+        for complaint in new.complaints:
+            if complaint not in old.complaints:
+                _LOG.warning("handler file refused", file=complaint.path, why=complaint)
+        for name in changed_names(old, new):
+            offered = new.handlers.get(name)
+            _LOG.info(
+                "handler changed",
+                handler=name,
+                state=_state(name, new),
+                **({"why": offered.verdict.reason} if offered and offered.verdict.reason else {}),
+            )
+        for listener in tuple(self._listeners):
+            listener(old, new)
+
+
+def _state(name: str, catalogue: Catalogue) -> str:
+    offered = catalogue.handlers.get(name)
+    if offered is None:
+        return "removed"
+    return "available" if offered.is_available else "unavailable"

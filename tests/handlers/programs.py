@@ -1,0 +1,41 @@
+"""Programs that say what tests want, in place of runtimes, and the files that name them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+FEATURES = json.dumps(
+    {
+        "ociVersionMax": "1.2.0",
+        "mountOptions": ["rro"],
+        "linux": {"namespaces": ["user"], "mountExtensions": {"idmap": {"enabled": True}}},
+    }
+)
+
+
+def program(folder: Path, name: str, script: str) -> Path:
+    """A shell script, put in place in one step as package managers do."""
+    folder.mkdir(exist_ok=True)
+    unfinished = folder / f".{name}.new"
+    unfinished.write_text(f"#!/bin/sh\n{script}\n")
+    unfinished.chmod(0o755)
+    os.replace(unfinished, folder / name)
+    return folder / name
+
+
+def runtime(folder: Path, name: str, version: str, *, has_features: bool = True) -> Path:
+    """A program that answers as an OCI runtime does."""
+    told = f"echo '{FEATURES}'" if has_features else "exit 1"
+    return program(
+        folder, name, f"case $1 in features) {told};; *) echo {name} version {version};; esac"
+    )
+
+
+def definition(folder: Path, name: str, binary: str | Path, more: str = "") -> Path:
+    """The file of a handler that is driven by an OCI command line."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}.toml"
+    path.write_text(f'adapter = "oci"\nbinary = "{binary}"\n{more}')
+    return path

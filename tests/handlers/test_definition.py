@@ -1,0 +1,162 @@
+"""Handler files: what they may say, and what is said of the others."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.handlers import (
+    AdapterKind,
+    CgroupDriver,
+    DefinitionError,
+    OciOptions,
+    RunscOptions,
+    ShimOptions,
+    parse_definition,
+)
+
+PATH = Path("/etc/moorage/handlers.d/crun.toml")
+LEAST = 'adapter = "oci"\nbinary = "crun"\n'
+
+
+def test_the_least_file_has_sensible_values() -> None:
+    definition = parse_definition(PATH, LEAST.encode())
+    assert (definition.name, definition.adapter, definition.binary) == (
+        "crun",
+        AdapterKind.OCI,
+        "crun",
+    )
+    assert definition.options == OciOptions()
+    assert definition.default_seccomp == "builtin"
+    assert definition.cgroup_driver is CgroupDriver.CGROUPFS
+    assert definition.is_enabled
+    assert not definition.is_default
+
+
+def test_a_file_may_say_everything() -> None:
+    text = """
+    adapter = "shim"
+    binary = "/opt/kata/bin/containerd-shim-kata-v2"
+    cgroup_driver = "systemd"
+    platform = "linux/arm64"
+    annotations = ["io.katacontainers.*"]
+    container_annotations = ["a/*"]
+    default_seccomp = "/etc/seccomp.json"
+    snapshotter = "overlayfs"
+    privileged_without_host_devices = true
+    enabled = false
+    default = true
+    overhead = { cpu = "250m", memory = "130Mi" }
+
+    [options]
+    runtime_type = "io.containerd.kata.v2"
+    config_path = "/etc/kata-containers/configuration.toml"
+    """
+    definition = parse_definition(PATH.with_name("kata.toml"), text.encode())
+    assert definition.options == ShimOptions(
+        runtime_type="io.containerd.kata.v2", config_path="/etc/kata-containers/configuration.toml"
+    )
+    assert definition.overhead.memory == "130Mi"
+    assert definition.is_default
+    assert not definition.is_enabled
+
+
+def test_the_adapter_decides_which_options_there_are() -> None:
+    text = 'adapter = "runsc"\nbinary = "runsc"\n[options]\nplatform = "ptrace"\n'
+    assert parse_definition(PATH, text.encode()).options == RunscOptions(platform="ptrace")
+
+
+WRONG = {
+    "no key at all": ("", 0, "the key `adapter` is missing", "add `adapter = …`"),
+    "no binary": ('adapter = "oci"\n', 0, "the key `binary` is missing", "add `binary = …`"),
+    "a key with a slip in it": (
+        LEAST + 'cgroup-driver = "systemd"\n',
+        3,
+        "unknown key `cgroup-driver`",
+        "use one of adapter, binary, options, cgroup_driver, platform, annotations, "
+        "container_annotations, default_seccomp, snapshotter, privileged_without_host_devices, "
+        "enabled, default, overhead",
+    ),
+    "an option of another adapter": (
+        LEAST + '\n[options]\nroot = "/run/x"\nplatform = "kvm"\n',
+        6,
+        "unknown key `platform`",
+        "use one of root, global_arguments, no_pivot_root, no_new_keyring",
+    ),
+    "a key of overhead": (
+        LEAST + '[overhead]\ndisk = "1"\n',
+        4,
+        "unknown key `disk`",
+        "use one of cpu, memory",
+    ),
+    "a wrong type": (
+        LEAST + "enabled = 1\n",
+        3,
+        "`enabled`: Expected `bool`, got `int`",
+        "mend its value",
+    ),
+    "a wrong element": (
+        LEAST + "annotations = [1]\n",
+        3,
+        "`annotations`: Expected `str`, got `int`",
+        "mend its value",
+    ),
+    "an unknown adapter": (
+        'adapter = "docker"\nbinary = "x"\n',
+        1,
+        "`adapter`: Invalid enum value 'docker'",
+        "mend its value",
+    ),
+    "a shim without its type": (
+        'adapter = "shim"\nbinary = "x"\n',
+        0,
+        "the key `runtime_type` is missing in [options]",
+        "add `runtime_type = …`",
+    ),
+    "an overhead that is no quantity": (
+        LEAST + '[overhead]\nmemory = "much"\n',
+        4,
+        "`memory`: 'much' is not a quantity",
+        "write one such as `250m` or `130Mi`",
+    ),
+    "no TOML": (
+        LEAST + "binary\n",
+        3,
+        "it is not TOML: Expected '=' after a key in a key/value pair",
+        "write `key = value` lines",
+    ),
+    "no text": (b"\n\xff", 2, "it is not UTF-8 text", "write it anew"),
+    "a relative profile": (
+        LEAST + 'default_seccomp = "profile.json"\n',
+        3,
+        "`default_seccomp`: Expected `str` matching regex '^(/.*|builtin|unconfined)$'",
+        "mend its value",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "line", "problem", "remedy"), WRONG.values(), ids=WRONG)
+def test_a_wrong_file_names_the_line_and_the_remedy(
+    text: str | bytes, line: int, problem: str, remedy: str
+) -> None:
+    with pytest.raises(DefinitionError) as raised:
+        parse_definition(PATH, text if isinstance(text, bytes) else text.encode())
+    error = raised.value
+    assert (error.line, error.problem, error.remedy) == (line, problem, remedy)
+    assert str(error).startswith(f"{PATH}:{line}: " if line else f"{PATH}: ")
+
+
+@pytest.mark.parametrize("name", ["Crun", "a.b", "-a", "a" * 64, "ü"])
+def test_a_handlers_name_is_a_dns_label(name: str) -> None:
+    with pytest.raises(DefinitionError, match="cannot be a handler's name"):
+        parse_definition(Path(f"/x/{name}.toml"), LEAST.encode())
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+def test_no_content_does_worse_than_an_error_of_ours(content: bytes) -> None:
+    with contextlib.suppress(DefinitionError):
+        parse_definition(PATH, content)

@@ -1,0 +1,353 @@
+"""Handler files that come, change and go while their folders are watched: real ones."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from moorage.handlers import Catalogue, HandlerFolder, Machine, OfferedHandler
+from tests.handlers.programs import definition, program, runtime
+
+MACHINE = Machine(kernel=(6, 1), has_kvm=False)
+_DEADLINE_S = 5.0
+
+
+class Watched:
+    """A watched pair of folders, and every catalogue that came into force."""
+
+    def __init__(self, root: Path) -> None:
+        self.first = root / "etc" / "handlers.d"
+        self.second = root / "data" / "handlers.d"
+        self.bin = root / "bin"
+        self.machine = MACHINE
+        self.seen: list[Catalogue] = []
+        self._changed = asyncio.Event()
+
+    def open(self, *, is_generating: bool = False) -> HandlerFolder:
+        folder = HandlerFolder(
+            (self.first, self.second),
+            path=str(self.bin),
+            look=lambda: self.machine,
+            generate_into=self.second if is_generating else None,
+            ask_deadline_s=0.5,
+        )
+        folder.add_listener(self._hear)
+        return folder
+
+    def _hear(self, _old: Catalogue, new: Catalogue) -> None:
+        self.seen.append(new)
+        self._changed.set()
+
+    async def until(self, holds: Callable[[Catalogue], bool]) -> Catalogue:
+        """The first catalogue of which something holds; within a deadline."""
+        try:
+            async with asyncio.timeout(_DEADLINE_S):
+                while not (self.seen and holds(self.seen[-1])):
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            pytest.fail(f"not within {_DEADLINE_S} s; last seen: {self.seen[-1:]}")
+        return self.seen[-1]
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Watched:
+    each = Watched(tmp_path)
+    runtime(each.bin, "runc", "1.2.0")
+    runtime(each.bin, "crun", "1.15", has_features=False)
+    each.second.mkdir(parents=True)
+    return each
+
+
+@pytest.fixture
+async def handlers(watched: Watched) -> AsyncIterator[HandlerFolder]:
+    definition(watched.second, "runc", "runc")
+    async with watched.open() as folder:
+        yield folder
+
+
+def offered(catalogue: Catalogue, name: str) -> OfferedHandler:
+    found = catalogue.find(name)
+    assert found is not None, sorted(catalogue.handlers)
+    return found
+
+
+async def test_what_is_there_at_the_start_is_in_force_and_asked(
+    watched: Watched, handlers: HandlerFolder
+) -> None:
+    runc = offered(handlers.catalogue, "runc")
+    assert runc.is_available
+    assert runc.version == "1.2.0"
+    assert runc.program == watched.bin / "runc"
+    assert runc.features.names == ("recursiveReadOnlyMounts", "userNamespaces")
+
+
+async def test_a_file_that_comes_counts_at_once(watched: Watched, handlers: HandlerFolder) -> None:
+    del handlers
+    began = time.monotonic()
+    definition(watched.second, "crun", "crun")
+    await watched.until(lambda catalogue: "crun" in catalogue.handlers)
+    assert time.monotonic() - began < 1.0
+
+
+async def test_a_file_that_goes_takes_its_handler_along(
+    watched: Watched, handlers: HandlerFolder
+) -> None:
+    del handlers
+    (watched.second / "runc.toml").unlink()
+    await watched.until(lambda catalogue: not catalogue.handlers)
+
+
+async def test_an_editor_that_renames_over_the_old_file_is_seen(
+    watched: Watched, handlers: HandlerFolder
+) -> None:
+    del handlers
+    aside = definition(watched.second.parent / "elsewhere", "runc", watched.bin / "crun")
+    os.replace(aside, watched.second / "runc.toml")
+    await watched.until(lambda catalogue: offered(catalogue, "runc").version == "1.15")
+
+
+async def test_a_broken_file_leaves_the_former_version_in_force(
+    watched: Watched, handlers: HandlerFolder
+) -> None:
+    before = handlers.catalogue.handlers
+    (watched.second / "runc.toml").write_text('adapter = "oci"\nbinary = 3\n')
+    broken = await watched.until(lambda catalogue: bool(catalogue.complaints))
+    (complaint,) = broken.complaints
+    assert (complaint.line, complaint.has_former) == (2, True)
+    assert "what it said before stays in force" in str(complaint)
+    assert broken.handlers == before
+    definition(watched.second, "runc", "crun")
+    mended = await watched.until(lambda catalogue: not catalogue.complaints)
+    assert offered(mended, "runc").version == "1.15"
+
+
+async def test_a_broken_file_without_a_former_version_is_no_handler(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    definition(watched.second, "crun", "crun")
+    watched.first.mkdir(parents=True)
+    override = definition(watched.first, "crun", "crun", more="nonsense = 1\n")
+    os.utime(override, (1, 1))
+    async with watched.open() as handlers:
+        assert handlers.catalogue.find("crun") is None
+        assert [each.path for each in handlers.catalogue.complaints] == [override]
+        await handlers.refresh()
+    refused = [each for each in caplog.records if each.getMessage() == "handler file refused"]
+    assert len(refused) == 1
+
+
+async def test_a_file_being_written_is_not_complained_of(
+    watched: Watched, handlers: HandlerFolder
+) -> None:
+    del handlers
+    with (watched.second / "crun.toml").open("w") as file:
+        file.write('adapter = "oci"\n')
+        file.flush()
+        # Another file's change makes everything be read, the unfinished one too.
+        definition(watched.second, "other", "crun")
+        await watched.until(lambda catalogue: "other" in catalogue.handlers)
+        file.write('binary = "crun"\n')
+    await watched.until(lambda catalogue: "crun" in catalogue.handlers)
+    assert not any(each.complaints for each in watched.seen)
+
+
+async def test_a_folder_that_comes_later_is_seen_and_overrides(
+    watched: Watched, handlers: HandlerFolder
+) -> None:
+    del handlers
+    watched.first.mkdir(parents=True)
+    definition(watched.first, "runc", "crun")
+    await watched.until(lambda catalogue: offered(catalogue, "runc").version == "1.15")
+    shutil.rmtree(watched.first.parent)
+    await watched.until(lambda catalogue: offered(catalogue, "runc").version == "1.2.0")
+    watched.first.mkdir(parents=True)
+    definition(watched.first, "again", "crun")
+    await watched.until(lambda catalogue: "again" in catalogue.handlers)
+
+
+async def test_a_folder_swapped_by_a_link_is_seen(watched: Watched) -> None:
+    real = watched.first.parent
+    for version, binary in (("one", "runc"), ("two", "crun")):
+        (real / version).mkdir(parents=True)
+        definition(real / version, "x", binary)
+    watched.first.symlink_to("one")
+    async with watched.open():
+        swapped = real / "swap"
+        swapped.symlink_to("two")
+        os.replace(swapped, watched.first)
+        await watched.until(lambda catalogue: offered(catalogue, "x").version == "1.15")
+
+
+async def test_a_disabled_handler_hides_the_one_it_overrides(
+    watched: Watched, handlers: HandlerFolder
+) -> None:
+    del handlers
+    watched.first.mkdir(parents=True)
+    definition(watched.first, "runc", "runc", more="enabled = false\n")
+    await watched.until(lambda catalogue: not catalogue.handlers)
+
+
+async def test_an_upgraded_program_is_asked_again(
+    watched: Watched, handlers: HandlerFolder
+) -> None:
+    del handlers
+    runtime(watched.bin, "runc", "1.3.0")
+    await watched.until(lambda catalogue: offered(catalogue, "runc").version == "1.3.0")
+
+
+async def test_a_program_that_goes_and_comes_back_is_noticed(
+    watched: Watched, handlers: HandlerFolder
+) -> None:
+    del handlers
+    (watched.bin / "runc").unlink()
+    gone = await watched.until(lambda catalogue: not offered(catalogue, "runc").is_available)
+    verdict = offered(gone, "runc").verdict
+    assert verdict.reason == "runc is not on PATH"
+    assert verdict.remedy == (f"apt-get install runc, or mend {watched.second / 'runc.toml'}")
+    runtime(watched.bin, "runc", "1.4.0")
+    await watched.until(lambda catalogue: offered(catalogue, "runc").is_available)
+
+
+async def test_a_program_that_hangs_holds_no_other_handler_up(
+    watched: Watched, handlers: HandlerFolder
+) -> None:
+    del handlers
+    program(watched.bin, "youki", "exec sleep 60")
+    definition(watched.second, "youki", "youki")
+    definition(watched.second, "crun", "crun")
+    await watched.until(lambda catalogue: "crun" in catalogue.handlers)
+    hung = await watched.until(
+        lambda catalogue: "does not answer" in offered(catalogue, "youki").verdict.reason
+    )
+    assert offered(hung, "youki").verdict.reason.endswith("no answer within 0.5 s")
+    assert offered(hung, "crun").is_available
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("exit 0", "it tells no version, so it is no container runtime"),
+        ("echo cannot find a library >&2; exit 127", "cannot find a library"),
+    ],
+)
+async def test_a_program_that_is_no_runtime_is_unavailable(
+    watched: Watched, script: str, reason: str
+) -> None:
+    program(watched.bin, "liar", script)
+    definition(watched.second, "liar", watched.bin / "liar")
+    async with watched.open() as handlers:
+        assert reason in offered(handlers.catalogue, "liar").verdict.reason
+
+
+async def test_a_machines_lack_is_the_reason_and_counts_again_at_a_refresh(
+    watched: Watched,
+) -> None:
+    watched.machine = replace(MACHINE, is_hugetlb_apart=True)
+    definition(watched.second, "crun", "crun")
+    shim = 'adapter = "shim"\nbinary = "containerd-shim-kata-v2"\n[options]\n'
+    program(watched.bin, "containerd-shim-kata-v2", "echo 3.2.0")
+    (watched.second / "kata.toml").write_text(f'{shim}runtime_type = "io.containerd.kata.v2"\n')
+    async with watched.open() as handlers:
+        assert "hugetlb" in offered(handlers.catalogue, "crun").verdict.reason
+        assert "/dev/kvm" in offered(handlers.catalogue, "kata").verdict.reason
+        watched.machine = replace(MACHINE, has_kvm=True)
+        again = await handlers.refresh()
+        assert all(each.is_available for each in again)
+
+
+async def test_a_shim_for_runcs_kin_is_worth_what_the_runtime_behind_it_is(
+    watched: Watched,
+) -> None:
+    watched.machine = replace(MACHINE, is_hugetlb_apart=True)
+    program(watched.bin, "containerd-shim-runc-v2", "echo containerd-shim-runc-v2")
+    for name in ("runc", "crun"):
+        (watched.second / f"{name}-shim.toml").write_text(
+            'adapter = "shim"\nbinary = "containerd-shim-runc-v2"\n[options]\n'
+            f'runtime_type = "io.containerd.runc.v2"\nruntime_binary = "{name}"\n'
+        )
+    async with watched.open() as handlers:
+        runc = offered(handlers.catalogue, "runc-shim")
+        assert runc.features.names == ("recursiveReadOnlyMounts", "userNamespaces")
+        assert "hugetlb" in offered(handlers.catalogue, "crun-shim").verdict.reason
+
+
+async def test_files_are_written_for_what_is_found_and_never_over_others(
+    watched: Watched,
+) -> None:
+    watched.first.mkdir(parents=True)
+    definition(watched.first, "crun", "runc")
+    async with watched.open(is_generating=True) as handlers:
+        assert sorted(handlers.catalogue.handlers) == ["crun", "runc"]
+        assert sorted(each.name for each in watched.second.iterdir()) == ["runc.toml"]
+        edited = (watched.second / "runc.toml").read_text() + "default = true\n"
+        (watched.second / "runc.toml").write_text(edited)
+        await watched.until(lambda catalogue: offered(catalogue, "runc").definition.is_default)
+    async with watched.open(is_generating=True) as handlers:
+        assert (watched.second / "runc.toml").read_text() == edited
+
+
+async def test_a_runtime_installed_later_gets_its_file(watched: Watched) -> None:
+    async with watched.open(is_generating=True):
+        (watched.second / "crun.toml").unlink()
+        await watched.until(lambda catalogue: "crun" not in catalogue.handlers)
+        program(watched.bin, "runsc", "echo runsc version release-20221026.0")
+        found = await watched.until(lambda catalogue: "gvisor" in catalogue.handlers)
+        # A file that was taken away meanwhile stays away.
+        assert sorted(found.handlers) == ["gvisor", "runc", "runsc"]
+
+
+async def test_the_default_is_the_one_that_says_so_else_a_plain_runtime(
+    watched: Watched, handlers: HandlerFolder
+) -> None:
+    definition(watched.second, "crun", "crun")
+    await watched.until(lambda catalogue: "crun" in catalogue.handlers)
+    assert handlers.catalogue.default_name == "runc"
+    assert handlers.catalogue.find("") == handlers.catalogue.find("runc")
+    definition(watched.second, "crun", "crun", more="default = true\n")
+    await watched.until(lambda catalogue: catalogue.default_name == "crun")
+    definition(watched.second, "zeta", "crun", more="default = true\n")
+    rivals = await watched.until(lambda catalogue: bool(catalogue.complaints))
+    assert rivals.default_name == "crun"
+    assert "is the default already" in rivals.complaints[0].problem
+
+
+async def test_a_listener_that_fails_ends_the_watching_loudly(watched: Watched) -> None:
+    class ListenerError(Exception):
+        pass
+
+    def fails(_old: Catalogue, _new: Catalogue) -> None:
+        raise ListenerError
+
+    async def watch() -> None:
+        async with watched.open() as handlers, asyncio.timeout(_DEADLINE_S):
+            handlers.add_listener(fails)
+            definition(watched.second, "crun", "crun")
+            await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(ExceptionGroup) as raised:
+        await watch()
+    assert raised.group_contains(ListenerError)
+
+
+async def test_a_crowd_of_changes_ends_in_the_last(
+    watched: Watched, handlers: HandlerFolder
+) -> None:
+    for number in range(300):
+        definition(watched.second, f"h{number % 7}", "crun", more=f'snapshotter = "s{number}"\n')
+        if number % 50 == 0:
+            await asyncio.sleep(0)
+    await watched.until(
+        lambda catalogue: (
+            len(catalogue.handlers) == 8
+            and offered(catalogue, "h5").definition.snapshotter == "s299"
+        )
+    )
+    assert not handlers.catalogue.complaints
