@@ -60,7 +60,19 @@ def process_ids(cgroups: Cgroups, path: str) -> frozenset[int]:
 
     Without those of other process namespaces, which have no id here.
     """
-    return frozenset(pid for folder in cgroups.folders(path) for pid in _pids_below(folder))
+    return frozenset(pid for folder in cgroups.folders(path) for pid in process_ids_below(folder))
+
+
+def process_ids_below(folder: Path) -> Iterator[int]:
+    """The processes in a cgroup of one hierarchy, and below it."""
+    for each in _deepest_first(folder):
+        try:
+            text = (each / "cgroup.procs").read_text()
+        except OSError:
+            # It has gone meanwhile, or holds only threads of a process that is listed above it.
+            continue
+        # A process of another namespace is shown as 0, which to kill(2) means: all of my own.
+        yield from (pid for pid in map(int, text.split()) if pid > 0)
 
 
 def kill_processes(cgroups: Cgroups, path: str) -> tuple[Process, ...]:
@@ -202,17 +214,6 @@ def _hold(cgroups: Cgroups, path: str) -> tuple[Process, ...]:
         if process.pid not in members:
             process.close()
     return tuple(process for process in found if process.pid in members)
-
-
-def _pids_below(folder: Path) -> Iterator[int]:
-    for each in _deepest_first(folder):
-        try:
-            text = (each / "cgroup.procs").read_text()
-        except OSError:
-            # It has gone meanwhile, or holds only threads of a process that is listed above it.
-            continue
-        # A process of another namespace is shown as 0, which to kill(2) means: all of my own.
-        yield from (pid for pid in map(int, text.split()) if pid > 0)
 
 
 def _deepest_first(folder: Path) -> list[Path]:

@@ -1,0 +1,130 @@
+"""The forms in which the kernel writes a cgroup's figures.
+
+Pure, except `read`. Whatever is not of the form is passed over: files differ between kernels, and
+a figure less must not cost the others. Source: kernel cgroup-v2 document, "Interface Files";
+cgroup-v1 blkio document; Documentation/accounting/psi.rst.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_MOST_BYTES = 1 << 18
+# Version 1 writes "no limit" as the largest number of pages, in bytes.
+_UNLIMITED = 1 << 62
+_NS_PER_US = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """How long tasks waited: ever, in nanoseconds, and lately, in per cent."""
+
+    total_ns: int
+    average_10: float
+    average_60: float
+    average_300: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """Waiting for one resource: `some` tasks at a time, or all of them (`full`)."""
+
+    some: Stall
+    full: Stall
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUsage:
+    """What was read from and written to a block device: bytes and operations."""
+
+    major: int
+    minor: int
+    read_bytes: int = 0
+    written_bytes: int = 0
+    reads: int = 0
+    writes: int = 0
+
+
+def read(file: str) -> str:
+    """A file's text; empty when it is not there, or the cgroup goes while it is read."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return os.read(descriptor, _MOST_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
+
+
+def number(text: str) -> int | None:
+    """The only number of a file; None for `max` and for version 1's way of saying so."""
+    word = text.strip()
+    if not (word.isascii() and word.isdecimal()):
+        return None
+    value = int(word)
+    return value if value < _UNLIMITED else None
+
+
+def numbers(text: str) -> dict[str, int | None]:
+    """The numbers of a file with a key and a number on each line."""
+    found: dict[str, int | None] = {}
+    for line in text.split("\n"):
+        key, _, value = line.partition(" ")
+        if key:
+            found[key] = number(value)
+    return found
+
+
+def pressure(text: str) -> Pressure | None:
+    """The two lines of a pressure file; `full` is all zero on kernels that don't measure it."""
+    stalls = dict(filter(None, map(_stall, text.split("\n"))))
+    if "some" not in stalls:
+        return None
+    return Pressure(stalls["some"], stalls.get("full", Stall(0, 0.0, 0.0, 0.0)))
+
+
+def devices_v2(text: str) -> tuple[DeviceUsage, ...]:
+    """The devices in `io.stat`: `8:0 rbytes=1 wbytes=2 rios=3 wios=4 …`."""
+    found = []
+    for name, words in _by_device(text):
+        values = {key: number(value) or 0 for key, _, value in (w.partition("=") for w in words)}
+        counts = (values.get(key, 0) for key in ("rbytes", "wbytes", "rios", "wios"))
+        found.append(DeviceUsage(*name, *counts))
+    return tuple(found)
+
+
+def devices_v1(bytes_text: str, operations_text: str) -> tuple[DeviceUsage, ...]:
+    """The devices in blkio's `io_service_bytes` and `io_serviced`: `8:0 Read 123` on each line."""
+    found: dict[tuple[int, int], dict[str, int]] = {}
+    for kind, text in (("bytes", bytes_text), ("count", operations_text)):
+        for name, words in _by_device(text):
+            if len(words) == 2:
+                found.setdefault(name, {})[f"{words[0]} {kind}"] = number(words[1]) or 0
+    keys = ("Read bytes", "Write bytes", "Read count", "Write count")
+    return tuple(
+        DeviceUsage(*name, *(values.get(key, 0) for key in keys)) for name, values in found.items()
+    )
+
+
+def _by_device(text: str) -> Iterator[tuple[tuple[int, int], list[str]]]:
+    for line in text.split("\n"):
+        name, *words = line.split() or [""]
+        major, _, minor = name.partition(":")
+        first, second = number(major), number(minor)
+        if first is not None and second is not None:
+            yield (first, second), words
+
+
+def _stall(line: str) -> tuple[str, Stall] | None:
+    name, *words = line.split() or [""]
+    values = dict(word.partition("=")[::2] for word in words)
+    try:
+        averages = (float(values[key]) for key in ("avg10", "avg60", "avg300"))
+        return name, Stall(int(values["total"]) * _NS_PER_US, *averages)
+    except (KeyError, ValueError):
+        return None

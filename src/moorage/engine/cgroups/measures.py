@@ -1,0 +1,102 @@
+"""What a cgroup says about itself besides single figures: waiting, devices, huge pages.
+
+Pressure is only measured by version 2. On a hybrid the same cgroup may be there too, made by the
+runtime; it counts when it holds the processes. Every call blocks for some system calls.
+Source: kernel cgroup-v2 document; cgroup-v1 blkio and hugetlb documents.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from moorage.engine.cgroups.files import (
+    DeviceUsage,
+    Pressure,
+    devices_v1,
+    devices_v2,
+    number,
+    numbers,
+    pressure,
+    read,
+)
+from moorage.linux.cgroups import Cgroups, Layout, folder_in
+
+# Which pairs of files version 1 may have, whole cgroups with those below them first.
+_BLKIO = (
+    ("throttle.io_service_bytes_recursive", "throttle.io_serviced_recursive"),
+    ("throttle.io_service_bytes", "throttle.io_serviced"),
+)
+_PAGES = re.compile(r"hugetlb\.(\d+[KMG]B)\.(?:usage_in_bytes|current)$")
+# The largest use ever is kept by version 1 only.
+_PAGES_V1 = ("usage_in_bytes", "max_usage_in_bytes")
+_PAGES_V2 = ("current", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Pressures:
+    """Waiting for each resource; None where it is not measured."""
+
+    cpu: Pressure | None = None
+    memory: Pressure | None = None
+    io: Pressure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PageUsage:
+    """Huge pages of one size, named as the kernel does (`2MB`); in bytes."""
+
+    size: str
+    used: int
+    peak: int | None = None
+
+
+def read_pressures(cgroups: Cgroups, path: str) -> Pressures:
+    """What a cgroup's tasks waited for."""
+    if cgroups.unified is None:
+        return Pressures()
+    folder = folder_in(cgroups.unified, path)
+    if cgroups.layout is Layout.HYBRID and not _has_processes(str(folder)):
+        return Pressures()
+    found = (pressure(read(f"{folder}/{name}.pressure")) for name in ("cpu", "memory", "io"))
+    return Pressures(*found)
+
+
+def read_devices(cgroups: Cgroups, path: str) -> tuple[DeviceUsage, ...]:
+    """What a cgroup read from and wrote to block devices."""
+    blkio = cgroups.v1.get("blkio")
+    if blkio is not None:
+        folder = folder_in(blkio, path)
+        texts = ([read(f"{folder}/blkio.{name}") for name in pair] for pair in _BLKIO)
+        return next((devices_v1(*pair) for pair in texts if any(pair)), ())
+    if cgroups.unified is None or "io" not in cgroups.v2:
+        return ()
+    return devices_v2(read(f"{folder_in(cgroups.unified, path)}/io.stat"))
+
+
+def read_huge_pages(cgroups: Cgroups, path: str) -> tuple[PageUsage, ...]:
+    """How many bytes of each huge page size a cgroup uses."""
+    mount = cgroups.mount_of("hugetlb")
+    if mount is None:
+        return ()
+    folder = folder_in(mount, path)
+    used, peak = _PAGES_V1 if "hugetlb" in cgroups.v1 else _PAGES_V2
+    found = []
+    for size in _page_sizes(str(folder)):
+        bytes_used = number(read(f"{folder}/hugetlb.{size}.{used}"))
+        most = number(read(f"{folder}/hugetlb.{size}.{peak}")) if peak else None
+        if bytes_used is not None:
+            found.append(PageUsage(size, bytes_used, most))
+    return tuple(found)
+
+
+def _has_processes(folder: str) -> bool:
+    return numbers(read(f"{folder}/cgroup.events")).get("populated") == 1
+
+
+def _page_sizes(folder: str) -> list[str]:
+    if not os.path.isdir(folder):
+        return []
+    matches = map(_PAGES.match, os.listdir(folder))
+    return sorted({match[1] for match in matches if match is not None})

@@ -1,0 +1,226 @@
+"""What a cgroup uses, read from whichever hierarchy of the machine says it.
+
+A table says for each figure which files may hold it, on version 1 and on version 2; a reader keeps
+the part of the table that fits its machine. Two groups: `Usage` is what statistics ask for often,
+`Accounts` what only metrics need. A figure that nobody keeps here is None.
+Source: kernel cgroup-v1 documents (cpuacct, memory, pids), cgroup-v2 document.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Generic, TypeVar
+
+from moorage.engine.cgroups.files import number, numbers, read
+from moorage.linux.cgroups import Cgroups, folder_in
+
+Figures = TypeVar("Figures", bound="Usage | Accounts")
+_LIMITS = ("memory_limit", "swap_limit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Time in nanoseconds, memory in bytes; limits are None where there is none."""
+
+    cpu_ns: int | None = None
+    memory: int | None = None
+    inactive_file: int | None = None
+    rss: int | None = None
+    page_faults: int | None = None
+    major_page_faults: int | None = None
+    memory_limit: int | None = None
+    swap: int | None = None
+    swap_limit: int | None = None
+    pids: int | None = None
+
+    @property
+    def working_set(self) -> int | None:
+        """Memory that cannot be dropped at once: all but file pages that were not used lately."""
+        if self.memory is None:
+            return None
+        return max(self.memory - (self.inactive_file or 0), 0)
+
+    @property
+    def available(self) -> int | None:
+        """What its own limit leaves, None without one. Source: CRI `available_bytes`."""
+        if self.memory_limit is None or self.working_set is None:
+            return None
+        return max(self.memory_limit - self.working_set, 0)
+
+
+def total_usage(usages: Iterable[Usage]) -> Usage:
+    """What several cgroups use together; limits of parts are none of the whole."""
+    every = tuple(usages)
+    values: dict[str, int | None] = {}
+    for field in fields(Usage):
+        known = [found for each in every if (found := getattr(each, field.name)) is not None]
+        values[field.name] = sum(known) if known and field.name not in _LIMITS else None
+    return Usage(**values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounts:
+    """Time in nanoseconds, memory in bytes, the rest in events."""
+
+    user_ns: int | None = None
+    system_ns: int | None = None
+    periods: int | None = None
+    throttled_periods: int | None = None
+    throttled_ns: int | None = None
+    cache: int | None = None
+    mapped_file: int | None = None
+    kernel: int | None = None
+    peak: int | None = None
+    failures: int | None = None
+    reservation: int | None = None
+    pids_limit: int | None = None
+    oom_kills: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One place of a figure: a file's only number, or the one after a key.
+
+    `controller` is empty for what every cgroup of version 2 has. `scale` makes the figure's unit.
+    """
+
+    controller: str
+    file: str
+    key: str = ""
+    scale: int = 1
+    is_v2: bool = False
+
+
+def _v1(controller: str, file: str, key: str = "", scale: int = 1) -> Source:
+    return Source(controller, f"{controller}.{file}", key, scale)
+
+
+def _v2(file: str, key: str = "", scale: int = 1, controller: str | None = None) -> Source:
+    named = file.partition(".")[0] if controller is None else controller
+    return Source(named, file, key, scale, is_v2=True)
+
+
+_USAGE: Mapping[str, tuple[Source, ...]] = {
+    # Version 2 counts time in every cgroup, its cpu controller there or not.
+    "cpu_ns": (_v1("cpuacct", "usage"), _v2("cpu.stat", "usage_usec", 1000, "")),
+    "memory": (_v1("memory", "usage_in_bytes"), _v2("memory.current")),
+    "inactive_file": (
+        _v1("memory", "stat", "total_inactive_file"),
+        _v2("memory.stat", "inactive_file"),
+    ),
+    "rss": (_v1("memory", "stat", "total_rss"), _v2("memory.stat", "anon")),
+    "page_faults": (_v1("memory", "stat", "total_pgfault"), _v2("memory.stat", "pgfault")),
+    "major_page_faults": (
+        _v1("memory", "stat", "total_pgmajfault"),
+        _v2("memory.stat", "pgmajfault"),
+    ),
+    "memory_limit": (_v1("memory", "limit_in_bytes"), _v2("memory.max")),
+    "swap": (_v1("memory", "stat", "total_swap"), _v2("memory.swap.current")),
+    "swap_limit": (_v1("memory", "memsw.limit_in_bytes"), _v2("memory.swap.max")),
+    "pids": (_v1("pids", "current"), _v2("pids.current")),
+}
+_ACCOUNTS: Mapping[str, tuple[Source, ...]] = {
+    "user_ns": (_v1("cpuacct", "usage_user"), _v2("cpu.stat", "user_usec", 1000, "")),
+    "system_ns": (_v1("cpuacct", "usage_sys"), _v2("cpu.stat", "system_usec", 1000, "")),
+    "periods": (_v1("cpu", "stat", "nr_periods"), _v2("cpu.stat", "nr_periods")),
+    "throttled_periods": (_v1("cpu", "stat", "nr_throttled"), _v2("cpu.stat", "nr_throttled")),
+    "throttled_ns": (
+        _v1("cpu", "stat", "throttled_time"),
+        _v2("cpu.stat", "throttled_usec", 1000),
+    ),
+    "cache": (_v1("memory", "stat", "total_cache"), _v2("memory.stat", "file")),
+    "mapped_file": (_v1("memory", "stat", "total_mapped_file"), _v2("memory.stat", "file_mapped")),
+    "kernel": (_v1("memory", "kmem.usage_in_bytes"), _v2("memory.stat", "kernel")),
+    "peak": (_v1("memory", "max_usage_in_bytes"), _v2("memory.peak")),
+    "failures": (_v1("memory", "failcnt"), _v2("memory.events", "max")),
+    "reservation": (_v1("memory", "soft_limit_in_bytes"), _v2("memory.low")),
+    "pids_limit": (_v1("pids", "max"), _v2("pids.max")),
+    "oom_kills": (_v1("memory", "oom_control", "oom_kill"), _v2("memory.events", "oom_kill")),
+}
+
+
+class UsageReader:
+    """Reads cgroups of one machine. Every call blocks, for about 10 µs a file."""
+
+    def __init__(self, cgroups: Cgroups) -> None:
+        self._cgroups = cgroups
+        self._usage = _Plan(cgroups, Usage, _USAGE)
+        self._accounts = _Plan(cgroups, Accounts, _ACCOUNTS)
+
+    def usage(self, path: str) -> Usage:
+        """What a cgroup and those below it use; nothing is known of one that is not there."""
+        usage = self._usage.figures(path)
+        if self._cgroups.mount_of("memory") == self._cgroups.unified:
+            return usage
+        return _with_swap_alone(usage)
+
+    def accounts(self, path: str) -> Accounts:
+        """The rest of the figures of a cgroup."""
+        return self._accounts.figures(path)
+
+    def oom_kills(self, path: str) -> int | None:
+        """Processes killed for memory in a cgroup and below; None when nobody counts."""
+        memory = self._cgroups.mount_of("memory")
+        if memory is None:
+            return None
+        folder = folder_in(memory, path)
+        if memory == self._cgroups.unified:
+            return self._accounts.figures(path).oom_kills
+        # Version 1 counts each cgroup apart.
+        found = [
+            numbers(read(f"{below}/memory.oom_control")).get("oom_kill")
+            for below, _, _ in os.walk(folder)
+        ]
+        counted = [count for count in found if count is not None]
+        return sum(counted) if counted else None
+
+
+class _Plan(Generic[Figures]):
+    """The part of a table that fits a machine, by file."""
+
+    def __init__(
+        self, cgroups: Cgroups, shape: type[Figures], table: Mapping[str, tuple[Source, ...]]
+    ) -> None:
+        self._shape = shape
+        self._files: dict[tuple[str, str], list[tuple[str, Source]]] = {}
+        for field in fields(shape):
+            found = [
+                (mount, each) for each in table[field.name] if (mount := _mount(cgroups, each))
+            ]
+            if found:
+                mount, source = found[0]
+                self._files.setdefault((mount, source.file), []).append((field.name, source))
+
+    def figures(self, path: str) -> Figures:
+        values: dict[str, int | None] = {}
+        for (mount, file), wanted in self._files.items():
+            text = read(f"{mount}{path}/{file}")
+            keyed = numbers(text) if wanted[0][1].key else {"": number(text)}
+            for name, source in wanted:
+                value = keyed.get(source.key)
+                values[name] = None if value is None else value * source.scale
+        return self._shape(**values)
+
+
+def _mount(cgroups: Cgroups, source: Source) -> str:
+    if not source.is_v2:
+        found = cgroups.v1.get(source.controller)
+    elif not source.controller or source.controller in cgroups.v2:
+        found = cgroups.unified
+    else:
+        found = None
+    return str(found) if found else ""
+
+
+def _with_swap_alone(usage: Usage) -> Usage:
+    """Version 1 limits memory and swap together; here the limit is that of swap."""
+    limit, both = usage.memory_limit, usage.swap_limit
+    alone = None if limit is None or both is None else max(both - limit, 0)
+    return Usage(
+        **{
+            each.name: alone if each.name == "swap_limit" else getattr(usage, each.name)
+            for each in fields(usage)
+        }
+    )

@@ -1,0 +1,127 @@
+"""Cgroups of this machine, with real processes in them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from moorage.engine.cgroups import ContainerCgroups, Driver
+from moorage.engine.errors import FailedError, TimeLimitError
+from moorage.linux.cgroup_life import has_cgroup, process_ids
+from moorage.linux.cgroups import Cgroups, Layout
+from tests import cgroup_trees as trees
+from tests.running import until
+
+Place = tuple[Cgroups, str]
+FORKS = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass\n"
+EATS = "x = bytearray(1 << 30)\n"
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with trees.real_cgroup("/pod/container") as found:
+        yield found
+
+
+def limit(place: Place, controller: str, v1: tuple[str, str], v2: tuple[str, str]) -> None:
+    cgroups, path = place
+    mount = cgroups.mount_of(controller)
+    if mount is None:
+        pytest.skip(f"no {controller} controller here")
+    file, value = v1 if controller in cgroups.v1 else v2
+    (mount / path.lstrip("/") / file).write_text(value)
+
+
+async def test_a_cgroup_is_killed_with_all_below_it(place: Place) -> None:
+    cgroups, path = place
+    life = ContainerCgroups(cgroups)
+    assert await life.make_parent(Driver.CGROUPFS, f"{path}/inner") == (f"{path}/inner",)
+    with (
+        trees.enter(cgroups, path, "sleep", "600") as outer,
+        trees.enter(cgroups, f"{path}/inner", "sleep", "600") as inner,
+    ):
+        until(lambda: len(process_ids(cgroups, path)) == 2, "both are in it", 5)
+        assert await life.processes(path) == {outer.pid, inner.pid}
+        await life.kill(path, 5)
+        assert (outer.wait(5), inner.wait(5)) == (-9, -9)
+    assert has_cgroup(cgroups, path)
+    await life.remove(path, 5)
+    await life.remove(path, 5)
+    assert not has_cgroup(cgroups, path)
+
+
+async def test_a_fork_bomb_ends(place: Place) -> None:
+    cgroups, path = place
+    limit(place, "pids", ("pids.max", "60"), ("pids.max", "60"))
+    with trees.enter(cgroups, path, sys.executable, "-c", FORKS) as process:
+        until(lambda: len(process_ids(cgroups, path)) > 30, "it has forked", 10)
+        await ContainerCgroups(cgroups).remove(path, 20)
+        assert process.wait(5) == -9
+    assert not has_cgroup(cgroups, path)
+
+
+async def test_a_frozen_container_can_be_killed(place: Place) -> None:
+    cgroups, path = place
+    with trees.enter(cgroups, path, "sleep", "600") as process:
+        until(lambda: process_ids(cgroups, path) == {process.pid}, "it is in it", 5)
+        limit(place, "freezer", ("freezer.state", "FROZEN"), ("cgroup.freeze", "1"))
+        await ContainerCgroups(cgroups).kill(path, 5)
+        assert process.wait(5) == -9
+
+
+async def test_who_is_killed_for_memory_is_counted(place: Place) -> None:
+    cgroups, path = place
+    life = ContainerCgroups(cgroups)
+    size = str(64 << 20)
+    limit(place, "memory", ("memory.limit_in_bytes", size), ("memory.max", size))
+    assert await life.oom_kills(path) == 0
+    with trees.enter(cgroups, path, sys.executable, "-c", EATS) as process:
+        assert await asyncio.to_thread(process.wait, 30) == -9
+    pod = path.rpartition("/")[0]
+    assert (await life.oom_kills(path), await life.oom_kills(pod)) == (1, 1)
+    assert await life.oom_kills("/gone") is None
+
+
+async def test_parents_go_when_nothing_is_in_them(place: Place) -> None:
+    cgroups, path = place
+    life = ContainerCgroups(cgroups)
+    made = await life.make_parent(Driver.CGROUPFS, f"{path}/pods/a")
+    assert made == (f"{path}/pods", f"{path}/pods/a")
+    other = await life.make_parent(Driver.CGROUPFS, f"{path}/pods/b")
+    await life.remove_if_empty(made)
+    assert (await life.processes(f"{path}/pods/b"), has_cgroup(cgroups, made[0])) == (set(), True)
+    await life.remove_if_empty((made[0], *other))
+    assert not has_cgroup(cgroups, made[0])
+
+
+async def test_slices_are_left_to_systemd(tmp_path: Path) -> None:
+    life = ContainerCgroups(trees.v2(tmp_path))
+    assert await life.make_parent(Driver.SYSTEMD, "/pods.slice") == ()
+    assert not has_cgroup(trees.v2(tmp_path), "/pods.slice")
+
+
+async def test_a_machine_without_cgroups_has_nothing_to_do() -> None:
+    life = ContainerCgroups(Cgroups(Layout.ABSENT))
+    assert await life.make_parent(Driver.CGROUPFS, "/pods") == ()
+    await life.remove("/pods", 1)
+    assert (await life.processes("/pods"), await life.oom_kills("/pods")) == (frozenset(), None)
+
+
+async def test_a_removal_that_does_not_work_says_what_hinders(tmp_path: Path) -> None:
+    trees.write(tmp_path / "pods/a", {"held": ""})
+    life = ContainerCgroups(trees.v2(tmp_path))
+    with pytest.raises(
+        TimeLimitError, match=r"/pods/a is not at its end after 0\.1 s: .*not empty"
+    ):
+        await life.remove("/pods/a", 0.1)
+
+
+async def test_a_parent_that_cannot_be_made_fails_in_one_sentence(tmp_path: Path) -> None:
+    trees.write(tmp_path, {"cgroup.controllers": "", "cgroup.subtree_control": "", "pods": ""})
+    with pytest.raises(FailedError, match="failed to create cgroup /pods/a") as caught:
+        await ContainerCgroups(trees.v2(tmp_path)).make_parent(Driver.CGROUPFS, "/pods/a")
+    assert "Errno" not in caught.value.sentence
