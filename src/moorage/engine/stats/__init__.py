@@ -1,0 +1,13 @@
+"""What containers and sandboxes use: statistics and metrics as the CRI gives them."""
+
+from moorage.engine.stats.filters import select_containers, select_sandboxes
+from moorage.engine.stats.statistics import Statistics
+from moorage.engine.stats.subjects import ContainerSubject, SandboxSubject
+
+__all__ = [
+    "ContainerSubject",
+    "SandboxSubject",
+    "Statistics",
+    "select_containers",
+    "select_sandboxes",
+]

@@ -1,0 +1,284 @@
+"""Metrics under the names that dashboards know, as a table: name, meaning, labels, values.
+
+A kubelet asks for the descriptors once and for the values at every scrape, and serves both under
+`/metrics/cadvisor`. Values are whole numbers, as the CRI has it, so times are full seconds.
+Source: CRI `MetricDescriptor`, `Metric`; KEP-2371; the names and labels of cAdvisor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from moorage.cri import pb
+from moorage.engine.cgroups.files import DeviceUsage, Pressure, Stall
+from moorage.engine.stats.samples import FileSystem, Readings
+from moorage.linux.network_devices import NetworkDevice
+
+BASE_LABELS = ("container", "id", "image", "name", "namespace", "pod")
+_NS_PER_S = 1_000_000_000
+_DEFAULT_PERIOD_US = 100_000
+_DEFAULT_SHARES = 1024
+
+Value = tuple[tuple[str, ...], int]
+"""The values of a row's own labels, and the number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A metric; `labels` are its own, after those that all have."""
+
+    name: str
+    help: str
+    values: Callable[[Readings], Iterable[Value]]
+    labels: tuple[str, ...] = ()
+    kind: pb.MetricType.ValueType = pb.COUNTER
+
+
+def descriptors(rows: Iterable[Row]) -> list[pb.MetricDescriptor]:
+    """What the metrics mean, and the names of their labels."""
+    return [
+        pb.MetricDescriptor(name=row.name, help=row.help, label_keys=(*BASE_LABELS, *row.labels))
+        for row in rows
+    ]
+
+
+def metrics(rows: Iterable[Row], readings: Readings, base: Sequence[str]) -> list[pb.Metric]:
+    """The values; `base` are those of BASE_LABELS. What is not known has no value."""
+    at_ns = readings.sample.at_ns
+    return [
+        pb.Metric(
+            name=row.name,
+            timestamp=at_ns,
+            metric_type=row.kind,
+            label_values=(*base, *labels),
+            value=pb.UInt64Value(value=number),
+        )
+        for row in rows
+        for labels, number in row.values(readings)
+    ]
+
+
+def _counter(name: str, help_: str, read: Callable[[Readings], int | None]) -> Row:
+    return Row(name, help_, _single(read))
+
+
+def _gauge(name: str, help_: str, read: Callable[[Readings], int | None]) -> Row:
+    return Row(name, help_, _single(read), kind=pb.GAUGE)
+
+
+def _single(read: Callable[[Readings], int | None]) -> Callable[[Readings], Iterator[Value]]:
+    def values(readings: Readings) -> Iterator[Value]:
+        value = read(readings)
+        if value is not None:
+            yield (), value
+
+    return values
+
+
+def _cpu(name: str, help_: str, read: Callable[[Readings], int | None]) -> Row:
+    """Zero where processor time is counted and this is not: without a quota nothing throttles."""
+    return _counter(name, help_, lambda r: _zero(r.sample.usage.cpu_ns, read(r)))
+
+
+def _memory(name: str, help_: str, read: Callable[[Readings], int | None]) -> Row:
+    """Zero where memory is counted and this is not, as swap on a machine without."""
+    return _gauge(name, help_, lambda r: _zero(r.sample.usage.memory, read(r)))
+
+
+def _process(what: str, help_: str, read: Callable[[Readings], int]) -> Row:
+    """Without processes nothing is told: those of a sandboxed runtime are not the host's."""
+    return _gauge(f"container_{what}", help_, lambda r: read(r) if r.processes.processes else None)
+
+
+def _zero(known: int | None, value: int | None) -> int | None:
+    return None if known is None else value or 0
+
+
+def _seconds(nanoseconds: int | None) -> int | None:
+    return None if nanoseconds is None else nanoseconds // _NS_PER_S
+
+
+def _pressure(
+    resource: str, verb: str, find: Callable[[Readings], Pressure | None], part: str
+) -> Row:
+    def read(readings: Readings) -> int | None:
+        found = find(readings)
+        stall: Stall | None = getattr(found, part) if found else None
+        return _seconds(stall.total_ns) if stall else None
+
+    whose = "some" if part == "some" else "all"
+    return _counter(
+        f"container_pressure_{resource}_{verb}_seconds_total",
+        f"Seconds in which {whose} tasks waited for {resource}.",
+        read,
+    )
+
+
+def _network(way: str, what: str, help_: str, read: Callable[[NetworkDevice], int]) -> Row:
+    return Row(
+        f"container_network_{way}_{what}_total",
+        help_,
+        lambda readings: [((each.name,), read(each)) for each in readings.network],
+        ("interface",),
+    )
+
+
+def _file_system(what: str, help_: str, read: Callable[[DeviceUsage], int]) -> Row:
+    return Row(
+        f"container_fs_{what}_total",
+        help_,
+        lambda readings: [((name,), read(each)) for name, each in readings.devices],
+        ("device",),
+    )
+
+
+def _layer(what: str, help_: str, read: Callable[[FileSystem, int | None], int | None]) -> Row:
+    def values(readings: Readings) -> Iterator[Value]:
+        system = readings.file_system
+        if system is None:
+            return
+        value = read(system, readings.layer[0] if readings.layer else None)
+        if value is not None:
+            yield (system.device,), value
+
+    return Row(f"container_fs_{what}", help_, values, ("device",), pb.GAUGE)
+
+
+def _faults(readings: Readings) -> Iterator[Value]:
+    usage = readings.sample.usage
+    for kind, count in (("pgfault", usage.page_faults), ("pgmajfault", usage.major_page_faults)):
+        if count is not None:
+            # A container seldom has cgroups of its own, so both scopes are the same.
+            yield from (((kind, scope), count) for scope in ("container", "hierarchy"))
+
+
+def _block_devices(readings: Readings) -> Iterator[Value]:
+    for name, each in readings.devices:
+        labels = (name, str(each.major), str(each.minor))
+        yield (*labels, "Read"), each.read_bytes
+        yield (*labels, "Write"), each.written_bytes
+
+
+def _open_files(readings: Readings) -> Iterator[Value]:
+    if readings.processes.open_files_limit is not None:
+        yield ("max_open_files",), readings.processes.open_files_limit
+
+
+def _limit(read: Callable[[pb.LinuxContainerResources], int]) -> Callable[[Readings], int]:
+    empty = pb.LinuxContainerResources()
+    return lambda readings: max(read(readings.limits or empty), 0)
+
+
+CPU_ROWS = (
+    _cpu("container_cpu_usage_seconds_total", "Processor time used.",
+         lambda r: _seconds(r.sample.usage.cpu_ns)),
+    _cpu("container_cpu_user_seconds_total", "Processor time used in user mode.",
+         lambda r: _seconds(r.accounts.user_ns)),
+    _cpu("container_cpu_system_seconds_total", "Processor time used in kernel mode.",
+         lambda r: _seconds(r.accounts.system_ns)),
+    _cpu("container_cpu_cfs_periods_total", "Scheduling periods with work, under a quota.",
+         lambda r: r.accounts.periods),
+    _cpu("container_cpu_cfs_throttled_periods_total", "Periods in which the quota ran out.",
+         lambda r: r.accounts.throttled_periods),
+    _cpu("container_cpu_cfs_throttled_seconds_total", "Time stopped because the quota ran out.",
+         lambda r: _seconds(r.accounts.throttled_ns)),
+)  # fmt: skip
+MEMORY_ROWS = (
+    _memory("container_memory_usage_bytes", "Memory in use, with whatever can be dropped.",
+            lambda r: r.sample.usage.memory),
+    _memory("container_memory_working_set_bytes", "Memory in use that cannot be dropped at once.",
+            lambda r: r.sample.usage.working_set),
+    _memory("container_memory_rss", "Anonymous memory, huge pages and swap cache with it.",
+            lambda r: r.sample.usage.rss),
+    _memory("container_memory_cache", "Memory that holds pages of files.",
+            lambda r: r.accounts.cache),
+    _memory("container_memory_mapped_file", "Memory of files that are mapped.",
+            lambda r: r.accounts.mapped_file),
+    _memory("container_memory_swap", "Swap in use.", lambda r: r.sample.usage.swap),
+    _memory("container_memory_kernel_usage", "Memory the kernel holds for it.",
+            lambda r: r.accounts.kernel),
+    _memory("container_memory_max_usage_bytes", "The most memory ever in use.",
+            lambda r: r.accounts.peak),
+    _counter("container_memory_failcnt", "How often the memory limit was met.",
+             lambda r: _zero(r.sample.usage.memory, r.accounts.failures)),
+    Row("container_memory_failures_total", "Page faults, by kind and by scope.", _faults,
+        ("failure_type", "scope")),
+    _counter("container_oom_events_total", "Processes killed for want of memory.",
+             lambda r: _zero(r.sample.usage.memory, r.accounts.oom_kills)),
+)  # fmt: skip
+PRESSURE_ROWS = (
+    _pressure("cpu", "waiting", lambda r: r.sample.pressures.cpu, "some"),
+    _pressure("cpu", "stalled", lambda r: r.sample.pressures.cpu, "full"),
+    _pressure("memory", "waiting", lambda r: r.sample.pressures.memory, "some"),
+    _pressure("memory", "stalled", lambda r: r.sample.pressures.memory, "full"),
+    _pressure("io", "waiting", lambda r: r.sample.pressures.io, "some"),
+    _pressure("io", "stalled", lambda r: r.sample.pressures.io, "full"),
+)
+NETWORK_ROWS = (
+    _network("receive", "bytes", "Bytes received.", lambda d: d.received.bytes),
+    _network("receive", "packets", "Packets received.", lambda d: d.received.packets),
+    _network("receive", "errors", "Errors while receiving.", lambda d: d.received.errors),
+    _network("receive", "packets_dropped", "Packets dropped while receiving.",
+             lambda d: d.received.dropped),
+    _network("transmit", "bytes", "Bytes sent.", lambda d: d.sent.bytes),
+    _network("transmit", "packets", "Packets sent.", lambda d: d.sent.packets),
+    _network("transmit", "errors", "Errors while sending.", lambda d: d.sent.errors),
+    _network("transmit", "packets_dropped", "Packets dropped while sending.",
+             lambda d: d.sent.dropped),
+)  # fmt: skip
+DISK_ROWS = (
+    _layer("usage_bytes", "Bytes in the writable layer.", lambda _, used: used),
+    _layer("limit_bytes", "Size of the writable layer's file system.",
+           lambda system, _: system.size),
+    _layer("inodes_total", "Inodes of the writable layer's file system.",
+           lambda system, _: system.inodes),
+    _layer("inodes_free", "Inodes left there.",
+           lambda system, _: system.inodes_free),
+    _file_system("reads", "Operations that read from a device.", lambda d: d.reads),
+    _file_system("reads_bytes", "Bytes read from a device.", lambda d: d.read_bytes),
+    _file_system("writes", "Operations that wrote to a device.", lambda d: d.writes),
+    _file_system("writes_bytes", "Bytes written to a device.", lambda d: d.written_bytes),
+    Row("container_blkio_device_usage_total", "Bytes by device and operation.", _block_devices,
+        ("device", "major", "minor", "operation")),
+)  # fmt: skip
+PROCESS_ROWS = (
+    _process("processes", "Processes.", lambda r: r.processes.processes),
+    _process("threads", "Threads, the first of each process with them.",
+             lambda r: r.sample.usage.pids or r.processes.threads),
+    _process("threads_max", "The limit of threads, 0 without one.",
+             lambda r: r.accounts.pids_limit or 0),
+    _process("file_descriptors", "Open descriptors.", lambda r: r.processes.descriptors),
+    _process("sockets", "Open sockets.", lambda r: r.processes.sockets),
+    Row("container_ulimits_soft", "Soft limit of the first process.", _open_files, ("ulimit",),
+        pb.GAUGE),
+    Row("container_hugetlb_usage_bytes", "Huge pages in use, by size.",
+        lambda r: [((each.size,), each.used) for each in r.pages], ("pagesize",), pb.GAUGE),
+    Row("container_hugetlb_max_usage_bytes", "The most huge pages ever in use, by size.",
+        lambda r: [((each.size,), each.peak) for each in r.pages if each.peak is not None],
+        ("pagesize",), pb.GAUGE),
+    _gauge("container_last_seen", "When this was read, in seconds since the epoch.",
+           lambda r: _seconds(r.sample.at_ns)),
+    _gauge("container_start_time_seconds", "When it was started, in seconds since the epoch.",
+           lambda r: _seconds(r.started_at_ns)),
+)  # fmt: skip
+LIMIT_ROWS = (
+    _gauge("container_spec_cpu_period", "Period of the processor quota, in microseconds.",
+           _limit(lambda own: own.cpu_period or _DEFAULT_PERIOD_US)),
+    _gauge("container_spec_cpu_quota", "Processor quota each period, in microseconds.",
+           lambda r: _limit(lambda own: own.cpu_quota)(r) or None),
+    _gauge("container_spec_cpu_shares", "Weight against others when processors are busy.",
+           _limit(lambda own: own.cpu_shares or _DEFAULT_SHARES)),
+    _gauge("container_spec_memory_limit_bytes", "Memory limit, 0 without one.",
+           _limit(lambda own: own.memory_limit_in_bytes)),
+    _gauge("container_spec_memory_swap_limit_bytes", "Limit of memory and swap, 0 without one.",
+           _limit(lambda own: own.memory_swap_limit_in_bytes)),
+    _gauge("container_spec_memory_reservation_limit_bytes",
+           "Memory that is kept for it, 0 without any.",
+           lambda r: _zero(r.sample.usage.memory, r.accounts.reservation)),
+)  # fmt: skip
+CONTAINER_ROWS = (
+    *CPU_ROWS, *MEMORY_ROWS, *PRESSURE_ROWS, *DISK_ROWS, *PROCESS_ROWS, *LIMIT_ROWS,
+)  # fmt: skip
+POD_ROWS = (*CPU_ROWS, *MEMORY_ROWS, *PRESSURE_ROWS, *NETWORK_ROWS)
+ALL_ROWS = (*CONTAINER_ROWS, *NETWORK_ROWS)

@@ -1,0 +1,137 @@
+"""One look at a container or a pod: all that statistics or metrics need, read at one time.
+
+The thin part: everything blocks, so a list of subjects is read by one thread in one go.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from moorage.api.clock import Clock
+from moorage.cri import pb
+from moorage.engine.cgroups.files import DeviceUsage
+from moorage.engine.cgroups.measures import (
+    PageUsage,
+    Pressures,
+    read_devices,
+    read_huge_pages,
+    read_pressures,
+)
+from moorage.engine.cgroups.usage import Accounts, Usage, UsageReader, total_usage
+from moorage.engine.stats.processes import ProcessCounts, count_processes
+from moorage.engine.stats.subjects import ContainerSubject, LayerUsage
+from moorage.linux.cgroup_life import process_ids_below
+from moorage.linux.cgroups import Cgroups, folder_in
+from moorage.linux.network_devices import NetworkDevice
+
+_NS_PER_S = 1_000_000_000
+_BLOCK_DEVICES = "/sys/dev/block"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a cgroup uses at a moment: `at_ns` since the epoch, `ticked_ns` on a steady clock."""
+
+    at_ns: int
+    ticked_ns: int
+    usage: Usage
+    pressures: Pressures
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystem:
+    """The file system of a writable layer; sizes in bytes."""
+
+    device: str
+    size: int
+    inodes: int
+    inodes_free: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """All that metrics are made of; what a pod has none of is empty."""
+
+    sample: Sample
+    accounts: Accounts
+    devices: Sequence[tuple[str, DeviceUsage]] = ()
+    pages: Sequence[PageUsage] = ()
+    network: Sequence[NetworkDevice] = ()
+    processes: ProcessCounts = field(default_factory=ProcessCounts)
+    file_system: FileSystem | None = None
+    layer: LayerUsage | None = None
+    limits: pb.LinuxContainerResources | None = None
+    started_at_ns: int = 0
+
+
+class Sampler:
+    """Reads the cgroups of one machine. Every call blocks."""
+
+    def __init__(self, cgroups: Cgroups, clock: Clock) -> None:
+        self._cgroups = cgroups
+        self._clock = clock
+        self._reader = UsageReader(cgroups)
+
+    def sample(self, path: str) -> Sample:
+        """What a cgroup uses now."""
+        return self._now(self._reader.usage(path), read_pressures(self._cgroups, path))
+
+    def total(self, samples: Iterable[Sample]) -> Sample:
+        """What several use together, as if read now."""
+        return self._now(total_usage(each.usage for each in samples), Pressures())
+
+    def container(self, subject: ContainerSubject, layer: LayerUsage | None) -> Readings:
+        """Everything about a container."""
+        path = subject.cgroup
+        return Readings(
+            sample=self.sample(path),
+            accounts=self._reader.accounts(path),
+            devices=[
+                (_device_name(each.major, each.minor), each)
+                for each in read_devices(self._cgroups, path)
+            ],
+            pages=read_huge_pages(self._cgroups, path),
+            processes=count_processes(self._process_ids(path)),
+            file_system=_file_system(subject.layers),
+            layer=layer,
+            limits=subject.limits,
+            started_at_ns=subject.started_at_ns,
+        )
+
+    def pod(self, path: str | None, network: Sequence[NetworkDevice]) -> Readings:
+        """What is only known of a pod as a whole."""
+        if path is None:
+            return Readings(sample=self.total(()), accounts=Accounts(), network=network)
+        accounts = self._reader.accounts(path)
+        return Readings(sample=self.sample(path), accounts=accounts, network=network)
+
+    def _process_ids(self, path: str) -> Iterable[int]:
+        # Who is in one hierarchy is in all: asking ten for each container would cost ten times.
+        mount = self._cgroups.mount_of("memory") or self._cgroups.unified
+        return () if mount is None else process_ids_below(folder_in(mount, path))
+
+    def _now(self, usage: Usage, pressures: Pressures) -> Sample:
+        at_ns = int(self._clock.now().timestamp() * _NS_PER_S)
+        return Sample(at_ns, int(self._clock.monotonic() * _NS_PER_S), usage, pressures)
+
+
+def _file_system(folder: Path) -> FileSystem | None:
+    try:
+        found, number = os.statvfs(folder), os.stat(folder).st_dev
+    except OSError:
+        # The layer's file system has gone with the container.
+        return None
+    device = _device_name(os.major(number), os.minor(number))
+    return FileSystem(device, found.f_blocks * found.f_frsize, found.f_files, found.f_ffree)
+
+
+def _device_name(major: int, minor: int) -> str:
+    """`/dev/sda1`, or the numbers of what has no device file, as file systems in memory."""
+    try:
+        link = os.readlink(f"{_BLOCK_DEVICES}/{major}:{minor}")
+    except OSError:
+        return f"{major}:{minor}"
+    return f"/dev/{os.path.basename(link)}"

@@ -1,0 +1,170 @@
+"""Statistics and metrics of containers and sandboxes, as a CRI server answers them.
+
+A list is read in one thread, in one go: about 0.25 ms a container on the hot path `containers`.
+Sizes of writable layers are asked for before, some at a time, and left out when they don't come
+by a deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from moorage.api.clock import Clock
+from moorage.api.logs import Log
+from moorage.cri import pb
+from moorage.engine.stats.messages import container_stats, sandbox_stats
+from moorage.engine.stats.metrics import (
+    ALL_ROWS,
+    CONTAINER_ROWS,
+    POD_ROWS,
+    descriptors,
+    metrics,
+)
+from moorage.engine.stats.rates import CpuRates
+from moorage.engine.stats.samples import Sample, Sampler
+from moorage.engine.stats.subjects import ContainerSubject, LayerUsage, SandboxSubject
+from moorage.linux.cgroups import Cgroups
+from moorage.linux.network_devices import NetworkDevice, read_network_devices
+
+log = Log(__name__)
+
+_LAYERS_AT_ONCE = 4
+_LAYER_DEADLINE_S = 5.0
+
+Layers = Mapping[str, LayerUsage]
+"""What writable layers use, by container."""
+Devices = Mapping[Path, tuple[NetworkDevice, ...]]
+"""The devices of network namespaces."""
+
+
+class Statistics:
+    """Measures on one machine; remembers the last readings for rates. Safe for many tasks."""
+
+    def __init__(self, cgroups: Cgroups, clock: Clock) -> None:
+        self._sampler = Sampler(cgroups, clock)
+        self._rates = CpuRates()
+        self._layers_at_once = asyncio.Semaphore(_LAYERS_AT_ONCE)
+
+    async def container(self, subject: ContainerSubject) -> pb.ContainerStats:
+        """One container's statistics; nothing is told of a cgroup that has gone."""
+        (stats,) = await self.containers((subject,))
+        return stats
+
+    async def containers(self, subjects: Sequence[ContainerSubject]) -> list[pb.ContainerStats]:
+        """The statistics of several, in their order."""
+        layers = await self._layers(subjects)
+        return await asyncio.to_thread(self._containers, subjects, layers)
+
+    async def sandbox(self, subject: SandboxSubject) -> pb.PodSandboxStats:
+        """One sandbox's statistics, with those of its containers."""
+        (stats,) = await self.sandboxes((subject,))
+        return stats
+
+    async def sandboxes(self, subjects: Sequence[SandboxSubject]) -> list[pb.PodSandboxStats]:
+        """The statistics of several, in their order."""
+        layers = await self._layers([each for pod in subjects for each in pod.containers])
+        return await asyncio.to_thread(self._sandboxes, subjects, layers)
+
+    async def metrics(self, subjects: Sequence[SandboxSubject]) -> list[pb.PodSandboxMetrics]:
+        """The metrics of several sandboxes and their containers, in their order."""
+        layers = await self._layers([each for pod in subjects for each in pod.containers])
+        return await asyncio.to_thread(self._metrics, subjects, layers)
+
+    def descriptors(self) -> list[pb.MetricDescriptor]:
+        """What `metrics` may tell."""
+        return descriptors(ALL_ROWS)
+
+    async def _layers(self, subjects: Sequence[ContainerSubject]) -> Layers:
+        async with asyncio.TaskGroup() as group:
+            tasks = {each.id: group.create_task(self._layer(each)) for each in subjects}
+        found = {id_: task.result() for id_, task in tasks.items()}
+        return {id_: usage for id_, usage in found.items() if usage is not None}
+
+    async def _layer(self, subject: ContainerSubject) -> LayerUsage | None:
+        try:
+            # The wait for a turn counts too: one slow disk must not hold up the whole list.
+            async with asyncio.timeout(_LAYER_DEADLINE_S), self._layers_at_once:
+                return await subject.writable_usage()
+        except (OSError, TimeoutError) as error:
+            log.debug("writable layer not measured", container=subject.id, reason=error)
+            return None
+
+    def _containers(
+        self, subjects: Sequence[ContainerSubject], layers: Layers
+    ) -> list[pb.ContainerStats]:
+        return [
+            self._container(each, self._sampler.sample(each.cgroup), layers) for each in subjects
+        ]
+
+    def _container(
+        self, subject: ContainerSubject, sample: Sample, layers: Layers
+    ) -> pb.ContainerStats:
+        rate = self._rate(subject.id, sample)
+        return container_stats(subject, sample, rate, layers.get(subject.id))
+
+    def _sandboxes(
+        self, subjects: Sequence[SandboxSubject], layers: Layers
+    ) -> list[pb.PodSandboxStats]:
+        networks = _networks(subjects)
+        return [self._sandbox(each, layers, networks) for each in subjects]
+
+    def _sandbox(
+        self, subject: SandboxSubject, layers: Layers, networks: Devices
+    ) -> pb.PodSandboxStats:
+        samples = [self._sampler.sample(each.cgroup) for each in subject.containers]
+        if subject.cgroup is None:
+            whole = self._sampler.total(samples)
+        else:
+            whole = self._sampler.sample(subject.cgroup)
+        return sandbox_stats(
+            subject,
+            whole,
+            self._rate(subject.id, whole),
+            devices=_devices(subject, networks),
+            containers=[
+                self._container(each, sample, layers)
+                for each, sample in zip(subject.containers, samples, strict=True)
+            ],
+        )
+
+    def _metrics(
+        self, subjects: Sequence[SandboxSubject], layers: Layers
+    ) -> list[pb.PodSandboxMetrics]:
+        networks = _networks(subjects)
+        return [self._pod_metrics(each, layers, networks) for each in subjects]
+
+    def _pod_metrics(
+        self, pod: SandboxSubject, layers: Layers, networks: Devices
+    ) -> pb.PodSandboxMetrics:
+        names = (pod.metadata.namespace, pod.metadata.name)
+        whole = self._sampler.pod(pod.cgroup, _devices(pod, networks))
+        return pb.PodSandboxMetrics(
+            pod_sandbox_id=pod.id,
+            metrics=metrics(POD_ROWS, whole, ("", pod.cgroup or "", "", pod.id, *names)),
+            container_metrics=[
+                pb.ContainerMetrics(
+                    container_id=each.id,
+                    metrics=metrics(
+                        CONTAINER_ROWS,
+                        self._sampler.container(each, layers.get(each.id)),
+                        (each.metadata.name, each.cgroup, each.image, each.id, *names),
+                    ),
+                )
+                for each in pod.containers
+            ],
+        )
+
+    def _rate(self, id_: str, sample: Sample) -> int | None:
+        if sample.usage.cpu_ns is None:
+            return None
+        return self._rates.rate(id_, sample.ticked_ns, sample.usage.cpu_ns)
+
+
+def _networks(subjects: Sequence[SandboxSubject]) -> Devices:
+    return read_network_devices([each.netns for each in subjects if each.netns is not None])
+
+
+def _devices(subject: SandboxSubject, networks: Devices) -> tuple[NetworkDevice, ...]:
+    return () if subject.netns is None else networks.get(subject.netns, ())

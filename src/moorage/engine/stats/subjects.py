@@ -1,0 +1,51 @@
+"""Of what statistics are asked: containers and sandboxes, as far as they concern measuring."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from moorage.cri import pb
+
+LayerUsage = tuple[int, int]
+"""Bytes and inodes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerSubject:
+    """A container. `cgroup` is its path in the hierarchies.
+
+    `writable_usage` gives the bytes and inodes of its writable layer, and raises OSError when that
+    cannot be known; `layers` is a folder of the file system it is on. `limits` are those that it
+    runs with, for metrics.
+    """
+
+    id: str
+    sandbox_id: str
+    metadata: pb.ContainerMetadata
+    cgroup: str
+    layers: Path
+    writable_usage: Callable[[], Awaitable[LayerUsage]]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    image: str = ""
+    started_at_ns: int = 0
+    limits: pb.LinuxContainerResources | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSubject:
+    """A sandbox with its containers.
+
+    `cgroup` is the pod's own, None when it shares its parent with others: the sum of its containers
+    is told then. `netns` is the file that pins its network namespace, None on the host's network.
+    """
+
+    id: str
+    metadata: pb.PodSandboxMetadata
+    cgroup: str | None
+    netns: Path | None
+    containers: tuple[ContainerSubject, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from moorage.cri import pb
+from moorage.engine.stats import select_containers, select_sandboxes
+from tests.engine.stats.subjects import container, sandbox
+
+CONTAINERS = (container("ab1"), container("ab2", sandbox_id="s2", labels={}), container("cd"))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ({}, ["ab1", "ab2", "cd"]),
+        ({"id": "cd"}, ["cd"]),
+        ({"id": "ab"}, ["ab1", "ab2"]),
+        ({"id": "ab", "pod_sandbox_id": "s2"}, ["ab2"]),
+        ({"label_selector": {"role": "web"}}, ["ab1", "cd"]),
+        ({"label_selector": {"role": "web", "more": ""}}, []),
+        ({"id": "x"}, []),
+    ],
+)
+def test_containers_that_meet_every_part(wanted: dict[str, Any], found: list[str]) -> None:
+    chosen = select_containers(CONTAINERS, pb.ContainerStatsFilter(**wanted))
+    assert [each.id for each in chosen] == found
+
+
+def test_no_filter_is_met_by_all() -> None:
+    assert len(select_containers(CONTAINERS, None)) == 3
+    assert len(select_sandboxes([sandbox()], None)) == 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [({}, ["s1", "s2"]), ({"id": "s2"}, ["s2"]), ({"label_selector": {"role": "web"}}, ["s1"])],
+)
+def test_sandboxes_that_meet_every_part(wanted: dict[str, Any], found: list[str]) -> None:
+    every = (sandbox("s1"), sandbox("s2", labels={}))
+    chosen = select_sandboxes(every, pb.PodSandboxStatsFilter(**wanted))
+    assert [each.id for each in chosen] == found

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from moorage.cri import pb
+from moorage.engine.cgroups.files import DeviceUsage, Pressure, Stall
+from moorage.engine.cgroups.measures import PageUsage, Pressures
+from moorage.engine.cgroups.usage import Accounts, Usage
+from moorage.engine.stats.metrics import ALL_ROWS, BASE_LABELS, CONTAINER_ROWS, descriptors, metrics
+from moorage.engine.stats.processes import ProcessCounts
+from moorage.engine.stats.samples import FileSystem, Readings, Sample
+from moorage.linux.network_devices import NetworkDevice, Traffic
+
+S = 1_000_000_000
+BASE = ("app", "/pods/a", "busybox", "c1", "shop", "web")
+WAITED = Pressure(Stall(7 * S, 0.0, 0.0, 0.0), Stall(3 * S, 0.0, 0.0, 0.0))
+EMPTY = Readings(sample=Sample(5 * S, 1, Usage(), Pressures()), accounts=Accounts())
+FULL = Readings(
+    sample=Sample(
+        5 * S + 1,
+        1,
+        Usage(cpu_ns=2 * S + 5, memory=1000, inactive_file=300, page_faults=8,
+              major_page_faults=1, pids=6),
+        Pressures(WAITED, WAITED, WAITED),
+    ),
+    accounts=Accounts(throttled_ns=4 * S, oom_kills=1),
+    devices=[("/dev/sda", DeviceUsage(8, 0, 1, 2, 3, 4))],
+    pages=[PageUsage("2MB", 4, 8), PageUsage("1GB", 0)],
+    network=[NetworkDevice("eth0", Traffic(1, 2, 3, 4), Traffic(5, 6, 7, 8))],
+    processes=ProcessCounts(2, 5, 9, 3, 1024),
+    file_system=FileSystem("/dev/sda", 100, 10, 5),
+    layer=(4096, 2),
+    limits=pb.LinuxContainerResources(cpu_quota=20000, memory_limit_in_bytes=64),
+    started_at_ns=3 * S,
+)  # fmt: skip
+
+
+def told(readings: Readings) -> dict[str, list[tuple[tuple[str, ...], int]]]:
+    found: dict[str, list[tuple[tuple[str, ...], int]]] = {}
+    for each in metrics(ALL_ROWS, readings, BASE):
+        own = tuple(each.label_values)[len(BASE) :]
+        found.setdefault(each.name, []).append((own, each.value.value))
+    return found
+
+
+def test_a_name_stands_for_one_metric() -> None:
+    assert [
+        name for name, count in Counter(row.name for row in ALL_ROWS).items() if count > 1
+    ] == []
+
+
+def test_every_metric_is_described_with_as_many_labels_as_it_has() -> None:
+    keys = {each.name: each.label_keys for each in descriptors(ALL_ROWS)}
+    found = metrics(ALL_ROWS, FULL, BASE)
+    assert {each.name for each in found} == set(keys)
+    assert all(len(each.label_values) == len(keys[each.name]) for each in found)
+    assert all(tuple(each)[: len(BASE)] == BASE_LABELS for each in keys.values())
+    assert all(each.help for each in descriptors(ALL_ROWS))
+    assert all(tuple(each.label_values)[: len(BASE)] == BASE for each in found)
+    assert {each.timestamp for each in found} == {5 * S + 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("container_cpu_usage_seconds_total", [((), 2)]),
+        ("container_cpu_cfs_throttled_seconds_total", [((), 4)]),
+        ("container_cpu_cfs_periods_total", [((), 0)]),
+        ("container_memory_working_set_bytes", [((), 700)]),
+        ("container_memory_swap", [((), 0)]),
+        ("container_memory_failures_total", [
+            (("pgfault", "container"), 8), (("pgfault", "hierarchy"), 8),
+            (("pgmajfault", "container"), 1), (("pgmajfault", "hierarchy"), 1)]),
+        ("container_oom_events_total", [((), 1)]),
+        ("container_pressure_io_stalled_seconds_total", [((), 3)]),
+        ("container_pressure_cpu_waiting_seconds_total", [((), 7)]),
+        ("container_network_transmit_packets_dropped_total", [(("eth0",), 8)]),
+        ("container_fs_usage_bytes", [(("/dev/sda",), 4096)]),
+        ("container_fs_inodes_free", [(("/dev/sda",), 5)]),
+        ("container_fs_writes_total", [(("/dev/sda",), 4)]),
+        ("container_blkio_device_usage_total", [
+            (("/dev/sda", "8", "0", "Read"), 1), (("/dev/sda", "8", "0", "Write"), 2)]),
+        ("container_processes", [((), 2)]),
+        ("container_threads", [((), 6)]),
+        ("container_threads_max", [((), 0)]),
+        ("container_ulimits_soft", [(("max_open_files",), 1024)]),
+        ("container_hugetlb_usage_bytes", [(("2MB",), 4), (("1GB",), 0)]),
+        ("container_hugetlb_max_usage_bytes", [(("2MB",), 8)]),
+        ("container_last_seen", [((), 5)]),
+        ("container_start_time_seconds", [((), 3)]),
+        ("container_spec_cpu_quota", [((), 20000)]),
+        ("container_spec_cpu_period", [((), 100000)]),
+        ("container_spec_cpu_shares", [((), 1024)]),
+        ("container_spec_memory_limit_bytes", [((), 64)]),
+    ],
+)  # fmt: skip
+def test_what_a_metric_tells(name: str, values: list[tuple[tuple[str, ...], int]]) -> None:
+    assert told(FULL)[name] == values
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    names = {each.name for each in metrics(CONTAINER_ROWS, EMPTY, BASE)}
+    known = {"container_last_seen", "container_start_time_seconds"}
+    assert {name for name in names if not name.startswith("container_spec_")} == known
+    assert "container_spec_cpu_quota" not in names
+
+
+def test_counters_and_gauges_are_told_apart() -> None:
+    kinds = {each.name: each.metric_type for each in metrics(ALL_ROWS, FULL, BASE)}
+    wrong = [
+        name
+        for name, kind in kinds.items()
+        if name.endswith("_total") != (kind == pb.COUNTER) and name != "container_memory_failcnt"
+    ]
+    # A number of inodes has the counters' ending and is none.
+    assert wrong == ["container_fs_inodes_total"]

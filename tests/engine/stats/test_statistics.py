@@ -1,0 +1,145 @@
+"""Statistics of real cgroups with real processes, and of those that have gone."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from moorage.api.clock import SystemClock
+from moorage.cri import pb
+from moorage.engine.stats import Statistics
+from moorage.linux.cgroup_life import make_cgroup
+from moorage.linux.cgroups import Cgroups, Layout, current_cgroups
+from tests import cgroup_trees as trees
+from tests.clocks import START_NS, FakeClock
+from tests.engine.stats.subjects import container, sandbox
+from tests.running import until
+
+BUSY = """\
+import sys
+data = bytearray(40 << 20)
+open(sys.argv[1], "w").close()
+while True: pass
+"""
+Pod = tuple[Cgroups, str]
+
+
+@pytest.fixture
+def busy(tmp_path: Path) -> Iterator[Pod]:
+    """A pod's cgroup of this machine, in whose `app` a process is busy."""
+    with trees.real_cgroup("/pod") as (cgroups, path):
+        make_cgroup(cgroups, f"{path}/app")
+        ready = tmp_path / "ready"
+        program = (sys.executable, "-c", BUSY, str(ready))
+        with trees.enter(cgroups, f"{path}/app", *program) as process:
+            try:
+                until(ready.exists, "it has its memory", 10)
+                yield cgroups, path
+            finally:
+                process.kill()
+
+
+async def test_a_busy_container_is_seen_to_be(busy: Pod) -> None:
+    cgroups, path = busy
+    statistics = Statistics(cgroups, SystemClock())
+    subject = container(cgroup=f"{path}/app")
+    first = await statistics.container(subject)
+    assert not first.cpu.HasField("usage_nano_cores")
+    stats = first
+    async with asyncio.timeout(10):
+        while stats.cpu.usage_nano_cores.value < 200_000_000:
+            stats = await statistics.container(subject)
+            assert stats.cpu.timestamp > first.cpu.timestamp
+    assert stats.cpu.usage_core_nano_seconds.value > first.cpu.usage_core_nano_seconds.value
+    assert 32 << 20 <= stats.memory.working_set_bytes.value <= stats.memory.usage_bytes.value
+    assert stats.memory.rss_bytes.value >= 32 << 20
+    assert not stats.memory.HasField("available_bytes")
+    assert stats.writable_layer.used_bytes.value == 4096
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+async def test_a_sandbox_uses_what_its_containers_do(busy: Pod, is_own: bool) -> None:
+    cgroups, path = busy
+    subject = sandbox(
+        cgroup=path if is_own else None,
+        netns=Path("/proc/self/ns/net"),
+        containers=(container(cgroup=f"{path}/app"),),
+    )
+    stats = await Statistics(cgroups, SystemClock()).sandbox(subject)
+    (inner,) = stats.linux.containers
+    assert inner.attributes.id == "c1"
+    assert stats.linux.memory.rss_bytes.value >= 32 << 20
+    whole, part = stats.linux.cpu, inner.cpu
+    assert whole.usage_core_nano_seconds.value >= part.usage_core_nano_seconds.value > 0
+    assert stats.linux.process.process_count.value == 1
+
+
+async def test_metrics_of_a_pod_and_its_containers(busy: Pod) -> None:
+    cgroups, path = busy
+    subject = sandbox(
+        cgroup=path,
+        containers=(container(cgroup=f"{path}/app", image="busybox", started_at_ns=START_NS),),
+    )
+    statistics = Statistics(cgroups, SystemClock())
+    (found,) = await statistics.metrics([subject])
+    described = {each.name: len(each.label_keys) for each in statistics.descriptors()}
+    assert found.pod_sandbox_id == "s1"
+    (inner,) = found.container_metrics
+    assert inner.container_id == "c1"
+    for each in (*found.metrics, *inner.metrics):
+        assert len(each.label_values) == described[each.name]
+    values = {each.name: each.value.value for each in inner.metrics}
+    assert values["container_processes"] == 1
+    assert values["container_threads"] >= 1
+    assert values["container_file_descriptors"] >= 3
+    assert values["container_memory_rss"] >= 32 << 20
+    assert values["container_fs_limit_bytes"] > values["container_fs_usage_bytes"] == 4096
+    labels = {tuple(each.label_values[:6]) for each in inner.metrics}
+    assert labels == {("app", f"{path}/app", "busybox", "c1", "shop", "web")}
+    assert {tuple(each.label_values[:6]) for each in found.metrics} == {
+        ("", path, "", "s1", "shop", "web")
+    }
+
+
+async def test_a_container_without_cgroup_is_listed_with_its_time_and_layer() -> None:
+    statistics = Statistics(Cgroups(Layout.ABSENT), FakeClock())
+    stats = await statistics.container(container())
+    assert (stats.attributes.id, stats.cpu.timestamp) == ("c1", START_NS)
+    assert not stats.cpu.HasField("usage_core_nano_seconds")
+    assert stats.writable_layer.inodes_used.value == 2
+
+
+async def test_a_layer_that_cannot_be_measured_costs_no_other_figure() -> None:
+    async def fails() -> tuple[int, int]:
+        raise OSError("gone")
+
+    statistics = Statistics(Cgroups(Layout.ABSENT), FakeClock())
+    subjects = [container("c1", writable_usage=fails), container("c2")]
+    first, second = await statistics.containers(subjects)
+    assert (first.attributes.id, second.attributes.id) == ("c1", "c2")
+    assert not first.HasField("writable_layer")
+    assert second.HasField("writable_layer")
+
+
+async def test_a_layer_that_takes_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hangs() -> tuple[int, int]:
+        await asyncio.Event().wait()
+        return 0, 0
+
+    monkeypatch.setattr("moorage.engine.stats.statistics._LAYER_DEADLINE_S", 0.05)
+    statistics = Statistics(Cgroups(Layout.ABSENT), FakeClock())
+    stats = await statistics.container(container(writable_usage=hangs))
+    assert not stats.HasField("writable_layer")
+
+
+async def test_nothing_to_measure_is_an_empty_answer() -> None:
+    statistics = Statistics(current_cgroups(), FakeClock())
+    assert await statistics.containers([]) == []
+    assert await statistics.sandboxes([]) == []
+    assert await statistics.metrics([]) == []
+    assert {each.name for each in statistics.descriptors()} >= {"container_last_seen"}
+    assert isinstance(statistics.descriptors()[0], pb.MetricDescriptor)
