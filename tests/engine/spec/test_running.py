@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,18 +17,23 @@ from moorage.cri import pb
 from moorage.engine.spec import (
     CdiFolders,
     ContainerRequest,
+    Document,
     HandlerTraits,
     ImageDefaults,
     Rlimit,
     SandboxFiles,
     SandboxRequest,
     SpecWriter,
+    exec_process,
     look_at_host,
     look_up_container,
     look_up_sandbox,
     resolve_identity,
 )
-from tests.engine.spec.requests import container, pod, sandbox
+from moorage.linux.capabilities import NEEDED
+from moorage.linux.mounts import current_mounts, mount, mounts_below, unmount
+from tests.engine.spec.requests import ABLE, container, pod, sandbox
+from tests.engine.spec.test_namespaces import USERNS
 
 BUSYBOX = shutil.which("busybox")
 DEADLINE_S = 30
@@ -38,7 +44,7 @@ pytestmark = [
     pytest.mark.skipif(BUSYBOX is None, reason="busybox is not installed"),
 ]
 
-Run = Callable[[dict[str, object]], str]
+Run = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +72,8 @@ def runtime(request: pytest.FixtureRequest) -> list[str]:
     program = shutil.which(name)
     if program is None:
         pytest.skip(f"{name} is not installed")
+    if not look_at_host().own_capabilities >= set(NEEDED):
+        pytest.skip("this root lacks capabilities that runtimes need")
     command = [program, "--root", f"/run/moorage-spec-test-{uuid.uuid4().hex[:8]}"]
     if name == "crun":
         # On a hybrid layout with hugetlb on version 2 this version refuses any cgroup.
@@ -75,11 +83,22 @@ def runtime(request: pytest.FixtureRequest) -> list[str]:
 
 @pytest.fixture
 def run(runtime: list[str], tmp_path: Path) -> Iterator[Run]:
-    """Runs a spec to its end; its output. Whatever became of it, nothing of it is left."""
+    """Runs a spec to its end, for its output; or, when it is to stay, for its name.
+
+    Whatever became of it, nothing of it is left.
+    """
     name = f"spec-{uuid.uuid4().hex[:12]}"
 
-    def running(spec: dict[str, object]) -> str:
+    def running(spec: Document, stays: bool = False) -> str:
         (tmp_path / "config.json").write_bytes(msgspec.json.encode(spec))
+        if stays:
+            # Not read: the container inherits the outputs and keeps them open.
+            subprocess.run(
+                [*runtime, "run", "--detach", "--bundle", str(tmp_path), name],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                timeout=DEADLINE_S, check=True,
+            )  # fmt: skip
+            return name
         done = subprocess.run(
             [*runtime, "run", "--bundle", str(tmp_path), name],
             capture_output=True, text=True, timeout=DEADLINE_S, check=False,
@@ -122,7 +141,7 @@ def written(
     pod_config: pb.PodSandboxConfig | None = None,
     files: SandboxFiles = SandboxFiles(),  # noqa: B008
     rlimits: tuple[Rlimit, ...] = (),
-) -> dict[str, object]:
+) -> Document:
     host, handler = look_at_host(), HandlerTraits(name="test", has_recursive_read_only=True)
     asked = ContainerRequest(
         id=uuid.uuid4().hex,
@@ -260,6 +279,85 @@ def test_mounts_are_there_with_what_they_allow(
     assert (tmp_path / "absent/y").exists()
 
 
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Path]:
+    """A shared file system in memory with another one in it."""
+    point = tmp_path / "mounted"
+    point.mkdir()
+    mount("none", point, "tmpfs", "size=1m")
+    try:
+        subprocess.run(["mount", "--make-shared", str(point)], check=True)
+        (point / "sub").mkdir()
+        mount("none", point / "sub", "tmpfs", "size=1m")
+        yield point
+    finally:
+        for each in mounts_below(point, current_mounts()):
+            unmount(each.point)
+
+
+@pytest.mark.parametrize(
+    ("propagation", "tag"),
+    [
+        (pb.PROPAGATION_PRIVATE, ""),
+        (pb.PROPAGATION_HOST_TO_CONTAINER, "master"),
+        (pb.PROPAGATION_BIDIRECTIONAL, "shared"),
+    ],
+)
+def test_mounts_travel_as_they_are_asked_to(
+    run: Run,
+    rootfs: Path,
+    pins: dict[str, str],
+    mounted: Path,
+    propagation: pb.MountPropagation.ValueType,
+    tag: str,
+) -> None:
+    asked = pb.Mount(container_path="/m", host_path=str(mounted), propagation=propagation)
+    config = shell("grep ' /m ' /proc/self/mountinfo", mounts=[asked])
+    tags = run(written(config, rootfs, pins)).partition(" - ")[0].split(" ")[6:]
+    assert {each.partition(":")[0] for each in tags} == ({tag} if tag else set())
+
+
+@pytest.mark.parametrize(("is_recursive", "said"), [(False, ""), (True, "Read-only file system")])
+def test_read_only_reaches_inner_mounts_only_when_asked(
+    run: Run, rootfs: Path, pins: dict[str, str], mounted: Path, is_recursive: bool, said: str
+) -> None:
+    asked = pb.Mount(
+        container_path="/m",
+        host_path=str(mounted),
+        readonly=True,
+        recursive_read_only=is_recursive,
+    )
+    config = shell(
+        "touch /m/sub/x 2>&1; true",
+        mounts=[asked],
+        security={"run_as_user": pb.Int64Value(value=0)},
+    )
+    assert said in run(written(config, rootfs, pins))
+    assert (mounted / "sub/x").exists() is not is_recursive
+
+
+@pytest.mark.parametrize("network", [pb.POD, pb.NODE], ids=["pod network", "host network"])
+def test_a_pods_root_is_a_user_like_any_other_outside(
+    run: Run, rootfs: Path, network: pb.NamespaceMode.ValueType
+) -> None:
+    # The mapped root has no right to pass through the folders tests are given.
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        place = Path(folder)
+        place.chmod(0o755)
+        shutil.copytree(rootfs, place / "root", symlinks=True)
+        config = pod(namespace_options=pb.NamespaceOption(network=network, userns_options=USERNS))
+        config.linux.cgroup_parent = "/moorage-spec-test"
+        host = look_at_host()
+        asked = SandboxRequest(
+            sandbox=sandbox(config, netns="", ipcns="", utsns=""),
+            argv=("/bin/sh", "-c", "cat /proc/self/uid_map; grep -c ' /sys ' /proc/mounts"),
+            rootfs=place / "root",
+            handler=ABLE,
+        )
+        spec = SpecWriter(host).sandbox(asked, look_up_sandbox(config, ABLE, host))
+        assert run(spec).split() == ["0", "65536", "65536", "1"]
+
+
 def test_limits_of_resources_and_terms_of_the_process_are_set(
     run: Run, rootfs: Path, pins: dict[str, str]
 ) -> None:
@@ -301,6 +399,29 @@ def test_a_privileged_container_has_the_machines_devices_and_a_writable_sys(
     assert seen[:3] == ["1", "Seccomp:", "0"]
     # The kernel's log is a device no other container gets.
     assert ("kmsg" in seen[3:]) == Path("/dev/kmsg").exists()
+
+
+def test_a_second_command_is_confined_as_the_first(
+    run: Run, runtime: list[str], rootfs: Path, pins: dict[str, str], tmp_path: Path
+) -> None:
+    asked = {
+        "capabilities": pb.Capability(drop_capabilities=["ALL"]),
+        "seccomp": pb.SecurityProfile(profile_type=pb.SecurityProfile.RuntimeDefault),
+        "no_new_privs": True,
+    }
+    config = container(command=["/bin/busybox", "sleep", "60"], security=asked)
+    spec = written(config, rootfs, pins)
+    script = "id -u; id -G; hostname; grep -E '^(CapBnd|Seccomp|NoNewPrivs):' /proc/self/status"
+    process = exec_process(["/bin/sh", "-c", script], spec["process"])
+    (tmp_path / "process.json").write_bytes(msgspec.json.encode(process))
+    name = run(spec, True)
+    done = subprocess.run(
+        [*runtime, "exec", "--process", str(tmp_path / "process.json"), name],
+        capture_output=True, text=True, timeout=DEADLINE_S, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.stdout.split() == [
+        "1001", "1002", "1500", "pinned", "CapBnd:", "0" * 16, "NoNewPrivs:", "1", "Seccomp:", "2",
+    ], done.stderr  # fmt: skip
 
 
 def test_host_namespaces_are_the_hosts(run: Run, rootfs: Path) -> None:
