@@ -72,6 +72,7 @@ def test_what_a_container_leaves_unsaid_is_its_pods() -> None:
     of_host = options(network=NODE, ipc=NODE, pid=NODE)
     assert namespaces(pb.NamespaceOption(), of_host) == {"mount": ""}
     assert namespaces(options(), of_host) == {"mount": "", "pid": ""}
+    assert namespaces(pb.NamespaceOption(), options()) == {"mount": "", "pid": "", **PINNED}
 
 
 def test_what_is_not_pinned_is_the_holders() -> None:

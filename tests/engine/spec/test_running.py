@@ -91,18 +91,19 @@ def run(runtime: list[str], tmp_path: Path) -> Iterator[Run]:
 
     def running(spec: Document, stays: bool = False) -> str:
         (tmp_path / "config.json").write_bytes(msgspec.json.encode(spec))
+        # Inputs are pipes and outputs files or pipes: crun hands all of them to the container's
+        # user, and /dev/null is the host's.
         if stays:
-            # Not read: the container inherits the outputs and keeps them open.
-            subprocess.run(
-                [*runtime, "run", "--detach", "--bundle", str(tmp_path), name],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                timeout=DEADLINE_S, check=True,
-            )  # fmt: skip
+            with (tmp_path / "output").open("wb") as output:
+                # Not a pipe that is read: the container inherits it and keeps it open.
+                subprocess.run(
+                    [*runtime, "run", "--detach", "--bundle", str(tmp_path), name],
+                    input=b"", stdout=output, stderr=output, timeout=DEADLINE_S, check=True,
+                )  # fmt: skip
             return name
         done = subprocess.run(
             [*runtime, "run", "--bundle", str(tmp_path), name],
-            capture_output=True, text=True, timeout=DEADLINE_S, check=False,
-            stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=DEADLINE_S, check=False, input="",
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -159,10 +160,17 @@ def written(
 
 
 @pytest.fixture(autouse=True, scope="module")
-def no_cgroups_left() -> Iterator[None]:
+def machine_as_before() -> Iterator[None]:
+    before = os.stat("/dev/null")
     yield
     for folder in Path("/sys/fs/cgroup").glob("**/moorage-spec-test"):
         folder.rmdir()
+    after = os.stat("/dev/null")
+    assert (after.st_uid, after.st_gid, after.st_mode) == (
+        before.st_uid,
+        before.st_gid,
+        before.st_mode,
+    )
 
 
 def shell(script: str, **fields: object) -> pb.ContainerConfig:
@@ -417,7 +425,7 @@ def test_a_second_command_is_confined_as_the_first(
     name = run(spec, True)
     done = subprocess.run(
         [*runtime, "exec", "--process", str(tmp_path / "process.json"), name],
-        capture_output=True, text=True, timeout=DEADLINE_S, check=False, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=DEADLINE_S, check=False, input="",
     )  # fmt: skip
     assert done.stdout.split() == [
         "1001", "1002", "1500", "pinned", "CapBnd:", "0" * 16, "NoNewPrivs:", "1", "Seccomp:", "2",

@@ -164,12 +164,13 @@ def _verify_agreement(own: pb.NamespaceOption, pods: pb.NamespaceOption) -> None
 
 
 def _pid(options: pb.NamespaceOption, request: ContainerRequest) -> dict[str, str] | None:
-    is_pods_the_hosts = options.pid == pb.POD and request.sandbox.options.pid == pb.NODE
-    if options.pid == pb.NODE or is_pods_the_hosts:
+    # Unsaid is POD on the wire; a pod that shares no process namespace has none to join.
+    mode = options.pid if options.pid != pb.POD else request.sandbox.options.pid
+    if mode == pb.NODE:
         return None
-    if options.pid == pb.CONTAINER:
+    if mode == pb.CONTAINER:
         return _entry("pid", "")
-    if options.pid == pb.TARGET:
+    if mode == pb.TARGET:
         if request.target_pid is None:
             raise InvalidError(
                 f"namespace_options.target_id {options.target_id!r} names no running container "

@@ -68,8 +68,8 @@ class SpecWriter:
     def container(self, request: ContainerRequest, found: Findings) -> Document:
         """The `config.json` of a container. Parts of it are shared: don't change it.
 
-        Hot path: within 0.5 ms, which tests/engine/spec/test_writer.py measures. Raises InvalidError naming the field that cannot be;
-        PreconditionError when the sandbox is gone.
+        Hot path: within 0.5 ms, which tests/engine/spec/test_writer.py measures. Raises
+        InvalidError naming the field that cannot be; PreconditionError when the sandbox is gone.
         """
         config, sandbox, handler = request.config, request.sandbox, request.handler
         security = config.linux.security_context
