@@ -59,8 +59,9 @@ async def run(
     deadline_s: float = DEADLINE_S,
     given: bytes = b"",
     environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
 ) -> Answer:
-    """Run a program to its end, with `given` on its standard input.
+    """Run a program to its end, with `given` on its standard input, in a folder.
 
     Raises CommandError when it cannot be started or is not done after `deadline_s` seconds; it
     and its process group are killed then. A failing exit status is an answer, not an error.

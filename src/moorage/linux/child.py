@@ -59,6 +59,10 @@ class Child:
             self.awaited.discard(self.pid)
             raise
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
     async def wait(self) -> int:
         """Its exit status, negative for a signal."""
         status = self._process.poll()

@@ -34,17 +34,21 @@ class NamespaceError(OSError):
 
 
 def make(
-    folder: Path, kinds: Sequence[str], *, hostname: str = "", sysctls: Mapping[str, str] = {}
+    folder: Path, kinds: Sequence[str], *, hostname: str = "", sysctls: Mapping[Path, str] = {}
 ) -> None:
     """Make the namespaces and pin each in the folder, loopback up, hostname and sysctls set.
 
-    Takes about a millisecond. Raises NamespaceError; nothing is pinned then.
+    `sysctls` maps files below /proc/sys to values. Takes about a millisecond. Raises NamespaceError; nothing is pinned then.
     """
     folder.mkdir(parents=True, exist_ok=True)
 
     def work() -> None:
         _unshare(kinds)
-        _furnish(kinds, hostname, sysctls)
+        if NET in kinds:
+            _raise_loopback()
+        if UTS in kinds and hostname:
+            _name_host(hostname)
+        _write_sysctls(sysctls)
         for kind in kinds:
             _pin(folder / kind, f"/proc/thread-self/ns/{kind}")
 
@@ -55,22 +59,14 @@ def make(
         raise
 
 
-def set_hostname(folder: Path, hostname: str) -> None:
-    """Change the hostname of a pinned UTS namespace. Raises NamespaceError."""
-
-    def work() -> None:
-        _enter(folder / UTS, UTS)
-        _name_host(hostname)
-
-    _in_thread(work)
-
-
-def write_sysctls(folder: Path, kinds: Sequence[str], sysctls: Mapping[str, str]) -> None:
-    """Write sysctls in pinned namespaces of these kinds. Raises NamespaceError."""
+def furnish(folder: Path, kinds: Sequence[str], hostname: str, sysctls: Mapping[Path, str]) -> None:
+    """Give pinned namespaces of these kinds a hostname and sysctls. Raises NamespaceError."""
 
     def work() -> None:
         for kind in kinds:
             _enter(folder / kind, kind)
+        if UTS in kinds and hostname:
+            _name_host(hostname)
         _write_sysctls(sysctls)
 
     _in_thread(work)
@@ -138,14 +134,6 @@ def _enter(file: Path, kind: str) -> None:
         os.close(descriptor)
 
 
-def _furnish(kinds: Sequence[str], hostname: str, sysctls: Mapping[str, str]) -> None:
-    if NET in kinds:
-        _raise_loopback()
-    if UTS in kinds and hostname:
-        _name_host(hostname)
-    _write_sysctls(sysctls)
-
-
 def _raise_loopback() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         request = struct.pack("16sh14x", b"lo", 0)
@@ -159,14 +147,12 @@ def _name_host(hostname: str) -> None:
         raise _failure(f"setting the hostname {hostname}")
 
 
-def _write_sysctls(sysctls: Mapping[str, str]) -> None:
-    for name, value in sysctls.items():
-        # Dots part the words, and a slash stands for a dot within one. Source: sysctl(8).
-        path = name.translate(str.maketrans("./", "/."))
+def _write_sysctls(sysctls: Mapping[Path, str]) -> None:
+    for file, value in sysctls.items():
         try:
-            Path("/proc/sys", path).write_text(value)
+            file.write_text(value)
         except OSError as error:
-            raise NamespaceError(error.errno, f"sysctl {name}={value}: {error.strerror}") from error
+            raise NamespaceError(error.errno, f"sysctl {file}={value}: {error.strerror}") from error
 
 
 def _pin(file: Path, source: str) -> None:

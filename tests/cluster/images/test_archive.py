@@ -10,7 +10,7 @@ import pytest
 
 from moorage.cluster.images.archive import Image, digest, write_archive
 from moorage.cluster.images.layer import File, write_layer
-from moorage.cluster.images.program import Platform
+from moorage.linux.program import Platform
 
 BASE = write_layer({"bin/sh": File(b"shell", 0o755)})
 EXTRA = write_layer({"etc/motd": File(b"hello")})

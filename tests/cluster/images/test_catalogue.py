@@ -11,7 +11,7 @@ import pytest
 
 from moorage.cluster.images import BUSYBOX, NGINX_STAND_IN, PAUSE, Image, NoPauseError, catalogue
 from moorage.cluster.images.catalogue import Busybox, images_from
-from moorage.cluster.images.program import Platform, Program
+from moorage.linux.program import Platform, Program
 from tests.cluster.images.programs import PT_INTERP, elf
 
 CATATONIT = Program(b"catatonit", Platform("amd64"))

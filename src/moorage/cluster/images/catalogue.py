@@ -20,7 +20,7 @@ from moorage.cluster.images.layer import (
     HardLink,
     write_layer,
 )
-from moorage.cluster.images.program import Program
+from moorage.linux.program import Program
 
 DOMAIN = "moorage.local"
 PAUSE = f"{DOMAIN}/pause:1"

@@ -20,9 +20,9 @@ from moorage.cluster.images.catalogue import (
     NoPauseError,
     images_from,
 )
-from moorage.cluster.images.program import Program, UnfitProgramError, read_program
 from moorage.cri import CriClient, pb
 from moorage.handlers.command import CommandError, must_run
+from moorage.linux.program import Program, UnfitProgramError, read_program
 
 NAMESPACE = "k8s.io"
 """The containerd namespace in which the CRI keeps its images."""

@@ -34,6 +34,7 @@ from moorage.handlers.adapters.adapter import (
     Task,
     TaskNotFoundError,
 )
+from moorage.handlers.adapters.command_line import one_line
 from moorage.linux.child import Child, until_readable
 
 CREATE_DEADLINE_S = 60.0
@@ -92,6 +93,7 @@ class Conmon:
         task: Task,
         runtime: Path,
         runtime_arguments: Sequence[str],
+        create_arguments: Sequence[str] = (),
         *,
         has_systemd_cgroups: bool = False,
         environment: Mapping[str, str] | None = None,
@@ -103,12 +105,16 @@ class Conmon:
         files = TaskFiles(task.bundle)
         if task.log is not None:
             task.log.parent.mkdir(parents=True, exist_ok=True)
+        argv = self._argv(task, files, runtime)
+        argv += [f"--runtime-arg={each}" for each in runtime_arguments]
+        argv += create_arguments  # conmon has options of the same names
+        argv += ["-s"] if has_systemd_cgroups else []
         answers, answering = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             os.set_blocking(answering, True)
             try:
                 launcher = Child(
-                    self._argv(task, files, runtime, runtime_arguments, has_systemd_cgroups),
+                    argv,
                     environment={
                         **(environment or {}),
                         "_OCI_SYNCPIPE": str(answering),
@@ -195,14 +201,7 @@ class Conmon:
         """Connect to the task's streams. Raises TaskNotFoundError when nobody serves them."""
         return AttachedStreams.connect(self, task)
 
-    def _argv(
-        self,
-        task: Task,
-        files: TaskFiles,
-        runtime: Path,
-        runtime_arguments: Sequence[str],
-        has_systemd_cgroups: bool,
-    ) -> list[str]:
+    def _argv(self, task: Task, files: TaskFiles, runtime: Path) -> list[str]:
         argv = [str(self.program), "--api-version", "1", "-c", task.id, "-u", task.id]
         argv += ["-n", task.id[:12], "-r", str(runtime), "-b", str(task.bundle)]
         argv += ["-p", str(files.pid), "-P", str(files.monitor)]
@@ -210,9 +209,6 @@ class Conmon:
         argv += ["--exit-dir", str(self.exits), "--persist-dir", str(task.bundle)]
         argv += ["--socket-dir-path", str(task.bundle), "--full-attach", "--no-sync-log"]
         argv += ["--log-level", "error"]
-        argv += [f"--runtime-arg={each}" for each in runtime_arguments]
-        if has_systemd_cgroups:
-            argv.append("-s")
         if task.has_terminal:
             argv.append("-t")
         if task.has_stdin:
@@ -326,11 +322,6 @@ def hold(file: Path, argument: str) -> int | None:
         os.close(pidfd)
         return None
     return pidfd
-
-
-def one_line(text: str) -> str:
-    """A program's complaint on one line."""
-    return " ".join(text.split())
 
 
 def _tell(files: TaskFiles, order: str) -> None:

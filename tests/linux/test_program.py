@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.cluster.images.program import Platform, Program, UnfitProgramError, read_program
+from moorage.linux.program import Platform, Program, UnfitProgramError, read_program
 from tests.cluster.images.programs import AMD64, ARM64, I386, PT_INTERP, S390X, elf
 
 

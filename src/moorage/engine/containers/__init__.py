@@ -1,0 +1,1 @@
+"""Containers: made in a sandbox, started, watched, ended, removed."""

@@ -1,0 +1,96 @@
+"""From a handler's definition to the adapter that drives its runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from moorage.engine.errors import FailedError
+from moorage.engine.paths import EnginePaths
+from moorage.engine.spec.context import HandlerTraits
+from moorage.handlers.adapters import Adapter
+from moorage.handlers.adapters.conmon import Conmon
+from moorage.handlers.adapters.oci import OciAdapter, OciRuntime
+from moorage.handlers.adapters.runsc import RunscAdapter, runsc_options
+from moorage.handlers.definition import (
+    CgroupDriver,
+    HandlerDefinition,
+    OciOptions,
+    RunscOptions,
+    ShimOptions,
+)
+from moorage.handlers.features import HandlerFeatures
+from moorage.linux.reaper import Reaper
+
+
+class Drivers:
+    """The adapters of this engine, one for each definition and program that is in use."""
+
+    def __init__(self, paths: EnginePaths, conmon: Path | None, reaper: Reaper) -> None:
+        self._paths = paths
+        self._conmon = conmon
+        self._reaper = reaper
+        self._adapters: dict[tuple[HandlerDefinition, Path], Adapter] = {}
+
+    def adapter(self, definition: HandlerDefinition, program: Path) -> Adapter:
+        """The adapter of a handler. Raises FailedError when a program it needs is missing."""
+        key = (definition, program)
+        found = self._adapters.get(key)
+        if found is None:
+            found = self._adapters[key] = self._make(definition, program)
+        return found
+
+    def _make(self, definition: HandlerDefinition, program: Path) -> Adapter:
+        options = definition.options
+        if isinstance(options, OciOptions):
+            return self._oci(definition, options, program)
+        if isinstance(options, RunscOptions):
+            return self._runsc(options, program)
+        return self._shim(definition, options, program)
+
+    def _oci(self, definition: HandlerDefinition, options: OciOptions, program: Path) -> Adapter:
+        runtime = OciRuntime(
+            program=program,
+            root=Path(options.root or self._paths.runtimes / program.name),
+            arguments=options.global_arguments,
+            create_arguments=_create_arguments(options),
+            has_systemd_cgroups=definition.cgroup_driver is CgroupDriver.SYSTEMD,
+        )
+        return OciAdapter(runtime, self._monitor(), self._reaper, self._paths.scratch)
+
+    def _runsc(self, options: RunscOptions, program: Path) -> Adapter:
+        flags = runsc_options(options, self._paths.runtimes / program.name)
+        return RunscAdapter(program, flags, self._monitor(), self._reaper, self._paths.scratch)
+
+    def _shim(self, definition: HandlerDefinition, options: ShimOptions, program: Path) -> Adapter:
+        # Its messages take a megabyte, which engines without such a handler do without.
+        from moorage.handlers.adapters.shim import ShimAdapter
+
+        return ShimAdapter.of(definition, options, program, self._paths.scratch)
+
+    def _monitor(self) -> Conmon:
+        if self._conmon is None:
+            raise FailedError("conmon is not on PATH: apt-get install conmon")
+        return Conmon(program=self._conmon, exits=self._paths.exits)
+
+
+def handler_traits(definition: HandlerDefinition, features: HandlerFeatures) -> HandlerTraits:
+    """What a handler's definition and features mean for a container's spec."""
+    return HandlerTraits(
+        name=definition.name,
+        annotation_patterns=definition.annotations,
+        container_annotation_patterns=definition.container_annotations,
+        has_recursive_read_only=features.recursive_read_only_mounts,
+        has_user_namespaces=features.user_namespaces,
+        is_systemd_cgroup=definition.cgroup_driver is CgroupDriver.SYSTEMD,
+        is_virtualised=not isinstance(definition.options, OciOptions),
+        has_host_devices_when_privileged=not definition.privileged_without_host_devices,
+        default_seccomp=definition.default_seccomp,
+    )
+
+
+def _create_arguments(options: OciOptions) -> tuple[str, ...]:
+    chosen = (
+        ("--no-pivot", options.no_pivot_root),
+        ("--no-new-keyring", options.no_new_keyring),
+    )
+    return tuple(flag for flag, is_chosen in chosen if is_chosen)

@@ -1,0 +1,158 @@
+"""Puts an engine together and runs it.
+
+handlers ─┐
+images ───┤
+networks ─┼─▶ context ─▶ sandboxes, containers ─▶ calls ─▶ gRPC socket
+reaper ───┘                      └─▶ streams (exec, attach, port-forward)
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+
+from moorage.api.clock import Clock, SystemClock
+from moorage.api.logs import Log
+from moorage.engine.background import Background
+from moorage.engine.cgroups import ContainerCgroups
+from moorage.engine.containers.commands import Commands
+from moorage.engine.containers.life import Containers
+from moorage.engine.context import EngineContext
+from moorage.engine.drivers import Drivers
+from moorage.engine.errors import FailedError
+from moorage.engine.events import Events
+from moorage.engine.holder import Holder
+from moorage.engine.images import ImageCalls, ImagePaths, ImageStore
+from moorage.engine.inventory import Inventory
+from moorage.engine.networks import NetworkPool, Plugins, read_conflist
+from moorage.engine.options import EngineOptions
+from moorage.engine.recovery import recover
+from moorage.engine.sandboxes.life import Sandboxes
+from moorage.engine.service import serve
+from moorage.engine.service.containers import ContainerCalls
+from moorage.engine.service.sandboxes import SandboxCalls
+from moorage.engine.service.statistics import StatisticsCalls
+from moorage.engine.service.status import StatusCalls
+from moorage.engine.service.streams import StreamCalls
+from moorage.engine.snapshotters import HandlerSnapshotters
+from moorage.engine.spec import CdiFolders, SpecWriter, look_at_host
+from moorage.engine.stats import Statistics
+from moorage.engine.streams import StreamServer
+from moorage.handlers.watching import HandlerFolder
+from moorage.linux.cgroups import current_cgroups
+from moorage.linux.reaper import Reaper
+
+log = Log(__name__)
+
+
+class EngineBusyError(FailedError):
+    """Another engine runs on the same folders."""
+
+
+@asynccontextmanager
+async def running(
+    options: EngineOptions, clock: Clock | None = None
+) -> AsyncIterator[EngineContext]:
+    """An engine that answers on its socket while the block lasts. Containers go on after it.
+
+    Raises EngineBusyError, OSError and EngineError when it cannot run here.
+    """
+    clock = clock or SystemClock()
+    options.paths.prepare()
+    options.socket.parent.mkdir(parents=True, exist_ok=True)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(_alone(options))
+        reaper = await stack.enter_async_context(Reaper())
+        handlers = await stack.enter_async_context(
+            HandlerFolder(
+                (*options.handler_folders, options.paths.handlers),
+                path=options.search_path,
+                generate_into=options.paths.handlers,
+            )
+        )
+        images = await stack.enter_async_context(_images(options))
+        background = await stack.enter_async_context(Background())
+        context = _context(options, clock, handlers, images, reaper, background)
+        containers = Containers(context)
+        sandboxes = Sandboxes(context, containers)
+        await recover(context, sandboxes, containers)
+        commands = Commands(context)
+        streams = await stack.enter_async_context(
+            StreamServer(commands, options.stream_address, clock)
+        )
+        statistics = Statistics(current_cgroups(), clock)
+        calls = (
+            StatusCalls(context),
+            SandboxCalls(context, sandboxes),
+            ContainerCalls(context, containers),
+            StreamCalls(context, commands, streams),
+            StatisticsCalls(context, containers, statistics),
+            ImageCalls(images, HandlerSnapshotters(lambda: handlers.catalogue)),
+        )
+        if options.spare_networks > 0:
+            context.start(context.networks.run())
+        await stack.enter_async_context(serve(options.socket, calls))
+        log.info("engine ready", socket=options.socket)
+        yield context
+
+
+def _context(
+    options: EngineOptions,
+    clock: Clock,
+    handlers: HandlerFolder,
+    images: ImageStore,
+    reaper: Reaper,
+    background: Background,
+) -> EngineContext:
+    paths = options.paths
+    host = look_at_host()
+    conmon = shutil.which("conmon", path=options.search_path)
+
+    return EngineContext(
+        options=options,
+        clock=clock,
+        host=host,
+        specs=SpecWriter(host),
+        cdi=CdiFolders(),
+        inventory=Inventory(paths),
+        images=images,
+        networks=NetworkPool(
+            paths.namespaces,
+            Plugins(options.cni_programs),
+            lambda: read_conflist(options.cni_configurations),
+            clock,
+            size=options.spare_networks,
+        ),
+        drivers=Drivers(paths, Path(conmon) if conmon else None, reaper),
+        holder=Holder(paths.data / "holder", options.search_path),
+        cgroups=ContainerCgroups(current_cgroups()),
+        events=Events(),
+        handlers=lambda: handlers.catalogue,
+        start=background.start,
+    )
+
+
+def _images(options: EngineOptions) -> ImageStore:
+    skopeo = shutil.which("skopeo", path=options.search_path)
+    return ImageStore(
+        ImagePaths(options.paths.images, options.paths.run / "i"),
+        skopeo=Path(skopeo or "skopeo"),
+        mirrors=options.registry_mirrors,
+        pinned=options.pinned_images,
+    )
+
+
+@contextmanager
+def _alone(options: EngineOptions) -> Iterator[None]:
+    """Hold the folders for this process. Raises EngineBusyError when another has them."""
+    with options.paths.lock.open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise EngineBusyError(
+                f"another engine runs on {options.paths.run}: stop it first"
+            ) from None
+        yield

@@ -1,0 +1,51 @@
+"""Container events: told to whoever listens, kept a while when nobody does.
+
+A listener that falls behind loses the stream rather than memory; it lists then, as after any
+break. Source: CRI `GetContainerEvents`, KEP-3386.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+
+from moorage.cri import pb
+from moorage.engine.errors import ExhaustedError
+
+_MOST_KEPT = 1000
+_MOST_WAITING = 10_000
+
+
+class Events:
+    """The events of one engine."""
+
+    def __init__(self) -> None:
+        self._kept: deque[pb.ContainerEventResponse] = deque(maxlen=_MOST_KEPT)
+        self._listeners: set[asyncio.Queue[pb.ContainerEventResponse | None]] = set()
+
+    def publish(self, event: pb.ContainerEventResponse) -> None:
+        """Tell every listener; with none, keep it for the next."""
+        if not self._listeners:
+            self._kept.append(event)
+        for queue in self._listeners:
+            if queue.qsize() < _MOST_WAITING:
+                queue.put_nowait(event)
+            elif not queue.full():
+                queue.put_nowait(None)
+
+    async def listen(self) -> AsyncIterator[pb.ContainerEventResponse]:
+        """The events from now on, and before them those that nobody heard.
+
+        Raises ExhaustedError for a listener that is too slow.
+        """
+        queue: asyncio.Queue[pb.ContainerEventResponse | None] = asyncio.Queue(_MOST_WAITING + 1)
+        self._listeners.add(queue)
+        try:
+            while self._kept:
+                yield self._kept.popleft()
+            while (event := await queue.get()) is not None:
+                yield event
+            raise ExhaustedError("events came faster than they were read; list, and listen again")
+        finally:
+            self._listeners.discard(queue)

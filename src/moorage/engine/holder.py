@@ -1,0 +1,66 @@
+"""The tiny init that holds what no file can: a pod's process namespace, or a virtual machine.
+
+A root file system of its own with one static program. It waits for signals and reaps, so a pod
+that shares its processes has an init. Source: KEP-495 (shareProcessNamespace).
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.engine.errors import FailedError
+from moorage.linux.program import UnfitProgramError, read_program
+
+# Program → its Debian package and what to run. busybox's sleep is its longest, again and again.
+_CANDIDATES = (
+    ("catatonit", "catatonit", ("/init", "-P")),
+    (
+        "busybox",
+        "busybox-static",
+        ("/init", "sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 2147483 & wait; done"),
+    ),
+)
+_PROGRAM_MODE = 0o755
+_MOUNT_POINTS = ("dev", "proc", "sys")
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Where the root file system is made, and where programs are looked for."""
+
+    rootfs: Path
+    search_path: str
+
+    def prepare(self) -> tuple[str, ...]:
+        """Make the root file system if it is not there; what to run in it. Blocks.
+
+        Raises FailedError when this machine has no program for it.
+        """
+        complaints = []
+        for name, package, argv in _CANDIDATES:
+            found = shutil.which(name, path=self.search_path)
+            if found is None:
+                complaints.append(f"{name} is not on PATH (apt-get install {package})")
+                continue
+            try:
+                program = read_program(Path(found), package)
+            except UnfitProgramError as error:
+                complaints.append(str(error))
+                continue
+            self._write(program.content)
+            return argv
+        raise FailedError(f"nothing can hold the sandbox of such a pod: {'; '.join(complaints)}")
+
+    def _write(self, content: bytes) -> None:
+        target = self.rootfs / "init"
+        if target.exists() and target.read_bytes() == content:
+            return
+        for folder in _MOUNT_POINTS:
+            (self.rootfs / folder).mkdir(parents=True, exist_ok=True)
+        # Renamed into place: the one that is there may be running.
+        scratch = target.with_suffix(".new")
+        scratch.write_bytes(content)
+        scratch.chmod(_PROGRAM_MODE)
+        scratch.replace(target)

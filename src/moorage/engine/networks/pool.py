@@ -1,0 +1,199 @@
+"""Network namespaces with an address, made before a pod asks: a start need not wait for plugins.
+
+Where every plugin gives all pods the same (see `Conflist.is_impersonal`), its work is done in
+advance for a few namespaces, while no start is under way. A pod takes one and names it; one with
+host ports or a bandwidth of its own gets its network made then, as on every other network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from moorage.api.clock import Clock
+from moorage.api.logs import Log
+from moorage.engine.networks.conflist import Conflist, ConflistError
+from moorage.engine.networks.plugins import (
+    Attachment,
+    CniError,
+    Plugins,
+    Subject,
+    unanswered,
+)
+from moorage.linux import pinned
+
+KINDS = (pinned.NET, pinned.IPC, pinned.UTS)
+_PREFIX = "spare-"
+_ATTACHMENT = "attachment.json"
+_RETRY_S = 5.0
+
+log = Log(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """Pinned namespaces that are on the network already."""
+
+    folder: Path
+    attachment: Attachment
+
+
+class NetworkPool:
+    """Namespaces for pods, some of them ready. `run` makes new ones until it is cancelled.
+
+    `folder` holds one folder of pinned namespaces for each sandbox, named by its id.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        plugins: Plugins,
+        network: Callable[[], Conflist],
+        clock: Clock,
+        *,
+        size: int,
+    ) -> None:
+        self._folder = folder
+        self._plugins = plugins
+        self._network = network
+        self._clock = clock
+        self._size = size
+        self._spares: deque[Spare] = deque()
+        self._taking = 0
+        self._changed = asyncio.Event()
+
+    async def take(
+        self, sandbox_id: str, hostname: str, sysctls: Mapping[Path, str], subject: Subject
+    ) -> tuple[Path, Attachment]:
+        """A sandbox's namespaces, on the network. Raises CniError, ConflistError, OSError.
+
+        Nothing stays of it after a failure. `subject.netns` is not looked at.
+        """
+        self._taking += 1
+        try:
+            network = self._network()
+            spare = self._spare(network, subject.arguments)
+            target = self._folder / sandbox_id
+            if spare is None:
+                return await self._make(target, network, subject, hostname, sysctls)
+            pinned.move(spare.folder, target)
+            try:
+                pinned.furnish(target, KINDS, hostname, sysctls)
+            except BaseException:
+                await self.give_back(target, spare.attachment)
+                raise
+            return target, spare.attachment
+        finally:
+            self._taking -= 1
+            self._changed.set()
+
+    async def give_back(self, folder: Path, attachment: Attachment | None) -> None:
+        """Take a sandbox off the network and let its namespaces go; gone already is no error.
+
+        Raises CniError.
+        """
+        netns = folder / pinned.NET
+        if attachment is not None:
+            await self._plugins.remove(attachment, netns if pinned.is_pinned(netns) else None)
+        await asyncio.to_thread(pinned.release, folder)
+
+    async def run(self) -> None:
+        """Keep some namespaces ready while no sandbox is being made."""
+        while True:
+            self._changed.clear()
+            if self._taking or len(self._spares) >= self._size:
+                await self._changed.wait()
+                continue
+            try:
+                network = self._network()
+                if not network.is_impersonal:
+                    return
+                await self._prepare(network)
+            except (CniError, ConflistError, OSError) as error:
+                log.warning("no network can be made in advance", reason=error)
+                await self._clock.sleep(_RETRY_S)
+
+    async def drain(self) -> None:
+        """Give every spare back."""
+        while self._spares:
+            spare = self._spares.popleft()
+            try:
+                await self.give_back(spare.folder, spare.attachment)
+            except CniError as error:
+                log.warning("a spare network could not be taken off", reason=error)
+
+    async def recover(self, known: frozenset[str]) -> None:
+        """Take over the spares that an earlier engine made, and give back what it left half-made.
+
+        `known` are the ids of the sandboxes there are.
+        """
+        if not self._folder.is_dir():
+            return
+        for folder in sorted(self._folder.iterdir()):
+            if folder.name in known:
+                continue
+            attachment = _read(folder)
+            if attachment is not None and folder.name.startswith(_PREFIX):
+                self._spares.append(Spare(folder, attachment))
+                continue
+            try:
+                await self.give_back(folder, attachment or self._guess(folder))
+            except (CniError, OSError) as error:
+                log.warning("a network left behind stays", folder=folder, reason=error)
+
+    def _guess(self, folder: Path) -> Attachment | None:
+        """What a chain that was cut short may have added."""
+        try:
+            return unanswered(self._network(), Subject(id=folder.name, netns=folder / pinned.NET))
+        except ConflistError:
+            return None
+
+    def _spare(self, network: Conflist, arguments: Mapping[str, Any]) -> Spare | None:
+        if arguments or not network.is_impersonal:
+            return None
+        return self._spares.popleft() if self._spares else None
+
+    async def _prepare(self, network: Conflist) -> None:
+        name = f"{_PREFIX}{secrets.token_hex(8)}"
+        folder = self._folder / name
+        subject = Subject(id=name, netns=folder / pinned.NET)
+        folder, attachment = await self._make(folder, network, subject, "", {})
+        self._spares.append(Spare(folder, attachment))
+
+    async def _make(
+        self,
+        folder: Path,
+        network: Conflist,
+        subject: Subject,
+        hostname: str,
+        sysctls: Mapping[Path, str],
+    ) -> tuple[Path, Attachment]:
+        pinned.make(folder, KINDS, hostname=hostname, sysctls=sysctls)
+        try:
+            placed = Subject(
+                id=subject.id,
+                netns=folder / pinned.NET,
+                arguments=subject.arguments,
+                words=subject.words,
+            )
+            attachment = await self._plugins.add(network, placed)
+            # Beside the namespaces, so that they can be taken off whatever becomes of us.
+            (folder / _ATTACHMENT).write_bytes(msgspec.json.encode(attachment))
+        except BaseException:
+            await asyncio.to_thread(pinned.release, folder)
+            raise
+        return folder, attachment
+
+
+def _read(folder: Path) -> Attachment | None:
+    try:
+        return msgspec.json.decode((folder / _ATTACHMENT).read_bytes(), type=Attachment)
+    except (FileNotFoundError, msgspec.DecodeError, msgspec.ValidationError):
+        return None

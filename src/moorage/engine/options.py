@@ -1,0 +1,37 @@
+"""How an engine is set up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from moorage.engine.cgroups import Driver
+from moorage.engine.paths import EnginePaths
+from moorage.engine.spec.context import Rlimit
+
+CNI_PROGRAMS = (Path("/opt/cni/bin"), Path("/usr/lib/cni"), Path("/usr/libexec/cni"))
+CNI_CONFIGURATIONS = Path("/etc/cni/net.d")
+HANDLER_FOLDER = Path("/etc/moorage/handlers.d")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """The settings. `search_path` is where programs are looked for, as PATH.
+
+    `spare_networks` is how many networks are made in advance; `registry_mirrors` maps a registry
+    to a mirror's URL; `rlimits` are set on every container.
+    """
+
+    paths: EnginePaths
+    socket: Path
+    search_path: str
+    cni_programs: tuple[Path, ...] = CNI_PROGRAMS
+    cni_configurations: Path = CNI_CONFIGURATIONS
+    handler_folders: tuple[Path, ...] = (HANDLER_FOLDER,)
+    cgroup_driver: Driver = Driver.CGROUPFS
+    spare_networks: int = 4
+    registry_mirrors: Mapping[str, str] = field(default_factory=dict)
+    stream_address: str = "127.0.0.1"
+    rlimits: tuple[Rlimit, ...] = ()
+    pinned_images: frozenset[str] = frozenset()

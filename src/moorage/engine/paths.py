@@ -1,0 +1,93 @@
+"""Where an engine keeps its things: what outlives a reboot in one folder, the rest in another.
+
+    data/  images/ layers/…        the image store's own
+           sandboxes/ID.json       records: what was asked for and what became of it
+           containers/ID.json
+    run/   engine.sock             the CRI
+           n/ID/                   pinned namespaces (see `moorage.linux.pinned`)
+           s/ID/                   a sandbox's hostname, hosts, resolv.conf and shm
+           b/ID/                   bundles: config.json, rootfs, what conmon or a shim keeps
+           r/                      the runtimes' own state
+           x/                      short-lived files and sockets
+           exits/                  conmon's exit files
+
+A socket's path may have 107 bytes, so the names below `run` are short.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePaths:
+    """`data` outlives a reboot, `run` does not."""
+
+    data: Path
+    run: Path
+
+    @property
+    def images(self) -> Path:
+        return self.data / "images"
+
+    @property
+    def handlers(self) -> Path:
+        """Definition files of this engine's own."""
+        return self.data / "handlers.d"
+
+    @property
+    def sandbox_records(self) -> Path:
+        return self.data / "sandboxes"
+
+    @property
+    def container_records(self) -> Path:
+        return self.data / "containers"
+
+    @property
+    def namespaces(self) -> Path:
+        return self.run / "n"
+
+    @property
+    def bundles(self) -> Path:
+        return self.run / "b"
+
+    @property
+    def runtimes(self) -> Path:
+        return self.run / "r"
+
+    @property
+    def scratch(self) -> Path:
+        return self.run / "x"
+
+    @property
+    def exits(self) -> Path:
+        return self.run / "exits"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the engine that runs on these folders."""
+        return self.run / "engine.lock"
+
+    def sandbox_files(self, sandbox_id: str) -> Path:
+        return self.run / "s" / sandbox_id
+
+    def bundle(self, task_id: str) -> Path:
+        return self.bundles / task_id
+
+    def prepare(self) -> None:
+        """Make the folders, for the owner alone. Raises OSError."""
+        for folder in (self.data, self.run):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o711)
+        for folder in (
+            self.sandbox_records,
+            self.container_records,
+            self.namespaces,
+            self.bundles,
+            self.runtimes,
+            self.scratch,
+            self.exits,
+            self.handlers,
+            self.run / "s",
+        ):
+            folder.mkdir(exist_ok=True, mode=0o711)

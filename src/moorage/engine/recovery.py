@@ -1,0 +1,110 @@
+"""What a new engine makes of what an earlier one left: by kill, upgrade or reboot.
+
+    sandbox      its namespaces are there, and its own task lives → goes on; else stopped
+    container    created: stays, if its bundle does · being started: ended, nobody knows how far it
+                 came · running: watched on, or its recorded end is taken over
+
+What belongs to nobody is removed. Source: CRI; the kubelet makes anew what has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+from moorage.api.logs import Log
+from moorage.cri import pb
+from moorage.engine.containers.life import Containers
+from moorage.engine.context import EngineContext
+from moorage.engine.errors import EngineError
+from moorage.engine.inventory import Container, Sandbox
+from moorage.engine.records import Stage
+from moorage.engine.sandboxes.files import remove_files
+from moorage.engine.sandboxes.life import Sandboxes
+from moorage.handlers.adapters import AdapterError
+from moorage.linux import pinned
+
+log = Log(__name__)
+
+
+async def recover(context: EngineContext, sandboxes: Sandboxes, containers: Containers) -> None:
+    """Take over what there is. Raises OSError; what cannot be taken over is logged and ended."""
+    inventory = context.inventory
+    inventory.load()
+    known = frozenset(each.id for each in inventory.sandboxes)
+    await context.networks.recover(known)
+    for container in inventory.containers:
+        await _take_over(context, containers, container)
+    for sandbox in inventory.sandboxes:
+        if sandbox.record.is_ready:
+            await _take_over_sandbox(context, sandboxes, sandbox)
+    await context.images.recover([each.id for each in inventory.containers])
+    tasks = known | {each.id for each in inventory.containers}
+    await asyncio.to_thread(_sweep, context, known, tasks)
+
+
+async def _take_over(context: EngineContext, containers: Containers, container: Container) -> None:
+    stage = container.record.stage
+    try:
+        if stage is Stage.RUNNING:
+            # The watch finds a recorded end as well as a container that goes on.
+            context.start(containers.watch(container))
+        elif stage is Stage.STARTING:
+            await containers.forget_half_started(container)
+            containers.note_unknown_end(container)
+        elif stage is Stage.CREATED and not _has_bundle(context, container):
+            containers.note_unknown_end(container)
+    except EngineError as error:
+        log.warning("container cannot be taken over", container=container.id, reason=error)
+
+
+async def _take_over_sandbox(
+    context: EngineContext, sandboxes: Sandboxes, sandbox: Sandbox
+) -> None:
+    try:
+        if await _is_whole(context, sandbox):
+            sandboxes.watch_again(sandbox)
+        else:
+            log.warning("what held a sandbox is gone", sandbox=sandbox.id)
+            await sandboxes.stop(sandbox)
+    except EngineError as error:
+        log.warning("sandbox cannot be taken over", sandbox=sandbox.id, reason=error)
+
+
+async def _is_whole(context: EngineContext, sandbox: Sandbox) -> bool:
+    folder = context.paths.namespaces / sandbox.id
+    options = sandbox.namespace_options
+    if options.network != pb.NODE and not pinned.is_pinned(folder / pinned.NET):
+        return False
+    if not sandbox.record.task_pid:
+        return True
+    try:
+        return await context.adapter(sandbox).is_alive(sandbox.task(context.paths))
+    except AdapterError:
+        return False
+
+
+def _has_bundle(context: EngineContext, container: Container) -> bool:
+    """Whether its root file system is still mounted, which a reboot ends."""
+    return (context.paths.bundle(container.id) / "rootfs").is_mount()
+
+
+def _sweep(context: EngineContext, sandboxes: Iterable[str], tasks: Iterable[str]) -> None:
+    """Remove the folders of what nobody knows. Raises OSError."""
+    paths = context.paths
+    for folder, known in (
+        (paths.bundles, frozenset(tasks)),
+        (paths.sandbox_files("x").parent, frozenset(sandboxes)),
+    ):
+        for entry in folder.iterdir():
+            if entry.name not in known:
+                _remove(entry)
+    for left in paths.scratch.iterdir():
+        if left.is_file() or left.is_socket():
+            left.unlink()
+
+
+def _remove(folder: Path) -> None:
+    log.info("left behind by an earlier engine", folder=folder)
+    remove_files(folder)

@@ -1,0 +1,34 @@
+"""A sandbox as the specs of its containers need it."""
+
+from __future__ import annotations
+
+import os
+
+from moorage.cri import pb
+from moorage.engine.inventory import Sandbox
+from moorage.engine.paths import EnginePaths
+from moorage.engine.sandboxes.files import files_of
+from moorage.engine.spec import SandboxContext
+from moorage.linux import pinned
+
+
+def sandbox_context(paths: EnginePaths, sandbox: Sandbox) -> SandboxContext:
+    """The namespaces and files of a sandbox, as far as they are pinned."""
+    options = sandbox.namespace_options
+    folder = paths.namespaces / sandbox.id
+    has_network = options.network != pb.NODE
+    return SandboxContext(
+        id=sandbox.id,
+        config=sandbox.config,
+        hostname=sandbox.config.hostname if has_network else os.uname().nodename,
+        netns=str(folder / pinned.NET) if has_network else "",
+        utsns=str(folder / pinned.UTS) if has_network else "",
+        ipcns=str(folder / pinned.IPC) if options.ipc != pb.NODE else "",
+        holder_pid=sandbox.record.task_pid or None,
+        files=files_of(paths.sandbox_files(sandbox.id), sandbox.config),
+    )
+
+
+def is_holding_processes(config: pb.PodSandboxConfig) -> bool:
+    """Whether the pod's containers share a process namespace, which needs a process."""
+    return bool(config.linux.security_context.namespace_options.pid == pb.POD)

@@ -1,0 +1,91 @@
+"""The files of a sandbox that every container of the pod sees: names, resolver, shared memory.
+
+Source: CRI `DNSConfig`, resolv.conf(5); 64 MiB of shared memory as every engine gives.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from moorage.cri import pb
+from moorage.engine.spec.context import SandboxFiles
+from moorage.linux.mounts import mount, unmount
+
+SHARED_MEMORY_BYTES = 64 * 1024 * 1024
+_HOST_RESOLV_CONF = Path("/etc/resolv.conf")
+_HOST_HOSTS = Path("/etc/hosts")
+_HOSTS = """127.0.0.1\tlocalhost
+::1\tlocalhost ip6-localhost ip6-loopback
+fe00::\tip6-localnet
+ff00::\tip6-mcastprefix
+ff02::1\tip6-allnodes
+ff02::2\tip6-allrouters
+"""
+
+
+def write_files(
+    folder: Path, config: pb.PodSandboxConfig, hostname: str, addresses: tuple[str, ...]
+) -> SandboxFiles:
+    """Write a sandbox's files and mount its shared memory. Raises OSError."""
+    options = config.linux.security_context.namespace_options
+    folder.mkdir(parents=True, exist_ok=True)
+    files = files_of(folder, config)
+    for path, text in (
+        (files.hostname, f"{hostname}\n"),
+        (files.hosts, hosts_text(hostname, addresses, is_on_host=options.network == pb.NODE)),
+        (files.resolv_conf, resolver_text(config)),
+    ):
+        if path is not None:
+            path.write_text(text)
+            path.chmod(0o644)
+    if files.shm is not None:
+        files.shm.mkdir(exist_ok=True)
+        mount("shm", files.shm, "tmpfs", f"mode=1777,size={SHARED_MEMORY_BYTES}")
+    return files
+
+
+def files_of(folder: Path, config: pb.PodSandboxConfig) -> SandboxFiles:
+    """Where the files of a sandbox with that configuration are."""
+    options = config.linux.security_context.namespace_options
+    return SandboxFiles(
+        hostname=folder / "hostname",
+        hosts=folder / "hosts",
+        resolv_conf=folder / "resolv.conf",
+        shm=folder / "shm" if options.ipc != pb.NODE else Path("/dev/shm"),
+    )
+
+
+def remove_files(folder: Path) -> None:
+    """Unmount the shared memory and remove the folder; gone already is no error. Raises OSError."""
+    release_shared_memory(folder)
+    if folder.is_dir():
+        shutil.rmtree(folder)
+
+
+def release_shared_memory(folder: Path) -> None:
+    """Unmount the shared memory, if it is mounted. Raises OSError."""
+    shm = folder / "shm"
+    if shm.is_mount():
+        unmount(shm)
+
+
+def hosts_text(hostname: str, addresses: tuple[str, ...], *, is_on_host: bool) -> str:
+    """The hosts file: the machine's own for a pod on its network."""
+    if is_on_host:
+        return _HOST_HOSTS.read_text() if _HOST_HOSTS.exists() else _HOSTS
+    own = "".join(f"{address}\t{hostname}\n" for address in addresses if hostname)
+    return _HOSTS + own
+
+
+def resolver_text(config: pb.PodSandboxConfig) -> str:
+    """The resolver's configuration: what was given, else the machine's own."""
+    dns = config.dns_config
+    lines = [f"nameserver {server}" for server in dns.servers]
+    if dns.searches:
+        lines.insert(0, f"search {' '.join(dns.searches)}")
+    if dns.options:
+        lines.append(f"options {' '.join(dns.options)}")
+    if lines:
+        return "\n".join(lines) + "\n"
+    return _HOST_RESOLV_CONF.read_text() if _HOST_RESOLV_CONF.exists() else ""

@@ -1,0 +1,152 @@
+"""Binds the calls of the CRI's two services to methods, and errors to gRPC's codes.
+
+A call `RunPodSandbox` is the method `run_pod_sandbox` of whichever object has it; a streaming call
+is an asynchronous generator. A caller that goes away does not interrupt what changes the engine:
+it runs to its end, and a later list tells of it. Source: CRI v1; gRPC status codes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf import message_factory
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from grpc import aio
+
+from moorage.api.logs import Log
+from moorage.cri import pb
+from moorage.engine.errors import EngineError
+from moorage.handlers.adapters import AdapterError, TaskNotFoundError, UnsupportedError
+
+log = Log(__name__)
+
+MESSAGE_LIMIT_BYTES = 16 * 1024 * 1024
+_GRACE_S = 2.0
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_ADAPTER_CODES: tuple[tuple[type[AdapterError], grpc.StatusCode], ...] = (
+    (TaskNotFoundError, grpc.StatusCode.NOT_FOUND),
+    (UnsupportedError, grpc.StatusCode.UNIMPLEMENTED),
+    (AdapterError, grpc.StatusCode.UNKNOWN),
+)
+
+Unary = Callable[[Any], Awaitable[Any]]
+Streaming = Callable[[Any], AsyncIterator[Any]]
+
+
+@asynccontextmanager
+async def serve(socket: Path, calls: Iterable[object]) -> AsyncIterator[None]:
+    """Answer the CRI on a socket with the methods of these objects, while the block lasts.
+
+    A socket that is there already is replaced. Raises OSError when it cannot be made.
+    """
+    server = aio.server(
+        options=[
+            ("grpc.max_receive_message_length", MESSAGE_LIMIT_BYTES),
+            ("grpc.max_send_message_length", MESSAGE_LIMIT_BYTES),
+        ]
+    )
+    objects = tuple(calls)
+    for service in pb.DESCRIPTOR.services_by_name.values():
+        server.add_generic_rpc_handlers((_service_handler(service, objects),))
+    # Bound under another name: nobody connects before it is served.
+    scratch = socket.with_suffix(".new")
+    scratch.unlink(missing_ok=True)
+    server.add_insecure_port(f"unix:{scratch}")
+    await server.start()
+    scratch.chmod(0o600)
+    scratch.replace(socket)
+    try:
+        yield
+    finally:
+        await server.stop(_GRACE_S)
+        os.unlink(socket)
+
+
+def _service_handler(
+    service: ServiceDescriptor, objects: tuple[object, ...]
+) -> grpc.GenericRpcHandler:
+    handlers = {}
+    for method in service.methods:
+        name = method_name(method.name)
+        call = next((getattr(each, name) for each in objects if hasattr(each, name)), None)
+        if call is not None:
+            handlers[method.name] = _rpc_handler(method, call)
+    return grpc.method_handlers_generic_handler(service.full_name, handlers)
+
+
+def method_name(call: str) -> str:
+    """`RunPodSandbox` → `run_pod_sandbox`."""
+    return _WORD.sub("_", call).lower()
+
+
+def _rpc_handler(method: MethodDescriptor, call: Any) -> grpc.RpcMethodHandler[Any, Any]:
+    request = message_factory.GetMessageClass(method.input_type)
+    reply = message_factory.GetMessageClass(method.output_type)
+    make: Any = (
+        grpc.unary_stream_rpc_method_handler
+        if method.server_streaming
+        else grpc.unary_unary_rpc_method_handler
+    )
+    behaviour = _streaming(call) if method.server_streaming else _unary(method.name, call)
+    handler: grpc.RpcMethodHandler[Any, Any] = make(
+        behaviour,
+        request_deserializer=request.FromString,
+        response_serializer=reply.SerializeToString,
+    )
+    return handler
+
+
+def _unary(
+    name: str, call: Unary
+) -> Callable[[Any, aio.ServicerContext[Any, Any]], Awaitable[Any]]:
+    async def behaviour(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
+        work = asyncio.ensure_future(call(request))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            work.add_done_callback(lambda done: _note_abandoned(name, done))
+            raise
+        except Exception as error:
+            await context.abort(*answer_to(name, error))
+
+    return behaviour
+
+
+def _streaming(
+    call: Streaming,
+) -> Callable[[Any, aio.ServicerContext[Any, Any]], AsyncIterator[Any]]:
+    async def behaviour(request: Any, context: aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
+        try:
+            async for reply in call(request):
+                yield reply
+        except Exception as error:
+            await context.abort(*answer_to("stream", error))
+
+    return behaviour
+
+
+def answer_to(call: str, error: Exception) -> tuple[grpc.StatusCode, str]:
+    """The status and sentence for what went wrong; what nobody foresaw is logged whole."""
+    if isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        return answer_to(call, error.exceptions[0])
+    if isinstance(error, EngineError):
+        return error.code, error.sentence
+    for kind, code in _ADAPTER_CODES:
+        if isinstance(error, kind):
+            return code, " ".join(str(error).split())
+    log.exception("call failed", call=call)
+    return grpc.StatusCode.UNKNOWN, f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _note_abandoned(call: str, done: asyncio.Future[Any]) -> None:
+    """Nobody waits for the answer any more, so a failure is only logged."""
+    error = None if done.cancelled() else done.exception()
+    if error is not None:
+        log.warning("call failed after its caller had gone", call=call, reason=error)

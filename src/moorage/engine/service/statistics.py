@@ -1,0 +1,144 @@
+"""The CRI's calls about what containers and sandboxes use."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+
+from moorage.cri import pb
+from moorage.engine.cgroups import container_cgroup
+from moorage.engine.containers.life import Containers
+from moorage.engine.context import EngineContext
+from moorage.engine.errors import NotFoundError
+from moorage.engine.inventory import Container, Sandbox
+from moorage.engine.stats import (
+    ContainerSubject,
+    SandboxSubject,
+    Statistics,
+    select_containers,
+    select_sandboxes,
+)
+from moorage.linux import pinned
+
+
+class StatisticsCalls:
+    """Statistics and metrics. Containers that don't run use nothing and are not told of."""
+
+    def __init__(
+        self, context: EngineContext, containers: Containers, statistics: Statistics
+    ) -> None:
+        self._context = context
+        self._containers = containers
+        self._statistics = statistics
+
+    async def container_stats(self, request: pb.ContainerStatsRequest) -> pb.ContainerStatsResponse:
+        container = self._context.inventory.containers.find(request.container_id)
+        return pb.ContainerStatsResponse(
+            stats=await self._statistics.container(self._container(container))
+        )
+
+    async def list_container_stats(
+        self, request: pb.ListContainerStatsRequest
+    ) -> pb.ListContainerStatsResponse:
+        return pb.ListContainerStatsResponse(stats=await self._container_list(request.filter))
+
+    async def stream_container_stats(
+        self, request: pb.StreamContainerStatsRequest
+    ) -> AsyncIterator[pb.StreamContainerStatsResponse]:
+        for stats in await self._container_list(request.filter):
+            yield pb.StreamContainerStatsResponse(container_stats=[stats])
+
+    async def pod_sandbox_stats(
+        self, request: pb.PodSandboxStatsRequest
+    ) -> pb.PodSandboxStatsResponse:
+        sandbox = self._context.inventory.sandboxes.find(request.pod_sandbox_id)
+        return pb.PodSandboxStatsResponse(
+            stats=await self._statistics.sandbox(self._sandbox(sandbox))
+        )
+
+    async def list_pod_sandbox_stats(
+        self, request: pb.ListPodSandboxStatsRequest
+    ) -> pb.ListPodSandboxStatsResponse:
+        return pb.ListPodSandboxStatsResponse(stats=await self._sandbox_list(request.filter))
+
+    async def stream_pod_sandbox_stats(
+        self, request: pb.StreamPodSandboxStatsRequest
+    ) -> AsyncIterator[pb.StreamPodSandboxStatsResponse]:
+        for stats in await self._sandbox_list(request.filter):
+            yield pb.StreamPodSandboxStatsResponse(pod_sandbox_stats=[stats])
+
+    async def list_metric_descriptors(
+        self, request: pb.ListMetricDescriptorsRequest
+    ) -> pb.ListMetricDescriptorsResponse:
+        del request
+        return pb.ListMetricDescriptorsResponse(descriptors=self._statistics.descriptors())
+
+    async def list_pod_sandbox_metrics(
+        self, request: pb.ListPodSandboxMetricsRequest
+    ) -> pb.ListPodSandboxMetricsResponse:
+        del request
+        return pb.ListPodSandboxMetricsResponse(
+            pod_metrics=await self._statistics.metrics(self._ready_sandboxes())
+        )
+
+    async def stream_pod_sandbox_metrics(
+        self, request: pb.StreamPodSandboxMetricsRequest
+    ) -> AsyncIterator[pb.StreamPodSandboxMetricsResponse]:
+        del request
+        for metrics in await self._statistics.metrics(self._ready_sandboxes()):
+            yield pb.StreamPodSandboxMetricsResponse(pod_sandbox_metrics=[metrics])
+
+    async def _container_list(self, wanted: pb.ContainerStatsFilter) -> list[pb.ContainerStats]:
+        running = [
+            self._container(each) for each in self._context.inventory.containers if each.is_running
+        ]
+        return await self._statistics.containers(select_containers(running, wanted))
+
+    async def _sandbox_list(self, wanted: pb.PodSandboxStatsFilter) -> list[pb.PodSandboxStats]:
+        return await self._statistics.sandboxes(select_sandboxes(self._ready_sandboxes(), wanted))
+
+    def _ready_sandboxes(self) -> list[SandboxSubject]:
+        return [
+            self._sandbox(each)
+            for each in self._context.inventory.sandboxes
+            if each.record.is_ready
+        ]
+
+    def _container(self, container: Container) -> ContainerSubject:
+        record, config = container.record, container.config
+        return ContainerSubject(
+            id=record.id,
+            sandbox_id=record.sandbox_id,
+            metadata=config.metadata,
+            cgroup=self._containers.cgroup(container),
+            layers=self._context.paths.images,
+            writable_usage=partial(self._writable_usage, record.id),
+            labels=config.labels,
+            annotations=config.annotations,
+            image=config.image.image,
+            started_at_ns=record.started_at_ns,
+            limits=config.linux.resources,
+        )
+
+    async def _writable_usage(self, container_id: str) -> tuple[int, int]:
+        try:
+            return await self._context.images.writable_usage(container_id)
+        except NotFoundError as error:
+            raise FileNotFoundError(str(error)) from error
+
+    def _sandbox(self, sandbox: Sandbox) -> SandboxSubject:
+        config, record = sandbox.config, sandbox.record
+        place = container_cgroup(
+            record.definition.cgroup_driver, config.linux.cgroup_parent, record.id
+        )
+        is_on_host = sandbox.namespace_options.network == pb.NODE
+        containers = self._context.inventory.containers_of(sandbox)
+        return SandboxSubject(
+            id=record.id,
+            metadata=config.metadata,
+            cgroup=None if place.is_parent_shared else place.parent,
+            netns=None if is_on_host else self._context.paths.namespaces / record.id / pinned.NET,
+            containers=tuple(self._container(each) for each in containers if each.is_running),
+            labels=config.labels,
+            annotations=config.annotations,
+        )

@@ -1,0 +1,112 @@
+"""A runtime's command line: run with its global options, its complaints turned into errors.
+
+Source: OCI runtime command line interface; runc, crun and runsc all have `--log FILE` and
+`--log-format json`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+from moorage.handlers.adapters.adapter import AdapterError, TaskNotFoundError
+from moorage.linux.child import Child
+
+COMMAND_DEADLINE_S = 30.0
+_MOST_WORDS = 4096
+_MOST_PRINTED_BYTES = 64 * 1024
+_SAYS_WHAT_IS_GONE = ("kill", "delete")
+_GONE = ("does not exist", "not running", "no such", "not found", "already stopped", "is stopped")
+
+Descriptors = tuple[int, int, int]
+"""Standard input, output and error."""
+
+
+class CommandLine:
+    """One runtime, with the options that go before every command."""
+
+    def __init__(self, program: Path, options: Sequence[str], scratch: Path) -> None:
+        self.program = program
+        self.options = tuple(options)
+        self._scratch = scratch
+
+    async def run(self, *words: str, streams: Descriptors | None = None) -> str:
+        """Run a command; what it printed, unless it was given streams. Raises AdapterError.
+
+        TaskNotFoundError for a kill or a deletion of what is no more.
+        """
+        log = self._scratch / f"{secrets.token_hex(8)}.log"
+        printed = os.memfd_create("output")
+        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            status = await self._status(words, log, streams or (nothing, printed, printed))
+            said = os.pread(printed, _MOST_PRINTED_BYTES, 0).decode(errors="replace")
+            if status != 0:
+                raise refusal(words[0], status, complaint_in(log) or said)
+            return said
+        finally:
+            os.close(printed)
+            os.close(nothing)
+            log.unlink(missing_ok=True)
+
+    async def delete(self, task_id: str) -> None:
+        """Have the runtime forget a task, killing what is left; nothing when there is none."""
+        try:
+            await self.run("delete", "--force", task_id)
+        except TaskNotFoundError:
+            return
+
+    def start(self, words: Sequence[str], log: Path, streams: Descriptors) -> Child:
+        """Start a command that goes on beside us. Raises AdapterError."""
+        stdin, stdout, stderr = streams
+        argv = [str(self.program), *self.options, "--log", str(log), "--log-format", "json"]
+        try:
+            return Child([*argv, *words], stdin=stdin, stdout=stdout, stderr=stderr)
+        except OSError as error:
+            raise AdapterError(f"{self.program}: {error.strerror}") from error
+
+    async def _status(self, words: Sequence[str], log: Path, streams: Descriptors) -> int:
+        child = self.start(words, log, streams)
+        try:
+            async with asyncio.timeout(COMMAND_DEADLINE_S):
+                return await child.wait()
+        except TimeoutError:
+            raise AdapterError(
+                f"{self.program} {words[0]} did not end within {COMMAND_DEADLINE_S:g} s"
+            ) from None
+        finally:
+            await child.end()
+            child.close()
+
+
+def complaint_in(log: Path) -> str:
+    """The last error in a runtime's log of JSON lines, empty without one."""
+    try:
+        lines = log.read_bytes().splitlines()
+    except FileNotFoundError:
+        return ""
+    for line in reversed(lines):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict) and entry.get("level", "error") in ("error", "fatal"):
+            return str(entry.get("msg", ""))
+    return ""
+
+
+def refusal(command: str, status: int, complaint: str) -> AdapterError:
+    """The error for a command that ended with a status and said something."""
+    said = one_line(complaint)[:_MOST_WORDS] or f"{command} ended with status {status}"
+    if command in _SAYS_WHAT_IS_GONE and any(word in said.lower() for word in _GONE):
+        return TaskNotFoundError(said)
+    return AdapterError(said)
+
+
+def one_line(text: str) -> str:
+    """A program's complaint on one line."""
+    return " ".join(text.split())

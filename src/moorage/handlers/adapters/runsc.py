@@ -1,0 +1,199 @@
+"""gVisor, driven by its own command line.
+
+    sandbox     conmon ── runsc create, start          the pod's kernel, with its first task
+    container   conmon ── runsc_container.sh ── runsc create · start · wait
+
+The sandbox is an ordinary task to conmon. A container's process is not on the host, so a small
+script stands in for it (see there). The runtime's own processes stay in the pod's cgroup, which is
+what limits them; inside it gVisor keeps its containers apart.
+Source: gVisor's documentation; measured behaviour of the versions in distributions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from moorage.api.logs import Log
+from moorage.handlers.adapters.adapter import AdapterError, Task, UnsupportedError
+from moorage.handlers.adapters.command_line import (
+    CommandLine,
+    Descriptors,
+    complaint_in,
+    refusal,
+)
+from moorage.handlers.adapters.conmon import Conmon
+from moorage.handlers.adapters.exec_files import ExecFiles
+from moorage.handlers.adapters.monitored import MonitoredAdapter, StartedProcess
+from moorage.handlers.adapters.process_streams import ProcessStreams
+from moorage.handlers.definition import RunscOptions
+from moorage.linux.child import until_readable
+from moorage.linux.reaper import Reaper
+
+log = Log(__name__)
+
+START_DEADLINE_S = 60.0
+END_DEADLINE_S = 20.0
+_SCRIPT = Path(__file__).with_name("runsc_container.sh")
+_SCRIPT_MODE = 0o755
+_GO, _GIVE_UP = b"go\n", b"no\n"
+_BOTH_WAYS = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def runsc_options(options: RunscOptions, root: Path) -> tuple[str, ...]:
+    """runsc's global flags for a handler's options. `root` is where its state goes by default."""
+    flags = [f"--root={options.root or root}"]
+    if options.platform:
+        flags.append(f"--platform={options.platform}")
+    if options.network:
+        flags.append(f"--network={options.network}")
+    if options.ignore_cgroups:
+        flags.append("--ignore-cgroups")
+    if options.debug_log:
+        flags += ["--debug", f"--debug-log={options.debug_log}/"]
+    return (*flags, *options.global_arguments)
+
+
+class RunscAdapter(MonitoredAdapter):
+    """Drives one gVisor. See `Adapter` for what each method promises."""
+
+    needs_sandbox = True
+
+    terminal_options = ()
+
+    def __init__(
+        self, program: Path, options: Sequence[str], conmon: Conmon, reaper: Reaper, scratch: Path
+    ) -> None:
+        super().__init__(CommandLine(program, options, scratch), conmon, reaper, scratch)
+
+    async def create(self, task: Task) -> int:
+        command = self._command_line
+        try:
+            if task.is_sandbox:
+                return await self._conmon.create(task, command.program, command.options)
+            return await self._conmon.create(task, self._script(task), ())
+        except BaseException:
+            await command.delete(task.id)
+            raise
+
+    async def start(self, task: Task) -> None:
+        if task.is_sandbox:
+            await self._command_line.run("start", task.id)
+            return
+        status = await self._pass_gate(task)
+        if status != 0:
+            said = complaint_in(task.bundle / "start.log")
+            raise refusal("start", status, said)
+
+    async def delete(self, task: Task) -> None:
+        await self._command_line.delete(task.id)
+        with _gate(task, _GIVE_UP):
+            try:
+                async with asyncio.timeout(END_DEADLINE_S):
+                    await self._conmon.wait(task)
+            except TimeoutError:
+                raise AdapterError(
+                    f"gVisor task {task.id} does not end {END_DEADLINE_S:g} s after its deletion"
+                ) from None
+        self._conmon.forget(task)
+
+    async def update(self, task: Task, resources: Mapping[str, Any]) -> None:
+        """Nothing: the pod's cgroup is the limit, and whoever made it changes it."""
+        del task, resources
+
+    async def checkpoint(self, task: Task, archive: Path, *, keeps_running: bool) -> None:
+        del task, archive, keeps_running
+        raise UnsupportedError("gVisor's checkpoints are of whole pods, not of containers")
+
+    async def processes(self, task: Task) -> tuple[int, ...]:
+        """The sandbox's: the host sees no others."""
+        pid = json.loads(await self._command_line.run("state", task.id)).get("pid", 0)
+        return (pid,) if pid > 0 else ()
+
+    def _script(self, task: Task) -> Path:
+        """The stand-in for this container's process, beside its bundle's files."""
+        command = shlex.join((str(self._command_line.program), *self._command_line.options))
+        script = task.bundle / "container.sh"
+        script.write_text(_SCRIPT.read_text().replace("@COMMAND@", command))
+        script.chmod(_SCRIPT_MODE)
+        return script
+
+    async def _pass_gate(self, task: Task) -> int:
+        """Have the stand-in start its container; the status of that. Raises AdapterError."""
+        try:
+            answer = os.open(task.bundle / "answer", _BOTH_WAYS)
+            try:
+                with _gate(task, _GO):
+                    async with asyncio.timeout(START_DEADLINE_S):
+                        await until_readable(answer)
+                return int(os.read(answer, 64))
+            finally:
+                os.close(answer)
+        except TimeoutError:
+            raise AdapterError(f"gVisor did not start it within {START_DEADLINE_S:g} s") from None
+        except (OSError, ValueError) as error:
+            raise AdapterError(f"its start cannot be asked for: {error}") from error
+
+    def _started(self, task: Task, files: ExecFiles, streams: ProcessStreams) -> StartedProcess:
+        return GvisorProcess(files, streams, self._reaper, self._command_line, task)
+
+    async def _exec(
+        self,
+        task: Task,
+        files: ExecFiles,
+        options: Sequence[str],
+        streams: Descriptors | None = None,
+    ) -> None:
+        inner = ("--internal-pid-file", str(files.inner_pid_file))
+        await super()._exec(task, files, (*inner, *options), streams)
+
+
+@contextmanager
+def _gate(task: Task, word: bytes) -> Iterator[None]:
+    """Write a word at a container's gate and hold it there; a sandbox has none.
+
+    A pipe keeps what is in it only while somebody has it open, and the stand-in may be late.
+    """
+    try:
+        gate = os.open(task.bundle / "gate", _BOTH_WAYS)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        os.write(gate, word)
+        yield
+    finally:
+        os.close(gate)
+
+
+class GvisorProcess(StartedProcess):
+    """A command in a gVisor container: what we can hold of it is the `runsc exec` beside it."""
+
+    def __init__(
+        self,
+        files: ExecFiles,
+        streams: ProcessStreams,
+        reaper: Reaper,
+        command_line: CommandLine,
+        task: Task,
+    ) -> None:
+        super().__init__(files, streams, reaper)
+        self._command_line = command_line
+        self._task = task
+
+    async def kill(self) -> None:
+        """End the command inside: killing what is here alone would leave it running."""
+        if self.has_ended:
+            return
+        try:
+            pid = self._files.inner_pid_file.read_text()
+            await self._command_line.run("kill", "--pid", pid, self._task.id, "KILL")
+        except (AdapterError, OSError) as error:
+            log.info("a command had ended when it was killed", task=self._task.id, reason=error)
+        await super().kill()
