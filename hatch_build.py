@@ -16,6 +16,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 SOURCE = Path(__file__).parent / "src"
 PROTOS = (
     ("moorage/cri", "runtime.proto", True),
+    ("moorage/cri", "engine.proto", True),
     # Shims speak ttrpc, for which there are no stubs to make: messages only.
     ("moorage/handlers/adapters", "shim.proto", False),
 )

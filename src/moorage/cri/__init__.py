@@ -1,6 +1,7 @@
 """The Container Runtime Interface: the seam between the node agent and any container engine."""
 
 from moorage.cri.client import CriClient, CriError
+from moorage.cri.generated import engine_pb2 as engine_pb
 from moorage.cri.generated import runtime_pb2 as pb
 from moorage.cri.handlers import HandlersUnknownError, handlers_in, handlers_of
 
@@ -8,6 +9,7 @@ __all__ = [
     "CriClient",
     "CriError",
     "HandlersUnknownError",
+    "engine_pb",
     "handlers_in",
     "handlers_of",
     "pb",

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import grpc
 from grpc import aio
 
+from moorage.cri.generated.engine_pb2_grpc import EngineStub
 from moorage.cri.generated.runtime_pb2_grpc import ImageServiceStub, RuntimeServiceStub
 
 if TYPE_CHECKING:
+    from moorage.cri.generated.engine_pb2_grpc import EngineAsyncStub
     from moorage.cri.generated.runtime_pb2_grpc import (
         ImageServiceAsyncStub,
         RuntimeServiceAsyncStub,
@@ -67,6 +69,8 @@ class CriClient:
 
     runtime: RuntimeServiceAsyncStub
     images: ImageServiceAsyncStub
+    engine: EngineAsyncStub
+    """What only an engine of ours answers; others say UNIMPLEMENTED."""
 
     def __init__(self, endpoint: str) -> None:
         if not endpoint.startswith("unix:///"):
@@ -91,6 +95,7 @@ class CriClient:
         )
         self.runtime = RuntimeServiceStub(self._channel)
         self.images = ImageServiceStub(self._channel)
+        self.engine = EngineStub(self._channel)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -33,6 +33,7 @@ from moorage.engine.recovery import recover
 from moorage.engine.sandboxes.life import Sandboxes
 from moorage.engine.service import serve
 from moorage.engine.service.containers import ContainerCalls
+from moorage.engine.service.extension import ExtensionCalls
 from moorage.engine.service.sandboxes import SandboxCalls
 from moorage.engine.service.statistics import StatisticsCalls
 from moorage.engine.service.status import StatusCalls
@@ -90,6 +91,7 @@ async def running(
             ContainerCalls(context, containers),
             StreamCalls(context, commands, streams),
             StatisticsCalls(context, containers, statistics),
+            ExtensionCalls(images, handlers),
             ImageCalls(images, HandlerSnapshotters(lambda: handlers.catalogue)),
         )
         if options.spare_networks > 0:

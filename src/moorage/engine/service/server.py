@@ -1,4 +1,4 @@
-"""Binds the calls of the CRI's two services to methods, and errors to gRPC's codes.
+"""Binds the calls of the CRI's services, and of our own, to methods, and errors to gRPC's codes.
 
 A call `RunPodSandbox` is the method `run_pod_sandbox` of whichever object has it; a streaming call
 is an asynchronous generator. A caller that goes away does not interrupt what changes the engine:
@@ -21,7 +21,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from grpc import aio
 
 from moorage.api.logs import Log
-from moorage.cri import pb
+from moorage.cri import engine_pb, pb
 from moorage.engine.errors import EngineError
 from moorage.handlers.adapters import AdapterError, TaskNotFoundError, UnsupportedError
 
@@ -53,8 +53,9 @@ async def serve(socket: Path, calls: Iterable[object]) -> AsyncIterator[None]:
         ]
     )
     objects = tuple(calls)
-    for service in pb.DESCRIPTOR.services_by_name.values():
-        server.add_generic_rpc_handlers((_service_handler(service, objects),))
+    for file in (pb.DESCRIPTOR, engine_pb.DESCRIPTOR):
+        for service in file.services_by_name.values():
+            server.add_generic_rpc_handlers((_service_handler(service, objects),))
     # Bound under another name: nobody connects before it is served.
     scratch = socket.with_suffix(".new")
     scratch.unlink(missing_ok=True)

@@ -70,11 +70,14 @@ class Pipes:
         """Both ends; close the child's once it has been started."""
         output, child_output = os.pipe2(os.O_CLOEXEC)
         error, child_error = os.pipe2(os.O_CLOEXEC)
+        child_input, given = os.pipe2(os.O_CLOEXEC)
+        ends = ChildEnds(child_input, child_output, child_error)
         if has_stdin:
-            child_input, given = os.pipe2(os.O_CLOEXEC)
-            return cls(given, output, error), ChildEnds(child_input, child_output, child_error)
-        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        return cls(None, output, error), ChildEnds(nothing, child_output, child_error)
+            return cls(given, output, error), ends
+        # An ended pipe instead of /dev/null: crun gives the streams to the container's user,
+        # and that device is the host's.
+        os.close(given)
+        return cls(None, output, error), ends
 
     async def read(self) -> tuple[int, bytes] | None:
         """The next output and its descriptor; None once both have ended."""
