@@ -80,21 +80,17 @@ class Catalogue:
     ) -> Image:
         """Have an image under these names; `blobs` go with their diff-ids.
 
-        Raises EngineError, MalformedImageError; new layers are collected then, and names stay as
-        they were.
+        Raises EngineError, MalformedImageError; names stay as they were then, and the caller
+        collects what was unpacked in vain.
         """
         image_id = digest_of(configuration)
         name = next(iter((*tags, *digests)), image_id)
         diff_ids = [diff_id for diff_id, _ in blobs]
-        try:
-            with self.holding(diff_ids):
-                await self._unpack(blobs, name)
-                size_bytes = self.layers.size(diff_ids)[0] + len(configuration)
-                image = self._files.image(configuration, image_id, tags, digests, size_bytes)
-                return await self._commit(image, configuration)
-        except BaseException:
-            await self.collect()
-            raise
+        with self.holding(diff_ids):
+            await self._unpack(blobs, name)
+            size_bytes = self.layers.size(diff_ids)[0] + len(configuration)
+            image = self._files.image(configuration, image_id, tags, digests, size_bytes)
+            return await self._commit(image, configuration)
 
     async def rename(self, image: Image, tags: Sequence[str], digests: Sequence[str]) -> Image:
         """Give an image that is there more names. Raises NotFoundError, EngineError."""

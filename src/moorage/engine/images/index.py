@@ -74,13 +74,13 @@ def with_image(images: Images, image: Image) -> dict[str, Image]:
             changed[each.id] = (
                 each if tags == each.tags else msgspec.structs.replace(each, tags=tags)
             )
-    before = images.get(image.id)
-    if before is not None:
-        image = msgspec.structs.replace(
-            image,
-            tags=_joined(before.tags, image.tags),
-            digests=_joined(before.digests, image.digests),
-        )
+    before = images.get(image.id, image)
+    image = msgspec.structs.replace(
+        image,
+        tags=_joined(before.tags, image.tags),
+        digests=_joined(before.digests, image.digests),
+        is_pinned=before.is_pinned or image.is_pinned,
+    )
     changed[image.id] = image
     return changed
 

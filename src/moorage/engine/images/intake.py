@@ -5,6 +5,7 @@ Pulls of one name with the same credentials are one pull.
 
 from __future__ import annotations
 
+import errno
 import secrets
 import shutil
 from collections.abc import AsyncIterator
@@ -23,6 +24,8 @@ from moorage.engine.images.pulling import Puller
 from moorage.engine.images.rootfs import failure
 from moorage.engine.images.skopeo import Progress, Skopeo
 from moorage.engine.images.threads import in_thread
+
+_TRIES = 20
 
 
 class Intake:
@@ -50,7 +53,7 @@ class Intake:
         for each in (self._folder, self._run):
             each.mkdir(parents=True, exist_ok=True, mode=0o700)
         for left in self._folder.iterdir():
-            shutil.rmtree(left)
+            _clear(left)
         for left in self._run.glob("*.auth.json"):
             left.unlink()
         self._skopeo.configure()
@@ -67,7 +70,7 @@ class Intake:
         """The images of an archive. Raises EngineError."""
         images = []
         try:
-            async with self._scratch() as folder:
+            async with self._tidied(), self._scratch() as folder:
                 for each in await in_thread(read_archive, archive, folder, self._platform):
                     blobs = list(zip(layers_in(each), each.blobs, strict=True))
                     images.append(
@@ -96,9 +99,10 @@ class Intake:
                         return present
                     return await self._catalogue.rename(present, tags, digests)
                 offer = await self._puller.offer(reference, auth, digest, content)
-                with self._catalogue.holding(offer.layers):
-                    async with self._scratch() as folder:
-                        layers = self._catalogue.layers
+                async with self._tidied(), self._scratch() as folder:
+                    layers = self._catalogue.layers
+                    # What is there now is not fetched, so it must stay.
+                    with self._catalogue.holding(offer.layers):
                         await self._puller.fetch(offer, auth, layers, folder, progress)
                         return await self._catalogue.install(
                             offer.configuration, offer.blobs(folder), tags, digests
@@ -113,6 +117,15 @@ class Intake:
             return None
 
     @asynccontextmanager
+    async def _tidied(self) -> AsyncIterator[None]:
+        """Collect what was unpacked in vain, also when the work was broken off."""
+        try:
+            yield
+        except BaseException:
+            await self._catalogue.collect()
+            raise
+
+    @asynccontextmanager
     async def _scratch(self) -> AsyncIterator[Path]:
         folder = self._folder / secrets.token_hex(8)
         folder.mkdir(mode=0o700)
@@ -120,3 +133,15 @@ class Intake:
             yield folder
         finally:
             await in_thread(shutil.rmtree, folder)
+
+
+def _clear(folder: Path) -> None:
+    """Remove a folder although a program that is being killed may still write there."""
+    for left in reversed(range(_TRIES)):
+        try:
+            shutil.rmtree(folder)
+        except OSError as error:
+            if not left or error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
+                raise
+        if not folder.exists():
+            return

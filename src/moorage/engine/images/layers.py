@@ -10,12 +10,13 @@ A layer has its name only when all of it is on disk, so what has a name is whole
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import secrets
 import shutil
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,9 @@ _UNPACK = Path(__file__).with_name("unpack.py")
 _RECORD, _TREE = "layer.json", "tree"
 _NEW, _OLD = ".new-", ".old-"
 _OUTCOME_LIMIT_BYTES = 64 * 1024 * 1024
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""The errors of a file system without room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,15 @@ class Layers:
         """The layer's folder."""
         return self._folder / diff_id.removeprefix(SHA256)
 
+    def stack(self, diff_ids: Sequence[str]) -> list[Path]:
+        """The folders to build a tree of, from the bottom up.
+
+        Of a layer that comes twice only the upper one counts: it says again all that the lower one
+        said, and overlayfs refuses both.
+        """
+        once = dict.fromkeys(reversed(diff_ids))
+        return [self.path(each) for each in reversed(once)]
+
     def size(self, diff_ids: Collection[str]) -> tuple[int, int]:
         """Bytes and inodes of layers that are there, each counted once."""
         found = [self._sizes[each] for each in set(diff_ids) if each in self._sizes]
@@ -121,6 +134,7 @@ class Layers:
             tree = scratch / _TREE
             await in_thread(_make_folder, tree)
             job = {
+                "parent": os.getpid(),
                 "blob": str(blob.path),
                 "offset": blob.offset,
                 "length": blob.length,
@@ -136,7 +150,8 @@ class Layers:
             record = msgspec.convert(outcome, LayerRecord)
             await in_thread(self._finish, scratch, diff_id, record)
         except OSError as error:
-            raise _failure(diff_id, blob, image, {"error": str(error), "full": False}) from error
+            outcome = {"error": str(error), "full": error.errno in FULL}
+            raise _failure(diff_id, blob, image, outcome) from error
         finally:
             await in_thread(_remove, scratch)
 

@@ -31,7 +31,8 @@ _ARCHITECTURES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "loongarch64": ("loong64", ("",)),
 }
 
-_COMPRESSIONS = (("gzip", "gzip"), ("zstd", "zstd"))
+# How a layer's media type ends → its compression.
+_COMPRESSIONS = (("tar", ""), ("gzip", "gzip"), ("zstd", "zstd"))
 _FOREIGN = ("nondistributable", "foreign")
 
 
@@ -65,8 +66,9 @@ class Descriptor(msgspec.Struct, rename="camel"):
 
     @property
     def compression(self) -> str:
-        """`gzip`, `zstd`, or empty for a plain archive."""
-        return next((name for end, name in _COMPRESSIONS if self.media_type.endswith(end)), "")
+        """`gzip`, `zstd`, or empty for a plain archive; the media type where it is another."""
+        ends = (name for end, name in _COMPRESSIONS if self.media_type.endswith(end))
+        return next(ends, self.media_type)
 
 
 class Manifest(msgspec.Struct, rename="camel"):
@@ -77,7 +79,8 @@ class Manifest(msgspec.Struct, rename="camel"):
     media_type: str = OCI_MANIFEST
 
 
-class Index(msgspec.Struct):
+@dataclass(frozen=True, slots=True)
+class Index:
     """A list of images: platforms of one, or the contents of an archive."""
 
     manifests: tuple[Descriptor, ...]
@@ -86,7 +89,7 @@ class Index(msgspec.Struct):
 class _Kind(msgspec.Struct, rename="camel"):
     schema_version: int = 0
     media_type: str = ""
-    manifests: msgspec.Raw | None = None
+    manifests: tuple[Descriptor, ...] | None = None
 
 
 def digest_of(content: bytes) -> str:
@@ -102,9 +105,8 @@ def read_manifest(content: bytes) -> Manifest | Index:
                 "it has a docker schema 1 manifest, a form given up in 2019; push it again"
             )
         if kind.manifests is not None:
-            index = msgspec.json.decode(content, type=Index)
-            _check(index.manifests)
-            return index
+            _check(kind.manifests)
+            return Index(kind.manifests)
         manifest = msgspec.json.decode(content, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedImageError(f"its manifest cannot be read: {error}") from error

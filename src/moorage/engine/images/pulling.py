@@ -39,22 +39,17 @@ from moorage.engine.images.skopeo import Progress, Skopeo
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a registry has under a name. `digest` is that of what it serves first."""
+    """What a registry has under the name asked for.
 
-    reference: Reference
+    `exact` names the manifest for this platform, `digest` is that of what is served first.
+    """
+
+    asked: Reference
+    exact: Reference
     digest: str
     manifest: Manifest
     configuration: bytes
     layers: tuple[str, ...]
-
-    @property
-    def id(self) -> str:
-        return self.manifest.config.digest
-
-    @property
-    def digested(self) -> str:
-        """The full name by digest."""
-        return f"{self.reference.repository}@{self.digest}"
 
     def blobs(self, folder: Path) -> list[tuple[str, Blob]]:
         """Each layer's diff-id and its blob, once it was fetched into that folder."""
@@ -73,11 +68,8 @@ class Puller:
 
     async def digest(self, reference: Reference, auth: Path | None) -> tuple[str, bytes]:
         """The digest and bytes of what a registry serves under a name. Raises EngineError."""
-        content = await self._skopeo.manifest(reference, auth)
-        digest = digest_of(content)
-        if reference.digest and reference.digest != digest:
-            raise _failure(reference, f"the registry served a manifest with digest {digest}")
-        return digest, content
+        content = await self._skopeo.manifest(reference, auth, reference.full)
+        return _checked(reference, reference, content), content
 
     async def offer(
         self, reference: Reference, auth: Path | None, digest: str, content: bytes
@@ -88,11 +80,12 @@ class Puller:
             exact = _at(reference, digest)
             if isinstance(manifest, Index):
                 exact = _at(reference, pick(manifest, self._platform).digest)
-                _, content = await self.digest(exact, auth)
+                content = await self._skopeo.manifest(exact, auth, reference.full)
+                _checked(reference, exact, content)
                 manifest = read_manifest(content)
             if not isinstance(manifest, Manifest):
                 raise MalformedImageError("its list of platforms lists a list")
-            configuration = await self._skopeo.configuration(exact, auth)
+            configuration = await self._skopeo.configuration(exact, auth, reference.full)
             if digest_of(configuration) != manifest.config.digest:
                 raise MalformedImageError(f"configuration {manifest.config.digest} is corrupt")
             _, layers = read_configuration(configuration)
@@ -103,7 +96,7 @@ class Puller:
                 )
         except MalformedImageError as error:
             raise _failure(reference, str(error)) from error
-        return Offer(exact, digest, manifest, configuration, layers)
+        return Offer(reference, exact, digest, manifest, configuration, layers)
 
     async def fetch(
         self,
@@ -116,12 +109,12 @@ class Puller:
         """Put the blobs of the layers that are not present into a folder. Raises EngineError."""
         await asyncio.to_thread(_stand_in, offer, present, folder)
         await self._skopeo.copy(
-            offer.reference, auth, folder, progress,
+            offer.exact, auth, folder, progress, offer.asked.full,
             is_oci=offer.manifest.media_type == OCI_MANIFEST,
         )  # fmt: skip
         for diff_id, blob in offer.blobs(folder):
             if diff_id not in present and not blob.path.exists():
-                raise _failure(offer.reference, f"layer {blob.digest} was not delivered")
+                raise _failure(offer.asked, f"layer {blob.digest} was not delivered")
 
 
 def blob_file(folder: Path, blob: Descriptor) -> Path:
@@ -141,6 +134,14 @@ def _stand_in(offer: Offer, present: Container[str], folder: Path) -> None:
 def _at(reference: Reference, digest: str) -> Reference:
     """The same repository at exactly that manifest, whatever the tag comes to mean meanwhile."""
     return parse(f"{reference.repository}@{check_digest(digest)}")
+
+
+def _checked(asked: Reference, exact: Reference, content: bytes) -> str:
+    """The digest of what was served. Raises FailedError when another was asked for."""
+    digest = digest_of(content)
+    if exact.digest and exact.digest != digest:
+        raise _failure(asked, f"the registry served {digest} for {exact.digest}")
+    return digest
 
 
 def _failure(reference: Reference, why: str) -> FailedError:

@@ -10,7 +10,6 @@ nobody knows of, and no layer is thrown away that something stands on.
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import secrets
 import shutil
@@ -21,7 +20,7 @@ import msgspec
 
 from moorage.engine.errors import EngineError, ExhaustedError, FailedError, NotFoundError
 from moorage.engine.images.image import Image
-from moorage.engine.images.layers import Layers
+from moorage.engine.images.layers import FULL, Layers
 from moorage.engine.images.snapshotter import Snapshotter
 from moorage.engine.images.threads import in_thread
 from moorage.engine.images.usage import taken
@@ -30,7 +29,6 @@ from moorage.linux.idmap import IdMappings, IdmapUnsupportedError
 
 _RECORD = "rootfs.json"
 _OLD = ".old-"
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class RootfsRecord(msgspec.Struct, frozen=True):
@@ -166,7 +164,7 @@ class RootFilesystems:
         if not home.is_dir():
             write_home(home, _RECORD, record)
         target.mkdir(parents=True, exist_ok=True)
-        layers = [self._layers.path(each) for each in record.layers]
+        layers = self._layers.stack(record.layers)
         self._snapshotter(record).mount(home, layers, target, mappings)
 
 
@@ -193,7 +191,7 @@ def failure(what: str, error: OSError) -> EngineError:
     """The engine's error for one of the file system's."""
     why = error.strerror or str(error)
     about = f" ({os.fsdecode(error.filename)})" if isinstance(error.filename, str | bytes) else ""
-    if error.errno in _FULL:
+    if error.errno in FULL:
         return ExhaustedError(f"{what}: {why}{about}; make room on the disk")
     if isinstance(error, IdmapUnsupportedError):
         return FailedError(f"{what}: {why}{about}; run the pod without a user namespace")

@@ -52,16 +52,16 @@ class Skopeo:
         if self.mirrors:
             self._registries.write_text(registries_file(self.mirrors))
 
-    async def manifest(self, reference: Reference, auth: Path | None) -> bytes:
+    async def manifest(self, reference: Reference, auth: Path | None, about: str) -> bytes:
         """The manifest as the registry serves it, whose digest names the image.
 
-        Raises EngineError.
+        `about` is what the image is called in errors. Raises EngineError.
         """
-        return await self._inspect(reference, auth, ())
+        return await self._inspect(reference, auth, (), about)
 
-    async def configuration(self, reference: Reference, auth: Path | None) -> bytes:
+    async def configuration(self, reference: Reference, auth: Path | None, about: str) -> bytes:
         """The configuration blob of an image for one platform. Raises EngineError."""
-        return await self._inspect(reference, auth, ("--config",))
+        return await self._inspect(reference, auth, ("--config",), about)
 
     async def copy(
         self,
@@ -69,6 +69,7 @@ class Skopeo:
         auth: Path | None,
         folder: Path,
         progress: Progress,
+        about: str,
         *,
         is_oci: bool,
     ) -> None:
@@ -88,10 +89,10 @@ class Skopeo:
         try:
             await self._ask(argv, lambda: _size(blobs / "sha256"), progress)
         except _UnansweredError as error:
-            raise refusal(reference.full, str(error)) from error
+            raise refusal(about, str(error)) from error
 
     async def _inspect(
-        self, reference: Reference, auth: Path | None, options: Sequence[str]
+        self, reference: Reference, auth: Path | None, options: Sequence[str], about: str
     ) -> bytes:
         argv = [
             *self._start(), "inspect", "--raw", *options, *self._source("--", reference, auth),
@@ -100,13 +101,15 @@ class Skopeo:
         try:
             return await self._ask(argv, lambda: 0, lambda _: None)
         except _UnansweredError as error:
-            raise refusal(reference.full, str(error)) from error
+            raise refusal(about, str(error)) from error
 
     def _start(self) -> list[str]:
         # Without the engine nobody waits for the image, so the program must not outlive it.
         guard = shutil.which("setpriv")
         wrapper = [guard, "--pdeathsig", "KILL", "--"] if guard else []
         words = [*wrapper, str(self.program), "--tmpdir", str(self.run)]
+        if self.mirrors:
+            words += ["--registries-conf", str(self._registries)]
         if not any(path.exists() for path in _POLICIES):
             # A machine without a policy has asked for no signatures.
             words.append("--insecure-policy")
@@ -126,22 +129,17 @@ class Skopeo:
     async def _ask(
         self, argv: Sequence[str], measure: Callable[[], int], progress: Progress
     ) -> bytes:
+        if shutil.which(self.program) is None:
+            raise FailedError(f"images cannot be pulled: no program {self.program}; install skopeo")
         environment = {name: os.environ[name] for name in _PASSED if name in os.environ}
-        if self.mirrors:
-            environment["CONTAINERS_REGISTRIES_CONF"] = str(self._registries)
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env=environment,
-                cwd=self.run,
-            )
-        except OSError as error:
-            raise FailedError(
-                f"images cannot be pulled: {self.program}: {error.strerror}; install skopeo"
-            ) from error
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment,
+            cwd=self.run,
+        )
         assert process.stdout is not None
         assert process.stderr is not None
         try:

@@ -236,6 +236,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     libc = ctypes.CDLL(None, use_errno=True)
     # When the engine dies this must not go on behind the back of its successor.
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != job["parent"]:
+        raise LayerError("the engine has ended")
     os.umask(0)
     with open(job["blob"], "rb") as blob:
         stream = BlobStream(blob, job["offset"], job["length"], job["compression"])

@@ -56,6 +56,10 @@ class ImageVolumes:
         self._stages.mkdir(parents=True, exist_ok=True, mode=0o700)
         for stage in self._stages.iterdir():
             unmount_all(stage)
+            # Folders only, and only empty ones: what is still mounted must not be emptied.
+            for inner in stage.iterdir():
+                unmount_all(inner)
+                inner.rmdir()
             stage.rmdir()
         for home in self._folder.iterdir():
             record = None
@@ -104,7 +108,7 @@ class ImageVolumes:
         home = self._folder / _key(target)
         if not home.is_dir():
             write_home(home, _RECORD, record)
-        layers = [self._layers.path(each) for each in image.layers]
+        layers = self._layers.stack(image.layers)
         if not sub_path:
             target.mkdir(parents=True, exist_ok=True)
             self._snapshotter.mount_read_only(home, layers, target)

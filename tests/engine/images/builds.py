@@ -1,0 +1,154 @@
+"""Layers and images made by hand, the hostile ones too."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from moorage.engine.images.manifest import Platform
+
+HERE = Platform.of_this_machine().architecture
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a layer; a plain file unless told otherwise."""
+
+    name: str
+    content: bytes = b""
+    kind: bytes = tarfile.REGTYPE
+    link: str = ""
+    mode: int = 0o644
+    owner: tuple[int, int] = (0, 0)
+    device: tuple[int, int] = (0, 0)
+    mtime: float = 1_000_000_000
+    xattrs: Mapping[str, str] | None = None
+
+
+def folder(name: str, mode: int = 0o755, **more: Any) -> Entry:
+    return Entry(name, kind=tarfile.DIRTYPE, mode=mode, **more)
+
+
+def link(name: str, target: str) -> Entry:
+    return Entry(name, kind=tarfile.SYMTYPE, link=target, mode=0o777)
+
+
+def hard_link(name: str, target: str) -> Entry:
+    return Entry(name, kind=tarfile.LNKTYPE, link=target)
+
+
+def layer(*entries: Entry) -> bytes:
+    """An archive of these entries, in this order."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for each in entries:
+            header = tarfile.TarInfo(each.name)
+            header.type, header.mode, header.linkname = each.kind, each.mode, each.link
+            header.uid, header.gid = each.owner
+            header.devmajor, header.devminor = each.device
+            header.mtime, header.size = each.mtime, len(each.content)
+            header.pax_headers = {
+                f"SCHILY.xattr.{name}": value for name, value in (each.xattrs or {}).items()
+            }
+            archive.addfile(header, io.BytesIO(each.content))
+    return buffer.getvalue()
+
+
+def digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def configuration(layers: Iterable[bytes], process: Mapping[str, Any] | None = None) -> bytes:
+    return json.dumps(
+        {
+            "architecture": HERE,
+            "os": "linux",
+            "config": process or {},
+            "rootfs": {"type": "layers", "diff_ids": [digest(each) for each in layers]},
+        }
+    ).encode()
+
+
+def oci_archive(
+    path: Path,
+    names: Sequence[str],
+    layers: Sequence[bytes],
+    process: Mapping[str, Any] | None = None,
+    *,
+    packed: Mapping[int, bytes] | None = None,
+    kinds: Mapping[int, str] | None = None,
+) -> Path:
+    """An OCI archive of one image under several names; `packed` are blobs instead of plain ones."""
+    settings = configuration(layers, process)
+    blobs = {digest(settings): settings}
+    described = []
+    for number, plain in enumerate(layers):
+        content = (packed or {}).get(number, plain)
+        kind = (kinds or {}).get(number, "")
+        blobs[digest(content)] = content
+        described.append(
+            {
+                "mediaType": f"application/vnd.oci.image.layer.v1.tar{kind}",
+                "digest": digest(content),
+                "size": len(content),
+            }
+        )
+    manifest = json.dumps(
+        {
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": {
+                "mediaType": "application/vnd.oci.image.config.v1+json",
+                "digest": digest(settings),
+                "size": len(settings),
+            },
+            "layers": described,
+        }
+    ).encode()
+    blobs[digest(manifest)] = manifest
+    listed = [
+        {
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "digest": digest(manifest),
+            "size": len(manifest),
+            "annotations": {"io.containerd.image.name": name},
+        }
+        for name in names
+    ]
+    files = {
+        "oci-layout": b'{"imageLayoutVersion":"1.0.0"}',
+        "index.json": json.dumps({"schemaVersion": 2, "manifests": listed}).encode(),
+        **{f"blobs/sha256/{name.removeprefix('sha256:')}": each for name, each in blobs.items()},
+    }
+    path.write_bytes(layer(*(Entry(name, each) for name, each in files.items())))
+    return path
+
+
+def docker_archive(path: Path, names: Sequence[str], layers: Sequence[bytes]) -> Path:
+    """What `docker save` writes; a layer that repeats is a link to the first."""
+    settings = configuration(layers)
+    entries, paths = [Entry("settings.json", settings)], []
+    seen: dict[bytes, str] = {}
+    for number, content in enumerate(layers):
+        name = f"{number}/layer.tar"
+        paths.append(name)
+        if content in seen:
+            entries.append(link(name, f"../{seen[content]}"))
+        else:
+            seen[content] = name
+            entries.append(Entry(name, content))
+    saved = [{"Config": "settings.json", "RepoTags": list(names), "Layers": paths}]
+    entries.append(Entry("manifest.json", json.dumps(saved).encode()))
+    path.write_bytes(layer(*entries))
+    return path
+
+
+def packed(content: bytes) -> bytes:
+    return gzip.compress(content, mtime=0)

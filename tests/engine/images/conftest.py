@@ -1,0 +1,99 @@
+"""Stores in a folder of the test, unmounted afterwards, and a registry to pull from."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from moorage.engine.images import ImagePaths, ImageStore
+from moorage.linux.mounts import current_mounts, mounts_below, unmount
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """A folder on which nothing stays mounted."""
+    if os.geteuid() != 0:
+        pytest.skip("layers need root")
+    yield tmp_path
+    for each in mounts_below(tmp_path, current_mounts()):
+        unmount(each.point)
+
+
+@pytest.fixture
+def paths(place: Path) -> ImagePaths:
+    return ImagePaths(place / "data", place / "run")
+
+
+@pytest.fixture
+async def images(paths: ImagePaths) -> AsyncIterator[ImageStore]:
+    async with ImageStore(paths) as store:
+        yield store
+
+
+@dataclass(frozen=True)
+class Registry:
+    """A registry on this machine."""
+
+    address: str
+
+    def push(self, archive: Path, name: str, *options: str) -> str:
+        """Put the image of an archive there; its full name."""
+        full = f"{self.address}/{name}"
+        subprocess.run(
+            ["skopeo", "--insecure-policy", "copy", "--quiet", "--dest-tls-verify=false", *options,
+             f"oci-archive:{archive}", f"docker://{full}"],
+            check=True,
+            capture_output=True,
+        )  # fmt: skip
+        return full
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def serving(folder: Path, more: str = "") -> Iterator[Registry]:
+    missing = [name for name in ("docker-registry", "skopeo") if shutil.which(name) is None]
+    if os.geteuid() != 0 or missing:
+        pytest.skip(f"needs root and {', '.join(missing) or 'nothing else'} installed")
+    port = free_port()
+    settings = folder / "registry.yml"
+    settings.write_text(
+        f"version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {folder}}},"
+        f" delete: {{enabled: true}}}}\nhttp: {{addr: 127.0.0.1:{port}}}\n{more}"
+    )
+    process = subprocess.Popen(
+        ["docker-registry", "serve", str(settings)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + 10
+        while not _answers(port):
+            assert process.poll() is None, "the registry ended"
+            assert time.monotonic() < deadline, "the registry does not answer"
+            time.sleep(0.02)
+        yield Registry(f"127.0.0.1:{port}")
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    yield from serving(tmp_path_factory.mktemp("registry"))

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from moorage.engine.images.image import (
+    Image,
+    ImageConfiguration,
+    MalformedImageError,
+    read_configuration,
+)
+from tests.engine.images.builds import configuration
+
+
+@pytest.mark.parametrize(
+    ("user", "uid", "username"),
+    [
+        ("", None, ""),
+        ("0", 0, ""),
+        ("1000", 1000, ""),
+        ("1000:5", 1000, ""),
+        ("web", None, "web"),
+        ("web:staff", None, "web"),
+        ("web:5", None, "web"),
+        ("-1", None, "-1"),
+        ("²", None, "²"),
+    ],
+)
+def test_the_user_is_a_number_or_a_name(user: str, uid: int | None, username: str) -> None:
+    image = Image(id="i", layers=(), size_bytes=1, configuration=ImageConfiguration(user=user))
+    assert (image.uid, image.username) == (uid, username)
+
+
+def test_a_configuration_is_read() -> None:
+    process = {
+        "User": "u", "Env": ["A=b"], "Entrypoint": ["/e"], "Cmd": ["c"], "WorkingDir": "/w",
+        "StopSignal": "SIGINT", "Volumes": {"/v": {}}, "ExposedPorts": {"80/tcp": {}},
+        "Labels": {"l": "x"}, "Healthcheck": {"Test": []},
+    }  # fmt: skip
+    read, layers = read_configuration(configuration([b"a", b"b"], process))
+    assert len(layers) == 2
+    assert read == ImageConfiguration(
+        user="u", env=("A=b",), entrypoint=("/e",), command=("c",), working_dir="/w",
+        stop_signal="SIGINT", volumes=("/v",), exposed_ports=("80/tcp",), labels={"l": "x"},
+    )  # fmt: skip
+
+
+def test_what_is_null_or_left_out_is_empty() -> None:
+    nothing = {"Env": None, "Entrypoint": None, "Cmd": None, "Labels": None, "Volumes": None}
+    assert read_configuration(configuration([], nothing))[0] == ImageConfiguration()
+    assert read_configuration(b'{"rootfs":{"diff_ids":[]}}') == (ImageConfiguration(), ())
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b"{}",
+        b'{"rootfs":{"diff_ids":["sha256:../../../etc"]}}',
+        json.dumps({"rootfs": {"diff_ids": ["sha512:" + "a" * 128]}}).encode(),
+        json.dumps({"rootfs": {"diff_ids": ["sha256:" + "A" * 64]}}).encode(),
+        b'{"rootfs":{"diff_ids":[]},"config":{"Env":7}}',
+    ],
+)
+def test_what_is_no_configuration_is_refused(blob: Any) -> None:
+    with pytest.raises(MalformedImageError):
+        read_configuration(blob)

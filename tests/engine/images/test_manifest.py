@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.engine.images.image import MalformedImageError
+from moorage.engine.images.manifest import Index, Manifest, Platform, pick, read_manifest
+
+A, B, C = (f"sha256:{letter * 64}" for letter in "abc")
+ARM = Platform("arm64", ("v8", ""))
+
+
+def listed(*platforms: tuple[str, str, str]) -> Index:
+    entries = [
+        {"digest": digest, "size": 1,
+         "platform": {"os": system, "architecture": architecture, "variant": variant}}
+        for digest, (system, architecture, variant) in zip((A, B, C), platforms, strict=False)
+    ]  # fmt: skip
+    index = read_manifest(json.dumps({"schemaVersion": 2, "manifests": entries}).encode())
+    assert isinstance(index, Index)
+    return index
+
+
+@pytest.mark.parametrize(
+    ("platforms", "wanted"),
+    [
+        ([("linux", "amd64", ""), ("linux", "arm64", "v8")], B),
+        ([("linux", "arm64", ""), ("linux", "arm64", "v8")], B),
+        ([("linux", "arm64", "")], A),
+        ([("windows", "arm64", "v8"), ("linux", "arm64", "")], B),
+        ([("linux", "arm64", "v8"), ("linux", "arm64", "v8")], A),
+    ],
+)
+def test_the_entry_for_this_machine_is_picked(
+    platforms: list[tuple[str, str, str]], wanted: str
+) -> None:
+    assert pick(listed(*platforms), ARM).digest == wanted
+
+
+def test_no_entry_for_this_machine_is_told() -> None:
+    with pytest.raises(MalformedImageError, match="linux/arm64 not in linux/amd64, windows/arm64"):
+        pick(listed(("linux", "amd64", ""), ("windows", "arm64", "")), ARM)
+
+
+@pytest.mark.parametrize(
+    ("kind", "compression"),
+    [
+        ("application/vnd.oci.image.layer.v1.tar", ""),
+        ("application/vnd.oci.image.layer.v1.tar+gzip", "gzip"),
+        ("application/vnd.oci.image.layer.v1.tar+zstd", "zstd"),
+        ("application/vnd.docker.image.rootfs.diff.tar.gzip", "gzip"),
+        ("application/vnd.docker.image.rootfs.diff.tar", ""),
+        ("application/octet-stream", "application/octet-stream"),
+    ],
+)
+def test_a_layers_packing_is_in_its_media_type(kind: str, compression: str) -> None:
+    found = read_manifest(manifest({"digest": A, "size": 1, "mediaType": kind}))
+    assert isinstance(found, Manifest)
+    assert found.layers[0].compression == compression
+
+
+def manifest(layer: object, **more: object) -> bytes:
+    return json.dumps(
+        {"schemaVersion": 2, "config": {"digest": B, "size": 1}, "layers": [layer], **more}
+    ).encode()
+
+
+FOREIGN = "application/vnd.oci.image.layer.nondistributable.v1.tar"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "cannot be read"),
+        (b"{}", "cannot be read"),
+        (b'{"schemaVersion": 1}', "schema 1"),
+        (manifest({"digest": "sha256:/etc/passwd", "size": 1}), "no sha256 digest"),
+        (manifest({"digest": A, "size": -1}), "negative"),
+        (manifest({"digest": A, "size": 1, "mediaType": FOREIGN}), "not in the registry"),
+    ],
+)
+def test_what_is_no_manifest_is_refused(content: bytes, why: str) -> None:
+    with pytest.raises(MalformedImageError, match=why):
+        read_manifest(content)
+
+
+@given(st.binary() | st.recursive(st.none() | st.integers() | st.text(), lambda each:
+       st.lists(each) | st.dictionaries(st.sampled_from(
+           ["schemaVersion", "manifests", "config", "layers", "digest", "size", "mediaType"]),
+           each)).map(lambda value: json.dumps(value).encode()))  # fmt: skip
+def test_whatever_a_registry_serves_is_read_or_refused(content: bytes) -> None:
+    try:
+        read_manifest(content)
+    except MalformedImageError:
+        return

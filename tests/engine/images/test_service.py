@@ -1,0 +1,76 @@
+"""The CRI's image calls, from request to reply."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from moorage.cri import pb
+from moorage.engine.errors import InvalidError
+from moorage.engine.images import NATIVE, ImageCalls, ImagePaths, ImageStore
+from tests.engine.images.builds import Entry, layer, oci_archive
+from tests.engine.images.conftest import Registry
+
+
+@pytest.fixture
+def calls(images: ImageStore) -> ImageCalls:
+    return ImageCalls(images, {"": "", "runc": "", "copied": NATIVE})
+
+
+def spec(name: str, handler: str = "") -> pb.ImageSpec:
+    return pb.ImageSpec(image=name, runtime_handler=handler)
+
+
+async def test_an_image_comes_is_shown_and_goes(
+    calls: ImageCalls, registry: Registry, place: Path
+) -> None:
+    archive = oci_archive(place / "a.tar", ["localhost/a"], [layer(Entry("f"))], {"User": "web:1"})
+    name = registry.push(archive, "service:1")
+    absent = await calls.image_status(pb.ImageStatusRequest(image=spec(name)))
+    assert not absent.HasField("image")
+    pulled = await calls.pull_image(pb.PullImageRequest(image=spec(name, "runc")))
+    status = await calls.image_status(pb.ImageStatusRequest(image=spec(name), verbose=True))
+    assert status.image.id == pulled.image_ref
+    assert list(status.image.repo_tags) == [name]
+    assert len(status.image.repo_digests) == 1
+    assert status.image.username == "web"
+    assert not status.image.HasField("uid")
+    assert status.image.size > 0
+    assert json.loads(status.info["info"])["imageSpec"]["config"]["User"] == "web:1"
+    everything = await calls.list_images(pb.ListImagesRequest())
+    assert list(everything.images) == [status.image]
+    streamed = [each async for each in calls.stream_images(pb.StreamImagesRequest())]
+    assert [list(each.images) for each in streamed] == [[status.image]]
+    none = await calls.list_images(pb.ListImagesRequest(filter=pb.ImageFilter(image=spec("other"))))
+    assert list(none.images) == []
+    usage = await calls.image_fs_info(pb.ImageFsInfoRequest())
+    assert usage.image_filesystems[0].used_bytes.value > 0
+    assert usage.container_filesystems[0].fs_id.mountpoint == str(place / "data")
+    for _ in range(2):
+        await calls.remove_image(pb.RemoveImageRequest(image=spec(pulled.image_ref)))
+    assert not (await calls.list_images(pb.ListImagesRequest())).images
+
+
+async def test_requests_that_can_never_work_are_refused(calls: ImageCalls) -> None:
+    with pytest.raises(InvalidError, match=r"no runtime handler 'kata' .*copied, runc"):
+        await calls.pull_image(pb.PullImageRequest(image=spec("busybox", "kata")))
+    with pytest.raises(InvalidError, match="names no image"):
+        await calls.image_status(pb.ImageStatusRequest())
+    with pytest.raises(InvalidError, match="invalid reference format"):
+        await calls.pull_image(pb.PullImageRequest(image=spec("a b")))
+
+
+def test_a_handler_may_ask_for_its_own_snapshotter(calls: ImageCalls) -> None:
+    assert calls.snapshotter_for("copied") == NATIVE
+    assert calls.snapshotter_for("runc") == calls.snapshotter_for("") == ""
+
+
+async def test_pinned_images_and_numeric_users_are_told(paths: ImagePaths, place: Path) -> None:
+    archive = oci_archive(place / "a.tar", ["registry.example/pause:3"], [], {"User": "65535"})
+    async with ImageStore(paths, pinned=["registry.example/pause:3"]) as images:
+        await images.load(archive)
+        reply = await ImageCalls(images, {}).list_images(pb.ListImagesRequest())
+    assert reply.images[0].pinned
+    assert reply.images[0].uid.value == 65535

@@ -1,0 +1,201 @@
+"""One suite that each snapshotter passes: layers shown as one tree, by real mounts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from moorage.engine.images import NATIVE, OVERLAYFS, Image, ImagePaths, ImageStore
+from moorage.engine.images.overlayfs import options
+from moorage.linux.bind import is_mount_point
+from moorage.linux.idmap import IdMappings, IdRange
+from tests.engine.images.builds import Entry, folder, hard_link, layer, link, oci_archive
+
+USERS = IdMappings((IdRange(0, 100_000, 65_536),), (IdRange(0, 200_000, 65_536),))
+
+
+@pytest.fixture(params=[OVERLAYFS, NATIVE])
+async def images(request: pytest.FixtureRequest, paths: ImagePaths) -> AsyncIterator[ImageStore]:
+    async with ImageStore(paths, snapshotter=request.param) as store:
+        yield store
+
+
+async def loaded(images: ImageStore, place: Path, *layers: bytes) -> Image:
+    (image,) = await images.load(oci_archive(place / "a.tar", ["localhost/a:1"], layers))
+    return image
+
+
+async def test_upper_layers_hide_and_change_what_is_below(images: ImageStore, place: Path) -> None:
+    below = layer(
+        folder("etc", 0o750, owner=(5, 6)), Entry("etc/kept", b"1"), Entry("etc/gone", b"2"),
+        folder("old"), Entry("old/file", b"3"), folder("remade"), Entry("remade/file", b"4"),
+        Entry("changed", b"5"), folder("tree"), Entry("tree/leaf", b"6"),
+    )  # fmt: skip
+    above = layer(
+        Entry("etc/.wh.gone"), folder("old"), Entry("old/.wh..wh..opq"), Entry("old/new", b"7"),
+        Entry(".wh.remade"), folder("remade"), Entry("changed", b"8"), Entry(".wh.tree"),
+        Entry("tree", b"9"), folder("etc", 0o711),
+    )  # fmt: skip
+    image = await loaded(images, place, below, above)
+    root = place / "root"
+    await images.mount_rootfs("c1", image, root)
+    shown = {
+        str(each.relative_to(root)): each.read_bytes() for each in root.rglob("*") if each.is_file()
+    }
+    assert shown == {"etc/kept": b"1", "old/new": b"7", "changed": b"8", "tree": b"9"}
+    assert stat.S_IMODE((root / "etc").stat().st_mode) == 0o711
+    assert list((root / "remade").iterdir()) == []
+
+
+async def test_containers_write_for_themselves(images: ImageStore, place: Path) -> None:
+    image = await loaded(images, place, layer(Entry("file", b"image"), link("way", "file")))
+    one, two = place / "one", place / "two"
+    await images.mount_rootfs("c1", image, one)
+    await images.mount_rootfs("c2", image, two)
+    (one / "file").write_bytes(b"changed")
+    (one / "new").write_bytes(bytes(100_000))
+    assert (two / "file").read_bytes() == b"image"
+    assert sorted(os.listdir(two)) == ["file", "way"]
+    taken, inodes = await images.writable_usage("c1")
+    assert taken >= 100_000
+    assert inodes >= 3
+    await images.unmount_rootfs("c1", one)
+    assert list(one.iterdir()) == []
+    await images.mount_rootfs("c1", image, one)
+    assert (one / "file").read_bytes() == b"changed"
+
+
+async def test_mounting_twice_mounts_once(images: ImageStore, place: Path) -> None:
+    image = await loaded(images, place, layer(Entry("file")))
+    for _ in range(2):
+        await images.mount_rootfs("c1", image, place / "root")
+    await images.unmount_rootfs("c1", place / "root")
+    assert not is_mount_point(place / "root")
+    await images.unmount_rootfs("c1", place / "root")
+    await images.remove_rootfs("c1")
+    await images.remove_rootfs("c1")
+    assert list((place / "data/containers").iterdir()) == []
+
+
+async def test_hard_links_attributes_and_special_files_show(
+    images: ImageStore, place: Path
+) -> None:
+    content = layer(
+        folder("./", 0o711, owner=(8, 9)), Entry("a", b"x", mode=0o4751, owner=(7, 8)),
+        hard_link("b", "a"), Entry("null", kind=b"3", device=(1, 3)),
+        Entry("noted", xattrs={"user.note": "n"}),
+    )  # fmt: skip
+    image = await loaded(images, place, content)
+    root = place / "root"
+    await images.mount_rootfs("c1", image, root)
+    assert (root / "a").stat().st_ino == (root / "b").stat().st_ino
+    assert stat.S_IMODE((root / "a").stat().st_mode) == 0o4751
+    assert (root / "a").stat().st_mtime == 1_000_000_000
+    assert (root / "null").stat().st_rdev == os.makedev(1, 3)
+    assert os.getxattr(root / "noted", "user.note") == b"n"
+    assert (root.stat().st_uid, root.stat().st_gid) == (8, 9)
+    assert stat.S_IMODE(root.stat().st_mode) == 0o711
+
+
+async def test_many_layers_are_one_tree(images: ImageStore, place: Path) -> None:
+    layers = [
+        layer(Entry(f"file{number}", b"x"), Entry("last", b"%d" % number)) for number in range(127)
+    ]
+    image = await loaded(images, place, *layers)
+    root = place / "root"
+    await images.mount_rootfs("c1", image, root)
+    assert len(list(root.iterdir())) == 128
+    assert (root / "last").read_bytes() == b"126"
+    (root / "new").write_bytes(b"y")
+    await images.mount_image(image, place / "volume")
+    assert (place / "volume/last").read_bytes() == b"126"
+
+
+async def test_a_layer_that_comes_twice_says_all_again(images: ImageStore, place: Path) -> None:
+    base = layer(folder("d"), Entry("d/base"), Entry("base"))
+    twice = layer(folder("d"), Entry("d/twice", b"1"), Entry(".wh.base"))
+    between = layer(Entry(".wh.d"), Entry("base"), Entry("twice"))
+    image = await loaded(images, place, base, twice, between, twice)
+    root = place / "root"
+    await images.mount_rootfs("c1", image, root)
+    assert sorted(str(each.relative_to(root)) for each in root.rglob("*")) == [
+        "d",
+        "d/twice",
+        "twice",
+    ]
+
+
+async def test_an_image_without_layers_is_an_empty_root(images: ImageStore, place: Path) -> None:
+    image = await loaded(images, place)
+    await images.mount_rootfs("c1", image, place / "root")
+    assert list((place / "root").iterdir()) == []
+    (place / "root/new").touch()
+
+
+async def test_owners_are_those_of_the_user_namespace(images: ImageStore, place: Path) -> None:
+    content = layer(Entry("root"), Entry("user", b"x", owner=(1000, 1001)), folder("etc"))
+    image = await loaded(images, place, content)
+    root = place / "root"
+    await images.mount_rootfs("c1", image, root, id_mappings=USERS)
+    owners = {name: ((root / name).stat().st_uid, (root / name).stat().st_gid)
+              for name in ("root", "user", "etc", ".")}  # fmt: skip
+    assert owners == {
+        "root": (100_000, 200_000),
+        "user": (101_000, 201_001),
+        "etc": (100_000, 200_000),
+        ".": (100_000, 200_000),
+    }
+    (root / "user").write_bytes(b"changed")
+    assert (root / "user").stat().st_uid == 101_000
+    assert list((place / "run/stages").iterdir()) == []
+    await images.mount_rootfs("c2", image, place / "plain")
+    assert (place / "plain/user").stat().st_uid == 1000
+
+
+async def test_volumes_are_read_only(images: ImageStore, place: Path) -> None:
+    image = await loaded(images, place, layer(folder("data"), Entry("data/file", b"1")))
+    await images.mount_image(image, place / "volume")
+    assert (place / "volume/data/file").read_bytes() == b"1"
+    with pytest.raises(OSError, match="Read-only"):
+        (place / "volume/new").touch()
+    await images.unmount_image(place / "volume")
+    assert list((place / "data/volumes").iterdir()) == []
+
+
+def test_names_that_mean_something_to_overlayfs_are_no_hindrance() -> None:
+    assert options(["a", "b"], ["u", "w"]) == "lowerdir=a:b,upperdir=u,workdir=w"
+    assert options(["a", "b"], []) == "lowerdir=a:b"
+
+
+async def test_a_folder_with_a_colon_and_a_comma_holds_a_store(place: Path) -> None:
+    odd = place / "a:b,c\\d e"
+    async with ImageStore(ImagePaths(odd / "data", place / "run"), snapshotter=OVERLAYFS) as images:
+        image = await loaded(images, place, layer(Entry("x", b"1"), folder("d")))
+        await images.mount_rootfs("c1", image, odd / "root")
+        assert (odd / "root/x").read_bytes() == b"1"
+        (odd / "root/y").touch()
+
+
+async def test_where_overlays_are_refused_roots_are_copies(place: Path) -> None:
+    """A data folder that is on an overlay already, as inside a container."""
+    async with ImageStore(ImagePaths(place / "o/data", place / "o/run")) as outer:
+        image = await loaded(outer, place, layer(Entry("x", b"1")))
+        await outer.mount_rootfs("c1", image, place / "host")
+        data = place / "host/data"
+        async with ImageStore(ImagePaths(data, place / "run")) as inner:
+            assert inner.snapshotter == NATIVE
+            below = layer(Entry("gone"), folder("d"), Entry("d/gone"))
+            above = layer(Entry(".wh.gone"), Entry("d/.wh..wh..opq"), Entry("new", b"2"))
+            image = await loaded(inner, place, below, above)
+            await inner.mount_rootfs("c1", image, place / "root")
+            found = sorted(
+                str(each.relative_to(place / "root")) for each in (place / "root").rglob("*")
+            )
+            assert found == ["d", "new"]
+            await inner.unmount_rootfs("c1", place / "root")
+        shutil.rmtree(data)

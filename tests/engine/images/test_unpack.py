@@ -1,0 +1,268 @@
+"""Layers unpacked by the real child: what they say comes out, and nothing gets out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from moorage.engine.errors import ExhaustedError, FailedError
+from moorage.engine.images import ImagePaths, ImageStore
+from moorage.linux.mounts import mount, unmount
+from tests.engine.images.builds import (
+    Entry,
+    digest,
+    folder,
+    hard_link,
+    layer,
+    link,
+    oci_archive,
+    packed,
+)
+
+
+async def unpacked(images: ImageStore, place: Path, *entries: Entry) -> Path:
+    """The tree of a layer with these entries."""
+    content = layer(*entries)
+    await images.load(oci_archive(place / "image.tar", ["localhost/a:1"], [content]))
+    return place / "data/layers" / digest(content).removeprefix("sha256:") / "tree"
+
+
+async def test_files_keep_what_the_layer_says_of_them(images: ImageStore, place: Path) -> None:
+    tree = await unpacked(
+        images,
+        place,
+        folder("./", 0o711),
+        folder("bin", 0o750, owner=(3, 4), mtime=1_100_000_000),
+        Entry("bin/su", b"program", mode=0o4755, owner=(1, 2), xattrs={"user.note": "höhe"}),
+        hard_link("bin/su2", "bin/su"),
+        link("bin/sh", "/bin/su"),
+        Entry("pipe", kind=tarfile.FIFOTYPE, mode=0o600),
+        Entry("null", kind=tarfile.CHRTYPE, device=(1, 3), mode=0o666),
+        Entry("disk", kind=tarfile.BLKTYPE, device=(7, 0), mode=0o660),
+        Entry("made/up/on/the/way", b"x"),
+    )
+    program = (tree / "bin/su").stat()
+    assert (tree / "bin/su").read_bytes() == b"program"
+    assert (stat.S_IMODE(program.st_mode), program.st_uid, program.st_gid) == (0o4755, 1, 2)
+    assert program.st_mtime == 1_000_000_000
+    assert os.getxattr(tree / "bin/su", "user.note").decode() == "höhe"
+    assert (tree / "bin/su2").stat().st_ino == program.st_ino
+    assert os.readlink(tree / "bin/sh") == "/bin/su"
+    inside = (tree / "bin").stat()
+    assert (stat.S_IMODE(inside.st_mode), inside.st_uid, inside.st_mtime) == (0o750, 3, 1.1e9)
+    assert stat.S_IMODE(tree.stat().st_mode) == 0o711
+    assert stat.S_ISFIFO((tree / "pipe").stat().st_mode)
+    assert os.major((tree / "null").stat().st_rdev) == 1
+    assert stat.S_ISBLK((tree / "disk").stat().st_mode)
+    assert (tree / "made/up/on/the/way").exists()
+
+
+async def test_capabilities_of_files_stay(images: ImageStore, place: Path) -> None:
+    # VFS_CAP_REVISION_2 with CAP_NET_RAW permitted and effective.
+    value = bytes.fromhex("0100000200200000000000000000000000000000")
+    text = value.decode("utf-8", "surrogateescape")
+    tree = await unpacked(images, place, Entry("ping", b"x", xattrs={"security.capability": text}))
+    assert os.getxattr(tree / "ping", "security.capability") == value
+
+
+async def test_attributes_that_speak_to_the_host_are_left_out(
+    images: ImageStore, place: Path
+) -> None:
+    tree = await unpacked(
+        images,
+        place,
+        folder("a", xattrs={"trusted.overlay.redirect": "/b", "user.overlay.opaque": "y"}),
+    )
+    assert os.listxattr(tree / "a") == []
+
+
+async def test_whiteouts_become_overlayfs_marks(images: ImageStore, place: Path) -> None:
+    tree = await unpacked(
+        images,
+        place,
+        Entry("etc/.wh.gone"),
+        Entry("var/.wh..wh..opq"),
+        Entry("opt/.wh.remade"),
+        folder("opt/remade"),
+        Entry(".wh..wh.plnk/1.2"),
+        Entry(".wh..wh.aufs"),
+    )
+    gone = (tree / "etc/gone").stat()
+    assert stat.S_ISCHR(gone.st_mode)
+    assert gone.st_rdev == 0
+    assert os.getxattr(tree / "var", "trusted.overlay.opaque") == b"y"
+    assert os.getxattr(tree / "opt/remade", "trusted.overlay.opaque") == b"y"
+    assert not (tree / ".wh..wh.aufs").exists()
+
+
+async def test_a_later_entry_takes_the_place_of_an_earlier_one(
+    images: ImageStore, place: Path
+) -> None:
+    tree = await unpacked(
+        images, place, folder("a"), Entry("a/b", b"1"), Entry("a", b"2"), link("c", "a"),
+        folder("c"), Entry("c/d", b"3"),
+    )  # fmt: skip
+    assert (tree / "a").read_bytes() == b"2"
+    assert (tree / "c/d").read_bytes() == b"3"
+
+
+HOSTILE = {
+    "a path upwards": ([Entry("../escaped", b"x")], "leaves the layer"),
+    "a path upwards further in": ([Entry("a/../../escaped", b"x")], "leaves the layer"),
+    "a hard link upwards": ([hard_link("a", "../../../../etc/passwd")], "leaves the layer"),
+    "a hard link to a file of the host": ([hard_link("a", "/etc/passwd")], "not in the layer"),
+    "a hard link through a link": (
+        [link("etc", "/etc"), hard_link("a", "etc/passwd")],
+        "not in the layer",
+    ),
+    "a file for a folder": ([Entry("a", b"x"), Entry("a/b", b"y")], "a"),
+    "a whiteout of nothing": ([Entry("a/.wh.")], "names nothing"),
+    "a whiteout of the folder above": ([Entry("a/.wh...")], "names nothing"),
+    "a file for the root": ([Entry("./", b"x")], "root"),
+    "an unknown kind": ([Entry("a", kind=b"Z")], "a"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_hostile_layers_are_refused(images: ImageStore, place: Path, name: str) -> None:
+    entries, why = HOSTILE[name]
+    with pytest.raises(FailedError, match=why) as caught:
+        await unpacked(images, place, *entries)
+    assert "localhost/a:1" in str(caught.value)
+    assert images.all() == ()
+    assert list((place / "data/layers").iterdir()) == []
+    assert list((place / "data/ingest").iterdir()) == []
+
+
+async def test_links_do_not_lead_out(images: ImageStore, place: Path) -> None:
+    outside = place / "outside"
+    outside.mkdir()
+    tree = await unpacked(
+        images,
+        place,
+        link("absolute", str(outside)),
+        link("upwards", "../../../../../../../../../../" + str(outside)),
+        folder(str(outside).lstrip("/")),
+        Entry("absolute/x", b"1"),
+        Entry("upwards/y", b"2"),
+        Entry("/rooted", b"3"),
+    )
+    assert list(outside.iterdir()) == []
+    assert (tree / str(outside).lstrip("/") / "x").read_bytes() == b"1"
+    assert (tree / "rooted").read_bytes() == b"3"
+
+
+BLOB = layer(Entry("a", os.urandom(100_000)), Entry("b", b"b"))
+CORRUPT = {
+    "cut short": (packed(BLOB)[:-2000], "+gzip"),
+    "plain and cut short": (BLOB[:60_000], ""),
+    "other content": (packed(layer(Entry("a", b"other"))), "+gzip"),
+    "no gzip": (BLOB, "+gzip"),
+    "no archive": (packed(b"\1" * 5000), "+gzip"),
+    "nothing": (b"", "+gzip"),
+    "an unknown compression": (BLOB, "+br"),
+}
+
+
+@pytest.mark.parametrize("name", CORRUPT)
+async def test_a_blob_that_is_not_what_the_image_says_is_refused(
+    images: ImageStore, place: Path, name: str
+) -> None:
+    content, kind = CORRUPT[name]
+    archive = oci_archive(
+        place / "a.tar", ["localhost/a:1"], [BLOB], packed={0: content}, kinds={0: kind}
+    )
+    with pytest.raises(FailedError, match=f"localhost/a:1.*{digest(content)}"):
+        await images.load(archive)
+    assert images.all() == ()
+    assert list((place / "data/layers").iterdir()) == []
+
+
+async def test_a_blob_with_another_digest_than_its_name_is_refused(
+    images: ImageStore, place: Path
+) -> None:
+    archive = oci_archive(place / "a.tar", ["localhost/a:1"], [BLOB])
+    spoilt = bytearray(archive.read_bytes())
+    position = spoilt.index(BLOB) + 10_000
+    spoilt[position] ^= 1
+    archive.write_bytes(spoilt)
+    with pytest.raises(FailedError, match="digest"):
+        await images.load(archive)
+
+
+@pytest.mark.parametrize(
+    ("kind", "pack"),
+    [
+        ("", lambda each: each),
+        ("+gzip", packed),
+        ("+gzip", lambda each: packed(each[:9999]) + packed(each[9999:]) + bytes(512)),
+    ],
+    ids=["plain", "gzip", "gzip in two members and padding"],
+)
+async def test_every_packing_is_read(
+    images: ImageStore, place: Path, kind: str, pack: object
+) -> None:
+    assert callable(pack)
+    archive = oci_archive(
+        place / "a.tar", ["localhost/a:1"], [BLOB], packed={0: pack(BLOB)}, kinds={0: kind}
+    )
+    (image,) = await images.load(archive)
+    assert image.layers == (digest(BLOB),)
+
+
+@pytest.mark.skipif(shutil.which("zstd") is None, reason="zstd is not installed")
+async def test_zstd_is_read_and_checked(images: ImageStore, place: Path) -> None:
+    (place / "plain").write_bytes(BLOB)
+    os.system(f"zstd -q {place}/plain -o {place}/packed")  # noqa: ASYNC221
+    content = (place / "packed").read_bytes()
+    archive = oci_archive(
+        place / "a.tar", ["localhost/a:1"], [BLOB], packed={0: content}, kinds={0: "+zstd"}
+    )
+    (image,) = await images.load(archive)
+    assert image.layers == (digest(BLOB),)
+    await images.remove(image.id)
+    cut = oci_archive(
+        place / "b.tar", ["localhost/b:1"], [BLOB], packed={0: content[:-500]}, kinds={0: "+zstd"}
+    )
+    with pytest.raises(FailedError, match="localhost/b:1"):
+        await images.load(cut)
+
+
+async def test_a_bomb_that_fills_the_disk_leaves_nothing(place: Path) -> None:
+    small = place / "small"
+    small.mkdir()
+    mount("none", small, "tmpfs", "size=4m")
+    try:
+        async with ImageStore(ImagePaths(small, place / "run")) as images:
+            bomb = layer(Entry("zeros", bytes(40_000_000)))
+            archive = oci_archive(
+                place / "a.tar", ["localhost/a:1"], [bomb], packed={0: packed(bomb)},
+                kinds={0: "+gzip"},
+            )  # fmt: skip
+            with pytest.raises(ExhaustedError, match=r"No space left.*make room"):
+                await images.load(archive)
+            assert list((small / "layers").iterdir()) == []
+            (image,) = await images.load(
+                oci_archive(place / "b.tar", ["localhost/b:1"], [layer(Entry("x", b"1"))])
+            )
+            assert image.tags == ("localhost/b:1",)
+    finally:
+        unmount(small)
+
+
+async def test_a_header_that_wants_all_memory_is_refused(images: ImageStore, place: Path) -> None:
+    header = tarfile.TarInfo("././@PaxHeader")
+    header.type, header.size = tarfile.XHDTYPE, 3 << 30
+    bomb = packed(header.tobuf() + bytes(64 << 20))
+    plain = header.tobuf() + bytes(64 << 20)
+    archive = oci_archive(
+        place / "a.tar", ["localhost/a:1"], [plain], packed={0: bomb}, kinds={0: "+gzip"}
+    )
+    with pytest.raises(FailedError, match="localhost/a:1"):
+        await images.load(archive)
+    assert list((place / "data/layers").iterdir()) == []

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from moorage.linux.bind import bind, is_mount_point, open_in_root, unmount_all
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "target"
+    folder.mkdir()
+    yield folder
+    unmount_all(folder)
+
+
+def test_a_folder_shows_at_a_second_place(tmp_path: Path, target: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    assert not is_mount_point(target)
+    bind(source, target)
+    assert is_mount_point(target)
+    (target / "file").touch()
+    assert (source / "file").exists()
+    bind(source, target, is_read_only=True)
+    with pytest.raises(OSError, match="Read-only"):
+        (target / "other").touch()
+    unmount_all(target)
+    assert not is_mount_point(target)
+    unmount_all(target)
+
+
+def test_what_is_absent_is_no_mount_point(tmp_path: Path) -> None:
+    assert not is_mount_point(tmp_path / "absent")
+    with pytest.raises(OSError, match="absent"):
+        bind(tmp_path, tmp_path / "absent")
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [("inside", True), ("link", True), ("/inside", True), ("../../inside", True),
+     ("outwards", False), ("absent", False)],
+)  # fmt: skip
+def test_a_path_cannot_leave_its_root(tmp_path: Path, path: str, found: bool) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "inside").touch()
+    (root / "link").symlink_to("/inside")
+    (tmp_path / "outside").touch()
+    (root / "outwards").symlink_to("../outside")
+    if not found:
+        with pytest.raises(FileNotFoundError):
+            open_in_root(root, path)
+        return
+    descriptor = open_in_root(root, path)
+    try:
+        assert os.fstat(descriptor).st_ino == (root / "inside").stat().st_ino
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from moorage.linux.durable import rename_durably, write_durably
+
+
+def test_a_file_is_replaced_whole_and_is_the_owners(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for content in (b"first, which is longer", b"second"):
+        write_durably(path, content)
+        assert path.read_bytes() == content
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_killed_writer_left_is_written_over(tmp_path: Path) -> None:
+    (tmp_path / ".file.new").write_bytes(b"half of something longer")
+    write_durably(tmp_path / "file", b"whole")
+    assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"whole"]
+
+
+def test_a_folder_gets_its_name(tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    rename_durably(tmp_path / "new", tmp_path / "name")
+    assert (tmp_path / "name").is_dir()
+    with pytest.raises(FileNotFoundError):
+        rename_durably(tmp_path / "new", tmp_path / "name")
