@@ -78,6 +78,7 @@ async def run(
                 stdout=output.fileno(),
                 stderr=error.fileno(),
                 environment=environment,
+                folder=folder,
                 is_apart=True,
             )
         except OSError as failure:

@@ -1,0 +1,260 @@
+"""Named pipes between a shim and an engine: a process's output to its log and to who attached.
+
+    shim ──fifo──▶ ProcessOutput ──▶ CRI log
+                               └──▶ OutputQueue of each who attached
+    attached ──fifo──▶ shim
+
+A pipe holds what is not read yet, so a slow reader slows the process down instead of memory
+filling. Source: fifo(7), pipe(7); poll(2) tells of no end before a first writer has come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from moorage.handlers.adapters.adapter import STDERR, STDOUT
+from moorage.handlers.adapters.cri_log import CriLog
+
+_CHUNK_BYTES = 64 * 1024
+_QUEUE_BYTES = 256 * 1024
+_REOPEN_S = 0.5
+ATTACHED_PATIENCE_S = 10.0
+
+
+class OutputQueue:
+    """Output that waits for one reader, in order, with its descriptors."""
+
+    def __init__(self, room: Callable[[], None]) -> None:
+        """`room` is called when it is full no more."""
+        self._room = room
+        self._pieces: deque[tuple[int, bytes]] = deque()
+        self._size = 0
+        self._has_ended = False
+        self._arrived = asyncio.Event()
+
+    @property
+    def is_full(self) -> bool:
+        return self._size >= _QUEUE_BYTES and not self._has_ended
+
+    def feed(self, descriptor: int, data: bytes) -> None:
+        """Add output; after the end it is dropped."""
+        if not self._has_ended:
+            self._pieces.append((descriptor, data))
+            self._size += len(data)
+            self._arrived.set()
+
+    def end(self) -> None:
+        """No more comes."""
+        self._has_ended = True
+        self._arrived.set()
+
+    async def read(self) -> tuple[int, bytes] | None:
+        """The next output, None after the last. No deadline: a process may be silent for days."""
+        while not self._pieces:
+            if self._has_ended:
+                return None
+            self._arrived.clear()
+            await self._arrived.wait()
+        was_full = self.is_full
+        descriptor, data = self._pieces.popleft()
+        self._size -= len(data)
+        if was_full and not self.is_full:
+            self._room()
+        return descriptor, data
+
+
+class ProcessOutput:
+    """Both outputs of a process, read from their pipes as long as everybody keeps up."""
+
+    def __init__(self, paths: Mapping[int, Path], log: CriLog | None) -> None:
+        """`paths` are the pipes by descriptor. Raises OSError."""
+        self._log = log
+        self._open: dict[int, int] = {}
+        self._queues: list[OutputQueue] = []
+        self._is_reading = False
+        self._late: asyncio.TimerHandle | None = None
+        self._reopening: asyncio.Event | None = None
+        self.ended = asyncio.Event()
+        """Set when every writer has gone and all is read."""
+        try:
+            for descriptor, path in paths.items():
+                self._open[descriptor] = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except BaseException:
+            self.close()
+            raise
+        self._resume()
+
+    async def finish(self, patience_s: float) -> None:
+        """Read to the end, for a process that has ended: its writers go soon, or have gone.
+
+        What a child of it that lives on still writes is waited for as long as `patience_s`.
+        """
+        for descriptor, pipe in tuple(self._open.items()):
+            # Of writers that had gone before the pipe was opened, poll(2) would tell nothing.
+            while self._open.get(descriptor) == pipe and self._read(descriptor, pipe):
+                pass
+        try:
+            async with asyncio.timeout(patience_s):
+                await self.ended.wait()
+        except TimeoutError:
+            self.close()
+
+    def attach(self) -> OutputQueue:
+        """A queue that gets the output from now on."""
+        queue = OutputQueue(self._resume)
+        if self.ended.is_set():
+            queue.end()
+        else:
+            self._queues.append(queue)
+        return queue
+
+    def detach(self, queue: OutputQueue) -> None:
+        """Forget a queue, which may have been full."""
+        queue.end()
+        if queue in self._queues:
+            self._queues.remove(queue)
+            self._resume()
+
+    async def reopen_log(self) -> None:
+        """Write on to a new log file, from a line's end if one comes soon. Raises OSError."""
+        if self._log is None:
+            return
+        if not self._log.is_at_line_end and not self.ended.is_set():
+            self._reopening = asyncio.Event()
+            try:
+                # A prompt has no end of line: after a while any place will do.
+                async with asyncio.timeout(_REOPEN_S):
+                    await self._reopening.wait()
+            except TimeoutError:
+                self._log.reopen()
+            finally:
+                self._reopening = None
+            return
+        self._log.reopen()
+
+    def close(self) -> None:
+        """Read no more. The process may go on, and waits when its pipes are full."""
+        self._pause()
+        for pipe in self._open.values():
+            os.close(pipe)
+        self._open.clear()
+        for queue in self._queues:
+            queue.end()
+        self._queues.clear()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+        self.ended.set()
+
+    def _read(self, descriptor: int, pipe: int) -> bool:
+        """Take what is there, at most a chunk; whether there was anything."""
+        try:
+            data = os.read(pipe, _CHUNK_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._end(descriptor)
+            return False
+        if self._log is not None:
+            self._log.write(descriptor, data)
+            if self._reopening is not None and self._log.is_at_line_end:
+                self._log.reopen()
+                self._reopening.set()
+                self._reopening = None
+        for queue in self._queues:
+            queue.feed(descriptor, data)
+        if any(queue.is_full for queue in self._queues):
+            self._pause()
+            if self._log is not None:
+                # Who attached and takes nothing must not hold the container up for ever.
+                loop = asyncio.get_running_loop()
+                self._late = loop.call_later(ATTACHED_PATIENCE_S, self._cut)
+        return True
+
+    def _end(self, descriptor: int) -> None:
+        pipe = self._open.pop(descriptor)
+        asyncio.get_running_loop().remove_reader(pipe)
+        os.close(pipe)
+        if not self._open:
+            self.close()
+
+    def _cut(self) -> None:
+        for queue in tuple(self._queues):
+            if queue.is_full:
+                self.detach(queue)
+
+    def _pause(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            loop = asyncio.get_running_loop()
+            for pipe in self._open.values():
+                loop.remove_reader(pipe)
+
+    def _resume(self) -> None:
+        if self._is_reading or any(queue.is_full for queue in self._queues):
+            return
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+        self._is_reading = True
+        loop = asyncio.get_running_loop()
+        for descriptor, pipe in self._open.items():
+            loop.add_reader(pipe, self._read, descriptor, pipe)
+
+
+class ProcessInput:
+    """The input pipe of a process, opened at the first write."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._pipe: int | None = None
+
+    async def write(self, data: bytes) -> None:
+        """Give input; waits while the pipe is full. Raises OSError when nobody reads it."""
+        if self._pipe is None:
+            self._pipe = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[os.write(self._pipe, rest) :]
+            except BlockingIOError:
+                await _writable(self._pipe)
+
+    def close(self) -> None:
+        """Write no more; the input ends only when the shim is told."""
+        if self._pipe is not None:
+            os.close(self._pipe)
+            self._pipe = None
+
+
+def make_pipes(folder: Path, *, has_stdin: bool, has_stderr: bool) -> dict[int, Path]:
+    """New named pipes by descriptor, 0 to 2. Raises OSError."""
+    paths = {STDOUT: folder / "stdout"}
+    if has_stdin:
+        paths[0] = folder / "stdin"
+    if has_stderr:
+        paths[STDERR] = folder / "stderr"
+    for path in paths.values():
+        path.unlink(missing_ok=True)
+        os.mkfifo(path, 0o600)
+    return paths
+
+
+def pipes_in(folder: Path) -> dict[int, Path]:
+    """The named pipes that are there."""
+    named = {0: folder / "stdin", STDOUT: folder / "stdout", STDERR: folder / "stderr"}
+    return {number: path for number, path in named.items() if path.exists()}
+
+
+async def _writable(pipe: int) -> None:
+    loop = asyncio.get_running_loop()
+    event = asyncio.Event()
+    loop.add_writer(pipe, event.set)
+    try:
+        await event.wait()
+    finally:
+        loop.remove_writer(pipe)

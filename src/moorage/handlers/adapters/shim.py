@@ -1,0 +1,393 @@
+"""Runtimes behind a containerd shim, version 2: Kata, WebAssembly, gVisor's, and runc's own.
+
+    shim start ─▶ address ─▶ Create · Start · Exec · Wait · Kill · Delete · Shutdown  (ttrpc)
+    named pipes ◀─ output, input
+
+A shim is its tasks' parent and outlives the engine; tasks of a pod share the shim of the pod's
+sandbox, which the shim itself decides by the spec's annotations. An engine that comes later finds
+all it needs beside the bundle. Source: containerd, "Runtime v2"; its task service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from moorage.handlers.adapters.adapter import (
+    AdapterError,
+    ExecProcess,
+    Exit,
+    Streams,
+    Task,
+    TaskNotFoundError,
+)
+from moorage.handlers.adapters.cri_log import CriLog
+from moorage.handlers.adapters.fifo_streams import ProcessOutput, make_pipes, pipes_in
+from moorage.handlers.adapters.generated import shim_pb2 as pb
+from moorage.handlers.adapters.shim_calls import ShimCalls
+from moorage.handlers.adapters.shim_events import listen_for_events
+from moorage.handlers.adapters.shim_keeping import (
+    end_process,
+    memory_file,
+    start_keeper,
+    was_memory_cut,
+)
+from moorage.handlers.adapters.shim_options import (
+    PROCESS,
+    RESOURCES,
+    TaskOptions,
+    pack_json,
+)
+from moorage.handlers.adapters.shim_program import ShimProgram
+from moorage.handlers.adapters.shim_record import Record, TaskFolder
+from moorage.handlers.adapters.shim_service import ShimConnections, ShimLostError
+from moorage.handlers.adapters.shim_streams import AttachedStreams, ShimProcess
+from moorage.linux.process import Identity, began
+
+_END_DEADLINE_S = 10.0
+_SHUTDOWN_DEADLINE_S = 5.0
+_LAST_OUTPUT_S = 2.0
+_UNKNOWN_EXIT = 255
+
+
+@dataclass(slots=True)
+class _Live:
+    """A task this engine knows: its record, its pipes by descriptor, and their reader."""
+
+    record: Record
+    pipes: dict[int, Path]
+    output: ProcessOutput
+
+
+class ShimAdapter:
+    """An `Adapter` for one handler. `async with` opens it; leaving lets go of shims and tasks."""
+
+    def __init__(self, program: ShimProgram, options: TaskOptions) -> None:
+        self.needs_sandbox = options.handler.needs_sandbox
+        self._program = program
+        self._options = options
+        self._group = asyncio.TaskGroup()
+        self._shims = ShimConnections(self._group)
+        self._events = listen_for_events(program.events, self._out_of_memory)
+        self._live: dict[str, _Live] = {}
+        self._recovering = asyncio.Lock()
+        self._memory_cut: set[str] = set()
+
+    async def __aenter__(self) -> Self:
+        await self._events.__aenter__()
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for live in self._live.values():
+            live.output.close()
+        self._live.clear()
+        self._shims.close()
+        try:
+            await self._group.__aexit__(kind, error, trace)
+        finally:
+            await self._events.__aexit__(None, None, None)
+
+    async def create(self, task: Task) -> int:
+        folder = TaskFolder(task.bundle)
+        try:
+            return await self._create(task, folder)
+        except BaseException as error:
+            said = await asyncio.to_thread(folder.complaint)
+            await self.delete(task)
+            if isinstance(error, ShimLostError) and said:
+                raise AdapterError(f"{error}; it said: {said}") from error
+            if isinstance(error, OSError):
+                raise AdapterError(f"{task.bundle}: {error.strerror or error}") from error
+            raise
+
+    async def start(self, task: Task) -> None:
+        live = await self._known(task)
+        request = pb.StartRequest(id=task.id)
+        await self._shims.call(live.record.address, "Start", request, pb.StartResponse)
+
+    async def wait(self, task: Task) -> Exit:
+        live = await self._known(task)
+        folder = TaskFolder(task.bundle)
+        how = await asyncio.to_thread(folder.exit)
+        if how is None:
+            how = await self._wait(task, live)
+            await live.output.finish(_LAST_OUTPUT_S)
+            await asyncio.to_thread(folder.write_exit, how)
+        else:
+            await live.output.finish(_LAST_OUTPUT_S)
+        return how
+
+    async def exit_of(self, task: Task) -> Exit | None:
+        how = await asyncio.to_thread(TaskFolder(task.bundle).exit)
+        if how is not None:
+            return how
+        live = await self._known(task)
+        try:
+            state = await self._state(task, live)
+        except ShimLostError:
+            return await self.wait(task)
+        if state.status != pb.STOPPED:
+            return None
+        return self._exit(task, live, state.exit_status, state.exited_at)
+
+    async def is_alive(self, task: Task) -> bool:
+        try:
+            state = await self._state(task, await self._known(task))
+        except (TaskNotFoundError, ShimLostError):
+            return False
+        return state.status not in (pb.STOPPED, pb.UNKNOWN)
+
+    async def kill(self, task: Task, number: signal.Signals, *, to_all: bool = False) -> None:
+        live = await self._known(task)
+        request = pb.KillRequest(id=task.id, signal=number, all=to_all)
+        try:
+            await self._shims.order(live.record.address, "Kill", request)
+        except ShimLostError:
+            return
+        except TaskNotFoundError:
+            # Shims say the same of a process that has ended, which is no error here.
+            await self._state(task, live)
+
+    async def delete(self, task: Task) -> None:
+        folder = TaskFolder(task.bundle)
+        record = await asyncio.to_thread(folder.record)
+        live = self._live.pop(task.id, None)
+        try:
+            if record is not None:
+                await self._delete(task, record)
+        finally:
+            if live is not None:
+                live.output.close()
+            self._memory_cut.discard(task.id)
+        if record is not None:
+            await end_process(record.keeper)
+        await asyncio.to_thread(folder.remove)
+
+    async def exec(
+        self, task: Task, process: Mapping[str, Any], *, has_stdin: bool, has_terminal: bool
+    ) -> ExecProcess:
+        live = await self._known(task)
+        exec_id = secrets.token_hex(8)
+        folder = TaskFolder(task.bundle).path / exec_id
+        calls = ShimCalls(self._shims, live.record, task.id, exec_id)
+        document = {**process, "terminal": has_terminal}
+        folder.mkdir(mode=0o700)
+        pipes = make_pipes(folder, has_stdin=has_stdin, has_stderr=not has_terminal)
+        output = ProcessOutput({key: path for key, path in pipes.items() if key}, None)
+        begun = ShimProcess(output, pipes.get(0), calls, folder, has_terminal=has_terminal)
+        try:
+            await self._shims.order(
+                live.record.address,
+                "Exec",
+                pb.ExecRequest(
+                    id=task.id,
+                    exec_id=exec_id,
+                    terminal=has_terminal,
+                    **_pipe_fields(pipes),
+                    spec=pack_json(PROCESS, msgspec.json.encode(document)),
+                ),
+            )
+            request = pb.StartRequest(id=task.id, exec_id=exec_id)
+            await self._shims.call(live.record.address, "Start", request, pb.StartResponse)
+        except BaseException:
+            await begun.__aexit__()
+            raise
+        return begun
+
+    async def attach(self, task: Task) -> Streams:
+        live = await self._known(task)
+        return AttachedStreams(
+            live.output,
+            live.pipes.get(0),
+            ShimCalls(self._shims, live.record, task.id),
+            ends_input=task.is_stdin_once,
+            has_terminal=task.has_terminal,
+        )
+
+    async def resize(self, task: Task, width: int, height: int) -> None:
+        live = await self._known(task)
+        await ShimCalls(self._shims, live.record, task.id).resize(width, height)
+
+    async def reopen_log(self, task: Task) -> None:
+        live = await self._known(task)
+        try:
+            await live.output.reopen_log()
+        except OSError as error:
+            raise AdapterError(f"{task.log}: {error.strerror or error}") from error
+
+    async def update(self, task: Task, resources: Mapping[str, Any]) -> None:
+        live = await self._known(task)
+        document = pack_json(RESOURCES, msgspec.json.encode(resources))
+        request = pb.UpdateRequest(id=task.id, resources=document)
+        await self._shims.order(live.record.address, "Update", request)
+
+    async def checkpoint(self, task: Task, archive: Path, *, keeps_running: bool) -> None:
+        live = await self._known(task)
+        request = pb.CheckpointRequest(
+            id=task.id,
+            path=str(archive),
+            options=self._options.checkpoint(keeps_running=keeps_running),
+        )
+        await self._shims.order(live.record.address, "Checkpoint", request)
+
+    async def processes(self, task: Task) -> tuple[int, ...]:
+        live = await self._known(task)
+        request = pb.PidsRequest(id=task.id)
+        reply = await self._shims.call(live.record.address, "Pids", request, pb.PidsResponse)
+        return tuple(each.pid for each in reply.processes)
+
+    async def _create(self, task: Task, folder: TaskFolder) -> int:
+        await asyncio.to_thread(folder.make)
+        options = self._options.any
+        pipes = make_pipes(folder.path, has_stdin=task.has_stdin, has_stderr=not task.has_terminal)
+        # Whose output nobody keeps needs nobody who keeps it.
+        keeper = None
+        if task.log is not None:
+            keeper = await asyncio.to_thread(start_keeper, pipes, self._program.search_path)
+        try:
+            given = b"" if options is None else options.SerializeToString()
+            address = await self._program.start(task.id, task.bundle, given)
+        except BaseException:
+            await end_process(keeper)
+            raise
+        record = Record(address, keeper=keeper)
+        folder.write_record(record)
+        live = self._live[task.id] = _Live(record, pipes, self._output(task, pipes))
+        reply = await self._shims.call(
+            address,
+            "Create",
+            pb.CreateRequest(
+                id=task.id,
+                bundle=str(task.bundle),
+                terminal=task.has_terminal,
+                **_pipe_fields(pipes),
+                options=options,
+            ),
+            pb.CreateResponse,
+        )
+        request = pb.ConnectRequest(id=task.id)
+        told = await self._shims.call(address, "Connect", request, pb.ConnectResponse)
+        live.record = await asyncio.to_thread(
+            _with_processes, folder, record, told.shim_pid, reply.pid
+        )
+        return reply.pid
+
+    async def _known(self, task: Task) -> _Live:
+        """The task as this engine knows it, or finds it again. Raises TaskNotFoundError."""
+        async with self._recovering:
+            if task.id in self._live:
+                return self._live[task.id]
+            folder = TaskFolder(task.bundle)
+            record = await asyncio.to_thread(folder.record)
+            if record is None:
+                raise TaskNotFoundError(f"no shim was started for {task.id} in {task.bundle}")
+            pipes = await asyncio.to_thread(pipes_in, folder.path)
+            try:
+                output = self._output(task, pipes)
+            except OSError as error:
+                raise AdapterError(f"{folder.path}: {error.strerror or error}") from error
+            live = self._live[task.id] = _Live(record, pipes, output)
+            return live
+
+    def _output(self, task: Task, pipes: Mapping[int, Path]) -> ProcessOutput:
+        log = None if task.log is None else CriLog(task.log)
+        return ProcessOutput({key: path for key, path in pipes.items() if key}, log)
+
+    async def _wait(self, task: Task, live: _Live) -> Exit:
+        request = pb.WaitRequest(id=task.id)
+        try:
+            # No deadline: a container may run for years.
+            reply = await self._shims.call(
+                live.record.address, "Wait", request, pb.WaitResponse, deadline_s=None
+            )
+        except ShimLostError:
+            # Without its shim nobody can speak to the task any more, so it is ended.
+            ended = await self._program.delete(task.id, task.bundle)
+            return self._exit(task, live, ended.exit_status or _UNKNOWN_EXIT, ended.exited_at)
+        return self._exit(task, live, reply.exit_status, reply.exited_at)
+
+    def _exit(self, task: Task, live: _Live, code: int, when: Timestamp) -> Exit:
+        is_cut = task.id in self._memory_cut or was_memory_cut(live.record.memory)
+        return Exit(code, when.ToNanoseconds(), is_out_of_memory=is_cut)
+
+    async def _state(self, task: Task, live: _Live) -> pb.StateResponse:
+        request = pb.StateRequest(id=task.id)
+        return await self._shims.call(live.record.address, "State", request, pb.StateResponse)
+
+    async def _delete(self, task: Task, record: Record) -> None:
+        address = record.address
+        try:
+            try:
+                await self._end(task, record)
+                request = pb.DeleteRequest(id=task.id)
+                await self._shims.call(address, "Delete", request, pb.DeleteResponse)
+            except TaskNotFoundError:
+                # Never made, or deleted by an engine that was killed before it shut the shim down.
+                pass
+            await self._shims.order(
+                address,
+                "Shutdown",
+                pb.ShutdownRequest(id=task.id),
+                deadline_s=_SHUTDOWN_DEADLINE_S,
+            )
+        except ShimLostError:
+            await self._program.delete(task.id, task.bundle)
+        except AdapterError:
+            # A sandbox takes its shim along; a container must not take its neighbours' away.
+            if not task.is_sandbox or record.shim is None:
+                raise
+            await end_process(record.shim)
+            await self._program.delete(task.id, task.bundle)
+
+    async def _end(self, task: Task, record: Record) -> None:
+        state = await self._shims.call(
+            record.address, "State", pb.StateRequest(id=task.id), pb.StateResponse
+        )
+        if state.status == pb.STOPPED:
+            return
+        request = pb.KillRequest(id=task.id, signal=signal.SIGKILL, all=True)
+        try:
+            await self._shims.order(record.address, "Kill", request)
+        except TaskNotFoundError:
+            # It has ended since it was asked.
+            return
+        await self._shims.call(
+            record.address,
+            "Wait",
+            pb.WaitRequest(id=task.id),
+            pb.WaitResponse,
+            deadline_s=_END_DEADLINE_S,
+        )
+
+    def _out_of_memory(self, task_id: str) -> None:
+        if task_id in self._live:
+            self._memory_cut.add(task_id)
+
+
+def _pipe_fields(pipes: Mapping[int, Path]) -> dict[str, str]:
+    names = ("stdin", "stdout", "stderr")
+    return {name: str(pipes[key]) for key, name in enumerate(names) if key in pipes}
+
+
+def _with_processes(folder: TaskFolder, record: Record, shim: int, task: int) -> Record:
+    """The record with what is known since the task was made, written down."""
+    ticks = began(shim)
+    identity = None if ticks is None else Identity(shim, ticks)
+    full = Record(record.address, identity, record.keeper, memory_file(task))
+    folder.write_record(full)
+    return full

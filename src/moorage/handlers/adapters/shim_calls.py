@@ -1,0 +1,66 @@
+"""What an engine asks of a shim about one process: a task's own, or one of `exec`."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+
+from moorage.handlers.adapters.adapter import TaskNotFoundError
+from moorage.handlers.adapters.generated import shim_pb2 as pb
+from moorage.handlers.adapters.shim_record import Record
+from moorage.handlers.adapters.shim_service import ShimConnections, ShimLostError
+
+_END_DEADLINE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ShimCalls:
+    """The calls about one process; without an `exec_id` the task's own."""
+
+    shims: ShimConnections
+    record: Record
+    task_id: str
+    exec_id: str = ""
+
+    async def end_input(self) -> None:
+        request = pb.CloseInputRequest(id=self.task_id, exec_id=self.exec_id, stdin=True)
+        await self.shims.order(self.record.address, "CloseIO", request)
+
+    async def resize(self, width: int, height: int) -> None:
+        request = pb.ResizeRequest(
+            id=self.task_id, exec_id=self.exec_id, width=width, height=height
+        )
+        await self.shims.order(self.record.address, "ResizePty", request)
+
+    async def wait(self, deadline_s: float | None = None) -> int:
+        request = pb.WaitRequest(id=self.task_id, exec_id=self.exec_id)
+        reply = await self.shims.call(
+            self.record.address, "Wait", request, pb.WaitResponse, deadline_s=deadline_s
+        )
+        return reply.exit_status
+
+    async def kill(self) -> None:
+        request = pb.KillRequest(id=self.task_id, exec_id=self.exec_id, signal=signal.SIGKILL)
+        try:
+            await self.shims.order(self.record.address, "Kill", request)
+        except (TaskNotFoundError, ShimLostError):
+            # It has ended.
+            return
+
+    async def forget(self) -> None:
+        try:
+            request = pb.StateRequest(id=self.task_id, exec_id=self.exec_id)
+            state = await self.shims.call(self.record.address, "State", request, pb.StateResponse)
+            # One that was refused its start has nothing to kill, and shims say so as an error.
+            if state.status == pb.RUNNING:
+                await self.kill()
+                await self.wait(_END_DEADLINE_S)
+            await self.shims.call(
+                self.record.address,
+                "Delete",
+                pb.DeleteRequest(id=self.task_id, exec_id=self.exec_id),
+                pb.DeleteResponse,
+            )
+        except (TaskNotFoundError, ShimLostError):
+            # It was never made, or its task has been deleted with it.
+            return

@@ -1,0 +1,97 @@
+"""What a task leaves to be known after its end: output in its pipes, and why its memory was cut.
+
+A pipe's content is gone when nobody has it open. So that a container's last words survive an
+engine that is being upgraded, a process that only sleeps keeps the reading ends open besides.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from moorage.handlers.adapters.adapter import STDERR, STDOUT
+from moorage.linux.cgroups import cgroups_of
+from moorage.linux.mounts import current_mounts
+from moorage.linux.process import Identity, Process
+
+_KEEPER = ("sleep", "infinity")
+
+
+def start_keeper(paths: Mapping[int, Path], search_path: str) -> Identity:
+    """Start the process that keeps the output pipes open for reading. Raises OSError."""
+    pipes = [
+        os.open(paths[number], os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        for number in (STDOUT, STDERR)
+        if number in paths
+    ]
+    try:
+        child = subprocess.Popen(
+            _KEEPER,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=pipes,
+            env={"PATH": search_path},
+            start_new_session=True,
+        )
+    finally:
+        for pipe in pipes:
+            os.close(pipe)
+    keeper = Process(child.pid, child)
+    try:
+        return keeper.identity
+    finally:
+        keeper.close()
+
+
+async def end_process(identity: Identity | None) -> None:
+    """Kill a process, whoever started it, and reap it if it is ours."""
+    process = None if identity is None else Process.find(identity)
+    if process is None:
+        return
+    try:
+        process.send(signal.SIGKILL)
+        await process.ended()
+    finally:
+        process.close()
+    _reap(process.pid)
+
+
+def _reap(pid: int) -> None:
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        # An earlier engine started it, and its heir reaps it.
+        return
+
+
+def memory_file(pid: int) -> str:
+    """The file that counts memory kills in a process's cgroup; empty when there is none.
+
+    Source: cgroup-v2 `memory.events`; `memory.oom_control` of version 1 since Linux 4.13.
+    """
+    cgroups = cgroups_of(current_mounts(), "")
+    try:
+        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    except OSError:
+        return ""
+    for line in lines:
+        _number, controllers, place = line.split(":", 2)
+        if "memory" in controllers.split(",") and "memory" in cgroups.v1:
+            return str(cgroups.v1["memory"] / place.lstrip("/") / "memory.oom_control")
+    for line in lines:
+        if line.startswith("0::") and cgroups.unified is not None:
+            return str(cgroups.unified / line[3:].lstrip("/") / "memory.events")
+    return ""
+
+
+def was_memory_cut(file: str) -> bool:
+    """Whether the kernel killed in that cgroup for want of memory; False when nobody can tell."""
+    try:
+        text = Path(file).read_text() if file else ""
+    except OSError:
+        return False
+    return any(line.startswith("oom_kill ") and line != "oom_kill 0" for line in text.splitlines())

@@ -1,0 +1,128 @@
+"""A shim's program: `start` gives the address of a running shim, `delete` clears up after one.
+
+Source: containerd, "Runtime v2", sections on shim commands and bootstrapping.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from google.protobuf.message import DecodeError
+
+from moorage.handlers.adapters.adapter import AdapterError
+from moorage.handlers.adapters.generated import shim_pb2 as pb
+from moorage.handlers.command import Answer, CommandError, run
+
+NAMESPACE = "moorage"
+_START_DEADLINE_S = 20.0
+_PROTOCOL = "ttrpc"
+_UNIX = "unix://"
+# Shims of containerd 1 ran this for each event; later ones call the engine by TTRPC_ADDRESS.
+# What Moorage must know it learns by waiting, so the program has nothing to do.
+_PUBLISHER = "/bin/true"
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where a running shim listens: a socket's path, and the version of its task service."""
+
+    path: str
+    version: int = 2
+
+    @property
+    def service(self) -> str:
+        return f"containerd.task.v{self.version}.Task"
+
+
+class _Bootstrap(msgspec.Struct, frozen=True):
+    address: str
+    version: int = 2
+    protocol: str = _PROTOCOL
+
+
+@dataclass(frozen=True, slots=True)
+class ShimProgram:
+    """The program and what it is always told. `events` is the socket for its events."""
+
+    binary: Path
+    events: Path
+    search_path: str
+
+    async def start(self, task_id: str, bundle: Path, options: bytes) -> Address:
+        """The address of the shim for a task, which may be the one of the task's sandbox.
+
+        Raises AdapterError with the shim's words.
+        """
+        answer = await self._run(task_id, bundle, ("start",), options)
+        if not answer.is_success:
+            raise AdapterError(f"{self.binary.name} start: {answer.complaint}")
+        return parse_address(answer.text)
+
+    async def delete(self, task_id: str, bundle: Path) -> pb.DeleteResponse:
+        """Clear up after a shim that has gone: its task is killed and removed.
+
+        Raises AdapterError.
+        """
+        answer = await self._run(task_id, bundle, ("-bundle", str(bundle), "delete"), b"")
+        if not answer.is_success:
+            raise AdapterError(f"{self.binary.name} delete: {answer.complaint}")
+        try:
+            return pb.DeleteResponse.FromString(answer.output)
+        except DecodeError as error:
+            raise AdapterError(f"{self.binary.name} delete: its answer is no reply") from error
+
+    async def _run(
+        self, task_id: str, bundle: Path, words: tuple[str, ...], given: bytes
+    ) -> Answer:
+        argv = (
+            *(str(self.binary), "-namespace", NAMESPACE, "-address", str(self.events)),
+            *("-publish-binary", _PUBLISHER, "-id", task_id, *words),
+        )
+        try:
+            return await run(
+                argv,
+                deadline_s=_START_DEADLINE_S,
+                given=given,
+                environment=self._environment,
+                folder=bundle,
+            )
+        except CommandError as error:
+            raise AdapterError(str(error)) from error
+
+    @property
+    def _environment(self) -> Mapping[str, str]:
+        return {
+            **{name: os.environ[name] for name in ("HOME", "TMPDIR") if name in os.environ},
+            "PATH": self.search_path,
+            "TTRPC_ADDRESS": str(self.events),
+            "GRPC_ADDRESS": str(self.events),
+            "NAMESPACE": NAMESPACE,
+            "MAX_SHIM_VERSION": "3",
+            # One thread less for each of many idle shims, as containerd sets it.
+            "GOMAXPROCS": "2",
+        }
+
+
+def parse_address(printed: str) -> Address:
+    """The address in what `start` prints: the bare one of older shims, or a JSON object.
+
+    Raises AdapterError for what a client of ttrpc over Unix sockets cannot reach.
+    """
+    text = printed.strip()
+    told = _Bootstrap(text)
+    if text.startswith("{"):
+        try:
+            told = msgspec.json.decode(text, type=_Bootstrap)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise AdapterError(f"the shim told its address as {text!r}: {error}") from error
+    path = told.address.removeprefix(_UNIX)
+    if told.protocol != _PROTOCOL or told.version not in (2, 3) or not path.startswith("/"):
+        raise AdapterError(
+            f"the shim is at {json.dumps(text)}: only ttrpc, version 2 or 3, over a Unix socket "
+            "can be spoken here"
+        )
+    return Address(path, told.version)

@@ -1,0 +1,91 @@
+"""Calls to the task service of shims, over connections that tasks of one shim share."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeVar
+
+from google.protobuf.message import Message
+
+from moorage.handlers.adapters.adapter import AdapterError, TaskNotFoundError, UnsupportedError
+from moorage.handlers.adapters.generated import shim_pb2 as pb
+from moorage.handlers.adapters.shim_program import Address
+from moorage.handlers.adapters.ttrpc import (
+    NOT_FOUND,
+    UNIMPLEMENTED,
+    ConnectionLostError,
+    TtrpcClient,
+    TtrpcError,
+)
+
+CALL_DEADLINE_S = 30.0
+CONNECT_DEADLINE_S = 5.0
+_SUBJECTS = {NOT_FOUND: TaskNotFoundError, UNIMPLEMENTED: UnsupportedError}
+
+_Reply = TypeVar("_Reply", bound=Message)
+
+
+class ShimLostError(AdapterError):
+    """No shim answers at the address: it has ended, or was killed."""
+
+
+class ShimConnections:
+    """One connection for each shim, made when it is needed. Its reading runs in a task group."""
+
+    def __init__(self, group: asyncio.TaskGroup) -> None:
+        self._group = group
+        self._clients: dict[str, tuple[TtrpcClient, asyncio.Task[None]]] = {}
+        self._connecting = asyncio.Lock()
+
+    async def call(
+        self,
+        address: Address,
+        method: str,
+        request: Message,
+        reply: type[_Reply],
+        *,
+        deadline_s: float | None = CALL_DEADLINE_S,
+    ) -> _Reply:
+        """The reply of the shim at an address.
+
+        Raises TaskNotFoundError and UnsupportedError when the shim says so, ShimLostError when
+        there is none, and AdapterError for what else it refuses or is late with.
+        """
+        try:
+            client = await self._client(address.path)
+            return await client.call(address.service, method, request, reply, deadline_s=deadline_s)
+        except ConnectionLostError as error:
+            raise ShimLostError(f"the shim does not answer: {error}") from error
+        except TtrpcError as error:
+            raise _SUBJECTS.get(error.code, AdapterError)(" ".join(str(error).split())) from error
+        except TimeoutError:
+            raise AdapterError(f"the shim's {method} took longer than {deadline_s:g} s") from None
+
+    async def order(
+        self,
+        address: Address,
+        method: str,
+        request: Message,
+        *,
+        deadline_s: float | None = CALL_DEADLINE_S,
+    ) -> None:
+        """As `call`, of a method whose reply says nothing."""
+        await self.call(address, method, request, pb.Empty, deadline_s=deadline_s)
+
+    def close(self) -> None:
+        """End every connection; shims go on."""
+        for client, _ in self._clients.values():
+            client.close()
+        for _, task in self._clients.values():
+            task.cancel()
+        self._clients.clear()
+
+    async def _client(self, path: str) -> TtrpcClient:
+        async with self._connecting:
+            for known, (client, _) in tuple(self._clients.items()):
+                if client.is_lost:
+                    del self._clients[known]
+            if path not in self._clients:
+                client = await TtrpcClient.connect(path, deadline_s=CONNECT_DEADLINE_S)
+                self._clients[path] = (client, self._group.create_task(client.run()))
+            return self._clients[path][0]

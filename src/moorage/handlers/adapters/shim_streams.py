@@ -1,0 +1,119 @@
+"""The streams of a shim's processes: of who attached to a task, and of a process of `exec`."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Protocol, Self
+
+from moorage.handlers.adapters.adapter import AdapterError, TaskNotFoundError
+from moorage.handlers.adapters.fifo_streams import ProcessInput, ProcessOutput
+from moorage.handlers.adapters.shim_service import ShimLostError
+
+
+class ProcessCalls(Protocol):
+    """What can be asked of the shim about one process, the task's own or one of `exec`."""
+
+    async def end_input(self) -> None:
+        """Let its input end once what was written has been read."""
+
+    async def resize(self, width: int, height: int) -> None:
+        """Change the size of its terminal."""
+
+    async def wait(self) -> int:
+        """Its exit code, when it has ended."""
+
+    async def kill(self) -> None:
+        """Send it SIGKILL."""
+
+    async def forget(self) -> None:
+        """Kill it and let the shim forget it."""
+
+
+class AttachedStreams:
+    """The open streams of a process."""
+
+    def __init__(
+        self,
+        output: ProcessOutput,
+        stdin: Path | None,
+        calls: ProcessCalls,
+        *,
+        ends_input: bool = False,
+        has_terminal: bool = False,
+    ) -> None:
+        """`ends_input`: leaving the block ends the input of the process too."""
+        self._output = output
+        self._queue = output.attach()
+        self._input = None if stdin is None else ProcessInput(stdin)
+        self._calls = calls
+        self._ends_input = ends_input
+        self._has_terminal = has_terminal
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._output.detach(self._queue)
+        if self._input is None:
+            return
+        if self._ends_input:
+            await self.end_input()
+        else:
+            self._input.close()
+
+    async def read(self) -> tuple[int, bytes] | None:
+        return await self._queue.read()
+
+    async def write(self, data: bytes) -> None:
+        if self._input is None:
+            raise BrokenPipeError("the process was started without an input")
+        await self._input.write(data)
+
+    async def end_input(self) -> None:
+        if self._input is None:
+            return
+        self._input.close()
+        try:
+            await self._calls.end_input()
+        except (TaskNotFoundError, ShimLostError):
+            # A process that has ended has no input left to end.
+            return
+
+    async def resize(self, width: int, height: int) -> None:
+        if self._has_terminal:
+            await self._calls.resize(width, height)
+
+
+class ShimProcess(AttachedStreams):
+    """A process of `exec`. Leaving its block kills it and removes its pipes."""
+
+    def __init__(
+        self,
+        output: ProcessOutput,
+        stdin: Path | None,
+        calls: ProcessCalls,
+        folder: Path,
+        *,
+        has_terminal: bool,
+    ) -> None:
+        super().__init__(output, stdin, calls, has_terminal=has_terminal)
+        self._folder = folder
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            await super().__aexit__()
+            await self._calls.forget()
+        finally:
+            self._output.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def wait(self) -> int:
+        try:
+            code = await self._calls.wait()
+        except ShimLostError as error:
+            raise AdapterError(f"nobody knows how the process ended: {error}") from error
+        return code
+
+    async def kill(self) -> None:
+        await self._calls.kill()

@@ -1,0 +1,394 @@
+"""Containers behind a real shim: containerd's, with each runtime it can drive here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from moorage.handlers import CgroupDriver, ShimOptions, search_path
+from moorage.handlers.adapters import (
+    STDERR,
+    STDOUT,
+    AdapterError,
+    Streams,
+    Task,
+    TaskNotFoundError,
+)
+from moorage.handlers.adapters.shim import ShimAdapter
+from moorage.handlers.adapters.shim_options import TaskOptions
+from moorage.handlers.adapters.shim_program import ShimProgram
+from moorage.handlers.adapters.shim_record import TaskFolder
+from moorage.handlers.machine import this_machine
+from moorage.linux.process import state
+from tests.handlers.adapters.bundles import process, skip_without, write_bundle
+
+pytestmark = pytest.mark.runtime
+
+SHIM = "containerd-shim-runc-v2"
+DEADLINE_S = 20.0
+
+
+@dataclass
+class Shims:
+    """One engine's folder, its tasks, and what opens an adapter for it, again and again."""
+
+    root: Path
+    runtime: str
+    cgroup: str
+    tasks: list[Task] = field(default_factory=list)
+
+    def open(self) -> ShimAdapter:
+        return open_adapter(self.root, self.runtime)
+
+    def task(
+        self,
+        *command: str,
+        sandbox_id: str = "",
+        has_terminal: bool = False,
+        has_stdin: bool = False,
+        is_stdin_once: bool = False,
+        memory_bytes: int | None = None,
+    ) -> Task:
+        task_id = secrets.token_hex(8)
+        sandbox_id = sandbox_id or f"s{task_id}"
+        bundle = write_bundle(
+            self.root / task_id,
+            *command,
+            cgroup=f"{self.cgroup}/{task_id}",
+            has_terminal=has_terminal,
+            memory_bytes=memory_bytes,
+            annotations={
+                "io.kubernetes.cri.container-type": "container",
+                "io.kubernetes.cri.sandbox-id": sandbox_id,
+            },
+        )
+        task = Task(
+            id=task_id,
+            bundle=bundle,
+            sandbox_id=sandbox_id,
+            log=self.root / "logs" / f"{task_id}.log",
+            has_terminal=has_terminal,
+            has_stdin=has_stdin,
+            is_stdin_once=is_stdin_once,
+        )
+        self.tasks.append(task)
+        return task
+
+
+def open_adapter(root: Path, runtime: str, shim: Path | None = None) -> ShimAdapter:
+    found, behind = shutil.which(SHIM, path=search_path()), shutil.which(runtime)
+    assert found is not None
+    options = ShimOptions(runtime_type="io.containerd.runc.v2", needs_sandbox=False)
+    return ShimAdapter(
+        ShimProgram(shim or Path(found), root / "events", search_path()),
+        TaskOptions(options, CgroupDriver.CGROUPFS, Path(behind or runtime), root / "state"),
+    )
+
+
+@pytest.fixture(params=["runc", "crun"])
+def runtime(request: pytest.FixtureRequest) -> str:
+    skip_without(SHIM, request.param)
+    if request.param == "crun" and this_machine().is_hugetlb_apart:
+        pytest.skip("crun needs hugetlb on cgroup version 1")
+    return str(request.param)
+
+
+@pytest.fixture
+async def shims(runtime: str) -> AsyncIterator[Shims]:
+    """Gone at the end with all that the test made, however it ended."""
+    root = Path(tempfile.mkdtemp(prefix="ms-", dir="/run"))
+    each = Shims(root, runtime, f"/moorage-test-{root.name}")
+    try:
+        yield each
+        async with each.open() as adapter, asyncio.timeout(60):
+            for task in each.tasks:
+                await adapter.delete(task)
+        assert_nothing_left(each)
+    finally:
+        kill_what_names(str(root))
+        remove_cgroups(each.cgroup)
+        shutil.rmtree(root)
+
+
+def processes_naming(text: str) -> Iterator[tuple[int, str]]:
+    for each in Path("/proc").iterdir():
+        if each.name.isdecimal():
+            with contextlib.suppress(OSError):
+                line = (each / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                if text in line:
+                    yield int(each.name), line
+
+
+def kill_what_names(text: str) -> None:
+    for pid, _ in processes_naming(text):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def remove_cgroups(path: str) -> None:
+    for folder in Path("/sys/fs/cgroup").glob(f"*{path}"):
+        for each in sorted(folder.rglob("*/"), reverse=True):
+            with contextlib.suppress(OSError):
+                each.rmdir()
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def assert_nothing_left(shims: Shims) -> None:
+    deadline = time.monotonic() + 5
+    while (left := list(processes_naming(str(shims.root)))) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left
+    for task in shims.tasks:
+        assert not TaskFolder(task.bundle).path.exists()
+        assert not list((shims.root / "state").rglob(task.id))
+
+
+def logged(task: Task) -> list[tuple[str, str, str]]:
+    """The lines of a task's log: stream, tag and content."""
+    assert task.log is not None
+    lines = task.log.read_bytes().decode().split("\n")[:-1]
+    return [(each[1], each[2], each[3]) for each in (line.split(" ", 3) for line in lines)]
+
+
+async def read_until(streams: Streams, text: bytes) -> bytes:
+    seen = b""
+    async with asyncio.timeout(DEADLINE_S):
+        while text not in seen:
+            piece = await streams.read()
+            assert piece is not None, seen
+            seen += piece[1]
+    return seen
+
+
+async def read_all(streams: Streams) -> dict[int, bytes]:
+    seen = {STDOUT: b"", STDERR: b""}
+    async with asyncio.timeout(DEADLINE_S):
+        while piece := await streams.read():
+            seen[piece[0]] += piece[1]
+    return seen
+
+
+async def test_a_container_runs_writes_its_log_and_tells_its_exit(shims: Shims) -> None:
+    task = shims.task("sh", "-c", "echo out; echo err >&2; exit 3")
+    async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
+        pid = await adapter.create(task)
+        assert state(pid)
+        assert await adapter.is_alive(task)
+        assert await adapter.exit_of(task) is None
+        await adapter.start(task)
+        how = await adapter.wait(task)
+        assert how.code == 3
+        assert abs(how.finished_at_ns - time.time_ns()) < 60e9
+        assert sorted(logged(task)) == [("stderr", "F", "err"), ("stdout", "F", "out")]
+        assert not await adapter.is_alive(task)
+        assert await adapter.exit_of(task) == how
+        await adapter.kill(task, signal.SIGTERM)
+        await adapter.delete(task)
+        await adapter.delete(task)
+        with pytest.raises(TaskNotFoundError):
+            await adapter.start(task)
+
+
+async def test_a_killed_container_says_the_signal(shims: Shims) -> None:
+    task = shims.task("sleep", "1000")
+    async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
+        await adapter.create(task)
+        await adapter.start(task)
+        assert len(await adapter.processes(task)) == 1
+        waiting = asyncio.create_task(adapter.wait(task))
+        await adapter.kill(task, signal.SIGKILL, to_all=True)
+        assert (await waiting).code == 137
+
+
+async def test_exec_has_streams_of_its_own_and_an_exit_code(shims: Shims) -> None:
+    task = shims.task("sleep", "1000")
+    async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
+        await adapter.create(task)
+        await adapter.start(task)
+        command = process("sh", "-c", "cat; echo wrong >&2; exit 7")
+        async with await adapter.exec(task, command, has_stdin=True, has_terminal=False) as running:
+            await running.write(b"given " * 50_000)
+            await running.end_input()
+            seen = await read_all(running)
+            assert seen == {STDOUT: b"given " * 50_000, STDERR: b"wrong\n"}
+            assert await running.wait() == 7
+        assert [each.name for each in TaskFolder(task.bundle).path.iterdir() if each.is_dir()] == []
+
+
+async def test_leaving_an_exec_kills_it(shims: Shims) -> None:
+    task = shims.task("sleep", "1000")
+    async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
+        await adapter.create(task)
+        await adapter.start(task)
+        async with await adapter.exec(
+            task, process("sleep", "2000"), has_stdin=False, has_terminal=False
+        ):
+            assert len(await adapter.processes(task)) == 2
+        assert len(await adapter.processes(task)) == 1
+
+
+async def test_an_absent_command_is_refused_in_the_runtimes_words(shims: Shims) -> None:
+    task = shims.task("sleep", "1000")
+    async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
+        await adapter.create(task)
+        await adapter.start(task)
+        with pytest.raises(AdapterError, match="absent"):
+            await adapter.exec(task, process("absent"), has_stdin=False, has_terminal=False)
+        missing = shims.task("absent")
+        # runc notices when it starts the command, crun when it makes the container.
+        with pytest.raises(AdapterError, match="absent"):
+            await create_and_start(adapter, missing)
+
+
+async def create_and_start(adapter: ShimAdapter, task: Task) -> None:
+    await adapter.create(task)
+    await adapter.start(task)
+
+
+async def test_a_terminal_is_one_stream_that_can_be_sized(shims: Shims) -> None:
+    task = shims.task("sh", has_terminal=True, has_stdin=True)
+    async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
+        await adapter.create(task)
+        async with await adapter.attach(task) as streams:
+            await adapter.start(task)
+            await streams.resize(101, 43)
+            await streams.write(b"stty size; exit 5\n")
+            await read_until(streams, b"43 101")
+        assert (await adapter.wait(task)).code == 5
+        assert {stream for stream, _, _ in logged(task)} == {"stdout"}
+
+
+async def test_who_attaches_gets_output_and_gives_input_until_it_ends(shims: Shims) -> None:
+    task = shims.task("cat", has_stdin=True, is_stdin_once=True)
+    async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
+        await adapter.create(task)
+        await adapter.start(task)
+        async with (
+            await adapter.attach(replace(task, is_stdin_once=False)) as other,
+            await adapter.attach(task) as streams,
+        ):
+            await streams.write(b"hello\n")
+            assert await read_until(streams, b"hello\n") == b"hello\n"
+            assert await read_until(other, b"hello\n") == b"hello\n"
+        assert (await adapter.wait(task)).code == 0
+        assert logged(task) == [("stdout", "F", "hello")]
+
+
+async def test_the_log_goes_on_in_a_new_file_without_loss(shims: Shims) -> None:
+    task = shims.task("sh", "-c", "seq 1 20000; sleep 0.2; seq 20001 40000")
+    async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
+        await adapter.create(task)
+        await adapter.start(task)
+        assert task.log is not None
+        rotated = task.log.with_suffix(".1")
+        task.log.rename(rotated)
+        await adapter.reopen_log(task)
+        assert (await adapter.wait(task)).code == 0
+        pieces = "".join(
+            line.split(" ", 3)[3] + ("\n" if line.split(" ", 3)[2] == "F" else "")
+            for path in (rotated, task.log)
+            for line in path.read_text().splitlines()
+        )
+        assert pieces.split() == [str(number) for number in range(1, 40001)]
+
+
+async def test_containers_outlive_the_engine_with_their_words_and_codes(shims: Shims) -> None:
+    brief = shims.task("sh", "-c", "echo before; sleep 0.3; echo after; exit 9")
+    lasting = shims.task("sh", "-c", "echo up; cat", has_stdin=True)
+    async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
+        for task in (brief, lasting):
+            await adapter.create(task)
+            await adapter.start(task)
+    # No engine now: the brief one ends meanwhile.
+    await asyncio.sleep(1.0)
+    async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
+        assert (await adapter.wait(brief)).code == 9
+        assert [line for _, _, line in logged(brief)] == ["before", "after"]
+        assert await adapter.is_alive(lasting)
+        async with await adapter.attach(lasting) as streams:
+            await streams.write(b"still here\n")
+            await read_until(streams, b"still here\n")
+            await streams.end_input()
+        assert (await adapter.wait(lasting)).code == 0
+    assert [line for _, _, line in logged(lasting)] == ["up", "still here"]
+    async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
+        assert (await adapter.wait(brief)).code == 9
+
+
+async def test_tasks_of_a_pod_share_a_shim(shims: Shims) -> None:
+    first = shims.task("sleep", "1000", sandbox_id="pod")
+    second = shims.task("sleep", "1000", sandbox_id="pod")
+    async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
+        await adapter.create(first)
+        await adapter.create(second)
+        records = [TaskFolder(each.bundle).record() for each in (first, second)]
+        assert records[0] is not None
+        assert records[1] is not None
+        assert records[0].address == records[1].address
+        await adapter.delete(first)
+        assert await adapter.is_alive(second)
+
+
+async def test_a_shim_that_is_killed_takes_its_task_along(shims: Shims) -> None:
+    task = shims.task("sleep", "1000")
+    async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
+        pid = await adapter.create(task)
+        await adapter.start(task)
+        record = TaskFolder(task.bundle).record()
+        assert record is not None
+        assert record.shim is not None
+        waiting = asyncio.create_task(adapter.wait(task))
+        os.kill(record.shim.pid, signal.SIGKILL)
+        assert (await waiting).code == 137
+        assert not await adapter.is_alive(task)
+        assert state(pid) in ("", "Z")
+
+
+async def test_memory_that_ran_out_is_the_reason(shims: Shims) -> None:
+    eater = "x=a; while true; do x=$x$x; done"
+    task = shims.task("sh", "-c", eater, memory_bytes=16 * 1024 * 1024)
+    async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
+        await adapter.create(task)
+        await adapter.start(task)
+        how = await adapter.wait(task)
+        assert how.code == 137
+        assert how.is_out_of_memory
+
+
+async def test_limits_change_while_it_runs(shims: Shims) -> None:
+    task = shims.task("sleep", "1000", memory_bytes=32 * 1024 * 1024)
+    async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
+        await adapter.create(task)
+        await adapter.start(task)
+        await adapter.update(task, {"memory": {"limit": 64 * 1024 * 1024}})
+        record = TaskFolder(task.bundle).record()
+        assert record is not None
+        limits = [
+            path.read_text().strip()
+            for name in ("memory.limit_in_bytes", "memory.max")
+            if (path := Path(record.memory).with_name(name)).exists()
+        ]
+        assert limits == [str(64 * 1024 * 1024)]
+
+
+async def test_a_shim_that_cannot_start_leaves_nothing(shims: Shims, tmp_path: Path) -> None:
+    broken = tmp_path / "containerd-shim-broken-v1"
+    broken.write_text("#!/bin/sh\necho no virtual machines here >&2\nexit 1\n")
+    broken.chmod(0o755)
+    task = shims.task("true")
+    async with open_adapter(shims.root, "runc", broken) as adapter:
+        with pytest.raises(AdapterError, match="no virtual machines here"):
+            await adapter.create(task)
+    assert not TaskFolder(task.bundle).path.exists()
