@@ -8,7 +8,7 @@ from moorage.cli.errors import CannotRunPodsError
 from moorage.cluster.host import Host, gather
 from moorage.cluster.layout import Layout
 from moorage.cluster.packages import InstallError, install_packages, missing_packages
-from moorage.handlers import Handler, discover, find_containerd
+from moorage.handlers import Handler, discover
 
 
 async def look(layout: Layout, *, is_installing: bool = False) -> tuple[Host, tuple[Handler, ...]]:
@@ -25,5 +25,4 @@ async def look(layout: Layout, *, is_installing: bool = False) -> tuple[Host, tu
         except InstallError as error:
             raise CannotRunPodsError(str(error)) from error
         host = await gather(layout.root)
-    engine = await find_containerd(host.path)
-    return host, await discover(engine, host.machine, path=host.path)
+    return host, await discover(None, host.machine, path=host.path)

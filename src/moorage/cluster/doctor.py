@@ -12,6 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
+from moorage.cluster.engine.plan import NEEDED as NEEDED_BY_ENGINE
 from moorage.cluster.host import Host
 from moorage.cluster.packages import PACKAGES
 from moorage.handlers import KNOWN_RUNTIMES, Handler
@@ -125,8 +126,8 @@ def _cgroups(host: Host) -> Finding:
         return Finding(
             "cgroups",
             State.WARNING,
-            "hybrid, with the hugetlb controller on version 2: crun refuses that, and statistics "
-            "are lost; moor up moves it and moves it back",
+            "hybrid, with the hugetlb controller on version 2, which crun refuses; "
+            "moor up moves it and moves it back",
             "mkdir -p /sys/fs/cgroup/hugetlb && "
             "mount -t cgroup -o hugetlb cgroup /sys/fs/cgroup/hugetlb",
         )
@@ -161,24 +162,23 @@ def _disk(host: Host) -> Finding:
     return Finding("disk", State.OK, told)
 
 
-def _containerd(host: Host) -> Finding:
-    missing = [
-        name for name in ("containerd", "containerd-shim-runc-v2", "ctr") if name not in host.tools
-    ]
+def _engine(host: Host) -> Finding:
+    missing = [name for name in NEEDED_BY_ENGINE if name not in host.tools]
     if missing:
         return Finding(
-            "containerd",
+            "engine",
             State.PROBLEM,
             f"{', '.join(missing)} not found: no engine of our own; a running one can be given "
             "with --cri",
-            _installation("containerd"),
+            _installation(*(NEEDED_BY_ENGINE[name] for name in missing)),
         )
-    tool = host.tools["containerd"]
-    if not tool.version:
-        return Finding(
-            "containerd", State.PROBLEM, f"{tool.path} does not tell its version: {tool.complaint}"
-        )
-    return Finding("containerd", State.OK, f"{tool.version}, {tool.path}")
+    for name in NEEDED_BY_ENGINE:
+        tool = host.tools[name]
+        if not tool.version:
+            problem = f"{tool.path} does not tell its version: {tool.complaint}"
+            return Finding("engine", State.PROBLEM, problem)
+    told = ", ".join(f"{name} {host.tools[name].version}" for name in NEEDED_BY_ENGINE)
+    return Finding("engine", State.OK, f"our own, with {told}")
 
 
 def _cni(host: Host) -> Finding:
@@ -269,7 +269,7 @@ _RULES: tuple[Callable[[Host], Finding], ...] = (
     _init,
     _storage,
     _disk,
-    _containerd,
+    _engine,
     _cni,
     _bridge,
     _address,

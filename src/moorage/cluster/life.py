@@ -17,16 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from moorage.api.clock import SystemClock
-from moorage.cluster.containerd import (
+from moorage.cluster.engine import (
     NoEngineError,
+    cgroup_root,
+    engine_paths,
     plan_engine,
+    pod_network,
     prepare_host,
     sweep,
     tear_down,
 )
-from moorage.cluster.containerd.sweep import remove_mounts
-from moorage.cluster.engine import cgroup_root, engine_paths, pod_network
+from moorage.cluster.engine.sweep import remove_mounts
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import Settings
 from moorage.cluster.supervisor import (
@@ -35,7 +36,6 @@ from moorage.cluster.supervisor import (
     read_state,
     running_pid,
 )
-from moorage.handlers import NoHandlerError
 
 _STOP_S = 90.0
 _TAIL_LINES = 5
@@ -133,12 +133,12 @@ async def clear_machine(layout: Layout, settings: Settings) -> None:
     paths = engine_paths(layout, settings)
     network = pod_network(settings, paths)
     try:
-        plan = await plan_engine(paths, host, network)
-    except (NoEngineError, NoHandlerError):
-        # The engine or its runtimes were taken off the machine while the cluster was down.
+        plan = plan_engine(layout, settings, host)
+    except NoEngineError:
+        # What an engine needs was taken off the machine while the cluster was down.
         await sweep(paths, host, network, frozenset({cgroup_root(settings)}))
     else:
-        await tear_down(plan, SystemClock(), cgroup_root=cgroup_root(settings))
+        await tear_down(plan, cgroup_root=cgroup_root(settings))
     remove_mounts(layout.node)
 
 

@@ -37,9 +37,8 @@ def _has(*tools: str) -> Callable[[Host], bool]:
 
 
 PACKAGES: Mapping[str, Package] = {
-    "containerd": Package(
-        "the container engine", _has("containerd", "ctr", "containerd-shim-runc-v2")
-    ),
+    "conmon": Package("the process that stays with each container", _has("conmon")),
+    "skopeo": Package("pulling images", _has("skopeo")),
     "runc": Package("the handler runc, which pods without a class use", _has("runc")),
     "crun": Package("the handler crun", _has("crun"), is_required=False),
     "runsc": Package(

@@ -34,8 +34,11 @@ def parts_of(layout: Layout, settings: Settings) -> tuple[Part, ...]:
         return Part(name, label, argv, environment=_MEMORY)
 
     node = (part("node", f"node {settings.node_name}"),) if settings.has_node else ()
+    has_engine = settings.has_node and not settings.cri
+    engine = (part("engine", "container engine"),) if has_engine else ()
     return (
         part("apiserver", "API server"),
+        *engine,
         *node,
         part("controllers", "controllers and scheduler"),
     )

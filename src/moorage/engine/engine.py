@@ -8,10 +8,12 @@ reaper ───┘                      └─▶ streams (exec, attach, port-f
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from moorage.api.clock import Clock, SystemClock
@@ -22,11 +24,11 @@ from moorage.engine.containers.commands import Commands
 from moorage.engine.containers.life import Containers
 from moorage.engine.context import EngineContext
 from moorage.engine.drivers import Drivers
-from moorage.engine.errors import FailedError
+from moorage.engine.errors import EngineError, FailedError
 from moorage.engine.events import Events
 from moorage.engine.holder import Holder
 from moorage.engine.images import ImageCalls, ImagePaths, ImageStore
-from moorage.engine.inventory import Inventory
+from moorage.engine.inventory import Inventory, Sandbox
 from moorage.engine.networks import NetworkPool, Plugins, read_conflist
 from moorage.engine.options import EngineOptions
 from moorage.engine.recovery import recover
@@ -48,16 +50,74 @@ from moorage.linux.reaper import Reaper
 
 log = Log(__name__)
 
+_REMOVED_AT_ONCE = 8
+_REMOVE_DEADLINE_S = 60.0
+
 
 class EngineBusyError(FailedError):
     """Another engine runs on the same folders."""
 
 
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An engine that has taken over what there was."""
+
+    context: EngineContext
+    handlers: HandlerFolder
+    sandboxes: Sandboxes
+    containers: Containers
+
+    @property
+    def images(self) -> ImageStore:
+        return self.context.images
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Answer the CRI on the engine's socket while the block lasts. Raises OSError."""
+        context, options = self.context, self.context.options
+        commands = Commands(context)
+        async with StreamServer(commands, options.stream_address, context.clock) as streams:
+            calls = (
+                StatusCalls(context),
+                SandboxCalls(context, self.sandboxes),
+                ContainerCalls(context, self.containers),
+                StreamCalls(context, commands, streams),
+                StatisticsCalls(
+                    context, self.containers, Statistics(current_cgroups(), context.clock)
+                ),
+                ExtensionCalls(self.images, self.handlers),
+                ImageCalls(self.images, HandlerSnapshotters(context.handlers)),
+            )
+            if options.spare_networks > 0:
+                context.start(context.networks.run())
+            async with serve(options.socket, calls):
+                log.info("engine ready", socket=options.socket)
+                yield
+
+    async def remove_all(self) -> None:
+        """End and forget every sandbox, and give back the networks made in advance.
+
+        What fails is logged: the caller means to have as little left as can be.
+        """
+        waiting = list(self.context.inventory.sandboxes)
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(min(_REMOVED_AT_ONCE, len(waiting))):
+                tasks.create_task(self._remove_each(waiting))
+        await self.context.networks.drain()
+
+    async def _remove_each(self, waiting: list[Sandbox]) -> None:
+        while waiting:
+            sandbox = waiting.pop()
+            try:
+                async with asyncio.timeout(_REMOVE_DEADLINE_S):
+                    await self.sandboxes.remove(sandbox)
+            except (EngineError, ExceptionGroup, TimeoutError) as error:
+                log.warning("sandbox cannot be removed", sandbox=sandbox.id, reason=error)
+
+
 @asynccontextmanager
-async def running(
-    options: EngineOptions, clock: Clock | None = None
-) -> AsyncIterator[EngineContext]:
-    """An engine that answers on its socket while the block lasts. Containers go on after it.
+async def running(options: EngineOptions, clock: Clock | None = None) -> AsyncIterator[Engine]:
+    """An engine on its folders while the block lasts; containers go on after it.
 
     Raises EngineBusyError, OSError and EngineError when it cannot run here.
     """
@@ -80,25 +140,7 @@ async def running(
         containers = Containers(context)
         sandboxes = Sandboxes(context, containers)
         await recover(context, sandboxes, containers)
-        commands = Commands(context)
-        streams = await stack.enter_async_context(
-            StreamServer(commands, options.stream_address, clock)
-        )
-        statistics = Statistics(current_cgroups(), clock)
-        calls = (
-            StatusCalls(context),
-            SandboxCalls(context, sandboxes),
-            ContainerCalls(context, containers),
-            StreamCalls(context, commands, streams),
-            StatisticsCalls(context, containers, statistics),
-            ExtensionCalls(images, handlers),
-            ImageCalls(images, HandlerSnapshotters(lambda: handlers.catalogue)),
-        )
-        if options.spare_networks > 0:
-            context.start(context.networks.run())
-        await stack.enter_async_context(serve(options.socket, calls))
-        log.info("engine ready", socket=options.socket)
-        yield context
+        yield Engine(context, handlers, sandboxes, containers)
 
 
 def _context(

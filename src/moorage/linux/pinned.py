@@ -38,7 +38,8 @@ def make(
 ) -> None:
     """Make the namespaces and pin each in the folder, loopback up, hostname and sysctls set.
 
-    `sysctls` maps files below /proc/sys to values. Takes about a millisecond. Raises NamespaceError; nothing is pinned then.
+    `sysctls` maps files below /proc/sys to values. Takes about a millisecond. Raises
+    NamespaceError; nothing is pinned then.
     """
     folder.mkdir(parents=True, exist_ok=True)
 

@@ -71,8 +71,11 @@ async def run_node(
     clock: Clock | None = None,
     machine: Machine | None = None,
     read_handlers: ReadHandlers = reported_handlers,
+    engine_changed: asyncio.Event | None = None,
 ) -> None:
     """Be the agent of one node until cancelled; running pods are never touched by the end of it.
+
+    Whoever hears earlier than the next question that the engine has changed sets `engine_changed`.
 
     Raises OptionsError before anything is started when the options cannot work, or when the
     engine does not fit them; OSError when the HTTPS port is taken.
@@ -84,7 +87,7 @@ async def run_node(
     if machine is None:
         machine = await asyncio.to_thread(this_machine, options.root_dir)
     async with HttpClient() as http:
-        agent = _Agent(client, cri, options, clock, machine, http, read_handlers)
+        agent = _Agent(client, cri, options, clock, machine, http, read_handlers, engine_changed)
         await agent.run()
 
 
@@ -100,6 +103,7 @@ class _Agent:
         machine: Machine,
         http: HttpClient,
         read_handlers: ReadHandlers,
+        engine_changed: asyncio.Event | None,
     ) -> None:
         self._client = client
         self._options = options
@@ -118,6 +122,7 @@ class _Agent:
             period_s=options.engine_check_period_s,
             cgroup_driver=options.cgroup_driver,
             read_handlers=read_handlers,
+            changed=engine_changed,
         )
         self._recorder = EventRecorder(client, COMPONENT, host=options.name, clock=clock)
         mine = f"spec.nodeName={options.name}"

@@ -10,7 +10,7 @@ import click
 
 from moorage.cli.errors import CliError
 from moorage.cli.options import data_dir_option, layout_of, present_settings
-from moorage.cluster.containerd import LeftoverError
+from moorage.cluster.engine import LeftoverError
 from moorage.cluster.files import exclusive
 from moorage.cluster.layout import Layout
 from moorage.cluster.life import StopError, clear_machine, stop_parts

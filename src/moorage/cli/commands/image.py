@@ -9,6 +9,7 @@ import click
 
 from moorage.cli.errors import CliError
 from moorage.cli.options import data_dir_option, layout_of, running_settings
+from moorage.cluster.engine import engine_paths
 from moorage.cluster.images.loading import LoadError, load_archive
 
 
@@ -29,9 +30,15 @@ def load(archives: tuple[Path, ...], data_dir: Path) -> None:
     """Load images from OCI or Docker archives (`skopeo copy … oci-archive:FILE:NAME`)."""
     layout = layout_of(data_dir)
     settings = running_settings(layout)
+    if settings.cri or not settings.has_node:
+        raise CliError(
+            "images are loaded into the cluster's own engine only; this cluster "
+            + (f"uses the one at {settings.cri}" if settings.cri else "has no node")
+        )
+    endpoint = engine_paths(layout, settings).endpoint
     for archive in archives:
         try:
-            names = asyncio.run(load_archive(layout, settings, archive))
+            names = asyncio.run(load_archive(endpoint, archive))
         except LoadError as error:
             raise CliError(str(error)) from error
         for name in names:

@@ -19,9 +19,8 @@ ASK_DEADLINE_S = 3.0
 
 # Program → how to ask for its version.
 TOOLS: Mapping[str, tuple[str, ...]] = {
-    "containerd": ("--version",),
-    "ctr": ("--version",),
-    "containerd-shim-runc-v2": ("-v",),
+    "conmon": ("--version",),
+    "skopeo": ("--version",),
     "runc": ("--version",),
     "crun": ("--version",),
     "runsc": ("--version",),

@@ -2,14 +2,13 @@
 
 from moorage.cluster.images.archive import Image, write_archive
 from moorage.cluster.images.catalogue import BUSYBOX, NGINX_STAND_IN, PAUSE, NoPauseError
-from moorage.cluster.images.importing import ImportFailedError, catalogue, import_images
+from moorage.cluster.images.importing import catalogue, import_images
 
 __all__ = [
     "BUSYBOX",
     "NGINX_STAND_IN",
     "PAUSE",
     "Image",
-    "ImportFailedError",
     "NoPauseError",
     "catalogue",
     "import_images",

@@ -1,7 +1,7 @@
-"""Gives the images of the catalogue to the private engine.
+"""Gives the images of the catalogue to the cluster's engine.
 
 What the engine already has under the same name with the same content is skipped, so only a first
-start and a changed package cost anything. All missing ones go in one archive, in one run of `ctr`.
+start and a changed package cost anything. All missing ones go in one archive.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from moorage.api.clock import Clock
 from moorage.api.logs import Log
 from moorage.cluster.images.archive import Image, write_archive
 from moorage.cluster.images.catalogue import (
@@ -20,22 +19,11 @@ from moorage.cluster.images.catalogue import (
     NoPauseError,
     images_from,
 )
-from moorage.cri import CriClient, pb
+from moorage.engine import ImageStore, NotFoundError
 from moorage.handlers.command import CommandError, must_run
 from moorage.linux.program import Program, UnfitProgramError, read_program
 
-NAMESPACE = "k8s.io"
-"""The containerd namespace in which the CRI keeps its images."""
-
-_IMPORT_DEADLINE_S = 60.0
-_SEEN_DEADLINE_S = 10.0
-_SEEN_POLL_S = 0.005
-
 log = Log(__name__)
-
-
-class ImportFailedError(Exception):
-    """The engine took an archive, and yet does not show an image of it."""
 
 
 async def catalogue(busybox: Path | None, catatonit: Path | None) -> tuple[Image, ...]:
@@ -63,57 +51,26 @@ async def catalogue(busybox: Path | None, catatonit: Path | None) -> tuple[Image
     return await asyncio.to_thread(images_from, box, pause)
 
 
-async def import_images(
-    images: Sequence[Image],
-    *,
-    cri: CriClient,
-    socket: Path,
-    ctr: Path,
-    scratch: Path,
-    snapshotter: str,
-    clock: Clock,
-) -> tuple[str, ...]:
-    """Import what the engine at that socket lacks; the names of the images that were imported.
+async def import_images(images: Sequence[Image], store: ImageStore, scratch: Path) -> None:
+    """Give a store what it lacks of these images.
 
-    Returns when the CRI shows them. `scratch` is a folder for the archive, which is removed again.
-    Raises CommandError, CriError and ImportFailedError.
+    `scratch` is a file for the archive, which is removed again. Raises EngineError, OSError.
     """
-    missing = [image for image in images if not await _is_there(image, cri)]
+    missing = [image for image in images if not _is_there(image, store)]
     if not missing:
-        return ()
-    archive = scratch / "import.tar"
+        return
     try:
-        await asyncio.to_thread(_write, archive, missing)
-        await must_run(
-            [ctr, "--address", socket, "--namespace", NAMESPACE, "images", "import",
-             "--snapshotter", snapshotter, archive],
-            deadline_s=_IMPORT_DEADLINE_S,
-        )  # fmt: skip
+        await asyncio.to_thread(_write, scratch, missing)
+        await store.load(scratch)
     finally:
-        archive.unlink(missing_ok=True)
-    for image in missing:
-        await _until_seen(image, cri, clock)
-    names = tuple(image.name for image in missing)
-    log.info("imported images", images=",".join(names))
-    return names
+        await asyncio.to_thread(scratch.unlink, missing_ok=True)
 
 
-async def _until_seen(image: Image, cri: CriClient, clock: Clock) -> None:
-    """The CRI hears of new images by events, some milliseconds after the import."""
-    deadline = clock.monotonic() + _SEEN_DEADLINE_S
-    while not await _is_there(image, cri):
-        if clock.monotonic() > deadline:
-            raise ImportFailedError(
-                f"{image.name} was imported, but the engine does not show it after "
-                f"{_SEEN_DEADLINE_S:g} s; its log says why"
-            )
-        await clock.sleep(_SEEN_POLL_S)
-
-
-async def _is_there(image: Image, cri: CriClient) -> bool:
-    request = pb.ImageStatusRequest(image=pb.ImageSpec(image=image.name))
-    reply = await cri.call(cri.images.ImageStatus, request)
-    return reply.image.id == image.id
+def _is_there(image: Image, store: ImageStore) -> bool:
+    try:
+        return store.find(image.name).id == image.id
+    except NotFoundError:
+        return False
 
 
 async def _read(path: Path | None, name: str, package: str) -> Program:

@@ -7,6 +7,7 @@ import gc
 import importlib
 import signal
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import uvloop
@@ -16,7 +17,14 @@ from moorage.cluster.layout import Layout
 from moorage.cluster.notify import die_with_parent
 from moorage.cluster.settings import SettingsError, load
 
-NAMES = ("apiserver", "controllers", "node")
+# The loop each part runs on. The engine must hear of every child that ends, which uvloop keeps to
+# itself.
+_LOOPS: Mapping[str, Callable[..., object]] = {
+    "apiserver": uvloop.run,
+    "controllers": uvloop.run,
+    "engine": asyncio.run,
+    "node": uvloop.run,
+}
 _USAGE_STATUS = 2
 _COLLECTOR_THRESHOLDS = (20_000, 20, 50)
 
@@ -25,8 +33,10 @@ log = Log(__name__)
 
 def main(argv: list[str]) -> int:
     """Be the part of that name until SIGTERM; the exit status."""
-    if len(argv) != 2 or argv[0] not in NAMES:
-        print(f"usage: python -m moorage.cluster.parts {'|'.join(NAMES)} DATA_DIR", file=sys.stderr)
+    if len(argv) != 2 or argv[0] not in _LOOPS:
+        print(
+            f"usage: python -m moorage.cluster.parts {'|'.join(_LOOPS)} DATA_DIR", file=sys.stderr
+        )
         return _USAGE_STATUS
     die_with_parent()
     name, layout = argv[0], Layout(Path(argv[1]))
@@ -37,7 +47,7 @@ def main(argv: list[str]) -> int:
     part = importlib.import_module(f"moorage.cluster.parts.{name}")
     _calm_collector()
     try:
-        uvloop.run(_until_stopped(part.run(layout, settings)))
+        _LOOPS[name](_until_stopped(part.run(layout, settings)))
     except Exception:
         log.exception("part failed", part=name)
         return 1

@@ -1,31 +1,29 @@
-"""The node agent of a cluster, with the container engine it drives unless another is given."""
+"""The node agent of a cluster, on the cluster's own engine or on another's."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 
-from moorage.api.clock import SystemClock
 from moorage.api.conditions import is_ready
 from moorage.api.logs import Log
 from moorage.api.nodes import Node, NodeRuntimeHandler
 from moorage.client import Client, Informer
 from moorage.client.resources import NODES
-from moorage.cluster.containerd import PrivateContainerd, plan_engine, prepare_host
 from moorage.cluster.credentials import Credentials
-from moorage.cluster.engine import cgroup_root, engine_paths, pod_network
-from moorage.cluster.host import Host
+from moorage.cluster.engine import cgroup_root, engine_paths
 from moorage.cluster.layout import Layout
 from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
 from moorage.cluster.notify import notify_ready
 from moorage.cluster.parts.connection import connected
 from moorage.cluster.settings import Settings
-from moorage.cri import CriClient, handlers_in, handlers_of, pb
+from moorage.cri import CriClient, CriError, engine_pb, handlers_in, handlers_of, pb
+from moorage.linux.capabilities import SYS_RESOURCE, effective_capabilities
 from moorage.node import NodeOptions, ServerOptions, run_node
 
 _LOWEST_OOM_SCORE = -1000
+_FOLLOW_AGAIN_S = 0.5
 
 log = Log(__name__)
 
@@ -33,10 +31,10 @@ log = Log(__name__)
 async def run(layout: Layout, settings: Settings) -> None:
     """Be the cluster's node until cancelled; containers go on after that."""
     credentials = Credentials(layout)
-    host = await prepare_host(layout.root)
     async with AsyncExitStack() as stack:
-        endpoint = settings.cri or await stack.enter_async_context(_engine(layout, settings, host))
+        endpoint = settings.cri or engine_paths(layout, settings).endpoint
         cri = await stack.enter_async_context(CriClient(endpoint))
+        changed = asyncio.Event()
         if settings.cri:
             # An engine without handlers is refused before the node promises anything.
             await handlers_of(cri)
@@ -44,33 +42,19 @@ async def run(layout: Layout, settings: Settings) -> None:
             connected(settings, credentials, credentials.node, "moorage-node")
         )
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        options = _options(layout, settings, credentials, host)
+        if not settings.cri:
+            tasks.create_task(_follow_handlers(cri, changed))
         tasks.create_task(_announce(client, settings.node_name))
-        await run_node(client, cri, options, read_handlers=_HandlerReader(cri).read)
+        await run_node(
+            client,
+            cri,
+            _options(layout, settings, credentials),
+            read_handlers=_HandlerReader(cri).read,
+            engine_changed=changed,
+        )
 
 
-@asynccontextmanager
-async def _engine(layout: Layout, settings: Settings, host: Host) -> AsyncIterator[str]:
-    paths = engine_paths(layout, settings)
-    plan = await plan_engine(
-        paths,
-        host,
-        pod_network(settings, paths),
-        mirrors=settings.registry_mirrors,
-    )
-    async with PrivateContainerd(plan, SystemClock()) as engine, asyncio.TaskGroup() as tasks:
-        if engine.network.complaint:
-            log.warning("pods do not reach the outside", reason=engine.network.complaint)
-        watching = tasks.create_task(engine.supervise())
-        try:
-            yield engine.endpoint
-        finally:
-            watching.cancel()
-
-
-def _options(
-    layout: Layout, settings: Settings, credentials: Credentials, host: Host
-) -> NodeOptions:
+def _options(layout: Layout, settings: Settings, credentials: Credentials) -> NodeOptions:
     server = credentials.node_server
     return NodeOptions(
         name=settings.node_name,
@@ -87,7 +71,7 @@ def _options(
             api_server_names=frozenset({NODE_CLIENT_NAME}),
         ),
         cgroup_root=cgroup_root(settings),
-        oom_score_floor=_oom_score_floor(host),
+        oom_score_floor=_oom_score_floor(),
         cluster_domain=CLUSTER_DOMAIN,
         # Nothing routes the cluster's service addresses yet, so pods are told the real one.
         service_environment={
@@ -99,11 +83,22 @@ def _options(
     )
 
 
-def _oom_score_floor(host: Host) -> int:
+def _oom_score_floor() -> int:
     """The lowest score that can be given here: without the right to lower it, our own."""
-    if host.can_lower_oom_score:
+    if SYS_RESOURCE in effective_capabilities(Path("/proc/self/status").read_text()):
         return _LOWEST_OOM_SCORE
     return int(Path("/proc/self/oom_score_adj").read_text())
+
+
+async def _follow_handlers(cri: CriClient, changed: asyncio.Event) -> None:
+    """Tell each time that our own engine has other handlers; CRI has no call for that."""
+    while True:
+        try:
+            async for _ in cri.stream(cri.engine.WatchHandlers, engine_pb.WatchHandlersRequest()):
+                changed.set()
+        except CriError as error:
+            log.debug("engine's handlers are not followed now", reason=error.sentence)
+        await asyncio.sleep(_FOLLOW_AGAIN_S)
 
 
 class _HandlerReader:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from moorage.api.clock import Clock
+from moorage.api.clock import Clock, sleep_unless_set
 from moorage.api.logs import Log
 from moorage.api.nodes import NodeRuntimeHandler, NodeRuntimeHandlerFeatures
 from moorage.cri import CriError, pb
@@ -54,7 +54,10 @@ class EngineHealth:
         period_s: float,
         cgroup_driver: str,
         read_handlers: ReadHandlers = reported_handlers,
+        changed: asyncio.Event | None = None,
     ) -> None:
+        """`changed` is set by whoever knows earlier than the next question that there is news."""
+        self._changed = changed or asyncio.Event()
         self._engine = engine
         self._clock = clock
         self._period_s = period_s
@@ -97,7 +100,8 @@ class EngineHealth:
                 await self._clock.sleep(_DOWN_PERIOD_S)
                 continue
             self._asked.set()
-            await self._clock.sleep(self._period_s)
+            await sleep_unless_set(self._clock, self._period_s, self._changed)
+            self._changed.clear()
 
     async def _identify(self) -> None:
         version = await self._engine.version()

@@ -1,0 +1,28 @@
+"""The engine of one cluster: planned from the host's facts, and taken off the machine again."""
+
+from moorage.cluster.engine.paths import ClusterEnginePaths
+from moorage.cluster.engine.plan import (
+    EnginePlan,
+    NoEngineError,
+    cgroup_root,
+    engine_paths,
+    plan_engine,
+    pod_network,
+    prepare_host,
+)
+from moorage.cluster.engine.sweep import LeftoverError
+from moorage.cluster.engine.teardown import sweep, tear_down
+
+__all__ = [
+    "ClusterEnginePaths",
+    "EnginePlan",
+    "LeftoverError",
+    "NoEngineError",
+    "cgroup_root",
+    "engine_paths",
+    "plan_engine",
+    "pod_network",
+    "prepare_host",
+    "sweep",
+    "tear_down",
+]

@@ -1,0 +1,54 @@
+"""Where a cluster's engine keeps its things: what must last in the data folder, the rest in /run.
+
+The kernel takes no socket path over 107 bytes, and a data folder may lie deep, so sockets are
+under a short path of the cluster's own. What a reboot ends (sandboxes' namespaces, bundles,
+address leases) is there too, so that it ends with them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.engine import EnginePaths
+
+RUN = Path("/run/moorage")
+HUGETLB_MARKER = RUN / "hugetlb"
+"""Says that a cluster of this machine moved the hugetlb controller. The last one moves it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEnginePaths:
+    """`data` outlives a reboot, `run` does not."""
+
+    data: Path
+    run: Path
+
+    @classmethod
+    def of(cls, cluster_id: str, data: Path) -> ClusterEnginePaths:
+        """The paths of a cluster's engine. Paths are made absolute."""
+        return cls(data.absolute(), RUN / cluster_id)
+
+    @property
+    def engine(self) -> EnginePaths:
+        """What the engine itself uses of them."""
+        return EnginePaths(self.data, self.run / "e")
+
+    @property
+    def socket(self) -> Path:
+        return self.run / "engine.sock"
+
+    @property
+    def endpoint(self) -> str:
+        """The CRI endpoint."""
+        return f"unix://{self.socket}"
+
+    @property
+    def cni(self) -> Path:
+        """The network's configuration."""
+        return self.data / "cni"
+
+    @property
+    def leases(self) -> Path:
+        """Which pod has which address."""
+        return self.run / "leases"

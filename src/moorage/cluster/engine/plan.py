@@ -1,0 +1,104 @@
+"""What a cluster's engine will be: decided from the host's facts before anything is started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from moorage.api.logs import Log
+from moorage.cluster.engine.paths import HUGETLB_MARKER, ClusterEnginePaths
+from moorage.cluster.host import Host, gather
+from moorage.cluster.host.hugetlb import join_hugetlb
+from moorage.cluster.images import PAUSE
+from moorage.cluster.layout import Layout
+from moorage.cluster.network import PodNetwork, host_routes, outward_mtu
+from moorage.cluster.settings import Settings
+from moorage.engine import HANDLER_FOLDER, EngineOptions
+
+NEEDED = {"conmon": "conmon", "skopeo": "skopeo"}
+"""The programs an engine cannot do without → their Debian packages."""
+
+log = Log(__name__)
+
+
+class NoEngineError(Exception):
+    """An engine cannot run here; the text says what is missing and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnginePlan:
+    """An engine: its places, its network and how it is set up."""
+
+    paths: ClusterEnginePaths
+    host: Host
+    network: PodNetwork
+    options: EngineOptions
+
+
+async def prepare_host(data_dir: Path) -> Host:
+    """The host's facts for a cluster that runs pods here, after what has to be mended for that.
+
+    On a hybrid cgroup layout the hugetlb controller is moved to version 1, since crun needs it
+    there; tearing down moves it back.
+    """
+    host = await gather(data_dir)
+    try:
+        has_moved = host.is_root and join_hugetlb(host.cgroups, HUGETLB_MARKER)
+    except OSError as error:
+        # Another cluster that starts at this moment may have moved it, so the machine is asked.
+        log.warning("hugetlb controller cannot be moved to cgroup version 1", reason=error)
+        has_moved = True
+    return await gather(data_dir) if has_moved else host
+
+
+def plan_engine(layout: Layout, settings: Settings, host: Host) -> EnginePlan:
+    """The plan for a cluster's engine on this host.
+
+    Raises NoEngineError without root or the programs an engine needs.
+    """
+    if not host.is_root:
+        raise NoEngineError("a container engine needs root: run as root, or without a node")
+    missing = [name for name in NEEDED if name not in host.tools]
+    if missing:
+        packages = " ".join(NEEDED[name] for name in missing)
+        raise NoEngineError(
+            f"{' and '.join(missing)} not found on PATH: apt-get install {packages}, or give a "
+            "running engine with --cri"
+        )
+    if host.cni.folder is None:
+        raise NoEngineError("there are no CNI plugins: apt-get install containernetworking-plugins")
+    paths = engine_paths(layout, settings)
+    return EnginePlan(
+        paths=paths,
+        host=host,
+        network=pod_network(settings, paths),
+        options=EngineOptions(
+            paths=paths.engine,
+            socket=paths.socket,
+            search_path=host.path,
+            cni_programs=(host.cni.folder,),
+            cni_configurations=paths.cni,
+            handler_folders=(HANDLER_FOLDER,),
+            registry_mirrors=settings.registry_mirrors,
+            pinned_images=frozenset({PAUSE}),
+        ),
+    )
+
+
+def engine_paths(layout: Layout, settings: Settings) -> ClusterEnginePaths:
+    return ClusterEnginePaths.of(settings.cluster_id, layout.engine)
+
+
+def pod_network(settings: Settings, paths: ClusterEnginePaths) -> PodNetwork:
+    return PodNetwork(
+        cluster_id=settings.cluster_id,
+        subnet=IPv4Network(settings.pod_network),
+        leases=paths.leases,
+        mtu=outward_mtu(host_routes()),
+    )
+
+
+def cgroup_root(settings: Settings) -> str:
+    """The cgroup below which the node agent keeps its pods."""
+    return f"/moorage-{settings.cluster_id}"

@@ -1,0 +1,168 @@
+"""Removes what a cluster's engine left on the machine, without its help.
+
+For an engine that was killed, or cannot run any more. Everything found is the cluster's own by
+its place: monitors, shims and runtimes by the folder they were given, mounts and network namespaces
+by the folder they are in, cgroups by the bundles that name them. Nothing is looked for by a
+program's name, so another engine on the machine is never touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+from moorage.api.logs import Log
+from moorage.cluster.engine.paths import ClusterEnginePaths
+from moorage.cluster.host import Cgroups
+from moorage.linux.mounts import current_mounts, mounts_below, unmount
+from moorage.linux.process import Process, parent
+
+_END_DEADLINE_S = 10.0
+
+log = Log(__name__)
+
+
+class LeftoverError(Exception):
+    """Something could not be removed; the text says what holds it."""
+
+
+async def end_processes(paths: ClusterEnginePaths) -> None:
+    """Kill all that runs under the engine's monitors and shims, and then those.
+
+    Raises LeftoverError when a process does not end.
+    """
+    monitors = _given(paths.engine.run)
+    # A monitor reaps its container's processes at once; the machine's init may take its time.
+    await _kill([pid for pid in descendants(monitors) if pid not in monitors])
+    await _kill(monitors)
+
+
+async def _kill(pids: Iterable[int]) -> None:
+    processes = [each for each in map(_hold, pids) if each is not None]
+    try:
+        for process in processes:
+            process.send(signal.SIGKILL)
+        async with asyncio.timeout(_END_DEADLINE_S):
+            for process in processes:
+                await process.ended()
+    except TimeoutError:
+        stuck = ", ".join(str(process.pid) for process in processes)
+        raise LeftoverError(f"some of the processes {stuck} do not end") from None
+    finally:
+        for process in processes:
+            process.close()
+
+
+def task_ids(paths: ClusterEnginePaths) -> tuple[str, ...]:
+    """The ids of the sandboxes and containers that have a bundle."""
+    bundles = paths.engine.bundles
+    if not bundles.is_dir():
+        return ()
+    return tuple(sorted(each.name for each in bundles.iterdir()))
+
+
+def cgroup_paths(paths: ClusterEnginePaths) -> frozenset[str]:
+    """The cgroups that the bundles name, as paths in a hierarchy. Source: OCI `cgroupsPath`."""
+    found = set()
+    for name in task_ids(paths):
+        try:
+            bundle = json.loads((paths.engine.bundle(name) / "config.json").read_text())
+            path = bundle["linux"]["cgroupsPath"]
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            # A bundle that was being made or removed when the engine ended has no cgroup.
+            continue
+        if isinstance(path, str) and _is_below_root(path):
+            found.add(path)
+    return frozenset(found)
+
+
+def _is_below_root(path: str) -> bool:
+    """Whether an absolute path names a cgroup of its own: neither the root nor anything above."""
+    parts = PurePosixPath(path).parts
+    return len(parts) > 1 and parts[0] == "/" and ".." not in parts
+
+
+def remove_cgroups(cgroup_paths: Iterable[str], cgroups: Cgroups) -> None:
+    """Remove cgroups without processes, and those above them that are empty then."""
+    for hierarchy in cgroups.hierarchies:
+        for path in cgroup_paths:
+            _remove_branch(hierarchy / path.lstrip("/"), hierarchy)
+
+
+def remove_mounts(folder: Path) -> None:
+    """Unmount everything at a folder and below it. Raises LeftoverError when something stays."""
+    place = folder.resolve()
+    for each in mounts_below(place, current_mounts()):
+        try:
+            unmount(each.point)
+        except OSError as error:
+            log.warning("mount cannot be removed", mount=each.point, reason=error.strerror)
+    left = mounts_below(place, current_mounts())
+    if left:
+        raise LeftoverError(f"{', '.join(str(each.point) for each in left)} cannot be unmounted")
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder and its mounts.
+
+    Raises LeftoverError when a mount stays: what is behind it is not ours to remove.
+    """
+    remove_mounts(folder)
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def descendants(ancestors: Iterable[int]) -> list[int]:
+    """Processes and all below them, parents first."""
+    children: dict[int, list[int]] = {}
+    for pid in _pids():
+        above = parent(pid)
+        if above is not None:
+            children.setdefault(above, []).append(pid)
+    found = list(dict.fromkeys(ancestors))
+    for pid in found:
+        found.extend(child for child in children.get(pid, ()) if child not in found)
+    return found
+
+
+def _given(folder: Path) -> list[int]:
+    """The processes that were started with something of a folder among their arguments."""
+    beginning = f"{folder}/"
+    return [pid for pid in _pids() if any(beginning in word for word in _arguments(pid))]
+
+
+def _arguments(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _pids() -> list[int]:
+    return [int(each.name) for each in Path("/proc").iterdir() if each.name.isdecimal()]
+
+
+def _hold(pid: int) -> Process | None:
+    try:
+        return Process(pid)
+    except ProcessLookupError:
+        return None
+
+
+def _remove_branch(cgroup: Path, hierarchy: Path) -> None:
+    inner = sorted(cgroup.rglob("*/"), key=lambda each: len(each.parts), reverse=True)
+    above = [each for each in cgroup.parents if each.is_relative_to(hierarchy)]
+    for each in (*inner, cgroup, *above):
+        if each == hierarchy:
+            return
+        try:
+            each.rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError:
+            # Others are in it, or in one above, which then is not empty either.
+            return

@@ -1,0 +1,82 @@
+"""Takes a cluster's engine off the machine: pods, processes, mounts, namespaces, cgroups, network.
+
+Pods are ended by an engine, in this process, since CNI then gives back what each had; what is left
+after that, or when no engine can run here any more, is swept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from moorage.api.logs import Log
+from moorage.cluster.engine.paths import HUGETLB_MARKER, RUN, ClusterEnginePaths
+from moorage.cluster.engine.plan import EnginePlan
+from moorage.cluster.engine.sweep import (
+    cgroup_paths,
+    end_processes,
+    remove_cgroups,
+    remove_folder,
+    remove_mounts,
+    task_ids,
+)
+from moorage.cluster.host import Host
+from moorage.cluster.host.hugetlb import part_hugetlb
+from moorage.cluster.network import PodNetwork, forget, remove
+from moorage.engine import EngineError, running
+
+log = Log(__name__)
+
+
+async def tear_down(plan: EnginePlan, *, cgroup_root: str = "") -> None:
+    """End every pod and leave nothing of the engine but its data. No engine may run on it.
+
+    `cgroup_root` is the cgroup below which the node agent has its pods, which goes too. Raises
+    LeftoverError when something could not be removed, CommandError when the network could not.
+    """
+    cgroups = cgroup_paths(plan.paths)
+    if plan.paths.engine.run.is_dir():
+        await _end_by_engine(plan)
+    await sweep(plan.paths, plan.host, plan.network, cgroups | {cgroup_root})
+
+
+async def sweep(
+    paths: ClusterEnginePaths,
+    host: Host,
+    network: PodNetwork,
+    cgroups: frozenset[str] = frozenset(),
+) -> None:
+    """Remove all that is left of an engine that doesn't run. `cgroups` are more of its cgroups.
+
+    Raises LeftoverError and CommandError.
+    """
+    known = (cgroups | cgroup_paths(paths)) - {""}
+    ids = task_ids(paths)
+    await end_processes(paths)
+    await asyncio.to_thread(remove_cgroups, known, host.cgroups)
+    remove_mounts(paths.data)
+    await asyncio.to_thread(remove_folder, paths.run)
+    await asyncio.to_thread(_leave_machine)
+    forget(network, ids)
+    await remove(network, host)
+
+
+def _leave_machine() -> None:
+    """What clusters share goes with the last of them."""
+    if not RUN.is_dir() or any(each.is_dir() for each in RUN.iterdir()):
+        return
+    part_hugetlb(HUGETLB_MARKER)
+    if HUGETLB_MARKER.exists():
+        return
+    try:
+        RUN.rmdir()
+    except OSError as error:
+        # Another cluster came into it, or took it away, since it was looked at.
+        log.info("folder stays", folder=RUN, reason=error.strerror)
+
+
+async def _end_by_engine(plan: EnginePlan) -> None:
+    try:
+        async with running(plan.options) as engine:
+            await engine.remove_all()
+    except (EngineError, OSError) as error:
+        log.warning("pods are ended by force", reason=error)
