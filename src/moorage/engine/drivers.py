@@ -19,6 +19,7 @@ from moorage.handlers.definition import (
     ShimOptions,
 )
 from moorage.handlers.features import HandlerFeatures
+from moorage.linux.cgroups import current_cgroups
 from moorage.linux.reaper import Reaper
 
 
@@ -59,7 +60,14 @@ class Drivers:
 
     def _runsc(self, options: RunscOptions, program: Path) -> Adapter:
         flags = runsc_options(options, self._paths.runtimes / program.name)
-        return RunscAdapter(program, flags, self._monitor(), self._reaper, self._paths.scratch)
+        return RunscAdapter(
+            program,
+            flags,
+            self._monitor(),
+            self._reaper,
+            self._paths.scratch,
+            current_cgroups() if options.ignore_cgroups else None,
+        )
 
     def _shim(self, definition: HandlerDefinition, options: ShimOptions, program: Path) -> Adapter:
         # Its messages take a megabyte, which engines without such a handler do without.
@@ -81,7 +89,7 @@ def handler_traits(definition: HandlerDefinition, features: HandlerFeatures) -> 
         container_annotation_patterns=definition.container_annotations,
         has_recursive_read_only=features.recursive_read_only_mounts,
         has_user_namespaces=features.user_namespaces,
-        is_systemd_cgroup=definition.cgroup_driver is CgroupDriver.SYSTEMD,
+        cgroup_driver=definition.cgroup_driver,
         is_virtualised=not isinstance(definition.options, OciOptions),
         has_host_devices_when_privileged=not definition.privileged_without_host_devices,
         default_seccomp=definition.default_seccomp,

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from moorage.engine.cgroups import Driver
 from moorage.engine.paths import EnginePaths
 from moorage.engine.spec.context import Rlimit
 
@@ -29,7 +28,6 @@ class EngineOptions:
     cni_programs: tuple[Path, ...] = CNI_PROGRAMS
     cni_configurations: Path = CNI_CONFIGURATIONS
     handler_folders: tuple[Path, ...] = (HANDLER_FOLDER,)
-    cgroup_driver: Driver = Driver.CGROUPFS
     spare_networks: int = 4
     registry_mirrors: Mapping[str, str] = field(default_factory=dict)
     stream_address: str = "127.0.0.1"

@@ -55,6 +55,17 @@ def has_cgroup(cgroups: Cgroups, path: str) -> bool:
     return any(folder.is_dir() for folder in cgroups.folders(path))
 
 
+def enter_cgroup(cgroups: Cgroups, path: str, pid: int) -> None:
+    """Move a process into a cgroup, in every hierarchy that has it."""
+    for folder in cgroups.folders(path):
+        try:
+            (folder / "cgroup.procs").write_text(str(pid))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise _failure("enter", path, error) from error
+
+
 def process_ids(cgroups: Cgroups, path: str) -> frozenset[int]:
     """The processes in a cgroup and below it, in any hierarchy.
 

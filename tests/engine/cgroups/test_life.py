@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from moorage.engine.cgroups import ContainerCgroups, Driver
+from moorage.engine.cgroups import ContainerCgroups
 from moorage.engine.errors import FailedError, TimeLimitError
+from moorage.handlers.definition import CgroupDriver
 from moorage.linux.cgroup_life import has_cgroup, process_ids
 from moorage.linux.cgroups import Cgroups, Layout
 from tests import cgroup_trees as trees
@@ -39,7 +40,7 @@ def limit(place: Place, controller: str, v1: tuple[str, str], v2: tuple[str, str
 async def test_a_cgroup_is_killed_with_all_below_it(place: Place) -> None:
     cgroups, path = place
     life = ContainerCgroups(cgroups)
-    assert await life.make_parent(Driver.CGROUPFS, f"{path}/inner") == (f"{path}/inner",)
+    assert await life.make_parent(CgroupDriver.CGROUPFS, f"{path}/inner") == (f"{path}/inner",)
     with (
         trees.enter(cgroups, path, "sleep", "600") as outer,
         trees.enter(cgroups, f"{path}/inner", "sleep", "600") as inner,
@@ -89,9 +90,9 @@ async def test_who_is_killed_for_memory_is_counted(place: Place) -> None:
 async def test_parents_go_when_nothing_is_in_them(place: Place) -> None:
     cgroups, path = place
     life = ContainerCgroups(cgroups)
-    made = await life.make_parent(Driver.CGROUPFS, f"{path}/pods/a")
+    made = await life.make_parent(CgroupDriver.CGROUPFS, f"{path}/pods/a")
     assert made == (f"{path}/pods", f"{path}/pods/a")
-    other = await life.make_parent(Driver.CGROUPFS, f"{path}/pods/b")
+    other = await life.make_parent(CgroupDriver.CGROUPFS, f"{path}/pods/b")
     await life.remove_if_empty(made)
     assert (await life.processes(f"{path}/pods/b"), has_cgroup(cgroups, made[0])) == (set(), True)
     await life.remove_if_empty((made[0], *other))
@@ -100,13 +101,13 @@ async def test_parents_go_when_nothing_is_in_them(place: Place) -> None:
 
 async def test_slices_are_left_to_systemd(tmp_path: Path) -> None:
     life = ContainerCgroups(trees.v2(tmp_path))
-    assert await life.make_parent(Driver.SYSTEMD, "/pods.slice") == ()
+    assert await life.make_parent(CgroupDriver.SYSTEMD, "/pods.slice") == ()
     assert not has_cgroup(trees.v2(tmp_path), "/pods.slice")
 
 
 async def test_a_machine_without_cgroups_has_nothing_to_do() -> None:
     life = ContainerCgroups(Cgroups(Layout.ABSENT))
-    assert await life.make_parent(Driver.CGROUPFS, "/pods") == ()
+    assert await life.make_parent(CgroupDriver.CGROUPFS, "/pods") == ()
     await life.remove("/pods", 1)
     assert (await life.processes("/pods"), await life.oom_kills("/pods")) == (frozenset(), None)
 
@@ -123,5 +124,5 @@ async def test_a_removal_that_does_not_work_says_what_hinders(tmp_path: Path) ->
 async def test_a_parent_that_cannot_be_made_fails_in_one_sentence(tmp_path: Path) -> None:
     trees.write(tmp_path, {"cgroup.controllers": "", "cgroup.subtree_control": "", "pods": ""})
     with pytest.raises(FailedError, match="failed to create cgroup /pods/a") as caught:
-        await ContainerCgroups(trees.v2(tmp_path)).make_parent(Driver.CGROUPFS, "/pods/a")
+        await ContainerCgroups(trees.v2(tmp_path)).make_parent(CgroupDriver.CGROUPFS, "/pods/a")
     assert "Errno" not in caught.value.sentence

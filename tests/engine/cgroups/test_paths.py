@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.engine.cgroups import CgroupPath, Driver, container_cgroup
+from moorage.engine.cgroups import CgroupPath, container_cgroup
 from moorage.engine.cgroups.paths import parent_cgroup, slice_path
 from moorage.engine.errors import InvalidError
+from moorage.handlers.definition import CgroupDriver
 
 BURSTABLE = "/kubepods.slice/kubepods-burstable.slice"
 
@@ -16,43 +17,43 @@ BURSTABLE = "/kubepods.slice/kubepods-burstable.slice"
 @pytest.mark.parametrize(
     ("driver", "parent", "expected"),
     [
-        (Driver.CGROUPFS, "/kubepods/podx", CgroupPath(
+        (CgroupDriver.CGROUPFS, "/kubepods/podx", CgroupPath(
             "/kubepods/podx/c1", "/kubepods/podx", "/kubepods/podx/c1")),
-        (Driver.CGROUPFS, "pods", CgroupPath("/pods/c1", "/pods", "/pods/c1")),
-        (Driver.CGROUPFS, "/a-b.slice/", CgroupPath(
+        (CgroupDriver.CGROUPFS, "pods", CgroupPath("/pods/c1", "/pods", "/pods/c1")),
+        (CgroupDriver.CGROUPFS, "/a-b.slice/", CgroupPath(
             "/a-b.slice/c1", "/a-b.slice", "/a-b.slice/c1")),
-        (Driver.CGROUPFS, "", CgroupPath(
+        (CgroupDriver.CGROUPFS, "", CgroupPath(
             "/moorage/c1", "/moorage", "/moorage/c1", is_parent_shared=True)),
-        (Driver.SYSTEMD, f"{BURSTABLE}/kubepods-burstable-podx_y.slice", CgroupPath(
+        (CgroupDriver.SYSTEMD, f"{BURSTABLE}/kubepods-burstable-podx_y.slice", CgroupPath(
             f"{BURSTABLE}/kubepods-burstable-podx_y.slice/cri-moorage-c1.scope",
             f"{BURSTABLE}/kubepods-burstable-podx_y.slice",
             "kubepods-burstable-podx_y.slice:cri-moorage:c1")),
-        (Driver.SYSTEMD, "pods.slice", CgroupPath(
+        (CgroupDriver.SYSTEMD, "pods.slice", CgroupPath(
             "/pods.slice/cri-moorage-c1.scope", "/pods.slice", "pods.slice:cri-moorage:c1")),
-        (Driver.SYSTEMD, "", CgroupPath(
+        (CgroupDriver.SYSTEMD, "", CgroupPath(
             "/system.slice/cri-moorage-c1.scope", "/system.slice", "system.slice:cri-moorage:c1",
             is_parent_shared=True)),
     ],
 )  # fmt: skip
-def test_where_a_container_is(driver: Driver, parent: str, expected: CgroupPath) -> None:
+def test_where_a_container_is(driver: CgroupDriver, parent: str, expected: CgroupPath) -> None:
     assert container_cgroup(driver, parent, "c1") == expected
 
 
 @pytest.mark.parametrize(
     ("driver", "parent", "advice"),
     [
-        (Driver.CGROUPFS, "/", "give a path"),
-        (Driver.CGROUPFS, "/pods/../..", "give a path"),
-        (Driver.CGROUPFS, "a\0b", "give a path"),
-        (Driver.SYSTEMD, "/kubepods/podx", "set the cgroupfs driver"),
-        (Driver.SYSTEMD, "-.slice", "pods-a.slice"),
-        (Driver.SYSTEMD, "a--b.slice", "pods-a.slice"),
-        (Driver.SYSTEMD, "-a.slice", "pods-a.slice"),
-        (Driver.SYSTEMD, ".slice", "pods-a.slice"),
-        (Driver.SYSTEMD, "a.slice:b", "pods-a.slice"),
+        (CgroupDriver.CGROUPFS, "/", "give a path"),
+        (CgroupDriver.CGROUPFS, "/pods/../..", "give a path"),
+        (CgroupDriver.CGROUPFS, "a\0b", "give a path"),
+        (CgroupDriver.SYSTEMD, "/kubepods/podx", "set the cgroupfs driver"),
+        (CgroupDriver.SYSTEMD, "-.slice", "pods-a.slice"),
+        (CgroupDriver.SYSTEMD, "a--b.slice", "pods-a.slice"),
+        (CgroupDriver.SYSTEMD, "-a.slice", "pods-a.slice"),
+        (CgroupDriver.SYSTEMD, ".slice", "pods-a.slice"),
+        (CgroupDriver.SYSTEMD, "a.slice:b", "pods-a.slice"),
     ],
 )
-def test_parents_under_which_nothing_can_be(driver: Driver, parent: str, advice: str) -> None:
+def test_parents_under_which_nothing_can_be(driver: CgroupDriver, parent: str, advice: str) -> None:
     with pytest.raises(InvalidError, match=advice):
         parent_cgroup(driver, parent)
 

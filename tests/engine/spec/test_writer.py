@@ -21,6 +21,7 @@ from moorage.engine.spec import (
     SpecWriter,
 )
 from moorage.engine.spec.devices import HostDevice
+from moorage.handlers.definition import CgroupDriver
 from moorage.linux.capabilities import NAMES
 from tests.engine.spec.requests import (
     ABLE,
@@ -155,7 +156,7 @@ def test_an_armour_profile_is_the_processes() -> None:
 
 def test_the_cgroup_is_below_the_pods() -> None:
     assert spec_of()["linux"]["cgroupsPath"].startswith("/kubepods/podu-1/c0c0")
-    by_systemd = replace(HANDLER, is_systemd_cgroup=True)
+    by_systemd = replace(HANDLER, cgroup_driver=CgroupDriver.SYSTEMD)
     with pytest.raises(InvalidError, match="no systemd slice"):
         spec_of(handler=by_systemd)
 

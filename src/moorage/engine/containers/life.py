@@ -19,7 +19,7 @@ import msgspec
 
 from moorage.api.logs import Log
 from moorage.cri import pb
-from moorage.engine.cgroups import container_cgroup
+from moorage.engine.cgroups import CgroupPath, container_cgroup
 from moorage.engine.containers.making import ContainerMaker, Order
 from moorage.engine.containers.messages import container_status
 from moorage.engine.containers.signals import signal_number
@@ -193,13 +193,20 @@ class Containers:
         """Whether the kernel killed something of it for memory; only asked of a killed one."""
         if ended.code != 128 + signal.SIGKILL:
             return False
-        return bool(await self._context.cgroups.oom_kills(self.cgroup(container)))
+        paths = [self.cgroup(container)]
+        if self._context.adapter(container.sandbox).needs_sandbox:
+            # What runs under a kernel of its own is killed with that kernel, in the pod's cgroup.
+            paths.append(self._place(container.sandbox, container.sandbox.id).path)
+        kills = [await self._context.cgroups.oom_kills(path) for path in paths]
+        return any(kills)
 
     def cgroup(self, container: Container) -> str:
         """Where the container's cgroup is in each hierarchy."""
-        sandbox = container.sandbox
+        return self._place(container.sandbox, container.id).path
+
+    def _place(self, sandbox: Sandbox, task_id: str) -> CgroupPath:
         driver = sandbox.record.definition.cgroup_driver
-        return container_cgroup(driver, sandbox.config.linux.cgroup_parent, container.id).path
+        return container_cgroup(driver, sandbox.config.linux.cgroup_parent, task_id)
 
     def _change(self, container: Container, **fields: object) -> None:
         record: ContainerRecord = msgspec.structs.replace(container.record, **fields)

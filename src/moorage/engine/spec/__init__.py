@@ -10,7 +10,6 @@ from values. Whatever cannot be raises `InvalidError` with the field and the rem
 
 from moorage.engine.spec.capabilities import container_capabilities
 from moorage.engine.spec.cdi import CdiFolders
-from moorage.engine.spec.cgroup_path import cgroup_path
 from moorage.engine.spec.context import (
     BUILT_IN_SECCOMP,
     UNCONFINED_SECCOMP,
@@ -56,7 +55,6 @@ __all__ = [
     "SpecWriter",
     "Sysctl",
     "UserNamespace",
-    "cgroup_path",
     "container_capabilities",
     "exec_process",
     "look_at_host",

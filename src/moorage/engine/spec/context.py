@@ -12,6 +12,7 @@ from typing import Any
 
 from moorage.cri import pb
 from moorage.engine.spec.identity import Identity
+from moorage.handlers.definition import CgroupDriver
 
 Document = dict[str, Any]
 """A JSON object: an OCI `config.json` or a part of one."""
@@ -35,7 +36,7 @@ class HandlerTraits:
     container_annotation_patterns: tuple[str, ...] = ()
     has_recursive_read_only: bool = False
     has_user_namespaces: bool = False
-    is_systemd_cgroup: bool = False
+    cgroup_driver: CgroupDriver = CgroupDriver.CGROUPFS
     is_virtualised: bool = False
     has_host_devices_when_privileged: bool = True
     default_seccomp: str = BUILT_IN_SECCOMP

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from moorage.cri import pb
+from moorage.engine.cgroups import container_cgroup
 from moorage.engine.errors import InvalidError
 from moorage.engine.spec.annotations import container_annotations, sandbox_annotations
 from moorage.engine.spec.capabilities import CapabilitySets, container_capabilities
-from moorage.engine.spec.cgroup_path import cgroup_path
 from moorage.engine.spec.confinement import Labels, app_armor_profile, selinux_labels
 from moorage.engine.spec.context import (
     ContainerRequest,
@@ -165,10 +165,8 @@ class SpecWriter:
     def _linux(
         self, sandbox: SandboxContext, handler: HandlerTraits, task_id: str, labels: Labels
     ) -> Document:
-        path = cgroup_path(
-            sandbox.config.linux.cgroup_parent, task_id, is_systemd=handler.is_systemd_cgroup
-        )
-        found: Document = {"cgroupsPath": path}
+        place = container_cgroup(handler.cgroup_driver, sandbox.config.linux.cgroup_parent, task_id)
+        found: Document = {"cgroupsPath": place.oci}
         found.update(mapping_fields(user_namespace(sandbox.options)))
         if labels.mount:
             found["mountLabel"] = labels.mount

@@ -19,7 +19,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -96,11 +96,12 @@ class Conmon:
         create_arguments: Sequence[str] = (),
         *,
         has_systemd_cgroups: bool = False,
-        environment: Mapping[str, str] | None = None,
+        place: Callable[[int], None] | None = None,
     ) -> int:
         """Run the runtime's `create` under a new conmon; the container's process id.
 
-        Raises AdapterError with the runtime's words. Nothing runs after a failure.
+        `place` is called with conmon's process id before it has started anything. Raises
+        AdapterError with the runtime's words, and OSError from `place`; nothing runs then.
         """
         files = TaskFiles(task.bundle)
         if task.log is not None:
@@ -113,17 +114,9 @@ class Conmon:
         try:
             os.set_blocking(answering, True)
             try:
-                launcher = Child(
-                    argv,
-                    environment={
-                        **(environment or {}),
-                        "_OCI_SYNCPIPE": str(answering),
-                        "PATH": os.environ.get("PATH", os.defpath),
-                    },
-                    passing=(answering,),
-                )
+                launcher = _launch(argv, answering, place)
             except OSError as error:
-                raise AdapterError(f"{self.program}: {error.strerror}") from error
+                raise AdapterError(f"{self.program}: {error.strerror or error}") from error
             finally:
                 os.close(answering)
             try:
@@ -302,6 +295,26 @@ class AttachedStreams:
         """Change the size of the terminal, if there is one."""
         if self._task.has_terminal:
             self._conmon.resize(self._task, width, height)
+
+
+def _launch(argv: Sequence[str], answering: int, place: Callable[[int], None] | None) -> Child:
+    """Start conmon; it waits for a byte before it starts anything. Raises OSError."""
+    waiting, starting = os.pipe2(os.O_CLOEXEC)
+    try:
+        environment = {
+            "_OCI_SYNCPIPE": str(answering),
+            "_OCI_STARTPIPE": str(waiting),
+            "PATH": os.environ.get("PATH", os.defpath),
+        }
+        launcher = Child(argv, environment=environment, passing=(answering, waiting))
+        # With the pipe closed and nothing in it, it ends.
+        if place is not None:
+            place(launcher.pid)
+        os.write(starting, b"\0")
+        return launcher
+    finally:
+        os.close(waiting)
+        os.close(starting)
 
 
 def hold(file: Path, argument: str) -> int | None:

@@ -17,7 +17,8 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from moorage.api.logs import Log
@@ -33,6 +34,14 @@ from moorage.handlers.adapters.exec_files import ExecFiles
 from moorage.handlers.adapters.monitored import MonitoredAdapter, StartedProcess
 from moorage.handlers.adapters.process_streams import ProcessStreams
 from moorage.handlers.definition import RunscOptions
+from moorage.linux.cgroup_life import (
+    CgroupError,
+    enter_cgroup,
+    has_cgroup,
+    make_cgroup,
+    remove_cgroup,
+)
+from moorage.linux.cgroups import Cgroups
 from moorage.linux.child import until_readable
 from moorage.linux.reaper import Reaper
 
@@ -40,6 +49,7 @@ log = Log(__name__)
 
 START_DEADLINE_S = 60.0
 END_DEADLINE_S = 20.0
+_REMOVE_PAUSE_S = 0.01
 _SCRIPT = Path(__file__).with_name("runsc_container.sh")
 _SCRIPT_MODE = 0o755
 _GO, _GIVE_UP = b"go\n", b"no\n"
@@ -68,16 +78,27 @@ class RunscAdapter(MonitoredAdapter):
     terminal_options = ()
 
     def __init__(
-        self, program: Path, options: Sequence[str], conmon: Conmon, reaper: Reaper, scratch: Path
+        self,
+        program: Path,
+        options: Sequence[str],
+        conmon: Conmon,
+        reaper: Reaper,
+        scratch: Path,
+        cgroups: Cgroups | None = None,
     ) -> None:
+        """With `cgroups` this adapter makes the cgroup that gVisor was told to leave alone."""
         super().__init__(CommandLine(program, options, scratch), conmon, reaper, scratch)
+        self._cgroups = cgroups
 
     async def create(self, task: Task) -> int:
         command = self._command_line
+        place = None if self._cgroups is None else partial(self._place, task)
         try:
             if task.is_sandbox:
-                return await self._conmon.create(task, command.program, command.options)
-            return await self._conmon.create(task, self._script(task), ())
+                return await self._conmon.create(
+                    task, command.program, command.options, place=place
+                )
+            return await self._conmon.create(task, self._script(task), (), place=place)
         except BaseException:
             await command.delete(task.id)
             raise
@@ -101,6 +122,8 @@ class RunscAdapter(MonitoredAdapter):
                 raise AdapterError(
                     f"gVisor task {task.id} does not end {END_DEADLINE_S:g} s after its deletion"
                 ) from None
+        if task.is_sandbox and self._cgroups is not None:
+            await self._remove_cgroup(self._cgroups, task)
         self._conmon.forget(task)
 
     async def update(self, task: Task, resources: Mapping[str, Any]) -> None:
@@ -115,6 +138,25 @@ class RunscAdapter(MonitoredAdapter):
         """The sandbox's: the host sees no others."""
         pid = json.loads(await self._command_line.run("state", task.id)).get("pid", 0)
         return (pid,) if pid > 0 else ()
+
+    def _place(self, task: Task, pid: int) -> None:
+        """Move a monitor, and so what it will start, to the cgroup of the pod's sandbox."""
+        path = _sandbox_cgroup(task)
+        if path and self._cgroups is not None:
+            make_cgroup(self._cgroups, path)
+            enter_cgroup(self._cgroups, path, pid)
+
+    async def _remove_cgroup(self, cgroups: Cgroups, task: Task) -> None:
+        path = _sandbox_cgroup(task)
+        if not path:
+            return
+        async with asyncio.timeout(END_DEADLINE_S):
+            while has_cgroup(cgroups, path):
+                try:
+                    await asyncio.to_thread(remove_cgroup, cgroups, path)
+                except CgroupError:
+                    # The kernel lets go of it a moment after its last process, and tells nobody.
+                    await asyncio.sleep(_REMOVE_PAUSE_S)
 
     def _script(self, task: Task) -> Path:
         """The stand-in for this container's process, beside its bundle's files."""
@@ -152,6 +194,16 @@ class RunscAdapter(MonitoredAdapter):
     ) -> None:
         inner = ("--internal-pid-file", str(files.inner_pid_file))
         await super()._exec(task, files, (*inner, *options), streams)
+
+
+def _sandbox_cgroup(task: Task) -> str:
+    """The cgroup of the pod's sandbox, beside those that its containers are told of."""
+    try:
+        spec = json.loads((task.bundle / "config.json").read_bytes())
+    except FileNotFoundError:
+        return ""
+    parent = PurePosixPath(spec.get("linux", {}).get("cgroupsPath") or "/").parent
+    return str(parent / task.sandbox_id) if parent != PurePosixPath("/") else ""
 
 
 @contextmanager
