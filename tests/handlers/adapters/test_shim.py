@@ -8,12 +8,14 @@ import os
 import secrets
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from moorage.handlers import CgroupDriver, ShimOptions, search_path
@@ -25,10 +27,12 @@ from moorage.handlers.adapters import (
     Task,
     TaskNotFoundError,
 )
+from moorage.handlers.adapters.generated import shim_pb2 as pb
 from moorage.handlers.adapters.shim import ShimAdapter
 from moorage.handlers.adapters.shim_options import TaskOptions
 from moorage.handlers.adapters.shim_program import ShimProgram
 from moorage.handlers.adapters.shim_record import TaskFolder
+from moorage.handlers.adapters.shim_service import ShimConnections
 from moorage.handlers.machine import this_machine
 from moorage.linux.process import state
 from tests.handlers.adapters.bundles import process, skip_without, write_bundle
@@ -312,7 +316,7 @@ async def test_containers_outlive_the_engine_with_their_words_and_codes(shims: S
             await adapter.create(task)
             await adapter.start(task)
     # No engine now: the brief one ends meanwhile.
-    await asyncio.sleep(1.0)
+    await ended(brief)
     async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
         assert (await adapter.wait(brief)).code == 9
         assert [line for _, _, line in logged(brief)] == ["before", "after"]
@@ -325,6 +329,67 @@ async def test_containers_outlive_the_engine_with_their_words_and_codes(shims: S
     assert [line for _, _, line in logged(lasting)] == ["up", "still here"]
     async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
         assert (await adapter.wait(brief)).code == 9
+
+
+_ENGINE = """
+import asyncio, sys
+from pathlib import Path
+import msgspec
+from moorage.handlers.adapters import Task
+from tests.handlers.adapters.test_shim import open_adapter
+
+async def main():
+    root, runtime, given = sys.argv[1:]
+    task = msgspec.json.decode(given, type=Task, dec_hook=lambda kind, text: kind(text))
+    async with open_adapter(Path(root), runtime) as adapter:
+        await adapter.create(task)
+        async with await adapter.attach(task) as streams:
+            await adapter.start(task)
+            seen = b""
+            while b"\\n500\\n" not in seen:
+                seen += (await streams.read())[1]
+            print("written", flush=True)
+            await adapter.wait(task)
+
+asyncio.run(main())
+"""
+
+
+async def test_an_engine_that_is_killed_loses_no_line_of_a_container_that_ended_meanwhile(
+    shims: Shims,
+) -> None:
+    task = shims.task("sh", "-c", "seq 1 500; sleep 1; seq 501 1000; exit 4")
+    given = msgspec.json.encode(task, enc_hook=str).decode()
+    engine = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _ENGINE, str(shims.root), shims.runtime, given),
+        stdout=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parents[3],
+    )
+    assert engine.stdout is not None
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            assert await engine.stdout.readline() == b"written\n"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            engine.kill()
+        await engine.wait()
+    # The shim itself is asked, so that no engine reads the pipes before the container has ended.
+    await ended(task)
+    async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
+        assert (await adapter.wait(task)).code == 4
+    assert [line for _, _, line in logged(task)] == [str(number) for number in range(1, 1001)]
+
+
+async def ended(task: Task) -> None:
+    """Wait until a task has ended, without touching its pipes."""
+    record = TaskFolder(task.bundle).record()
+    assert record is not None
+    connections = ShimConnections()
+    try:
+        request = pb.WaitRequest(id=task.id)
+        await connections.call(record.address, "Wait", request, pb.WaitResponse, deadline_s=20)
+    finally:
+        connections.close()
 
 
 async def test_tasks_of_a_pod_share_a_shim(shims: Shims) -> None:

@@ -206,31 +206,6 @@ class ProcessOutput:
             loop.add_reader(pipe, self._read, descriptor, pipe)
 
 
-class ProcessInput:
-    """The input pipe of a process, opened at the first write."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._pipe: int | None = None
-
-    async def write(self, data: bytes) -> None:
-        """Give input; waits while the pipe is full. Raises OSError when nobody reads it."""
-        if self._pipe is None:
-            self._pipe = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        rest = memoryview(data)
-        while rest:
-            try:
-                rest = rest[os.write(self._pipe, rest) :]
-            except BlockingIOError:
-                await _writable(self._pipe)
-
-    def close(self) -> None:
-        """Write no more; the input ends only when the shim is told."""
-        if self._pipe is not None:
-            os.close(self._pipe)
-            self._pipe = None
-
-
 def make_pipes(folder: Path, *, has_stdin: bool, has_stderr: bool) -> dict[int, Path]:
     """New named pipes by descriptor, 0 to 2. Raises OSError."""
     paths = {STDOUT: folder / "stdout"}
@@ -248,13 +223,3 @@ def pipes_in(folder: Path) -> dict[int, Path]:
     """The named pipes that are there."""
     named = {0: folder / "stdin", STDOUT: folder / "stdout", STDERR: folder / "stderr"}
     return {number: path for number, path in named.items() if path.exists()}
-
-
-async def _writable(pipe: int) -> None:
-    loop = asyncio.get_running_loop()
-    event = asyncio.Event()
-    loop.add_writer(pipe, event.set)
-    try:
-        await event.wait()
-    finally:
-        loop.remove_writer(pipe)

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import shutil
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import msgspec
@@ -34,7 +34,8 @@ from moorage.handlers.adapters.cri_log import CriLog
 from moorage.handlers.adapters.fifo_streams import ProcessOutput, make_pipes, pipes_in
 from moorage.handlers.adapters.generated import shim_pb2 as pb
 from moorage.handlers.adapters.shim_calls import ShimCalls
-from moorage.handlers.adapters.shim_events import listen_for_events
+from moorage.handlers.adapters.shim_ending import end_task
+from moorage.handlers.adapters.shim_events import ShimEvents
 from moorage.handlers.adapters.shim_keeping import (
     end_process,
     memory_file,
@@ -51,10 +52,10 @@ from moorage.handlers.adapters.shim_program import ShimProgram
 from moorage.handlers.adapters.shim_record import Record, TaskFolder
 from moorage.handlers.adapters.shim_service import ShimConnections, ShimLostError
 from moorage.handlers.adapters.shim_streams import AttachedStreams, ShimProcess
+from moorage.handlers.definition import HandlerDefinition, ShimOptions
+from moorage.handlers.discovery import search_path
 from moorage.linux.process import Identity, began
 
-_END_DEADLINE_S = 10.0
-_SHUTDOWN_DEADLINE_S = 5.0
 _LAST_OUTPUT_S = 2.0
 _UNKNOWN_EXIT = 255
 
@@ -69,38 +70,56 @@ class _Live:
 
 
 class ShimAdapter:
-    """An `Adapter` for one handler. `async with` opens it; leaving lets go of shims and tasks."""
+    """An `Adapter` for one handler. It opens itself with its first task; `close`, or leaving an
+    `async with`, lets go of shims and tasks, which go on.
+    """
 
     def __init__(self, program: ShimProgram, options: TaskOptions) -> None:
         self.needs_sandbox = options.handler.needs_sandbox
         self._program = program
         self._options = options
-        self._group = asyncio.TaskGroup()
-        self._shims = ShimConnections(self._group)
-        self._events = listen_for_events(program.events, self._out_of_memory)
+        self._shims = ShimConnections()
+        self._events: ShimEvents | None = None
         self._live: dict[str, _Live] = {}
-        self._recovering = asyncio.Lock()
+        self._opening = asyncio.Lock()
         self._memory_cut: set[str] = set()
 
+    @classmethod
+    def of(
+        cls, definition: HandlerDefinition, options: ShimOptions, program: Path, folder: Path
+    ) -> Self:
+        """The adapter of a handler, with a socket for events and the runtime's state in a folder.
+
+        The folder's path must be short: a socket's has at most 107 bytes.
+        """
+        path = search_path()
+        behind = options.runtime_binary
+        found = None if behind is None else shutil.which(behind, path=path)
+        return cls(
+            ShimProgram(program, folder / f"{definition.name}.events", path),
+            TaskOptions(
+                options,
+                definition.cgroup_driver,
+                None if found is None else Path(found),
+                folder / f"{definition.name}.state",
+            ),
+        )
+
     async def __aenter__(self) -> Self:
-        await self._events.__aenter__()
-        await self._group.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of everything."""
         for live in self._live.values():
             live.output.close()
         self._live.clear()
         self._shims.close()
-        try:
-            await self._group.__aexit__(kind, error, trace)
-        finally:
-            await self._events.__aexit__(None, None, None)
+        if self._events is not None:
+            await self._events.close()
+            self._events = None
 
     async def create(self, task: Task) -> int:
         folder = TaskFolder(task.bundle)
@@ -169,7 +188,7 @@ class ShimAdapter:
         live = self._live.pop(task.id, None)
         try:
             if record is not None:
-                await self._delete(task, record)
+                await end_task(task, record, self._shims, self._program)
         finally:
             if live is not None:
                 live.output.close()
@@ -252,6 +271,8 @@ class ShimAdapter:
         return tuple(each.pid for each in reply.processes)
 
     async def _create(self, task: Task, folder: TaskFolder) -> int:
+        async with self._opening:
+            await self._listen()
         await asyncio.to_thread(folder.make)
         options = self._options.any
         pipes = make_pipes(folder.path, has_stdin=task.has_stdin, has_stderr=not task.has_terminal)
@@ -289,7 +310,8 @@ class ShimAdapter:
 
     async def _known(self, task: Task) -> _Live:
         """The task as this engine knows it, or finds it again. Raises TaskNotFoundError."""
-        async with self._recovering:
+        async with self._opening:
+            await self._listen()
             if task.id in self._live:
                 return self._live[task.id]
             folder = TaskFolder(task.bundle)
@@ -303,6 +325,14 @@ class ShimAdapter:
                 raise AdapterError(f"{folder.path}: {error.strerror or error}") from error
             live = self._live[task.id] = _Live(record, pipes, output)
             return live
+
+    async def _listen(self) -> None:
+        if self._events is None:
+            try:
+                self._events = await ShimEvents.listen(self._program.events, self._out_of_memory)
+            except OSError as error:
+                why = error.strerror or str(error)
+                raise AdapterError(f"{self._program.events}: {why}") from error
 
     def _output(self, task: Task, pipes: Mapping[int, Path]) -> ProcessOutput:
         log = None if task.log is None else CriLog(task.log)
@@ -328,51 +358,6 @@ class ShimAdapter:
     async def _state(self, task: Task, live: _Live) -> pb.StateResponse:
         request = pb.StateRequest(id=task.id)
         return await self._shims.call(live.record.address, "State", request, pb.StateResponse)
-
-    async def _delete(self, task: Task, record: Record) -> None:
-        address = record.address
-        try:
-            try:
-                await self._end(task, record)
-                request = pb.DeleteRequest(id=task.id)
-                await self._shims.call(address, "Delete", request, pb.DeleteResponse)
-            except TaskNotFoundError:
-                # Never made, or deleted by an engine that was killed before it shut the shim down.
-                pass
-            await self._shims.order(
-                address,
-                "Shutdown",
-                pb.ShutdownRequest(id=task.id),
-                deadline_s=_SHUTDOWN_DEADLINE_S,
-            )
-        except ShimLostError:
-            await self._program.delete(task.id, task.bundle)
-        except AdapterError:
-            # A sandbox takes its shim along; a container must not take its neighbours' away.
-            if not task.is_sandbox or record.shim is None:
-                raise
-            await end_process(record.shim)
-            await self._program.delete(task.id, task.bundle)
-
-    async def _end(self, task: Task, record: Record) -> None:
-        state = await self._shims.call(
-            record.address, "State", pb.StateRequest(id=task.id), pb.StateResponse
-        )
-        if state.status == pb.STOPPED:
-            return
-        request = pb.KillRequest(id=task.id, signal=signal.SIGKILL, all=True)
-        try:
-            await self._shims.order(record.address, "Kill", request)
-        except TaskNotFoundError:
-            # It has ended since it was asked.
-            return
-        await self._shims.call(
-            record.address,
-            "Wait",
-            pb.WaitRequest(id=task.id),
-            pb.WaitResponse,
-            deadline_s=_END_DEADLINE_S,
-        )
 
     def _out_of_memory(self, task_id: str) -> None:
         if task_id in self._live:

@@ -7,10 +7,10 @@ somebody has to listen: some shims refuse to start without, and others try each 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 from google.protobuf.message import DecodeError
 
@@ -20,54 +20,73 @@ from moorage.handlers.adapters.ttrpc import (
     RESPONSE,
     ConnectionLostError,
     Frame,
-    read_frame,
+    Framing,
 )
 
 _OUT_OF_MEMORY = "/tasks/oom"
-_CLOSING_S = 2.0
+_ANSWER = b""
+"""A response without a status and without content."""
 
 
-@contextlib.asynccontextmanager
-async def listen_for_events(
-    path: Path, out_of_memory: Callable[[str], None]
-) -> AsyncIterator[None]:
-    """Answer shims at a socket; `out_of_memory` is called with the task's id.
-
-    The path stays when it ends: a shim is then refused at once instead of waiting for a file.
+class ShimEvents:
+    """A listening socket. Shims are answered until `close`; its path stays after that, so that a
+    shim is refused at once instead of waiting for a file.
     """
-    listening = _listen(path)
-    serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            serving[task] = writer
-        try:
-            while frame := await read_frame(reader):
-                if frame.kind == REQUEST:
-                    if task_id := _told_of_memory(frame.content):
-                        out_of_memory(task_id)
-                    answer = pb.Response(payload=b"").SerializeToString()
-                    writer.write(Frame(frame.stream, RESPONSE, answer).encode())
-                    await writer.drain()
-        except (ConnectionLostError, ConnectionError):
-            # Its shim has ended amid a word, which loses nothing but that word.
+    def __init__(self, server: asyncio.Server, connections: set[asyncio.BaseTransport]) -> None:
+        self._server = server
+        self._connections = connections
+
+    @classmethod
+    async def listen(cls, path: Path, out_of_memory: Callable[[str], None]) -> ShimEvents:
+        """Listen at a path; `out_of_memory` is called with a task's id. Raises OSError."""
+        connections: set[asyncio.BaseTransport] = set()
+        server = await asyncio.get_running_loop().create_unix_server(
+            lambda: _Reported(out_of_memory, connections), sock=_listen(path)
+        )
+        return cls(server, connections)
+
+    async def close(self) -> None:
+        """Listen no more."""
+        self._server.close()
+        for connection in tuple(self._connections):
+            connection.close()
+        await self._server.wait_closed()
+
+
+class _Reported(asyncio.Protocol):
+    """One shim's connection."""
+
+    def __init__(
+        self, out_of_memory: Callable[[str], None], connections: set[asyncio.BaseTransport]
+    ) -> None:
+        self._framing = Framing()
+        self._out_of_memory = out_of_memory
+        self._connections = connections
+        self._transport: asyncio.WriteTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.WriteTransport, transport)
+        self._connections.add(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        if self._transport is not None:
+            self._connections.discard(self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport is None:
             return
-        finally:
-            writer.close()
-            if task is not None:
-                del serving[task]
-
-    server = await asyncio.start_unix_server(serve, sock=listening)
-    try:
-        yield
-    finally:
-        server.close()
-        for writer in serving.values():
-            writer.close()
-        if serving:
-            await asyncio.wait(tuple(serving), timeout=_CLOSING_S)
-        await server.wait_closed()
+        try:
+            for frame in self._framing.feed(data):
+                if frame.kind != REQUEST:
+                    continue
+                if task_id := _told_of_memory(frame.content):
+                    self._out_of_memory(task_id)
+                self._transport.write(Frame(frame.stream, RESPONSE, _ANSWER).encode())
+        except ConnectionLostError:
+            # It speaks something else, which no answer would mend.
+            self._transport.close()
 
 
 def _listen(path: Path) -> socket.socket:

@@ -30,11 +30,10 @@ class ShimLostError(AdapterError):
 
 
 class ShimConnections:
-    """One connection for each shim, made when it is needed. Its reading runs in a task group."""
+    """One connection for each shim, made when it is needed."""
 
-    def __init__(self, group: asyncio.TaskGroup) -> None:
-        self._group = group
-        self._clients: dict[str, tuple[TtrpcClient, asyncio.Task[None]]] = {}
+    def __init__(self) -> None:
+        self._clients: dict[str, TtrpcClient] = {}
         self._connecting = asyncio.Lock()
 
     async def call(
@@ -74,18 +73,15 @@ class ShimConnections:
 
     def close(self) -> None:
         """End every connection; shims go on."""
-        for client, _ in self._clients.values():
+        for client in self._clients.values():
             client.close()
-        for _, task in self._clients.values():
-            task.cancel()
         self._clients.clear()
 
     async def _client(self, path: str) -> TtrpcClient:
         async with self._connecting:
-            for known, (client, _) in tuple(self._clients.items()):
+            for known, client in tuple(self._clients.items()):
                 if client.is_lost:
                     del self._clients[known]
             if path not in self._clients:
-                client = await TtrpcClient.connect(path, deadline_s=CONNECT_DEADLINE_S)
-                self._clients[path] = (client, self._group.create_task(client.run()))
-            return self._clients[path][0]
+                self._clients[path] = await TtrpcClient.connect(path, deadline_s=CONNECT_DEADLINE_S)
+            return self._clients[path]

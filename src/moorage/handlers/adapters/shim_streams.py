@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from moorage.handlers.adapters.adapter import AdapterError, TaskNotFoundError
-from moorage.handlers.adapters.fifo_streams import ProcessInput, ProcessOutput
+from moorage.handlers.adapters.fifo_input import ProcessInput
+from moorage.handlers.adapters.fifo_streams import ProcessOutput
 from moorage.handlers.adapters.shim_service import ShimLostError
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from google.protobuf.message import DecodeError, Message
 
@@ -55,56 +56,60 @@ class Frame:
         return _HEADER.pack(len(self.content), self.stream, self.kind, 0) + self.content
 
 
-async def read_frame(reader: asyncio.StreamReader) -> Frame | None:
-    """The next frame; None at the end. Raises ConnectionLostError when it is cut or too long."""
-    try:
-        header = await reader.readexactly(_HEADER.size)
-        length, stream, kind, _flags = _HEADER.unpack(header)
-        if length > MOST_BYTES:
-            raise ConnectionLostError(f"a frame of {length} bytes, more than {MOST_BYTES}")
-        return Frame(stream, kind, await reader.readexactly(length))
-    except asyncio.IncompleteReadError as error:
-        if error.partial or error.expected != _HEADER.size:
-            raise ConnectionLostError("it ended amid a frame") from error
-        return None
-    except OSError as error:
-        raise ConnectionLostError(error.strerror or str(error)) from error
+class Framing:
+    """Bytes as they come, frames as they are complete."""
+
+    def __init__(self) -> None:
+        self._content = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that are whole now. Raises ConnectionLostError at one that is too long."""
+        self._content += data
+        while len(self._content) >= _HEADER.size:
+            length, stream, kind, _flags = _HEADER.unpack_from(self._content)
+            if length > MOST_BYTES:
+                raise ConnectionLostError(f"a frame of {length} bytes, more than {MOST_BYTES}")
+            end = _HEADER.size + length
+            if len(self._content) < end:
+                return
+            content = bytes(self._content[_HEADER.size : end])
+            del self._content[:end]
+            yield Frame(stream, kind, content)
 
 
-class TtrpcClient:
+class TtrpcClient(asyncio.Protocol):
     """A connection. Safe for many tasks at once; once lost, every call raises."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
+    def __init__(self) -> None:
+        self._framing = Framing()
+        self._transport: asyncio.WriteTransport | None = None
         self._next_stream = 1
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
         self._lost: ConnectionLostError | None = None
 
     @classmethod
     async def connect(cls, path: str, *, deadline_s: float) -> TtrpcClient:
-        """A connection to the socket at a path. `run` must be started for its calls to end.
-
-        Raises ConnectionLostError.
-        """
+        """A connection to the socket at a path. Raises ConnectionLostError."""
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(deadline_s):
-                reader, writer = await asyncio.open_unix_connection(path)
+                _transport, client = await loop.create_unix_connection(cls, path)
         except TimeoutError:
             raise ConnectionLostError(f"{path} takes no connection") from None
         except OSError as error:
             raise ConnectionLostError(f"{path}: {error.strerror or error}") from error
-        return cls(reader, writer)
+        return client
 
     @property
     def is_lost(self) -> bool:
         return self._lost is not None
 
-    async def run(self) -> None:
-        """Hand responses to their callers until the connection ends. For one task."""
-        why = ConnectionLostError("the shim has ended")
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.WriteTransport, transport)
+
+    def data_received(self, data: bytes) -> None:
         try:
-            while frame := await read_frame(self._reader):
+            for frame in self._framing.feed(data):
                 if frame.kind != RESPONSE:
                     raise ConnectionLostError(f"a frame of kind {frame.kind} is no response")
                 future = self._waiting.pop(frame.stream, None)
@@ -112,9 +117,10 @@ class TtrpcClient:
                 if future is not None and not future.done():
                     future.set_result(frame.content)
         except ConnectionLostError as error:
-            why = error
-        finally:
-            self._lose(why)
+            self._lose(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lose(ConnectionLostError(f"the shim has ended{f': {exc}' if exc else ''}"))
 
     async def call(
         self,
@@ -129,8 +135,8 @@ class TtrpcClient:
 
         Raises TtrpcError, ConnectionLostError, and TimeoutError after `deadline_s`.
         """
-        if self._lost is not None:
-            raise self._lost
+        if self._lost is not None or self._transport is None:
+            raise self._lost or ConnectionLostError("it was never connected")
         stream = self._take_stream()
         content = pb.Request(
             service=service,
@@ -141,7 +147,7 @@ class TtrpcClient:
         future = asyncio.get_running_loop().create_future()
         self._waiting[stream] = future
         try:
-            self._writer.write(Frame(stream, REQUEST, content).encode())
+            self._transport.write(Frame(stream, REQUEST, content).encode())
             # The other side keeps the deadline too, and says which call it was: it goes first.
             async with asyncio.timeout(None if deadline_s is None else deadline_s + _GRACE_S):
                 answer = await future
@@ -162,7 +168,8 @@ class TtrpcClient:
         if self._lost is not None:
             return
         self._lost = why
-        self._writer.close()
+        if self._transport is not None:
+            self._transport.close()
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(why)

@@ -1,0 +1,65 @@
+"""The end of a shim's task, whatever state it and its shim are in."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+
+from moorage.handlers.adapters.adapter import AdapterError, Task, TaskNotFoundError
+from moorage.handlers.adapters.generated import shim_pb2 as pb
+from moorage.handlers.adapters.shim_keeping import end_process
+from moorage.handlers.adapters.shim_program import ShimProgram
+from moorage.handlers.adapters.shim_record import Record
+from moorage.handlers.adapters.shim_service import ShimConnections, ShimLostError
+
+_END_DEADLINE_S = 10.0
+_SHUTDOWN_DEADLINE_S = 5.0
+
+
+async def end_task(
+    task: Task, record: Record, shims: ShimConnections, program: ShimProgram
+) -> None:
+    """Kill a task, have it deleted, and let its shim go when that has nothing else to do.
+
+    Raises AdapterError when the shim is there but does not do it.
+    """
+    try:
+        # Without such a task, it was never made, or an engine was killed amid its deletion.
+        with contextlib.suppress(TaskNotFoundError):
+            await _kill(task, record, shims)
+            request = pb.DeleteRequest(id=task.id)
+            await shims.call(record.address, "Delete", request, pb.DeleteResponse)
+    except ShimLostError:
+        await program.delete(task.id, task.bundle)
+        return
+    except AdapterError:
+        # A sandbox takes its shim along; a container must not take its neighbours' away.
+        if not task.is_sandbox or record.shim is None:
+            raise
+        await end_process(record.shim)
+        await program.delete(task.id, task.bundle)
+        return
+    # A shim that goes need not answer any more.
+    with contextlib.suppress(ShimLostError):
+        ending = pb.ShutdownRequest(id=task.id)
+        await shims.order(record.address, "Shutdown", ending, deadline_s=_SHUTDOWN_DEADLINE_S)
+
+
+async def _kill(task: Task, record: Record, shims: ShimConnections) -> None:
+    """Return when it has ended. Raises TaskNotFoundError when the shim knows no such task."""
+    state = await shims.call(record.address, "State", pb.StateRequest(id=task.id), pb.StateResponse)
+    if state.status == pb.STOPPED:
+        return
+    request = pb.KillRequest(id=task.id, signal=signal.SIGKILL, all=True)
+    try:
+        await shims.order(record.address, "Kill", request)
+    except TaskNotFoundError:
+        # It has ended since it was asked.
+        return
+    await shims.call(
+        record.address,
+        "Wait",
+        pb.WaitRequest(id=task.id),
+        pb.WaitResponse,
+        deadline_s=_END_DEADLINE_S,
+    )

@@ -1,0 +1,76 @@
+"""Log lines as the kubelet reads them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.handlers.adapters import STDERR, STDOUT
+from moorage.handlers.adapters.cri_log import PIECE_BYTES, CriLog, format_output
+
+AT = 1_767_323_045_000_000_006
+STAMP = "2026-01-02T03:04:05.000000006Z"
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"one\n", ["F one"]),
+        (b"one\ntwo\n", ["F one", "F two"]),
+        (b"one\n\n", ["F one", "F "]),
+        (b"prompt$ ", ["P prompt$ "]),
+        (b"one\nrest", ["F one", "P rest"]),
+        (b"a\r\n", ["F a\r"]),
+        (b"", []),
+    ],
+)
+def test_output_becomes_lines_and_pieces(data: bytes, expected: list[str]) -> None:
+    text = format_output(data, STDOUT, AT).decode()
+    assert text.split("\n")[:-1] == [f"{STAMP} stdout {line}" for line in expected]
+
+
+def test_errors_are_named() -> None:
+    assert format_output(b"x\n", STDERR, AT) == f"{STAMP} stderr F x\n".encode()
+
+
+@given(st.lists(st.binary(max_size=3 * PIECE_BYTES), max_size=4))
+def test_no_byte_is_lost_and_no_piece_too_long(outputs: list[bytes]) -> None:
+    log = b"".join(format_output(data, STDOUT, AT) for data in outputs)
+    read = bytearray()
+    for line in log.split(b"\n")[:-1]:
+        _stamp, _stream, tag, content = line.split(b" ", 3)
+        assert len(content) <= PIECE_BYTES
+        read += content + (b"\n" if tag == b"F" else b"")
+    assert bytes(read) == b"".join(outputs)
+
+
+def test_a_reopened_log_goes_on_in_a_new_file(tmp_path: Path) -> None:
+    path = tmp_path / "pod" / "0.log"
+    log = CriLog(path, lambda: AT)
+    assert path.stat().st_mode & 0o777 == 0o640
+    log.write(STDOUT, b"part")
+    assert not log.is_at_line_end
+    log.write(STDOUT, b"ed\n")
+    assert log.is_at_line_end
+    path.rename(path.with_suffix(".old"))
+    log.reopen()
+    log.write(STDERR, b"new\n")
+    log.close()
+    assert path.with_suffix(".old").read_text().count("stdout") == 2
+    assert path.read_text() == f"{STAMP} stderr F new\n"
+
+
+def test_a_full_disk_is_told_of_once_and_holds_nobody_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "0.log").symlink_to("/dev/full")
+    log = CriLog(tmp_path / "0.log")
+    for _ in range(3):
+        log.write(STDOUT, b"lost\n")
+    log.close()
+    assert [each.getMessage() for each in caplog.records] == ["log not written"]
+    assert os.path.islink(tmp_path / "0.log")
