@@ -13,7 +13,10 @@ import pytest
 from moorage.engine.errors import FailedError, NotFoundError
 from moorage.engine.images import Image, ImagePaths, ImageStore
 from moorage.linux.bind import bind, is_mount_point
+from moorage.linux.idmap import IdMappings, IdRange
+from moorage.linux.reaper import Reaper
 from tests.engine.images.builds import Entry, digest, folder, layer, link, oci_archive
+from tests.engine.images.conftest import Registry
 
 ONE, TWO = layer(Entry("one", b"1")), layer(Entry("two", b"2"))
 
@@ -195,6 +198,18 @@ async def test_mounting_a_root_costs_less_than_two_milliseconds(
         took_s.append(time.perf_counter() - began_s)
     # Not all: other work on this machine may hold up some.
     assert statistics.quantiles(took_s)[0] < 0.002, sorted(took_s)
+
+
+async def test_a_taker_of_orphans_in_the_same_process_is_no_hindrance(
+    images: ImageStore, registry: Registry, place: Path
+) -> None:
+    mappings = IdMappings((IdRange(0, 100_000, 65_536),), (IdRange(0, 100_000, 65_536),))
+    archive = oci_archive(place / "a.tar", ["localhost/a:1"], [ONE])
+    async with Reaper():
+        image = await images.pull(registry.push(archive, "reaped:1"))
+        await images.load(archive)
+        await images.mount_rootfs("c1", image, place / "root", id_mappings=mappings)
+    assert (place / "root/one").stat().st_uid == 100_000
 
 
 async def test_stages_left_mounted_are_cleared_and_layers_stay(

@@ -33,7 +33,9 @@ class BlobStream:
         blob.seek(offset)
         self._blob = blob
         self._left = length
-        self._packed, self._plain = hashlib.sha256(), hashlib.sha256()
+        self._packed = hashlib.sha256()
+        # A blob that is not packed is its own content: one sum serves for both.
+        self._plain = hashlib.sha256() if compression else self._packed
         self._rest = memoryview(b"")
         opened = _DECODERS.get(compression)
         if opened is None:
@@ -48,7 +50,8 @@ class BlobStream:
                 chunk = next(self._chunks, b"")
                 if not chunk:
                     break
-                self._plain.update(chunk)
+                if self._plain is not self._packed:
+                    self._plain.update(chunk)
                 self._rest = memoryview(chunk)
             part, self._rest = self._rest[:wanted], self._rest[wanted:]
             parts.append(part)

@@ -9,7 +9,6 @@ A layer has its name only when all of it is on disk, so what has a name is whole
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import json
 import os
@@ -27,12 +26,14 @@ from moorage.engine.errors import EngineError, ExhaustedError, FailedError
 from moorage.engine.images.flights import Flights
 from moorage.engine.images.image import SHA256
 from moorage.engine.images.threads import in_thread
-from moorage.linux.durable import rename_durably, write_durably
+from moorage.handlers.command import CommandError, run
+from moorage.linux.durable import rename_durably
 
 _UNPACK = Path(__file__).with_name("unpack.py")
 _RECORD, _TREE = "layer.json", "tree"
 _NEW, _OLD = ".new-", ".old-"
-_OUTCOME_LIMIT_BYTES = 64 * 1024 * 1024
+# It reads a file of this machine, and ends with it.
+_LONGEST_S = 86_400.0
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 """The errors of a file system without room."""
@@ -142,21 +143,21 @@ class Layers:
                 "digest": blob.digest,
                 "diff_id": diff_id,
                 "folder": str(tree),
+                "record": str(scratch / _RECORD),
                 "is_marked": self._is_marked,
             }
             outcome = await _run(job)
-            if "error" in outcome:
+            if outcome:
                 raise _failure(diff_id, blob, image, outcome)
-            record = msgspec.convert(outcome, LayerRecord)
-            await in_thread(self._finish, scratch, diff_id, record)
+            await in_thread(self._finish, scratch, diff_id)
         except OSError as error:
             outcome = {"error": str(error), "full": error.errno in FULL}
             raise _failure(diff_id, blob, image, outcome) from error
         finally:
             await in_thread(_remove, scratch)
 
-    def _finish(self, scratch: Path, diff_id: str, record: LayerRecord) -> None:
-        write_durably(scratch / _RECORD, msgspec.json.encode(record))
+    def _finish(self, scratch: Path, diff_id: str) -> None:
+        record = read_record(scratch)
         rename_durably(scratch, self.path(diff_id))
         self._sizes[diff_id] = (record.size_bytes, record.inodes)
 
@@ -172,27 +173,22 @@ def read_record(layer: Path) -> LayerRecord:
 
 
 async def _run(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Have the job done by a process that is killed when this is cancelled."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", "-S", str(_UNPACK),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        limit=_OUTCOME_LIMIT_BYTES,
-        env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"},
-    )  # fmt: skip
+    """Have the job done by a process that is killed when this is cancelled; what it says of it."""
+    argv: list[str | Path] = [sys.executable, "-I", "-S", _UNPACK]
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
     try:
-        # No deadline: it reads a local file, and ends with it.
-        answer, words = await process.communicate(json.dumps(job).encode())
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        answer = await run(
+            argv, deadline_s=_LONGEST_S, given=json.dumps(job).encode(), environment=environment
+        )
+    except CommandError as error:
+        return {"error": str(error), "full": False}
+    if answer.is_success:
+        return {}
     try:
-        outcome: dict[str, Any] = json.loads(answer)
+        outcome: dict[str, Any] = json.loads(answer.output)
     except ValueError:
-        why = words.decode(errors="replace").strip().rpartition("\n")[2]
-        return {"error": f"unpacking ended with status {process.returncode}: {why}", "full": False}
+        why = f"unpacking ended with status {answer.status}: {answer.complaint}"
+        return {"error": why, "full": False}
     return outcome
 
 

@@ -19,13 +19,17 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from moorage.api.logs import Log
 from moorage.cri.reference import Reference
 from moorage.engine.errors import FailedError
 from moorage.engine.images.refusals import refusal
+from moorage.handlers.command import Answer, CommandError, run
+
+log = Log(__name__)
 
 _POLICIES = (Path("/etc/containers/policy.json"),)
-_ANSWER_LIMIT_BYTES = 8 * 1024 * 1024
-_WORDS_LIMIT_BYTES = 64 * 1024
+# A pull may take long; what ends it is that nothing moves.
+_LONGEST_S = 86_400.0
 _LOOK_EVERY_S = 0.5
 _PASSED = ("PATH", "HOME", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
            "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")  # fmt: skip
@@ -132,37 +136,29 @@ class Skopeo:
         if shutil.which(self.program) is None:
             raise FailedError(f"images cannot be pulled: no program {self.program}; install skopeo")
         environment = {name: os.environ[name] for name in _PASSED if name in os.environ}
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=environment,
-            cwd=self.run,
-        )
-        assert process.stdout is not None
-        assert process.stderr is not None
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                answer = tasks.create_task(_first(process.stdout, _ANSWER_LIMIT_BYTES))
-                words = tasks.create_task(_first(process.stderr, _WORDS_LIMIT_BYTES))
-                ended = tasks.create_task(process.wait())
-                watcher = tasks.create_task(self._stalled(measure, progress))
-                await asyncio.wait((ended, watcher), return_when=asyncio.FIRST_COMPLETED)
-                is_stalled = not ended.done()
-                watcher.cancel()
-                if is_stalled:
-                    process.kill()
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(self._answer(argv, environment))
+            watcher = tasks.create_task(self._stalled(measure, progress))
+            await asyncio.wait((running, watcher), return_when=asyncio.FIRST_COMPLETED)
+            is_stalled = not running.done()
+            for each in (running, watcher):
+                each.cancel()
         progress(measure())
         if is_stalled:
             raise _UnansweredError(f"no progress for {self.stall_s:g} seconds")
-        if process.returncode != 0:
-            raise _UnansweredError(words.result().decode(errors="replace"))
-        return answer.result()
+        answer = running.result()
+        if answer is None or not answer.is_success:
+            said = "" if answer is None else answer.error.decode(errors="replace")
+            raise _UnansweredError(said)
+        return answer.output
+
+    async def _answer(self, argv: Sequence[str], environment: Mapping[str, str]) -> Answer | None:
+        """What it left; None when it could not be run."""
+        try:
+            return await run(argv, deadline_s=_LONGEST_S, environment=environment, folder=self.run)
+        except CommandError as error:
+            log.error("the program that pulls cannot be run", error=error)
+            return None
 
     async def _stalled(self, measure: Callable[[], int], progress: Progress) -> None:
         """Tell the progress; returns when there was none for too long."""
@@ -215,11 +211,3 @@ def _size(folder: Path) -> int:
     except FileNotFoundError:
         # Not begun, or a blob got its name between the two looks.
         return 0
-
-
-async def _first(stream: asyncio.StreamReader, limit_bytes: int) -> bytes:
-    """What a stream begins with; the rest is read and forgotten, so that the writer can go on."""
-    kept = bytearray()
-    while chunk := await stream.read(65536):
-        kept += chunk[: limit_bytes - len(kept)]
-    return bytes(kept)

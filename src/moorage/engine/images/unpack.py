@@ -1,6 +1,6 @@
 """One layer unpacked, by a process of its own that has nothing but the layer's folder.
 
-    job (JSON on stdin) → child: chroot into the folder → outcome (JSON on stdout)
+    job (JSON on stdin) → child: chroot into the folder → tree and record, or an error on stdout
 
 What a layer says is not trusted: its paths and links are followed only after the chroot, so they
 cannot lead out, and memory is limited. Run as a file, so that it starts without the rest of
@@ -231,15 +231,17 @@ def _measure(path: str) -> tuple[int, int]:
     return taken, len(seen)
 
 
-def run(job: dict[str, Any]) -> dict[str, Any]:
-    """Unpack below the root directory of this process. Raises LayerError, OSError, TarError."""
+def run(job: dict[str, Any]) -> None:
+    """Unpack, write the record and have both on disk. Raises LayerError, OSError, TarError."""
     libc = ctypes.CDLL(None, use_errno=True)
     # When the engine dies this must not go on behind the back of its successor.
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != job["parent"]:
         raise LayerError("the engine has ended")
     os.umask(0)
-    with open(job["blob"], "rb") as blob:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    private = os.open(job["record"], flags, 0o600)
+    with open(job["blob"], "rb") as blob, open(private, "w", encoding="utf-8") as record:
         stream = BlobStream(blob, job["offset"], job["length"], job["compression"])
         # Loaded while they can still be found.
         "x".encode("idna")
@@ -254,31 +256,33 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
                 archive.members.clear()  # type: ignore[attr-defined]
         stream.check(job["digest"], job["diff_id"])
         extraction.finish()
-    root = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
-    if libc.syncfs(root) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-    taken, inodes = _measure("/")
-    return {
-        "bytes": taken,
-        "inodes": inodes,
-        "whiteouts": sorted(extraction.whiteouts),
-        "opaques": sorted(extraction.opaques),
-    }
+        taken, inodes = _measure("/")
+        known = {
+            "bytes": taken,
+            "inodes": inodes,
+            "whiteouts": sorted(extraction.whiteouts),
+            "opaques": sorted(extraction.opaques),
+        }
+        json.dump(known, record)
+        record.flush()
+        if libc.syncfs(record.fileno()) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
 
 
 def main() -> int:
-    """Exit status 0 with the outcome, 1 with `error` and whether the disk is `full`."""
+    """Exit status 0, or 1 with `error` and whether the disk is `full` on stdout."""
     try:
-        outcome = run(json.load(sys.stdin))
-        status = 0
+        run(json.load(sys.stdin))
     except (LayerError, tarfile.TarError, ValueError, MemoryError, RecursionError) as error:
-        outcome, status = {"error": str(error) or type(error).__name__, "full": False}, 1
+        outcome = {"error": str(error) or type(error).__name__, "full": False}
     except OSError as error:
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        outcome, status = {"error": str(error), "full": is_full}, 1
+        outcome = {"error": str(error), "full": is_full}
+    else:
+        return 0
     sys.stdout.write(json.dumps(outcome))
-    return status
+    return 1
 
 
 if __name__ == "__main__":
