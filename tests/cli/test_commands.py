@@ -69,7 +69,7 @@ def test_doctor_and_runtimes_speak_json_and_yaml(tmp_path: Path) -> None:
     # Its status says whether pods can run here, which depends on the machine.
     assert done.returncode in (0, 4)
     subjects = {each["subject"] for each in json.loads(done.stdout)}
-    assert {"user", "kernel", "capabilities", "cgroups", "containerd"} <= subjects
+    assert {"user", "kernel", "capabilities", "cgroups", "engine"} <= subjects
     rows = yaml.safe_load(_moor("runtimes", "--all", "-o", "yaml").stdout)
     assert {"runc", "crun", "gvisor", "kata-containers"} <= {each["handler"] for each in rows}
     assert all(each["available"] or (each["reason"] and each["remedy"]) for each in rows)

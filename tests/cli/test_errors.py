@@ -20,7 +20,7 @@ from moorage.handlers.command import CommandError
     [
         (SettingsError("why"), 1),
         (ConfigError("why"), 1),
-        (CommandError(["containerd"], "why"), 1),
+        (CommandError(["conmon"], "why"), 1),
         (OSError(28, "why"), 1),
         (NotFoundError.of("pods", "why"), 1),
         (NotRunningError("why"), 3),

@@ -17,11 +17,7 @@ GIB = 1024**3
 
 
 def tools_without(*names: str) -> dict[str, Tool]:
-    return {
-        name: Tool(Path("/usr/bin", name), "1.7.24" if name == "containerd" else "1.0.0")
-        for name in TOOLS
-        if name not in names
-    }
+    return {name: Tool(Path("/usr/bin", name), "1.0.0") for name in TOOLS if name not in names}
 
 
 def a_host(**fields: Any) -> Host:

@@ -10,7 +10,9 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from moorage.cluster import life
@@ -177,7 +179,12 @@ def test_readiness_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_started_and_how_it_is_used(layout: Layout) -> None:
-    names = [part.name for part in parts_of(layout, SETTINGS)]
-    assert names == ["apiserver", "node", "controllers"]
+    def names(**chosen: Any) -> list[str]:
+        settings = msgspec.structs.replace(SETTINGS, **chosen)
+        return [part.name for part in parts_of(layout, settings)]
+
+    assert names() == ["apiserver", "engine", "node", "controllers"]
+    assert names(cri="unix:///run/x.sock") == ["apiserver", "node", "controllers"]
+    assert names(has_node=False) == ["apiserver", "controllers"]
     assert f"export KUBECONFIG='{layout.root}/kubeconfig'\n" in usage(layout, SETTINGS)
     assert "use-context moorage\n" in usage(layout, SETTINGS, "/home/me/.kube/config")

@@ -58,8 +58,8 @@ UPDATE = "noninteractive update"
 
 async def test_what_is_wanted_is_installed_at_once(apt: FakeApt) -> None:
     host = a_host(path=apt.path)
-    assert await install_packages(("containerd", "crun"), host) == ("containerd", "crun")
-    assert apt.calls == [f"{INSTALL} containerd crun"]
+    assert await install_packages(("conmon", "crun"), host) == ("conmon", "crun")
+    assert apt.calls == [f"{INSTALL} conmon crun"]
 
 
 async def test_nothing_is_done_for_nothing(apt: FakeApt) -> None:
@@ -69,21 +69,21 @@ async def test_nothing_is_done_for_nothing(apt: FakeApt) -> None:
 
 async def test_stale_lists_are_brought_up_to_date(apt: FakeApt) -> None:
     apt.knows(*PACKAGES, before_update=())
-    assert await install_packages(("containerd",), a_host(path=apt.path)) == ("containerd",)
-    assert apt.calls == [f"{INSTALL} containerd", UPDATE, f"{INSTALL} containerd"]
+    assert await install_packages(("conmon",), a_host(path=apt.path)) == ("conmon",)
+    assert apt.calls == [f"{INSTALL} conmon", UPDATE, f"{INSTALL} conmon"]
 
 
 async def test_what_a_node_can_do_without_is_left_out(apt: FakeApt) -> None:
-    apt.knows("containerd", "crun")
-    wanted = ("containerd", "crun", "runsc")
-    assert await install_packages(wanted, a_host(path=apt.path)) == ("containerd", "crun")
+    apt.knows("conmon", "crun")
+    wanted = ("conmon", "crun", "runsc")
+    assert await install_packages(wanted, a_host(path=apt.path)) == ("conmon", "crun")
 
 
 async def test_a_source_that_is_broken_is_no_obstacle(apt: FakeApt) -> None:
-    apt.knows("containerd")
+    apt.knows("conmon")
     apt.fails_to_update()
-    wanted = ("containerd", "runsc")
-    assert await install_packages(wanted, a_host(path=apt.path)) == ("containerd",)
+    wanted = ("conmon", "runsc")
+    assert await install_packages(wanted, a_host(path=apt.path)) == ("conmon",)
 
 
 async def test_without_a_network_a_machine_that_has_enough_goes_on(apt: FakeApt) -> None:
@@ -95,24 +95,27 @@ async def test_without_a_network_a_machine_that_has_enough_goes_on(apt: FakeApt)
 async def test_a_required_one_that_cannot_be_had_is_an_error(apt: FakeApt) -> None:
     apt.knows("crun")
     with pytest.raises(InstallError) as caught:
-        await install_packages(("containerd", "crun"), a_host(path=apt.path))
-    assert "Unable to locate package containerd" in str(caught.value)
-    assert "run `apt-get install containerd` by hand" in str(caught.value)
+        await install_packages(("conmon", "crun"), a_host(path=apt.path))
+    assert "Unable to locate package conmon" in str(caught.value)
+    assert "run `apt-get install conmon` by hand" in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"system": ALPINE}, r"this is Alpine Linux .* containerd \(the container engine\)"),
+        (
+            {"system": ALPINE},
+            r"this is Alpine Linux .* conmon \(the process that stays with each container\)",
+        ),
         ({"path": "/nowhere"}, "Debian and Ubuntu only"),
-        ({"is_root": False}, "sudo apt-get install containerd"),
+        ({"is_root": False}, "sudo apt-get install conmon"),
     ],
 )
 async def test_where_nothing_can_be_installed(
     apt: FakeApt, fields: dict[str, object], said: str
 ) -> None:
     with pytest.raises(InstallError, match=said):
-        await install_packages(("containerd",), a_host(**({"path": apt.path} | fields)))
+        await install_packages(("conmon",), a_host(**({"path": apt.path} | fields)))
     assert apt.calls == []
 
 
@@ -120,7 +123,7 @@ async def test_where_nothing_can_be_installed(
     ("fields", "missing"),
     [
         ({}, ()),
-        ({"tools": tools_without("ctr")}, ("containerd",)),
+        ({"tools": tools_without("skopeo")}, ("skopeo",)),
         ({"tools": tools_without("crun", "runsc")}, ("crun", "runsc")),
         ({"cni": CniPlugins(Path("/x"), frozenset({"bridge"}))}, ("containernetworking-plugins",)),
         ({"tools": {}, "cni": CniPlugins(None)}, tuple(PACKAGES)),

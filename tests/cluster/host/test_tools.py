@@ -14,7 +14,7 @@ from tests.cluster.programs import write_program
 @pytest.mark.parametrize(
     ("script", "version", "complaint"),
     [
-        ("echo containerd github.com/containerd/containerd 1.7.24", "1.7.24", ""),
+        ("echo conmon version 2.1.12; echo commit: 0a1b2c", "2.1.12", ""),
         ("echo 'ip utility, iproute2-6.15.0, libbpf 1.5.0'", "6.15.0", ""),
         ("echo 'catatonit 0.2.1' >&2", "0.2.1", ""),
         ("echo gibberish", "", "gibberish"),
@@ -24,9 +24,9 @@ from tests.cluster.programs import write_program
     ],
 )
 async def test_versions(tmp_path: Path, script: str, version: str, complaint: str) -> None:
-    program = write_program(tmp_path, "containerd", script)
+    program = write_program(tmp_path, "conmon", script)
     found = await find_tools(str(tmp_path))
-    assert found["containerd"] == tools.Tool(program, version, complaint)
+    assert found["conmon"] == tools.Tool(program, version, complaint)
 
 
 async def test_a_program_that_never_answers_is_a_tool_without_version(

@@ -10,28 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cluster.containerd.sweep import (
+from moorage.cluster.engine.sweep import (
     LeftoverError,
     cgroup_paths,
     descendants,
-    end_engine,
     end_processes,
     remove_cgroups,
     remove_folder,
     remove_mounts,
-    remove_sockets,
-    sandbox_ids,
+    task_ids,
 )
 from moorage.cluster.host import Cgroups, Layout
 from moorage.linux.mounts import current_mounts, mount, mounts_below
 from moorage.linux.process import state
-from tests.cluster.containerd.engines import engine_paths
+from tests.cluster.engine.engines import engine_paths
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
 
 def bundle(root: Path, name: str, configuration: bytes | None) -> Path:
-    folder = engine_paths(root).bundles / name
+    folder = engine_paths(root).engine.bundle(name)
     folder.mkdir(parents=True)
     if configuration is not None:
         (folder / "config.json").write_bytes(configuration)
@@ -71,7 +69,7 @@ def test_cgroups_that_bundles_name(
 
 
 def test_without_bundles_there_is_nothing(tmp_path: Path) -> None:
-    assert sandbox_ids(engine_paths(tmp_path)) == ()
+    assert task_ids(engine_paths(tmp_path)) == ()
     assert cgroup_paths(engine_paths(tmp_path)) == frozenset()
 
 
@@ -96,42 +94,33 @@ def test_a_cgroup_with_processes_stays(tmp_path: Path) -> None:
     assert busy.is_dir()
 
 
-def test_shims_sockets_go(tmp_path: Path) -> None:
-    socket = tmp_path / "shim.sock"
-    socket.touch()
-    (bundle(tmp_path, "c1", None) / "address").write_text(f"unix://{socket}")
-    (bundle(tmp_path, "c2", None) / "address").write_text(f"unix://{tmp_path}/gone")
-    bundle(tmp_path, "c3", None)
-    remove_sockets(engine_paths(tmp_path))
-    assert not socket.exists()
-
-
 async def test_only_this_clusters_processes_are_ended(short_path: Path) -> None:
     ours, theirs = engine_paths(short_path), engine_paths(short_path / "other")
     script = "sleep 60 & echo started; wait"
 
-    def shim(*options: object) -> subprocess.Popen[str]:
-        argv = ["sh", "-c", script, "shim", *map(str, options)]
+    def monitor(*options: object) -> subprocess.Popen[str]:
+        argv = ["sh", "-c", script, "monitor", *map(str, options)]
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
         return process
 
     processes = [
-        shim("-address", ours.socket),
-        shim("--config", ours.configuration),
-        shim("-address", theirs.socket),
-        shim("-address", f"{ours.socket}x"),
+        monitor("-b", ours.engine.bundle("c1")),
+        monitor(f"--root={ours.engine.runtimes}/runsc"),
+        monitor("-b", theirs.engine.bundle("c1")),
+        monitor(f"--root={ours.engine.run}x/r"),
+        monitor("-b", ours.engine.run),
     ]
     below = descendants([processes[0].pid])[1:]
     assert len(below) == 1
     try:
         await end_processes(ours)
-        assert [process.poll() is None for process in processes] == [False, False, True, True]
+        assert [process.poll() is None for process in processes] == [
+            False, False, True, True, True,
+        ]  # fmt: skip
         assert descendants(below) == below
         assert state(below[0]) in ("", "Z")
-        await end_engine(theirs)
-        assert processes[2].poll() is None
     finally:
         for pid in descendants([process.pid for process in processes]):
             if state(pid):
@@ -181,7 +170,7 @@ def test_behind_a_mount_that_stays_nothing_is_removed(
 
     with monkeypatch.context() as patched:
         # The package's own `sweep` is a function, so the module is asked for by its name.
-        module = importlib.import_module("moorage.cluster.containerd.sweep")
+        module = importlib.import_module("moorage.cluster.engine.sweep")
         patched.setattr(module, "unmount", busy)
         with pytest.raises(LeftoverError, match="volume cannot be unmounted"):
             remove_folder(folder)

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from moorage.cluster.engine import NoEngineError, cgroup_root, plan, plan_engine, prepare_host
+from moorage.cluster.host import CniPlugins, Host
+from moorage.cluster.images import PAUSE
+from moorage.cluster.layout import Layout
+from moorage.engine import HANDLER_FOLDER
+from tests.cluster.hosts import a_host, tools_without
+from tests.cluster.test_settings import SETTINGS
+
+
+def test_an_engine_has_the_clusters_places_network_and_mirrors(tmp_path: Path) -> None:
+    mirrors = {"docker.io": "https://mirror.example"}
+    settings = msgspec.structs.replace(SETTINGS, registry_mirrors=mirrors)
+    found = plan_engine(Layout(tmp_path), settings, a_host())
+    options = found.options
+    assert options.paths.data == tmp_path / "engine"
+    assert options.socket == found.paths.socket
+    assert options.cni_programs == (Path("/opt/cni/bin"),)
+    assert options.cni_configurations == found.paths.cni
+    assert options.handler_folders == (HANDLER_FOLDER,)
+    assert options.registry_mirrors == mirrors
+    assert options.pinned_images == {PAUSE}
+    assert str(found.network.subnet) == settings.pod_network
+    assert found.network.leases == found.paths.leases
+    assert cgroup_root(settings) == "/moorage-0a1b2c3d"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"is_root": False}, "needs root"),
+        ({"tools": tools_without("conmon")},
+         "conmon not found on PATH: apt-get install conmon, or .* --cri"),
+        ({"tools": tools_without("skopeo")}, "skopeo not found"),
+        ({"tools": {}}, "conmon and skopeo not found on PATH: apt-get install conmon skopeo"),
+        ({"cni": CniPlugins(None)}, "apt-get install containernetworking-plugins"),
+    ],
+)  # fmt: skip
+def test_what_an_engine_cannot_do_without_is_named(
+    tmp_path: Path, fields: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(NoEngineError, match=said):
+        plan_engine(Layout(tmp_path), SETTINGS, a_host(**fields))
+
+
+@pytest.mark.parametrize(("has_moved", "gathers"), [(True, 2), (False, 1), (None, 2)])
+async def test_facts_are_gathered_again_after_a_change(
+    monkeypatch: pytest.MonkeyPatch, has_moved: bool | None, gathers: int
+) -> None:
+    asked: list[Path] = []
+
+    async def gather(data_dir: Path) -> Host:
+        asked.append(data_dir)
+        return a_host()
+
+    def join(*_: Any) -> bool:
+        if has_moved is None:
+            raise OSError(16, "busy")
+        return has_moved
+
+    monkeypatch.setattr(plan, "gather", gather)
+    monkeypatch.setattr(plan, "join_hugetlb", join)
+    await prepare_host(Path("/data"))
+    assert len(asked) == gathers
