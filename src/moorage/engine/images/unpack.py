@@ -32,6 +32,8 @@ else:
     from moorage.engine.images.blob_stream import BlobStream, LayerError
 
 _CHUNK_BYTES = 1 << 20
+# tarfile copies what is left of its buffer at each read: a large one makes small files dear.
+_BUFFER_BYTES = 1 << 15
 _MEMORY_BYTES = 1 << 30
 _PR_SET_PDEATHSIG = 1
 _WHITEOUT, _OPAQUE, _HIDDEN = ".wh.", ".wh..wh..opq", ".wh..wh."
@@ -249,7 +251,7 @@ def run(job: dict[str, Any]) -> None:
         os.chdir("/")
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
         extraction = Extraction(is_marked=job["is_marked"])
-        with tarfile.open(fileobj=stream, mode="r|", bufsize=_CHUNK_BYTES) as archive:
+        with tarfile.open(fileobj=stream, mode="r|", bufsize=_BUFFER_BYTES) as archive:
             while (entry := archive.next()) is not None:
                 extraction.add(archive, entry)
                 # The archive would remember every entry.
