@@ -23,6 +23,8 @@ from moorage.linux.process import parent, state
 _PR_SET_CHILD_SUBREAPER = 36
 _SIGNALLED = 128
 _MOST_RECORDS = 4096
+# Turns of the loop that whoever waits for a child needs to take its status.
+_PATIENCE = 4
 
 
 class Reaper:
@@ -58,17 +60,23 @@ class Reaper:
             future = self._watched[pid] = asyncio.get_running_loop().create_future()
         return await asyncio.shield(future)
 
-    def reap(self) -> None:
+    def reap(self, patience: int = _PATIENCE) -> None:
         """Take the statuses of all orphans that have ended."""
         while (pid := _first_zombie()) is not None:
             if pid not in Child.awaited:
                 self._take(pid)
-                continue
-            # A `Child` is about to take that one; others may be behind it.
-            for each in _children():
-                if each not in Child.awaited:
-                    self._take(each)
-            return
+            elif patience > 0:
+                # A `Child` is about to take that one; others may be behind it.
+                asyncio.get_running_loop().call_soon(self.reap, patience - 1)
+                return
+            else:
+                self._take_all()
+                return
+
+    def _take_all(self) -> None:
+        for each in _children():
+            if each not in Child.awaited:
+                self._take(each)
 
     def _take(self, pid: int) -> None:
         try:

@@ -27,6 +27,7 @@ from moorage.engine.sandboxes.context import sandbox_context
 from moorage.engine.sandboxes.files import remove_files
 from moorage.engine.spec import (
     ContainerRequest,
+    Identity,
     ImageDefaults,
     look_up_container,
     resolve_identity,
@@ -75,36 +76,16 @@ class ContainerMaker:
         bundle.mkdir(mode=0o711)
         mounted: list[str] = []
         undoing.push_async_callback(self._unmake, order.id, mounted)
-        rootfs = bundle / ROOTFS
         await context.images.mount_rootfs(
-            order.id, image, rootfs, snapshotter=sandbox.record.definition.snapshotter or ""
+            order.id,
+            image,
+            bundle / ROOTFS,
+            snapshotter=sandbox.record.definition.snapshotter or "",
         )
         original = config.SerializeToString()
         await self._mount_images(config, bundle, mounted)
-        record = sandbox.record
-        traits = handler_traits(record.definition, record.features)
-        security = config.linux.security_context
-        identity = await asyncio.to_thread(
-            resolve_identity, security, image.configuration.user, rootfs
-        )
-        found = await asyncio.to_thread(
-            look_up_container, config, traits, context.host, context.cdi
-        )
-        document = context.specs.container(
-            ContainerRequest(
-                id=order.id,
-                config=config,
-                sandbox=sandbox_context(context.paths, sandbox),
-                image=_defaults(image),
-                identity=identity,
-                rootfs=rootfs,
-                handler=traits,
-                target_pid=self._target(config, sandbox),
-                rlimits=context.options.rlimits,
-            ),
-            found,
-        )
-        (bundle / "config.json").write_bytes(_encoder.encode(document))
+        target_pid = self._target(config, sandbox)
+        identity = await asyncio.to_thread(self._write_spec, order, image, bundle, target_pid)
         number = stop_signal(config.stop_signal, image.configuration.stop_signal)
         return ContainerRecord(
             id=order.id,
@@ -118,6 +99,31 @@ class ContainerMaker:
             log_path=_log_path(config, sandbox.config),
             image_mounts=tuple(mounted),
         )
+
+    def _write_spec(
+        self, order: Order, image: Image, bundle: Path, target_pid: int | None
+    ) -> Identity:
+        """Write the bundle's `config.json`; who the container's process is. Blocks."""
+        context, config, record = self._context, order.config, order.sandbox.record
+        rootfs = bundle / ROOTFS
+        traits = handler_traits(record.definition, record.features)
+        security = config.linux.security_context
+        identity = resolve_identity(security, image.configuration.user, rootfs)
+        found = look_up_container(config, traits, context.host, context.cdi)
+        request = ContainerRequest(
+            id=order.id,
+            config=config,
+            sandbox=sandbox_context(context.paths, order.sandbox),
+            image=_defaults(image),
+            identity=identity,
+            rootfs=rootfs,
+            handler=traits,
+            target_pid=target_pid,
+            rlimits=context.options.rlimits,
+        )
+        document = context.specs.container(request, found)
+        (bundle / "config.json").write_bytes(_encoder.encode(document))
+        return identity
 
     async def _unmake(self, container_id: str, mounted: list[str]) -> None:
         await self.unmake(container_id, tuple(mounted))
