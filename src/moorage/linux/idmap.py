@@ -62,14 +62,15 @@ class IdMappings:
 
 
 @contextmanager
-def user_namespace(mappings: IdMappings) -> Iterator[int]:
-    """A descriptor of a user namespace with these mappings. Blocks for some milliseconds.
+def held_user_namespace(mappings: IdMappings, kinds: Sequence[str] = ()) -> Iterator[Path]:
+    """The /proc folder of a process in a user namespace with these mappings, while the block lasts.
 
-    Raises OSError when the kernel refuses it.
+    It has new namespaces of the other `kinds` (`net`, `ipc`, `uts`) too, which belong to the user
+    namespace. Blocks for some milliseconds. Raises OSError when the kernel refuses it.
     """
     # A process of its own, since one with several threads cannot enter a new user namespace.
     holder = subprocess.Popen(
-        ["unshare", "--user", "sh", "-c", "echo; read line"],
+        ["unshare", "--user", *(f"--{kind}" for kind in kinds), "sh", "-c", "echo; read line"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -81,10 +82,17 @@ def user_namespace(mappings: IdMappings) -> Iterator[int]:
         folder = Path(f"/proc/{holder.pid}")
         (folder / "uid_map").write_text(_table(mappings.users))
         (folder / "gid_map").write_text(_table(mappings.groups))
-        descriptor = os.open(folder / "ns/user", os.O_RDONLY | os.O_CLOEXEC)
+        yield folder
     finally:
         holder.kill()
         holder.communicate(timeout=_DEADLINE_S)
+
+
+@contextmanager
+def user_namespace(mappings: IdMappings) -> Iterator[int]:
+    """A descriptor of a user namespace with these mappings. Raises OSError."""
+    with held_user_namespace(mappings) as folder:
+        descriptor = os.open(folder / "ns/user", os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield descriptor
     finally:

@@ -1,8 +1,7 @@
 """Namespaces that live without a process: made, then held by mounts on files.
 
 A thread makes them for itself alone, mounts each on a file, and ends. User namespaces can only be
-made by a process with one thread, so a pod that has one is made by a short-lived child (see
-`make_in_user_namespace`).
+made by a process with one thread, so those are made by a short-lived child.
 
     folder/net  folder/ipc  folder/uts  [folder/user]
 
@@ -20,6 +19,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from moorage.linux.idmap import IdMappings, held_user_namespace
 from moorage.linux.mounts import unmount
 
 NET, IPC, UTS, USER = "net", "ipc", "uts", "user"
@@ -34,9 +34,16 @@ class NamespaceError(OSError):
 
 
 def make(
-    folder: Path, kinds: Sequence[str], *, hostname: str = "", sysctls: Mapping[Path, str] = {}
+    folder: Path,
+    kinds: Sequence[str],
+    *,
+    hostname: str = "",
+    sysctls: Mapping[Path, str] = {},
+    mappings: IdMappings | None = None,
 ) -> None:
     """Make the namespaces and pin each in the folder, loopback up, hostname and sysctls set.
+
+    With mappings they belong to a new user namespace, which is pinned too.
 
     `sysctls` maps files below /proc/sys to values. Takes about a millisecond. Raises
     NamespaceError; nothing is pinned then.
@@ -54,7 +61,11 @@ def make(
             _pin(folder / kind, f"/proc/thread-self/ns/{kind}")
 
     try:
-        _in_thread(work)
+        if mappings is None:
+            _in_thread(work)
+        else:
+            _make_in_user_namespace(folder, kinds, mappings)
+            furnish(folder, kinds, hostname, sysctls)
     except BaseException:
         release(folder)
         raise
@@ -66,6 +77,8 @@ def furnish(folder: Path, kinds: Sequence[str], hostname: str, sysctls: Mapping[
     def work() -> None:
         for kind in kinds:
             _enter(folder / kind, kind)
+        if NET in kinds:
+            _raise_loopback()
         if UTS in kinds and hostname:
             _name_host(hostname)
         _write_sysctls(sysctls)
@@ -99,6 +112,12 @@ def is_pinned(file: Path) -> bool:
         return file.stat().st_dev != file.parent.stat().st_dev
     except FileNotFoundError:
         return False
+
+
+def _make_in_user_namespace(folder: Path, kinds: Sequence[str], mappings: IdMappings) -> None:
+    with held_user_namespace(mappings, kinds) as holder:
+        for kind in (USER, *kinds):
+            _pin(folder / kind, str(holder / "ns" / kind))
 
 
 def _in_thread(work: Callable[[], None]) -> None:

@@ -23,7 +23,7 @@ from moorage.engine.errors import InvalidError, NotFoundError, PreconditionError
 from moorage.engine.images import Image
 from moorage.engine.inventory import Sandbox
 from moorage.engine.records import ContainerRecord, User
-from moorage.engine.sandboxes.context import sandbox_context
+from moorage.engine.sandboxes.context import id_mappings, sandbox_context
 from moorage.engine.sandboxes.files import remove_files
 from moorage.engine.spec import (
     ContainerRequest,
@@ -80,6 +80,7 @@ class ContainerMaker:
             order.id,
             image,
             bundle / ROOTFS,
+            id_mappings=id_mappings(sandbox.namespace_options),
             snapshotter=sandbox.record.definition.snapshotter or "",
         )
         original = config.SerializeToString()

@@ -12,6 +12,7 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from moorage.engine.networks.plugins import (
     unanswered,
 )
 from moorage.linux import pinned
+from moorage.linux.idmap import IdMappings
 
 KINDS = (pinned.NET, pinned.IPC, pinned.UTS)
 _PREFIX = "spare-"
@@ -70,7 +72,12 @@ class NetworkPool:
         self._changed = asyncio.Event()
 
     async def take(
-        self, sandbox_id: str, hostname: str, sysctls: Mapping[Path, str], subject: Subject
+        self,
+        sandbox_id: str,
+        hostname: str,
+        sysctls: Mapping[Path, str],
+        subject: Subject,
+        mappings: IdMappings | None = None,
     ) -> tuple[Path, Attachment]:
         """A sandbox's namespaces, on the network. Raises CniError, ConflistError, OSError.
 
@@ -79,10 +86,11 @@ class NetworkPool:
         self._taking += 1
         try:
             network = self._network()
-            spare = self._spare(network, subject.arguments)
+            # A network belongs for good to the user namespace it was made in.
+            spare = None if mappings else self._spare(network, subject.arguments)
             target = self._folder / sandbox_id
             if spare is None:
-                return await self._make(target, network, subject, hostname, sysctls)
+                return await self._make(target, network, subject, hostname, sysctls, mappings)
             pinned.move(spare.folder, target)
             try:
                 pinned.furnish(target, KINDS, hostname, sysctls)
@@ -174,8 +182,13 @@ class NetworkPool:
         subject: Subject,
         hostname: str,
         sysctls: Mapping[Path, str],
+        mappings: IdMappings | None = None,
     ) -> tuple[Path, Attachment]:
-        pinned.make(folder, KINDS, hostname=hostname, sysctls=sysctls)
+        make = partial(
+            pinned.make, folder, KINDS, hostname=hostname, sysctls=sysctls, mappings=mappings
+        )
+        # The short way takes less than a hop to a thread; a user namespace waits for a process.
+        await asyncio.to_thread(make) if mappings else make()
         try:
             placed = Subject(
                 id=subject.id,

@@ -8,8 +8,9 @@ from moorage.cri import pb
 from moorage.engine.inventory import Sandbox
 from moorage.engine.paths import EnginePaths
 from moorage.engine.sandboxes.files import files_of
-from moorage.engine.spec import SandboxContext
+from moorage.engine.spec import SandboxContext, user_namespace
 from moorage.linux import pinned
+from moorage.linux.idmap import IdMappings, IdRange
 
 
 def sandbox_context(paths: EnginePaths, sandbox: Sandbox) -> SandboxContext:
@@ -23,9 +24,21 @@ def sandbox_context(paths: EnginePaths, sandbox: Sandbox) -> SandboxContext:
         hostname=sandbox.config.hostname if has_network else os.uname().nodename,
         netns=str(folder / pinned.NET) if has_network else "",
         utsns=str(folder / pinned.UTS) if has_network else "",
+        userns=str(folder / pinned.USER) if user_namespace(options) is not None else "",
         ipcns=str(folder / pinned.IPC) if options.ipc != pb.NODE else "",
         holder_pid=sandbox.record.task_pid or None,
         files=files_of(paths.sandbox_files(sandbox.id), sandbox.config),
+    )
+
+
+def id_mappings(options: pb.NamespaceOption) -> IdMappings | None:
+    """Who the pod's users and groups are outside; None without a user namespace of its own."""
+    if user_namespace(options) is None:
+        return None
+    asked = options.userns_options
+    return IdMappings(
+        tuple(IdRange(each.container_id, each.host_id, each.length) for each in asked.uids),
+        tuple(IdRange(each.container_id, each.host_id, each.length) for each in asked.gids),
     )
 
 

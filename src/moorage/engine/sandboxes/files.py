@@ -25,9 +25,13 @@ ff02::2\tip6-allrouters
 
 
 def write_files(
-    folder: Path, config: pb.PodSandboxConfig, hostname: str, addresses: tuple[str, ...]
+    folder: Path,
+    config: pb.PodSandboxConfig,
+    hostname: str,
+    addresses: tuple[str, ...],
+    owner: tuple[int, int] = (0, 0),
 ) -> SandboxFiles:
-    """Write a sandbox's files and mount its shared memory. Raises OSError."""
+    """Write a sandbox's files and mount its shared memory, which is the owner's. Raises OSError."""
     options = config.linux.security_context.namespace_options
     folder.mkdir(parents=True, exist_ok=True)
     files = files_of(folder, config)
@@ -41,7 +45,9 @@ def write_files(
             path.chmod(0o644)
     if files.shm is not None:
         files.shm.mkdir(exist_ok=True)
-        mount("shm", files.shm, "tmpfs", f"mode=1777,size={SHARED_MEMORY_BYTES}")
+        uid, gid = owner
+        limits = f"mode=1777,size={SHARED_MEMORY_BYTES},uid={uid},gid={gid}"
+        mount("shm", files.shm, "tmpfs", limits)
     return files
 
 

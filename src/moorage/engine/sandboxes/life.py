@@ -24,11 +24,15 @@ from moorage.engine.containers.life import Containers
 from moorage.engine.containers.messages import container_status
 from moorage.engine.context import EngineContext
 from moorage.engine.drivers import handler_traits
-from moorage.engine.errors import FailedError, InvalidError, UnsupportedCallError
+from moorage.engine.errors import FailedError, InvalidError
 from moorage.engine.inventory import Sandbox, new_id, sandbox_name
 from moorage.engine.networks import Attachment, ConflistError
 from moorage.engine.records import SandboxRecord
-from moorage.engine.sandboxes.context import is_holding_processes, sandbox_context
+from moorage.engine.sandboxes.context import (
+    id_mappings,
+    is_holding_processes,
+    sandbox_context,
+)
 from moorage.engine.sandboxes.files import release_shared_memory, remove_files, write_files
 from moorage.engine.sandboxes.messages import sandbox_status
 from moorage.engine.sandboxes.network import network_subject
@@ -36,7 +40,7 @@ from moorage.engine.spec import (
     SandboxRequest,
     look_up_sandbox,
     sandbox_sysctls,
-    user_namespace,
+    verify_sandbox_namespaces,
 )
 from moorage.handlers.adapters import Adapter, AdapterError, Task
 from moorage.handlers.catalogue import OfferedHandler
@@ -61,6 +65,8 @@ class Sandboxes:
         handler = self._handler(handler_name)
         program = _program(handler)
         adapter = context.drivers.adapter(handler.definition, program)
+        traits = handler_traits(handler.definition, handler.features)
+        verify_sandbox_namespaces(config.linux.security_context.namespace_options, traits)
         sandbox_id = new_id()
         with context.inventory.sandboxes.reserved(sandbox_name(config), sandbox_id):
             sandbox = Sandbox(
@@ -90,7 +96,7 @@ class Sandboxes:
             await self._end_task(sandbox)
             await self._release(sandbox, sandbox.record.attachment)
             record = msgspec.structs.replace(sandbox.record, is_ready=False, task_pid=0)
-            self._context.inventory.save_sandbox(sandbox, record)
+            self._context.inventory.note_sandbox_end(sandbox, record)
         self._tell(sandbox, pb.CONTAINER_STOPPED_EVENT)
 
     async def remove(self, sandbox: Sandbox) -> None:
@@ -120,13 +126,26 @@ class Sandboxes:
             if options.ipc != pb.NODE:
                 folder = context.paths.namespaces / sandbox.id
                 undoing.push_async_callback(self._release, sandbox, None)
-                pinned.make(folder, (pinned.IPC,), sysctls=_sysctls(config))
+                await asyncio.to_thread(
+                    pinned.make,
+                    folder,
+                    (pinned.IPC,),
+                    sysctls=_sysctls(config),
+                    mappings=id_mappings(options),
+                )
         else:
             attachment = await self._attach(sandbox)
             undoing.push_async_callback(self._release, sandbox, attachment)
         files = context.paths.sandbox_files(sandbox.id)
         undoing.callback(remove_files, files)
-        write_files(files, config, _hostname(config), attachment.addresses if attachment else ())
+        mappings = id_mappings(options)
+        write_files(
+            files,
+            config,
+            _hostname(config),
+            attachment.addresses if attachment else (),
+            mappings.root if mappings else (0, 0),
+        )
         task_pid = 0
         if adapter.needs_sandbox or is_holding_processes(config):
             undoing.push_async_callback(self._delete_task, sandbox, adapter)
@@ -142,6 +161,7 @@ class Sandboxes:
                 config.hostname,
                 _sysctls(config),
                 network_subject(sandbox.id, config),
+                id_mappings(sandbox.namespace_options),
             )
         except (ConflistError, OSError) as error:
             raise FailedError(f"no network for sandbox {sandbox.id}: {error}") from error
@@ -246,8 +266,6 @@ def _check(config: pb.PodSandboxConfig) -> None:
     metadata = config.metadata
     if not metadata.name or not metadata.namespace or not metadata.uid:
         raise InvalidError("sandbox config must have metadata with a name, a namespace and a uid")
-    if user_namespace(config.linux.security_context.namespace_options) is not None:
-        raise UnsupportedCallError("this engine makes no user namespaces: leave hostUsers unset")
 
 
 def _program(handler: OfferedHandler) -> Path:

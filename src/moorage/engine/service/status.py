@@ -102,6 +102,6 @@ def runtime_handler(handler: OfferedHandler, name: str | None = None) -> pb.Runt
         name=handler.name if name is None else name,
         features=pb.RuntimeHandlerFeatures(
             recursive_read_only_mounts=handler.features.recursive_read_only_mounts,
-            user_namespaces=False,
+            user_namespaces=handler.features.user_namespaces,
         ),
     )
