@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from moorage.handlers import (
     AdapterKind,
     CgroupDriver,
     DefinitionError,
+    HandlerDefinition,
     OciOptions,
     RunscOptions,
     ShimOptions,
@@ -160,3 +162,15 @@ def test_a_handlers_name_is_a_dns_label(name: str) -> None:
 def test_no_content_does_worse_than_an_error_of_ours(content: bytes) -> None:
     with contextlib.suppress(DefinitionError):
         parse_definition(PATH, content)
+
+
+def test_the_file_in_the_documentation_is_one() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "handlers.md").read_text()
+    text = page.split("```toml\n")[1].split("```")[0]
+    definition = parse_definition(PATH, text.encode())
+    assert definition.options == OciOptions(root="/run/crun")
+    keys = set(re.findall(r"^#? ?(\w+) =", text, re.MULTILINE)) - {"root"}
+    assert keys == {"default", "enabled"} | (
+        set(HandlerDefinition.__struct_fields__)
+        - {"name", "path", "options", "is_default", "is_enabled"}
+    )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cri.version import Version
+from moorage.cri.version import Version, parse_version
 from moorage.handlers import (
     KNOWN_RUNTIMES,
     AdapterKind,
@@ -22,6 +22,7 @@ PROGRAMS = {
     for each in KNOWN_RUNTIMES
 }
 TEXTS = generate(PROGRAMS)
+OLD_GVISOR = RunscOptions(platform="ptrace", network="host", ignore_cgroups=True)
 
 
 @pytest.mark.parametrize("name", sorted(TEXTS))
@@ -50,14 +51,15 @@ def test_only_what_has_a_guest_needs_a_task_for_the_sandbox() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "expected"),
+    ("printed", "expected"),
     [
-        (20221026, RunscOptions(platform="ptrace", network="host", ignore_cgroups=True)),
-        (20250319, RunscOptions()),
+        ("runsc version release-20221026.0", OLD_GVISOR),
+        ("runsc version 0.0~20221219.0", OLD_GVISOR),
+        ("runsc version release-20250319.0", RunscOptions()),
     ],
 )
-def test_an_old_gvisor_gets_the_flags_it_needs(version: int, expected: RunscOptions) -> None:
-    program = Program(Path("/usr/bin/runsc"), Version((version, 0), f"{version}.0"))
+def test_an_old_gvisor_gets_the_flags_it_needs(printed: str, expected: RunscOptions) -> None:
+    program = Program(Path("/usr/bin/runsc"), parse_version(printed))
     text = generate({"runsc": program})["runsc"]
     assert parse_definition(Path("/x/runsc.toml"), text.encode()).options == expected
 

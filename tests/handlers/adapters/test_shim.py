@@ -205,6 +205,46 @@ async def test_a_container_runs_writes_its_log_and_tells_its_exit(shims: Shims) 
             await adapter.start(task)
 
 
+async def test_a_task_is_made_once_and_a_second_try_harms_it_not(shims: Shims) -> None:
+    task = shims.task("sleep", "1000")
+    async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
+        await adapter.create(task)
+        with pytest.raises(AdapterError, match="has been created"):
+            await adapter.create(task)
+        assert await adapter.is_alive(task)
+
+
+async def test_many_tasks_and_commands_at_once_leave_nothing(shims: Shims) -> None:
+    tasks = [shims.task("sleep", "1000", sandbox_id=f"pod{number % 2}") for number in range(6)]
+
+    async def run(adapter: ShimAdapter, task: Task) -> None:
+        await create_and_start(adapter, task)
+        async with await adapter.exec(
+            task, process("echo", task.id), has_stdin=False, has_terminal=False
+        ) as running:
+            assert (await read_all(running))[STDOUT].decode() == f"{task.id}\n"
+            assert await running.wait() == 0
+        await adapter.delete(task)
+
+    async with shims.open() as adapter, asyncio.timeout(60):
+        await asyncio.gather(*(run(adapter, task) for task in tasks))
+
+
+async def test_a_creation_that_is_cancelled_is_undone(shims: Shims) -> None:
+    async with shims.open() as adapter, asyncio.timeout(60):
+        for delay_s in (0.0, 0.01, 0.03, 0.05):
+            task = shims.task("sleep", "1000")
+            creating = asyncio.create_task(adapter.create(task))
+            done, _ = await asyncio.wait({creating}, timeout=delay_s)
+            if done:
+                await adapter.delete(task)
+                continue
+            creating.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await creating
+            assert TaskFolder(task.bundle).record() is None
+
+
 async def test_a_killed_container_says_the_signal(shims: Shims) -> None:
     task = shims.task("sleep", "1000")
     async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+from weakref import WeakValueDictionary
 
 import msgspec
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -34,7 +35,7 @@ from moorage.handlers.adapters.cri_log import CriLog
 from moorage.handlers.adapters.fifo_streams import ProcessOutput, make_pipes, pipes_in
 from moorage.handlers.adapters.generated import shim_pb2 as pb
 from moorage.handlers.adapters.shim_calls import ShimCalls
-from moorage.handlers.adapters.shim_ending import end_task
+from moorage.handlers.adapters.shim_ending import end_task, shut_down
 from moorage.handlers.adapters.shim_events import ShimEvents
 from moorage.handlers.adapters.shim_keeping import (
     end_process,
@@ -83,6 +84,7 @@ class ShimAdapter:
         self._live: dict[str, _Live] = {}
         self._opening = asyncio.Lock()
         self._memory_cut: set[str] = set()
+        self._pods: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @classmethod
     def of(
@@ -123,6 +125,8 @@ class ShimAdapter:
 
     async def create(self, task: Task) -> int:
         folder = TaskFolder(task.bundle)
+        if await asyncio.to_thread(folder.record) is not None:
+            raise AdapterError(f"{task.id} has been created in {task.bundle} before")
         try:
             return await self._create(task, folder)
         except BaseException as error:
@@ -140,15 +144,15 @@ class ShimAdapter:
         await self._shims.call(live.record.address, "Start", request, pb.StartResponse)
 
     async def wait(self, task: Task) -> Exit:
-        live = await self._known(task)
         folder = TaskFolder(task.bundle)
         how = await asyncio.to_thread(folder.exit)
-        if how is None:
-            how = await self._wait(task, live)
-            await live.output.finish(_LAST_OUTPUT_S)
-            await asyncio.to_thread(folder.write_exit, how)
-        else:
-            await live.output.finish(_LAST_OUTPUT_S)
+        if how is not None:
+            # It is written down once the log is whole.
+            return how
+        live = await self._known(task)
+        how = await self._wait(task, live)
+        await live.output.finish(_LAST_OUTPUT_S)
+        await asyncio.to_thread(folder.write_exit, how)
         return how
 
     async def exit_of(self, task: Task) -> Exit | None:
@@ -189,6 +193,11 @@ class ShimAdapter:
         try:
             if record is not None:
                 await end_task(task, record, self._shims, self._program)
+                async with self._pod(task):
+                    is_last = all(
+                        each.record.address != record.address for each in self._live.values()
+                    )
+                    await shut_down(task, record, self._shims, is_last=is_last)
         finally:
             if live is not None:
                 live.output.close()
@@ -205,9 +214,13 @@ class ShimAdapter:
         folder = TaskFolder(task.bundle).path / exec_id
         calls = ShimCalls(self._shims, live.record, task.id, exec_id)
         document = {**process, "terminal": has_terminal}
-        folder.mkdir(mode=0o700)
-        pipes = make_pipes(folder, has_stdin=has_stdin, has_stderr=not has_terminal)
-        output = ProcessOutput({key: path for key, path in pipes.items() if key}, None)
+        try:
+            folder.mkdir(mode=0o700)
+            pipes = make_pipes(folder, has_stdin=has_stdin, has_stderr=not has_terminal)
+            output = ProcessOutput({key: path for key, path in pipes.items() if key}, None)
+        except OSError as error:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            raise AdapterError(f"{folder}: {error.strerror or error}") from error
         begun = ShimProcess(output, pipes.get(0), calls, folder, has_terminal=has_terminal)
         try:
             await self._shims.order(
@@ -274,39 +287,47 @@ class ShimAdapter:
         async with self._opening:
             await self._listen()
         await asyncio.to_thread(folder.make)
-        options = self._options.any
         pipes = make_pipes(folder.path, has_stdin=task.has_stdin, has_stderr=not task.has_terminal)
-        # Whose output nobody keeps needs nobody who keeps it.
+        async with self._pod(task):
+            making = asyncio.ensure_future(self._make(task, folder, pipes))
+            try:
+                pid = await asyncio.shield(making)
+            except asyncio.CancelledError:
+                # Half a creation leaves processes that nobody knows of; a whole one can be undone.
+                await asyncio.wait({making})
+                raise
+        live = self._live[task.id]
+        request = pb.ConnectRequest(id=task.id)
+        told = await self._shims.call(live.record.address, "Connect", request, pb.ConnectResponse)
+        live.record = await asyncio.to_thread(
+            _with_processes, folder, live.record, told.shim_pid, pid
+        )
+        return pid
+
+    async def _make(self, task: Task, folder: TaskFolder, pipes: dict[int, Path]) -> int:
+        """Start the processes that a task needs, and write down which they are."""
+        options = self._options.any
         keeper = None
+        # Whose output nobody keeps needs nobody who keeps it.
         if task.log is not None:
             keeper = await asyncio.to_thread(start_keeper, pipes, self._program.search_path)
         try:
             given = b"" if options is None else options.SerializeToString()
             address = await self._program.start(task.id, task.bundle, given)
+            record = Record(address, keeper=keeper)
+            folder.write_record(record)
         except BaseException:
             await end_process(keeper)
             raise
-        record = Record(address, keeper=keeper)
-        folder.write_record(record)
-        live = self._live[task.id] = _Live(record, pipes, self._output(task, pipes))
-        reply = await self._shims.call(
-            address,
-            "Create",
-            pb.CreateRequest(
-                id=task.id,
-                bundle=str(task.bundle),
-                terminal=task.has_terminal,
-                **_pipe_fields(pipes),
-                options=options,
-            ),
-            pb.CreateResponse,
+        self._live[task.id] = _Live(record, pipes, self._output(task, pipes))
+        request = pb.CreateRequest(
+            id=task.id,
+            bundle=str(task.bundle),
+            terminal=task.has_terminal,
+            **_pipe_fields(pipes),
+            options=options,
         )
-        request = pb.ConnectRequest(id=task.id)
-        told = await self._shims.call(address, "Connect", request, pb.ConnectResponse)
-        live.record = await asyncio.to_thread(
-            _with_processes, folder, record, told.shim_pid, reply.pid
-        )
-        return reply.pid
+        return (await self._shims.call(address, "Create", request, pb.CreateResponse)).pid
 
     async def _known(self, task: Task) -> _Live:
         """The task as this engine knows it, or finds it again. Raises TaskNotFoundError."""
@@ -325,6 +346,12 @@ class ShimAdapter:
                 raise AdapterError(f"{folder.path}: {error.strerror or error}") from error
             live = self._live[task.id] = _Live(record, pipes, output)
             return live
+
+    def _pod(self, task: Task) -> asyncio.Lock:
+        """Held while a pod's shim comes or goes: two starts at once make two shims, of which one
+        is never found again.
+        """
+        return self._pods.setdefault(task.sandbox_id, asyncio.Lock())
 
     async def _listen(self) -> None:
         if self._events is None:

@@ -14,12 +14,13 @@ from moorage.handlers.adapters.shim_service import ShimConnections, ShimLostErro
 
 _END_DEADLINE_S = 10.0
 _SHUTDOWN_DEADLINE_S = 5.0
+_GONE_S = 1.0
 
 
 async def end_task(
     task: Task, record: Record, shims: ShimConnections, program: ShimProgram
 ) -> None:
-    """Kill a task, have it deleted, and let its shim go when that has nothing else to do.
+    """Kill a task and have it deleted, by its shim or, when that is gone, by the shim's program.
 
     Raises AdapterError when the shim is there but does not do it.
     """
@@ -39,10 +40,20 @@ async def end_task(
         await end_process(record.shim)
         await program.delete(task.id, task.bundle)
         return
+
+
+async def shut_down(task: Task, record: Record, shims: ShimConnections, *, is_last: bool) -> None:
+    """Let a task's shim go if it has no other task.
+
+    With `is_last` it is expected to go, and has gone at return: one that is started before it
+    has would be given the address of a shim that is about to end.
+    """
     # A shim that goes need not answer any more.
     with contextlib.suppress(ShimLostError):
-        ending = pb.ShutdownRequest(id=task.id)
-        await shims.order(record.address, "Shutdown", ending, deadline_s=_SHUTDOWN_DEADLINE_S)
+        request = pb.ShutdownRequest(id=task.id)
+        await shims.order(record.address, "Shutdown", request, deadline_s=_SHUTDOWN_DEADLINE_S)
+        if is_last:
+            await shims.gone(record.address, _GONE_S)
 
 
 async def _kill(task: Task, record: Record, shims: ShimConnections) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -70,6 +71,15 @@ class ShimConnections:
     ) -> None:
         """As `call`, of a method whose reply says nothing."""
         await self.call(address, method, request, pb.Empty, deadline_s=deadline_s)
+
+    async def gone(self, address: Address, patience_s: float) -> None:
+        """Return when the shim has hung up, or after so many seconds."""
+        client = self._clients.get(address.path)
+        if client is None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await client.lost.wait()
 
     def close(self) -> None:
         """End every connection; shims go on."""

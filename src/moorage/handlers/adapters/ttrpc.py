@@ -86,6 +86,8 @@ class TtrpcClient(asyncio.Protocol):
         self._next_stream = 1
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
         self._lost: ConnectionLostError | None = None
+        self.lost = asyncio.Event()
+        """Set when the connection has ended."""
 
     @classmethod
     async def connect(cls, path: str, *, deadline_s: float) -> TtrpcClient:
@@ -168,6 +170,7 @@ class TtrpcClient(asyncio.Protocol):
         if self._lost is not None:
             return
         self._lost = why
+        self.lost.set()
         if self._transport is not None:
             self._transport.close()
         for future in self._waiting.values():
