@@ -39,7 +39,6 @@ from moorage.handlers.adapters.shim_ending import end_task, shut_down
 from moorage.handlers.adapters.shim_events import ShimEvents
 from moorage.handlers.adapters.shim_keeping import (
     end_process,
-    memory_file,
     start_keeper,
     was_memory_cut,
 )
@@ -50,12 +49,11 @@ from moorage.handlers.adapters.shim_options import (
     pack_json,
 )
 from moorage.handlers.adapters.shim_program import ShimProgram
-from moorage.handlers.adapters.shim_record import Record, TaskFolder
+from moorage.handlers.adapters.shim_record import Record, TaskFolder, with_processes
 from moorage.handlers.adapters.shim_service import ShimConnections, ShimLostError
 from moorage.handlers.adapters.shim_streams import AttachedStreams, ShimProcess
 from moorage.handlers.definition import HandlerDefinition, ShimOptions
 from moorage.handlers.discovery import search_path
-from moorage.linux.process import Identity, began
 
 _LAST_OUTPUT_S = 2.0
 _UNKNOWN_EXIT = 255
@@ -300,7 +298,7 @@ class ShimAdapter:
         request = pb.ConnectRequest(id=task.id)
         told = await self._shims.call(live.record.address, "Connect", request, pb.ConnectResponse)
         live.record = await asyncio.to_thread(
-            _with_processes, folder, live.record, told.shim_pid, pid
+            with_processes, folder, live.record, told.shim_pid, pid
         )
         return pid
 
@@ -394,12 +392,3 @@ class ShimAdapter:
 def _pipe_fields(pipes: Mapping[int, Path]) -> dict[str, str]:
     names = ("stdin", "stdout", "stderr")
     return {name: str(pipes[key]) for key, name in enumerate(names) if key in pipes}
-
-
-def _with_processes(folder: TaskFolder, record: Record, shim: int, task: int) -> Record:
-    """The record with what is known since the task was made, written down."""
-    ticks = began(shim)
-    identity = None if ticks is None else Identity(shim, ticks)
-    full = Record(record.address, identity, record.keeper, memory_file(task))
-    folder.write_record(full)
-    return full

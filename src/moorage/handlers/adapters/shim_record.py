@@ -16,8 +16,9 @@ from typing import TypeVar
 import msgspec
 
 from moorage.handlers.adapters.adapter import Exit
+from moorage.handlers.adapters.shim_keeping import memory_file
 from moorage.handlers.adapters.shim_program import Address
-from moorage.linux.process import Identity
+from moorage.linux.process import Identity, began
 
 _Kind = TypeVar("_Kind")
 
@@ -70,6 +71,15 @@ class TaskFolder:
         except OSError:
             return ""
         return said.rpartition("\n")[2][:500]
+
+
+def with_processes(folder: TaskFolder, record: Record, shim: int, task: int) -> Record:
+    """The record with the shim and the task's cgroup by their processes, written down."""
+    ticks = began(shim)
+    identity = None if ticks is None else Identity(shim, ticks)
+    full = Record(record.address, identity, record.keeper, memory_file(task))
+    folder.write_record(full)
+    return full
 
 
 def _read(path: Path, kind: type[_Kind]) -> _Kind | None:
