@@ -14,11 +14,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from moorage.api.logs import Log
 from moorage.cri import pb
-from moorage.engine.errors import InvalidError, NotFoundError, PreconditionError
+from moorage.engine.errors import (
+    ExhaustedError,
+    InvalidError,
+    NotFoundError,
+    PreconditionError,
+)
 from moorage.engine.paths import EnginePaths
 from moorage.engine.records import ContainerRecord, RecordFolder, SandboxRecord, Stage
 from moorage.handlers.adapters import Task
+
+log = Log(__name__)
 
 Name = tuple[str | int, ...]
 
@@ -184,6 +192,24 @@ class Inventory:
         self._container_records.save(record)
         container.record = record
         self.containers.put(container)
+
+    def note_sandbox_end(self, sandbox: Sandbox, record: SandboxRecord) -> None:
+        """Keep that a sandbox ended. A full disk does not hinder that: what is on it stays true
+        for a new engine, which finds the end by itself.
+        """
+        try:
+            self._sandbox_records.save(record)
+        except ExhaustedError as error:
+            log.warning("an end is not on disk", sandbox=sandbox.id, reason=error)
+        sandbox.record = record
+
+    def note_container_end(self, container: Container, record: ContainerRecord) -> None:
+        """Keep that a container ended, as `note_sandbox_end` does."""
+        try:
+            self._container_records.save(record)
+        except ExhaustedError as error:
+            log.warning("an end is not on disk", container=container.id, reason=error)
+        container.record = record
 
     def forget_sandbox(self, sandbox: Sandbox) -> None:
         self._sandbox_records.remove(sandbox.id)

@@ -50,17 +50,9 @@ class Containers:
         """Make a container in a sandbox. Raises EngineError; nothing stays of it then."""
         if not config.metadata.name:
             raise InvalidError("container config must have metadata with a name")
-        if not sandbox.record.is_ready:
-            raise PreconditionError(f"sandbox {sandbox.id} is not ready: run a new one")
-        inventory = self._context.inventory
-        container_id = new_id()
-        with inventory.containers.reserved(container_name(sandbox.id, config), container_id):
-            record = await self._maker.make(Order(id=container_id, config=config, sandbox=sandbox))
-            container = Container(record, sandbox)
-            async with AsyncExitStack() as undoing:
-                undoing.push_async_callback(self._maker.unmake, container_id, record.image_mounts)
-                inventory.save_container(container, record)
-                undoing.pop_all()
+        # A sandbox that is being stopped must not get another container meanwhile.
+        async with sandbox.lock:
+            container = await self._create(sandbox, config)
         self._tell(container, pb.CONTAINER_CREATED_EVENT)
         return container
 
@@ -136,7 +128,13 @@ class Containers:
 
     def note_end(self, container: Container, ended: Exit, reason: str, message: str = "") -> None:
         """Put a container's end on record and tell of it."""
-        self._change(container, stage=Stage.EXITED, exit=ended, reason=reason, message=message)
+        # An end is dated by the file that tells of it, whose clock ticks coarsely.
+        moment = max(ended.finished_at_ns, container.record.started_at_ns)
+        ended = msgspec.structs.replace(ended, finished_at_ns=moment)
+        record = msgspec.structs.replace(
+            container.record, stage=Stage.EXITED, exit=ended, reason=reason, message=message
+        )
+        self._context.inventory.note_container_end(container, record)
         container.ended.set()
         self._tell(container, pb.CONTAINER_STOPPED_EVENT)
 
@@ -153,6 +151,20 @@ class Containers:
     async def forget_half_started(self, container: Container) -> None:
         """End what an engine that was killed may have started."""
         await self._forget_task(container, self._context.adapter(container.sandbox))
+
+    async def _create(self, sandbox: Sandbox, config: pb.ContainerConfig) -> Container:
+        if not sandbox.record.is_ready:
+            raise PreconditionError(f"sandbox {sandbox.id} is not ready: run a new one")
+        inventory = self._context.inventory
+        container_id = new_id()
+        with inventory.containers.reserved(container_name(sandbox.id, config), container_id):
+            record = await self._maker.make(Order(id=container_id, config=config, sandbox=sandbox))
+            container = Container(record, sandbox)
+            async with AsyncExitStack() as undoing:
+                undoing.push_async_callback(self._maker.unmake, container_id, record.image_mounts)
+                inventory.save_container(container, record)
+                undoing.pop_all()
+        return container
 
     async def _begin(self, container: Container, adapter: Adapter) -> int:
         """Create and start the container's task; its first process. Raises FailedError."""
@@ -171,7 +183,11 @@ class Containers:
     async def _note_failed_start(
         self, container: Container, adapter: Adapter, error: BaseException
     ) -> None:
-        await self._forget_task(container, adapter)
+        try:
+            await self._forget_task(container, adapter)
+        except FailedError as failure:
+            # Its removal tries again; that it cannot be started is what the caller asked about.
+            log.warning("a failed start is not undone", container=container.id, reason=failure)
         ended = Exit(START_FAILED, self._context.now_ns())
         self.note_end(container, ended, _START_ERROR, str(error))
 

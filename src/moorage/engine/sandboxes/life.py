@@ -20,6 +20,7 @@ import msgspec
 
 from moorage.api.logs import Log
 from moorage.cri import pb
+from moorage.engine.cgroups import DEFAULT_PARENT, container_cgroup
 from moorage.engine.containers.life import Containers
 from moorage.engine.containers.messages import container_status
 from moorage.engine.context import EngineContext
@@ -108,6 +109,7 @@ class Sandboxes:
                 tasks.create_task(self._containers.remove(container))
         async with sandbox.lock:
             await asyncio.to_thread(self._remove_folders, sandbox)
+            await self._remove_shared_parent(sandbox)
             context.inventory.forget_sandbox(sandbox)
         self._tell(sandbox, pb.CONTAINER_DELETED_EVENT)
 
@@ -196,11 +198,9 @@ class Sandboxes:
     async def _watch(self, sandbox: Sandbox, adapter: Adapter, task: Task) -> None:
         """Take a sandbox down whose own task ends unasked: its containers cannot go on."""
         await adapter.wait(task)
-        if (
-            self._context.inventory.sandboxes.get(sandbox.id) is sandbox
-            and not sandbox.lock.locked()
-        ):
-            log.warning("the process that held a sandbox has ended", sandbox=sandbox.id)
+        # Where somebody is stopping it, this waits and finds it stopped.
+        if self._context.inventory.sandboxes.get(sandbox.id) is sandbox:
+            log.info("what held a sandbox has ended", sandbox=sandbox.id)
             await self.stop(sandbox)
 
     async def _end_containers(self, sandbox: Sandbox) -> None:
@@ -224,6 +224,13 @@ class Sandboxes:
         paths = self._context.paths
         release_shared_memory(paths.sandbox_files(sandbox.id))
         await self._context.networks.give_back(paths.namespaces / sandbox.id, attachment)
+
+    async def _remove_shared_parent(self, sandbox: Sandbox) -> None:
+        """Without a caller's cgroup for the pod, the one of the engine goes with the last pod."""
+        parent = sandbox.config.linux.cgroup_parent
+        place = container_cgroup(sandbox.record.definition.cgroup_driver, parent, sandbox.id)
+        if place.is_parent_shared and place.parent == DEFAULT_PARENT:
+            await self._context.cgroups.remove_if_empty((place.parent,))
 
     def _remove_folders(self, sandbox: Sandbox) -> None:
         paths = self._context.paths

@@ -1,0 +1,36 @@
+"""A pod's cgroup where its caller made none: made before the pod, gone with it.
+
+A kubelet makes and sizes the cgroup before it asks for a sandbox, and removes it later. Others only
+name one; a runtime would make it then, and nobody would remove it. What was made is written beside
+the sandbox's files at once, so that a new engine finds it whatever became of the sandbox.
+"""
+
+from __future__ import annotations
+
+from moorage.engine.cgroups import container_cgroup
+from moorage.engine.context import EngineContext
+from moorage.engine.inventory import Sandbox
+
+_MADE = "cgroups"
+
+
+async def make_pod_cgroup(context: EngineContext, sandbox: Sandbox) -> None:
+    """Make the cgroup that a sandbox names, if it is missing. Raises EngineError, OSError."""
+    driver = sandbox.record.definition.cgroup_driver
+    place = container_cgroup(driver, sandbox.config.linux.cgroup_parent, sandbox.id)
+    if place.is_parent_shared:
+        return
+    made = await context.cgroups.make_parent(driver, place.parent)
+    if made:
+        folder = context.paths.sandbox_files(sandbox.id)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _MADE).write_text("\n".join(made))
+
+
+async def remove_pod_cgroup(context: EngineContext, sandbox_id: str) -> None:
+    """Remove what was made for a sandbox, unless others are in it by now. Raises EngineError."""
+    try:
+        made = (context.paths.sandbox_files(sandbox_id) / _MADE).read_text()
+    except FileNotFoundError:
+        return
+    await context.cgroups.remove_if_empty(tuple(made.split("\n")))
