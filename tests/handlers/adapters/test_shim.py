@@ -36,6 +36,7 @@ from moorage.handlers.adapters.shim_service import ShimConnections
 from moorage.handlers.machine import this_machine
 from moorage.linux.process import state
 from tests.handlers.adapters.bundles import process, skip_without, write_bundle
+from tests.running import until
 
 pytestmark = pytest.mark.runtime
 
@@ -121,8 +122,10 @@ async def shims(runtime: str) -> AsyncIterator[Shims]:
         assert_nothing_left(each)
     finally:
         kill_what_names(str(root))
-        remove_cgroups(each.cgroup)
-        shutil.rmtree(root)
+        try:
+            remove_cgroups(each.cgroup)
+        finally:
+            shutil.rmtree(root)
 
 
 def processes_naming(text: str) -> Iterator[tuple[int, str]]:
@@ -141,12 +144,18 @@ def kill_what_names(text: str) -> None:
 
 
 def remove_cgroups(path: str) -> None:
-    for folder in Path("/sys/fs/cgroup").glob(f"*{path}"):
-        for each in sorted(folder.rglob("*/"), reverse=True):
-            with contextlib.suppress(OSError):
-                each.rmdir()
-        with contextlib.suppress(OSError):
-            folder.rmdir()
+    """End what runs in the test's cgroups, and remove them."""
+
+    def is_gone() -> bool:
+        for folder in Path("/sys/fs/cgroup").glob(f"*{path}"):
+            for each in (*sorted(folder.rglob("*/"), reverse=True), folder):
+                with contextlib.suppress(OSError):
+                    for pid in (each / "cgroup.procs").read_text().split():
+                        os.kill(int(pid), signal.SIGKILL)
+                    each.rmdir()
+        return not list(Path("/sys/fs/cgroup").glob(f"*{path}"))
+
+    until(is_gone, f"the end of {path}", within_s=5)
 
 
 def assert_nothing_left(shims: Shims) -> None:
