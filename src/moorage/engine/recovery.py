@@ -22,6 +22,7 @@ from moorage.engine.inventory import Container, Sandbox
 from moorage.engine.records import Stage
 from moorage.engine.sandboxes.files import remove_files
 from moorage.engine.sandboxes.life import Sandboxes
+from moorage.engine.sandboxes.pod_cgroup import remove_pod_cgroup
 from moorage.handlers.adapters import AdapterError
 from moorage.linux import pinned
 
@@ -40,6 +41,9 @@ async def recover(context: EngineContext, sandboxes: Sandboxes, containers: Cont
         if sandbox.record.is_ready:
             await _take_over_sandbox(context, sandboxes, sandbox)
     await context.images.recover([each.id for each in inventory.containers])
+    for folder in context.paths.sandbox_files("x").parent.iterdir():
+        if folder.name not in known:
+            await remove_pod_cgroup(context, folder.name)
     tasks = known | {each.id for each in inventory.containers}
     await asyncio.to_thread(_sweep, context, known, tasks)
 

@@ -37,6 +37,7 @@ from moorage.engine.sandboxes.context import (
 from moorage.engine.sandboxes.files import release_shared_memory, remove_files, write_files
 from moorage.engine.sandboxes.messages import sandbox_status
 from moorage.engine.sandboxes.network import network_subject
+from moorage.engine.sandboxes.pod_cgroup import make_pod_cgroup, remove_pod_cgroup
 from moorage.engine.spec import (
     SandboxRequest,
     look_up_sandbox,
@@ -108,6 +109,7 @@ class Sandboxes:
             for container in context.inventory.containers_of(sandbox):
                 tasks.create_task(self._containers.remove(container))
         async with sandbox.lock:
+            await remove_pod_cgroup(context, sandbox.id)
             await asyncio.to_thread(self._remove_folders, sandbox)
             await self._remove_shared_parent(sandbox)
             context.inventory.forget_sandbox(sandbox)
@@ -124,6 +126,10 @@ class Sandboxes:
         context, config = self._context, sandbox.config
         options = sandbox.namespace_options
         attachment: Attachment | None = None
+        files = context.paths.sandbox_files(sandbox.id)
+        undoing.callback(remove_files, files)
+        undoing.push_async_callback(remove_pod_cgroup, context, sandbox.id)
+        await make_pod_cgroup(context, sandbox)
         if options.network == pb.NODE:
             if options.ipc != pb.NODE:
                 folder = context.paths.namespaces / sandbox.id
@@ -138,8 +144,6 @@ class Sandboxes:
         else:
             attachment = await self._attach(sandbox)
             undoing.push_async_callback(self._release, sandbox, attachment)
-        files = context.paths.sandbox_files(sandbox.id)
-        undoing.callback(remove_files, files)
         mappings = id_mappings(options)
         write_files(
             files,
