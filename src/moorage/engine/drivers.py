@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Self
 
 from moorage.engine.errors import FailedError
 from moorage.engine.paths import EnginePaths
@@ -24,13 +25,23 @@ from moorage.linux.reaper import Reaper
 
 
 class Drivers:
-    """The adapters of this engine, one for each definition and program that is in use."""
+    """The adapters of this engine, one for each definition and program that is in use.
+
+    `async with` lets go of them; what they drive goes on.
+    """
 
     def __init__(self, paths: EnginePaths, conmon: Path | None, reaper: Reaper) -> None:
         self._paths = paths
         self._conmon = conmon
         self._reaper = reaper
         self._adapters: dict[tuple[HandlerDefinition, Path], Adapter] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for adapter in self._adapters.values():
+            await adapter.close()
 
     def adapter(self, definition: HandlerDefinition, program: Path) -> Adapter:
         """The adapter of a handler. Raises FailedError when a program it needs is missing."""

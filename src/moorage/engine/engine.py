@@ -135,8 +135,9 @@ async def running(options: EngineOptions, clock: Clock | None = None) -> AsyncIt
             )
         )
         images = await stack.enter_async_context(_images(options))
+        drivers = await stack.enter_async_context(_drivers(options, reaper))
         background = await stack.enter_async_context(Background())
-        context = _context(options, clock, handlers, images, reaper, background)
+        context = _context(options, clock, handlers, images, drivers, background)
         containers = Containers(context)
         sandboxes = Sandboxes(context, containers)
         await recover(context, sandboxes, containers)
@@ -148,13 +149,11 @@ def _context(
     clock: Clock,
     handlers: HandlerFolder,
     images: ImageStore,
-    reaper: Reaper,
+    drivers: Drivers,
     background: Background,
 ) -> EngineContext:
     paths = options.paths
     host = look_at_host()
-    conmon = shutil.which("conmon", path=options.search_path)
-
     return EngineContext(
         options=options,
         clock=clock,
@@ -170,13 +169,18 @@ def _context(
             clock,
             size=options.spare_networks,
         ),
-        drivers=Drivers(paths, Path(conmon) if conmon else None, reaper),
+        drivers=drivers,
         holder=Holder(paths.data / "holder", options.search_path),
         cgroups=ContainerCgroups(current_cgroups()),
         events=Events(),
         handlers=lambda: handlers.catalogue,
         start=background.start,
     )
+
+
+def _drivers(options: EngineOptions, reaper: Reaper) -> Drivers:
+    conmon = shutil.which("conmon", path=options.search_path)
+    return Drivers(options.paths, Path(conmon) if conmon else None, reaper)
 
 
 def _images(options: EngineOptions) -> ImageStore:

@@ -151,3 +151,6 @@ class Adapter(Protocol):
 
     async def processes(self, task: Task) -> tuple[int, ...]:
         """The host's ids of its processes, as far as the host sees them."""
+
+    async def close(self) -> None:
+        """Let go of what was opened to drive tasks. The tasks go on."""

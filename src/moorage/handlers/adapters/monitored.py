@@ -76,6 +76,9 @@ class MonitoredAdapter:
     async def reopen_log(self, task: Task) -> None:
         await self._conmon.reopen_log(task)
 
+    async def close(self) -> None:
+        """Nothing is kept open between calls."""
+
     async def exec(
         self, task: Task, process: Mapping[str, Any], *, has_stdin: bool, has_terminal: bool
     ) -> ExecProcess:
