@@ -13,6 +13,7 @@ from moorage.engine.events import Events
 from moorage.engine.holder import Holder
 from moorage.engine.images import ImageStore
 from moorage.engine.inventory import Inventory, Sandbox
+from moorage.engine.lulls import Lulls
 from moorage.engine.networks import NetworkPool
 from moorage.engine.options import EngineOptions
 from moorage.engine.paths import EnginePaths
@@ -35,6 +36,7 @@ class EngineContext:
     inventory: Inventory
     images: ImageStore
     networks: NetworkPool
+    lulls: Lulls
     drivers: Drivers
     holder: Holder
     cgroups: ContainerCgroups

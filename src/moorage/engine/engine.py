@@ -14,6 +14,7 @@ import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from moorage.api.clock import Clock, SystemClock
@@ -29,6 +30,7 @@ from moorage.engine.events import Events
 from moorage.engine.holder import Holder
 from moorage.engine.images import ImageCalls, ImagePaths, ImageStore
 from moorage.engine.inventory import Inventory, Sandbox
+from moorage.engine.lulls import Lulls
 from moorage.engine.networks import NetworkPool, Plugins, read_conflist
 from moorage.engine.options import EngineOptions
 from moorage.engine.recovery import recover
@@ -51,6 +53,7 @@ from moorage.linux.reaper import Reaper
 log = Log(__name__)
 
 _REMOVED_AT_ONCE = 8
+_LULL_S = 0.05
 _REMOVE_DEADLINE_S = 60.0
 
 
@@ -154,6 +157,7 @@ def _context(
 ) -> EngineContext:
     paths = options.paths
     host = look_at_host()
+    lulls = Lulls(clock)
     return EngineContext(
         options=options,
         clock=clock,
@@ -168,7 +172,9 @@ def _context(
             lambda: read_conflist(options.cni_configurations),
             clock,
             size=options.spare_networks,
+            lull=partial(lulls.wait, _LULL_S),
         ),
+        lulls=lulls,
         drivers=drivers,
         holder=Holder(paths.data / "holder", options.search_path),
         cgroups=ContainerCgroups(current_cgroups()),

@@ -1,8 +1,8 @@
 """Network namespaces with an address, made before a pod asks: a start need not wait for plugins.
 
 Where every plugin gives all pods the same (see `Conflist.is_impersonal`), its work is done in
-advance for a few namespaces, while no start is under way. A pod takes one and names it; one with
-host ports or a bandwidth of its own gets its network made then, as on every other network.
+advance for a few namespaces, in moments when no pod is being started. A pod takes one and names it;
+one with host ports or a bandwidth of its own gets its network made then, as on every other network.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -61,14 +61,16 @@ class NetworkPool:
         clock: Clock,
         *,
         size: int,
+        lull: Callable[[], Awaitable[None]],
     ) -> None:
+        """`lull` returns when there is time for work that nobody waits for yet."""
         self._folder = folder
         self._plugins = plugins
         self._network = network
         self._clock = clock
         self._size = size
         self._spares: deque[Spare] = deque()
-        self._taking = 0
+        self._lull = lull
         self._changed = asyncio.Event()
 
     async def take(
@@ -83,7 +85,6 @@ class NetworkPool:
 
         Nothing stays of it after a failure. `subject.netns` is not looked at.
         """
-        self._taking += 1
         try:
             network = self._network()
             # A network belongs for good to the user namespace it was made in.
@@ -99,7 +100,6 @@ class NetworkPool:
                 raise
             return target, spare.attachment
         finally:
-            self._taking -= 1
             self._changed.set()
 
     async def give_back(self, folder: Path, attachment: Attachment | None) -> None:
@@ -113,12 +113,13 @@ class NetworkPool:
         await asyncio.to_thread(pinned.release, folder)
 
     async def run(self) -> None:
-        """Keep some namespaces ready while no sandbox is being made."""
+        """Keep some namespaces ready."""
         while True:
             self._changed.clear()
-            if self._taking or len(self._spares) >= self._size:
+            if len(self._spares) >= self._size:
                 await self._changed.wait()
                 continue
+            await self._lull()
             try:
                 network = self._network()
                 if not network.is_impersonal:

@@ -211,6 +211,11 @@ class Sandboxes:
         async with asyncio.TaskGroup() as tasks:
             for container in self._context.inventory.containers_of(sandbox):
                 tasks.create_task(self._containers.stop(container, 0))
+        if sandbox.record.task_pid:
+            # Their runtime may still be forgetting them, for which it asks what holds the sandbox.
+            for container in self._context.inventory.containers_of(sandbox):
+                async with container.lock:
+                    pass
 
     async def _end_task(self, sandbox: Sandbox) -> None:
         if sandbox.record.task_pid:

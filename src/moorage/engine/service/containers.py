@@ -29,11 +29,13 @@ class ContainerCalls:
         self, request: pb.CreateContainerRequest
     ) -> pb.CreateContainerResponse:
         sandbox = self._context.inventory.sandboxes.find(request.pod_sandbox_id)
-        container = await self._containers.create(sandbox, request.config)
+        with self._context.lulls.starting():
+            container = await self._containers.create(sandbox, request.config)
         return pb.CreateContainerResponse(container_id=container.id)
 
     async def start_container(self, request: pb.StartContainerRequest) -> pb.StartContainerResponse:
-        await self._containers.start(self._find(request.container_id))
+        with self._context.lulls.starting():
+            await self._containers.start(self._find(request.container_id))
         return pb.StartContainerResponse()
 
     async def stop_container(self, request: pb.StopContainerRequest) -> pb.StopContainerResponse:

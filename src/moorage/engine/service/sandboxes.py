@@ -21,7 +21,8 @@ class SandboxCalls:
         self._sandboxes = sandboxes
 
     async def run_pod_sandbox(self, request: pb.RunPodSandboxRequest) -> pb.RunPodSandboxResponse:
-        sandbox = await self._sandboxes.run(request.config, request.runtime_handler)
+        with self._context.lulls.starting():
+            sandbox = await self._sandboxes.run(request.config, request.runtime_handler)
         return pb.RunPodSandboxResponse(pod_sandbox_id=sandbox.id)
 
     async def stop_pod_sandbox(
