@@ -102,6 +102,8 @@ def handler_traits(definition: HandlerDefinition, features: HandlerFeatures) -> 
         has_user_namespaces=features.user_namespaces,
         cgroup_driver=definition.cgroup_driver,
         is_virtualised=not isinstance(definition.options, OciOptions),
+        # gVisor knows no namespace by its path on the host.
+        has_processes_joined_unsaid=isinstance(definition.options, RunscOptions),
         has_host_devices_when_privileged=not definition.privileged_without_host_devices,
         default_seccomp=definition.default_seccomp,
     )

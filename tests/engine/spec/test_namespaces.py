@@ -96,6 +96,12 @@ def test_a_virtualised_pod_needs_no_pins_but_the_network() -> None:
         namespaces(options(), handler=kata, netns="")
 
 
+def test_gvisor_shares_a_pods_processes_with_what_names_no_namespace() -> None:
+    gvisor = HandlerTraits(name="gvisor", is_virtualised=True, has_processes_joined_unsaid=True)
+    assert "pid" not in namespaces(options(pid=pb.POD), handler=gvisor, holder_pid=7)
+    assert namespaces(options(pid=pb.CONTAINER), handler=gvisor)["pid"] == ""
+
+
 @pytest.mark.parametrize(("privileged", "expected"), [(False, True), (True, False)])
 def test_a_cgroup_namespace_is_for_version_two_and_the_unprivileged(
     privileged: bool, expected: bool

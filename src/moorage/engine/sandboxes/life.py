@@ -202,8 +202,10 @@ class Sandboxes:
     async def _watch(self, sandbox: Sandbox, adapter: Adapter, task: Task) -> None:
         """Take a sandbox down whose own task ends unasked: its containers cannot go on."""
         await adapter.wait(task)
-        # Where somebody is stopping it, this waits and finds it stopped.
-        if self._context.inventory.sandboxes.get(sandbox.id) is sandbox:
+        async with sandbox.lock:
+            # Whoever was stopping it is done.
+            is_unasked = sandbox.record.is_ready
+        if is_unasked and self._context.inventory.sandboxes.get(sandbox.id) is sandbox:
             log.info("what held a sandbox has ended", sandbox=sandbox.id)
             await self.stop(sandbox)
 

@@ -28,7 +28,8 @@ class HandlerTraits:
     The patterns are shell globs over annotation keys: the pod's are passed on to the sandbox and
     to containers, the container's own to containers. `default_seccomp` is what RuntimeDefault
     means: `builtin`, `unconfined`, or the absolute path of a profile. `is_virtualised` says that
-    containers run under a kernel of the runtime's own.
+    containers run under a kernel of the runtime's own, and `has_processes_joined_unsaid` that
+    there a container without a process namespace in its spec has the pod's.
     """
 
     name: str = ""
@@ -38,6 +39,7 @@ class HandlerTraits:
     has_user_namespaces: bool = False
     cgroup_driver: CgroupDriver = CgroupDriver.CGROUPFS
     is_virtualised: bool = False
+    has_processes_joined_unsaid: bool = False
     has_host_devices_when_privileged: bool = True
     default_seccomp: str = BUILT_IN_SECCOMP
 

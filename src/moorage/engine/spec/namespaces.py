@@ -177,6 +177,8 @@ def _pid(options: pb.NamespaceOption, request: ContainerRequest) -> dict[str, st
                 "of this pod; name one that runs"
             )
         return _entry("pid", f"/proc/{request.target_pid}/ns/pid")
+    if request.handler.has_processes_joined_unsaid:
+        return None
     return _joined("pid", "", request)
 
 

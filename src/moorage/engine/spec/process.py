@@ -68,7 +68,8 @@ def user_document(identity: Identity) -> dict[str, Any]:
     return {
         "uid": identity.uid,
         "gid": identity.gid,
-        "additionalGids": list(identity.additional_gids),
+        # Linux sorts them; a kernel of the runtime's own shows them as they come.
+        "additionalGids": sorted(identity.additional_gids),
     }
 
 

@@ -113,7 +113,7 @@ class RunscAdapter(MonitoredAdapter):
             raise refusal("start", status, said)
 
     async def delete(self, task: Task) -> None:
-        await self._command_line.delete(task.id)
+        await self._delete(task)
         with _gate(task, _GIVE_UP):
             try:
                 async with asyncio.timeout(END_DEADLINE_S):
@@ -122,8 +122,9 @@ class RunscAdapter(MonitoredAdapter):
                 raise AdapterError(
                     f"gVisor task {task.id} does not end {END_DEADLINE_S:g} s after its deletion"
                 ) from None
-        if task.is_sandbox and self._cgroups is not None:
-            await self._remove_cgroup(self._cgroups, task)
+        if self._cgroups is not None:
+            path = _sandbox_cgroup(task) if task.is_sandbox else _own_cgroup(task)
+            await self._remove_cgroup(self._cgroups, path)
         self._conmon.forget(task)
 
     async def update(self, task: Task, resources: Mapping[str, Any]) -> None:
@@ -146,8 +147,18 @@ class RunscAdapter(MonitoredAdapter):
             make_cgroup(self._cgroups, path)
             enter_cgroup(self._cgroups, path, pid)
 
-    async def _remove_cgroup(self, cgroups: Cgroups, task: Task) -> None:
-        path = _sandbox_cgroup(task)
+    async def _delete(self, task: Task) -> None:
+        try:
+            await self._command_line.delete(task.id)
+        except AdapterError as error:
+            if task.is_sandbox:
+                raise
+            # A pod's kernel that ends takes its containers along, and the runtime finds out only
+            # by asking it. The second time it knows.
+            log.info("a container went with its pod's kernel", task=task.id, reason=error)
+            await self._command_line.delete(task.id)
+
+    async def _remove_cgroup(self, cgroups: Cgroups, path: str) -> None:
         if not path:
             return
         async with asyncio.timeout(END_DEADLINE_S):
@@ -198,12 +209,19 @@ class RunscAdapter(MonitoredAdapter):
 
 def _sandbox_cgroup(task: Task) -> str:
     """The cgroup of the pod's sandbox, beside those that its containers are told of."""
+    parent = PurePosixPath(_own_cgroup(task) or "/").parent
+    return str(parent / task.sandbox_id) if parent != PurePosixPath("/") else ""
+
+
+def _own_cgroup(task: Task) -> str:
+    """The cgroup a task is told of. gVisor makes a container's, for those who look there, and
+    leaves it empty; and forgets it when the pod's kernel has ended.
+    """
     try:
         spec = json.loads((task.bundle / "config.json").read_bytes())
     except FileNotFoundError:
         return ""
-    parent = PurePosixPath(spec.get("linux", {}).get("cgroupsPath") or "/").parent
-    return str(parent / task.sandbox_id) if parent != PurePosixPath("/") else ""
+    return str(spec.get("linux", {}).get("cgroupsPath") or "")
 
 
 @contextmanager
