@@ -114,7 +114,7 @@ class Conmon:
         try:
             os.set_blocking(answering, True)
             try:
-                launcher = _launch(argv, answering, place)
+                launcher = _launch(argv, task.bundle, answering, place)
             except OSError as error:
                 raise AdapterError(f"{self.program}: {error.strerror or error}") from error
             finally:
@@ -297,7 +297,9 @@ class AttachedStreams:
             self._conmon.resize(self._task, width, height)
 
 
-def _launch(argv: Sequence[str], answering: int, place: Callable[[int], None] | None) -> Child:
+def _launch(
+    argv: Sequence[str], bundle: Path, answering: int, place: Callable[[int], None] | None
+) -> Child:
     """Start conmon; it waits for a byte before it starts anything. Raises OSError."""
     waiting, starting = os.pipe2(os.O_CLOEXEC)
     try:
@@ -306,7 +308,13 @@ def _launch(argv: Sequence[str], answering: int, place: Callable[[int], None] | 
             "_OCI_STARTPIPE": str(waiting),
             "PATH": os.environ.get("PATH", os.defpath),
         }
-        launcher = Child(argv, environment=environment, passing=(answering, waiting))
+        launcher = Child(
+            argv,
+            environment=environment,
+            passing=(answering, waiting),
+            # It tells of a lack of memory in a file of its working folder too.
+            folder=bundle,
+        )
         # With the pipe closed and nothing in it, it ends.
         if place is not None:
             place(launcher.pid)
