@@ -83,6 +83,7 @@ class ContainerMaker:
             id_mappings=id_mappings(sandbox.namespace_options),
             snapshotter=sandbox.record.definition.snapshotter or "",
         )
+        self._name_images(config)
         original = config.SerializeToString()
         await self._mount_images(config, bundle, mounted)
         target_pid = self._target(config, sandbox)
@@ -138,6 +139,12 @@ class ContainerMaker:
         except NotFoundError as error:
             raise NotFoundError(f"image {wanted!r} is not present: pull it first") from error
 
+    def _name_images(self, config: pb.ContainerConfig) -> None:
+        """Write into the configuration which image each volume is, for the container's status."""
+        for volume in config.mounts:
+            if volume.image.image:
+                volume.image.image_ref = self._context.images.find(volume.image.image).id
+
     async def _mount_images(
         self, config: pb.ContainerConfig, bundle: Path, mounted: list[str]
     ) -> None:
@@ -152,7 +159,7 @@ class ContainerMaker:
             place = bundle / _VOLUMES / str(number)
             mounted.append(str(place))
             await self._context.images.mount_image(
-                self._context.images.find(volume.image.image),
+                self._context.images.find(volume.image.image_ref),
                 place,
                 sub_path=volume.image_sub_path,
             )
