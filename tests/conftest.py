@@ -32,13 +32,16 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningC
 
 @pytest.fixture(scope="session")
 def whole_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """A cluster with a node, whose classes `native` and `crun` work and `kata` does not."""
+    """A cluster with a node. Its classes `native` and `crun` work, `gvisor` where there is runsc,
+    and `kata` does not.
+    """
     skip_without_kubectl()
     skip_without_runtimes()
     with running(tmp_path_factory.mktemp("whole") / "data", "--node-name", "n1") as cluster:
         cluster.apply(
             runtime_class("native", "runc"),
             runtime_class("crun", "crun"),
+            runtime_class("gvisor", "gvisor"),
             runtime_class("kata", "kata-containers"),
         )
         yield cluster

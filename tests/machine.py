@@ -23,11 +23,12 @@ def demo_processes() -> set[str]:
 def machine() -> dict[str, set[str]]:
     """What a cluster could leave behind: mounts, namespaces, links, cgroups, rules, folders."""
     netns = Path("/run/netns")
+    mounts = {line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()}
     rules = subprocess.run(["iptables-save"], capture_output=True, text=True, check=False).stdout
     return {
-        "mounts": {line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()},
+        "mounts": {each for each in mounts if "moorage" in each},
         "netns": {each.name for each in netns.iterdir()} if netns.is_dir() else set(),
-        "links": {each.name for each in Path("/sys/class/net").iterdir()},
+        "links": {each.name for each in Path("/sys/class/net").iterdir() if _is_ours(each)},
         "cgroups": {
             str(each) for each in Path("/sys/fs/cgroup").glob("**/moorage-*") if each.is_dir()
         },
@@ -35,6 +36,12 @@ def machine() -> dict[str, set[str]]:
         "folders": {str(each) for each in Path("/var/lib").glob("moorage-demo-*")},
         "run": {str(each) for each in Path("/run/moorage").glob("*")},
     }
+
+
+def _is_ours(link: Path) -> bool:
+    """A cluster's bridge, or one end of a pair that no bridge has any more."""
+    name = link.name
+    return name.startswith("moor-") or (name.startswith("veth") and not (link / "master").exists())
 
 
 def leftovers(before: dict[str, set[str]]) -> dict[str, set[str]]:

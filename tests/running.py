@@ -21,7 +21,7 @@ BUSYBOX = "moorage.local/busybox:1"
 NGINX_STAND_IN = "moorage.local/nginx-stand-in:1"
 EXAMPLES = Path(__file__).parents[1] / "examples"
 _TIMEOUT_S = 90.0
-_NEEDED = ("containerd", "runc", "crun", "ip")
+_NEEDED = ("conmon", "skopeo", "runc", "crun", "ip")
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,11 @@ class RunningCluster:
         """Apply objects."""
         listed = {"apiVersion": "v1", "kind": "List", "items": list(documents)}
         self.kubectl("apply", "-f", "-", given=json.dumps(listed))
+
+    def part(self, name: str) -> dict[str, Any]:
+        """How a part of the cluster is: `pid`, `state`, `restarts` and so on."""
+        rows = json.loads(self.moor("status", "-o", "json").stdout)
+        return dict(next(row for row in rows if row["part"] == name))
 
     def moor(
         self, *arguments: str, status: int = 0, timeout_s: float = _TIMEOUT_S

@@ -22,6 +22,7 @@ _COMMANDS = {
     "runtimes": ("runtimes", "List the runtime handlers of this machine."),
     "doctor": ("doctor", "Look at everything on this machine that matters."),
     "image": ("image", "Bring images into the cluster's engine."),
+    "engine": ("engine", "Run the container engine alone, for any kubelet."),
     "demo": ("demo", "Show the whole path on this machine and leave nothing behind."),
     "completion": ("completion", "Print the completion script of a shell."),
 }

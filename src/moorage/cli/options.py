@@ -15,6 +15,9 @@ from moorage.cluster.settings import Settings, load
 from moorage.cluster.supervisor import running_pid
 
 DATA_DIR_VARIABLE = "MOORAGE_DATA_DIR"
+LOG_LEVELS = ("debug", "info", "warning", "error")
+_SOCKET_SCHEME = "unix://"
+_SOCKET_PATH_BYTES = 107
 
 
 def _default_data_dir() -> Path:
@@ -33,6 +36,36 @@ data_dir_option: Callable[..., Any] = click.option(
     show_default=str(SYSTEM_DATA_DIR) + ", or ~/.local/share/moorage without root",
     help="Where the cluster keeps everything.",
 )
+
+
+mirror_option: Callable[..., Any] = click.option(
+    "--registry-mirror",
+    "mirrors",
+    multiple=True,
+    metavar="REGISTRY=URL",
+    help="Pull a registry's images from there.",
+)
+
+
+def pairs(name: str, texts: tuple[str, ...]) -> dict[str, str]:
+    """The values of an option that takes KEY=VALUE, several times. Raises UsageError."""
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key or not value:
+            raise click.UsageError(f"{name} takes KEY=VALUE, not {text!r}")
+        found[key] = value
+    return found
+
+
+def socket_path(name: str, endpoint: str) -> Path:
+    """The path in an endpoint `unix:///path/to.sock`. Raises UsageError for any other."""
+    path = Path(endpoint.removeprefix(_SOCKET_SCHEME))
+    if not endpoint.startswith(_SOCKET_SCHEME) or not path.is_absolute():
+        raise click.UsageError(f"{name} takes an endpoint of the form unix:///path/to.sock")
+    if len(bytes(path)) > _SOCKET_PATH_BYTES:
+        raise click.UsageError(f"{name}: a socket's path has at most {_SOCKET_PATH_BYTES} bytes")
+    return path
 
 
 def layout_of(data_dir: Path) -> Layout:

@@ -76,13 +76,7 @@ def _pids(cluster: RunningCluster) -> list[int]:
     rows = json.loads(cluster.moor("status", "-o", "json").stdout)
     by_part = {row["part"]: row["pid"] for row in rows}
     supervisor = by_part.pop("supervisor")
-    return [supervisor, *by_part.values(), _engine_pid(cluster)]
-
-
-def _engine_pid(cluster: RunningCluster) -> int:
-    settings = json.loads((cluster.data_dir / "cluster.json").read_text())
-    record = Path("/run/moorage") / settings["cluster_id"] / "containerd.json"
-    return int(json.loads(record.read_text())["process"]["pid"])
+    return [supervisor, *by_part.values()]
 
 
 def _kill(pids: list[int]) -> None:

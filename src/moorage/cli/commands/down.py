@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from moorage.api.logs import configure
 from moorage.cli.errors import CliError
 from moorage.cli.options import data_dir_option, layout_of, present_settings
 from moorage.cluster.engine import LeftoverError
@@ -39,6 +40,8 @@ def command(data_dir: Path, *, keep_pods: bool, delete_data: bool) -> None:
 
 def take_down(layout: Layout, settings: Settings, *, keep_pods: bool = False) -> bool:
     """Stop parts and, unless kept, pods; whether anything ran. Raises CliError."""
+    # Pods are ended by an engine in this process, which says in its log what it cannot do.
+    configure("warning")
     try:
         with exclusive(layout.change_lock):
             was_running = stop_parts(layout)

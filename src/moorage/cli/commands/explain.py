@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from moorage.cli.handlers import told_handlers
 from moorage.cli.machine import look
 from moorage.cli.options import data_dir_option, layout_of, running_settings
 from moorage.cli.output import dim, output_option, show_document
@@ -46,7 +47,8 @@ def command(target: str, namespace: str, data_dir: Path, *, output: str) -> None
 
 
 async def _ask(layout: Layout, settings: Settings, namespace: str, name: str) -> PodExplanation:
-    _, handlers = await look(layout) if settings.has_node else (None, ())
+    _, found = await look(layout) if settings.has_node else (None, ())
+    told = await told_handlers(layout, found)
     async with Client(load_kubeconfig(layout.kubeconfig), user_agent="moor-explain") as client:
         return await explain_pod(
             client,
@@ -54,7 +56,7 @@ async def _ask(layout: Layout, settings: Settings, namespace: str, name: str) ->
             name,
             filters_by_handler=settings.filters_by_handler,
             now=datetime.now(UTC),
-            local_handlers=handlers,
+            local_handlers=told.handlers,
         )
 
 

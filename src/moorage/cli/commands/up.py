@@ -10,7 +10,14 @@ import click
 from moorage.cli.errors import CannotRunPodsError, CliError
 from moorage.cli.interruption import interruptible
 from moorage.cli.machine import look
-from moorage.cli.options import data_dir_option, layout_of
+from moorage.cli.options import (
+    LOG_LEVELS,
+    data_dir_option,
+    layout_of,
+    mirror_option,
+    pairs,
+    socket_path,
+)
 from moorage.cluster import kubeconfig
 from moorage.cluster.creation import Choices, access, open_cluster
 from moorage.cluster.doctor import State, can_run_pods, examine
@@ -26,20 +33,10 @@ USER_KUBECONFIG = Path.home() / ".kube" / "config"
 _READY_S = 60.0
 
 
-def _pairs(name: str, texts: tuple[str, ...]) -> dict[str, str]:
-    found = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key or not value:
-            raise click.UsageError(f"{name} takes KEY=VALUE, not {text!r}")
-        found[key] = value
-    return found
-
-
 def _gates(texts: tuple[str, ...]) -> dict[str, bool]:
     known = {"true": True, "false": False}
     found = {}
-    for key, value in _pairs("--feature-gate", texts).items():
+    for key, value in pairs("--feature-gate", texts).items():
         if key != "RuntimeClass" or value.lower() not in known:
             raise click.UsageError(
                 f"--feature-gate {key}={value}: the gate is RuntimeClass, its value true or false"
@@ -66,13 +63,7 @@ def _gates(texts: tuple[str, ...]) -> dict[str, bool]:
 @click.option("--node-port", type=click.IntRange(1, 65535), help="The node agent's port.")
 @click.option("--pod-network", metavar="CIDR", help="The pods' addresses; a free /24 by default.")
 @click.option("--service-network", metavar="CIDR", help="The services' addresses.")
-@click.option(
-    "--registry-mirror",
-    "mirrors",
-    multiple=True,
-    metavar="REGISTRY=URL",
-    help="Pull a registry's images from there.",
-)
+@mirror_option
 @click.option(
     "--feature-gate",
     "gates",
@@ -86,9 +77,7 @@ def _gates(texts: tuple[str, ...]) -> dict[str, bool]:
     default=None,
     help="Keep pods off nodes that lack their handler, or let them fail there as Kubernetes does.",
 )
-@click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="For all parts."
-)
+@click.option("--log-level", type=click.Choice(LOG_LEVELS), help="For all parts.")
 def command(
     data_dir: Path,
     *,
@@ -107,8 +96,8 @@ def command(
     Stays in the foreground until Ctrl-C, which leaves pods running for the next `moor up`;
     `moor down` ends them too.
     """
-    if cri is not None and not cri.startswith("unix://"):
-        raise click.UsageError("--cri takes an endpoint of the form unix:///path/to.sock")
+    if cri is not None:
+        socket_path("--cri", cri)
     layout = layout_of(data_dir)
     pid = running_pid(layout)
     if pid is not None:
@@ -118,7 +107,7 @@ def command(
         has_node=node,
         filters_by_handler=by_handler,
         gates=_gates(gates),
-        registry_mirrors=_pairs("--registry-mirror", mirrors),
+        registry_mirrors=pairs("--registry-mirror", mirrors),
         **said,  # type: ignore[arg-type]
     )
     before = load(layout.settings)

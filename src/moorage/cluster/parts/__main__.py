@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import importlib
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +12,7 @@ import uvloop
 
 from moorage.api.logs import Log, configure
 from moorage.cluster.layout import Layout
+from moorage.cluster.long_lived import Service, calm_collector, until_stopped
 from moorage.cluster.notify import die_with_parent
 from moorage.cluster.settings import SettingsError, load
 
@@ -26,7 +25,6 @@ _LOOPS: Mapping[str, Callable[..., object]] = {
     "node": uvloop.run,
 }
 _USAGE_STATUS = 2
-_COLLECTOR_THRESHOLDS = (20_000, 20, 50)
 
 log = Log(__name__)
 
@@ -39,36 +37,21 @@ def main(argv: list[str]) -> int:
         )
         return _USAGE_STATUS
     die_with_parent()
+    # A service manager may have started `moor up`; runtimes must not speak to it.
+    Service.taken_from_environment()
     name, layout = argv[0], Layout(Path(argv[1]))
     settings = load(layout.settings)
     if settings is None:
         raise SettingsError(f"{layout.settings}: no such file; `moor up` makes it")
     configure(settings.log_level)
     part = importlib.import_module(f"moorage.cluster.parts.{name}")
-    _calm_collector()
+    calm_collector()
     try:
-        _LOOPS[name](_until_stopped(part.run(layout, settings)))
+        _LOOPS[name](until_stopped(part.run(layout, settings)))
     except Exception:
         log.exception("part failed", part=name)
         return 1
     return 0
-
-
-def _calm_collector() -> None:
-    """What was imported is never garbage; looking for circles less often saves time."""
-    gc.freeze()
-    gc.set_threshold(*_COLLECTOR_THRESHOLDS)
-
-
-async def _until_stopped(running) -> None:  # type: ignore[no-untyped-def]
-    task = asyncio.ensure_future(running)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
-    try:
-        await task
-    except asyncio.CancelledError:
-        log.info("stopped")
 
 
 if __name__ == "__main__":

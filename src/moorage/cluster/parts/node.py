@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from moorage.node import NodeOptions, ServerOptions, run_node
 
 _LOWEST_OOM_SCORE = -1000
 _FOLLOW_AGAIN_S = 0.5
+_ENGINE_PATIENCE_S = 5.0
+_LOOK_AGAIN_S = 0.02
 
 log = Log(__name__)
 
@@ -38,6 +41,8 @@ async def run(layout: Layout, settings: Settings) -> None:
         if settings.cri:
             # An engine without handlers is refused before the node promises anything.
             await handlers_of(cri)
+        else:
+            await _await_engine(engine_paths(layout, settings).socket)
         client = await stack.enter_async_context(
             connected(settings, credentials, credentials.node, "moorage-node")
         )
@@ -88,6 +93,31 @@ def _oom_score_floor() -> int:
     if SYS_RESOURCE in effective_capabilities(Path("/proc/self/status").read_text()):
         return _LOWEST_OOM_SCORE
     return int(Path("/proc/self/oom_score_adj").read_text())
+
+
+async def _await_engine(socket_path: Path) -> None:
+    """Wait until our own engine takes calls, but a few seconds only: a node without one says so.
+
+    Both start together, and nothing announces a socket; one left by an engine that was killed is
+    there and takes none.
+    """
+    try:
+        async with asyncio.timeout(_ENGINE_PATIENCE_S):
+            while True:
+                if _takes_calls(socket_path):
+                    return
+                await asyncio.sleep(_LOOK_AGAIN_S)
+    except TimeoutError:
+        log.warning("engine is not there yet", socket=socket_path)
+
+
+def _takes_calls(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
 
 
 async def _follow_handlers(cri: CriClient, changed: asyncio.Event) -> None:

@@ -1,0 +1,151 @@
+"""`moor engine`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+import click
+
+from moorage.api.logs import Log, configure
+from moorage.cli.errors import CannotRunPodsError, CliError
+from moorage.cli.options import LOG_LEVELS, mirror_option, pairs, socket_path
+from moorage.cluster.long_lived import Service, calm_collector, until_stopped
+from moorage.engine import (
+    CNI_CONFIGURATIONS,
+    HANDLER_FOLDER,
+    EngineError,
+    EngineOptions,
+    EnginePaths,
+    running,
+)
+from moorage.engine.options import CNI_PROGRAMS
+from moorage.handlers import search_path
+
+_NEEDED = ("conmon", "skopeo")
+_RUN_PATH_BYTES = 60
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+
+log = Log(__name__)
+
+
+@click.command("engine")
+@click.option(
+    "--listen",
+    metavar="ENDPOINT",
+    default="unix:///run/moorage-engine/engine.sock",
+    show_default=True,
+    help="Where the CRI is answered.",
+)
+@click.option(
+    "--data-dir",
+    type=_FOLDER,
+    default=Path("/var/lib/moorage-engine"),
+    show_default=True,
+    help="Images, records and handlers of its own: what outlives a reboot.",
+)
+@click.option(
+    "--run-dir",
+    type=_FOLDER,
+    default=Path("/run/moorage-engine"),
+    show_default=True,
+    help="What a reboot ends: bundles, namespaces. Short, since sockets are in it.",
+)
+@click.option(
+    "--handlers-dir",
+    "handler_folders",
+    type=_FOLDER,
+    multiple=True,
+    default=(HANDLER_FOLDER,),
+    show_default=str(HANDLER_FOLDER),
+    help="Handler definitions, before those in the data folder; several times for several.",
+)
+@click.option(
+    "--cni-bin",
+    "cni_programs",
+    type=_FOLDER,
+    multiple=True,
+    default=CNI_PROGRAMS,
+    show_default=" ".join(map(str, CNI_PROGRAMS)),
+    help="Where network plugins are looked for; several times for several.",
+)
+@click.option(
+    "--cni-conf",
+    type=_FOLDER,
+    default=CNI_CONFIGURATIONS,
+    show_default=True,
+    help="The network's configuration: the first file by name counts.",
+)
+@mirror_option
+@click.option(
+    "--clear",
+    is_flag=True,
+    help="End every pod and give back networks, then leave; images and handlers stay.",
+)
+@click.option("--log-level", type=click.Choice(LOG_LEVELS), default="info", show_default=True)
+def command(
+    *,
+    listen: str,
+    data_dir: Path,
+    run_dir: Path,
+    handler_folders: tuple[Path, ...],
+    cni_programs: tuple[Path, ...],
+    cni_conf: Path,
+    mirrors: tuple[str, ...],
+    clear: bool,
+    log_level: str,
+) -> None:
+    """Run the container engine alone, in the foreground, for a kubelet or crictl to use.
+
+    Its log goes to standard error. SIGTERM ends it; containers go on, and the next one on the
+    same folders takes them over. Under systemd it says when it is ready (Type=notify).
+    """
+    run = run_dir.absolute()
+    if len(bytes(run)) > _RUN_PATH_BYTES:
+        raise click.UsageError(
+            f"--run-dir: {run} is longer than {_RUN_PATH_BYTES} bytes, too long for sockets in it"
+        )
+    options = EngineOptions(
+        paths=EnginePaths(data_dir.absolute(), run),
+        socket=socket_path("--listen", listen),
+        search_path=search_path(),
+        cni_programs=cni_programs,
+        cni_configurations=cni_conf,
+        handler_folders=handler_folders,
+        registry_mirrors=pairs("--registry-mirror", mirrors),
+    )
+    _check_machine(options.search_path)
+    service = Service.taken_from_environment()
+    configure(log_level)
+    calm_collector()
+    try:
+        # The engine must hear of every child that ends, which uvloop keeps to itself.
+        asyncio.run(until_stopped(_clear(options) if clear else _serve(options, service)))
+    except EngineError as error:
+        raise CliError(error.sentence) from error
+
+
+async def _serve(options: EngineOptions, service: Service) -> None:
+    async with running(options) as engine, engine.serving():
+        service.ready()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            service.stopping()
+
+
+async def _clear(options: EngineOptions) -> None:
+    async with running(options) as engine:
+        await engine.remove_all()
+
+
+def _check_machine(path: str) -> None:
+    """Raise CannotRunPodsError for what an engine cannot do without."""
+    if os.geteuid() != 0:
+        raise CannotRunPodsError("a container engine needs root: run as root")
+    missing = [name for name in _NEEDED if shutil.which(name, path=path) is None]
+    if missing:
+        listed = " ".join(missing)
+        raise CannotRunPodsError(f"not found on PATH: {listed}; apt-get install {listed}")
