@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
 
+import msgspec
+
 from moorage.api.logs import Log
 from moorage.cri import pb
 from moorage.engine.errors import (
@@ -164,22 +166,35 @@ class Inventory:
     def __init__(self, paths: EnginePaths) -> None:
         self.sandboxes: _Shelf[Sandbox] = _Shelf("sandbox")
         self.containers: _Shelf[Container] = _Shelf("container")
+        self.half_made: list[Sandbox] = []
+        """Sandboxes that an earlier engine did not finish."""
         self._sandbox_records = RecordFolder(paths.sandbox_records, SandboxRecord)
         self._container_records = RecordFolder(paths.container_records, ContainerRecord)
 
     def load(self) -> None:
         """Read the records of an earlier engine. A container without its sandbox is forgotten."""
         for record in self._sandbox_records.load():
-            self.sandboxes.put(Sandbox(record))
+            sandbox = Sandbox(record)
+            if record.is_made:
+                self.sandboxes.put(sandbox)
+            else:
+                self.half_made.append(sandbox)
         for container in self._container_records.load():
-            sandbox = self.sandboxes.get(container.sandbox_id)
-            if sandbox is None:
+            above = self.sandboxes.get(container.sandbox_id)
+            if above is None:
                 self._container_records.remove(container.id)
             else:
-                self.containers.put(Container(container, sandbox))
+                self.containers.put(Container(container, above))
 
     def containers_of(self, sandbox: Sandbox) -> list[Container]:
         return [each for each in self.containers if each.sandbox is sandbox]
+
+    def note_making(self, sandbox: Sandbox) -> None:
+        """Put on disk that a sandbox is being made, for whoever finds it half done.
+
+        Raises ExhaustedError.
+        """
+        self._sandbox_records.save(msgspec.structs.replace(sandbox.record, is_made=False))
 
     def save_sandbox(self, sandbox: Sandbox, record: SandboxRecord) -> None:
         """Keep what became of a sandbox, on disk first. Raises ExhaustedError."""

@@ -32,7 +32,8 @@ class SandboxRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     `handler` is as it was asked for; `definition` is what that meant then, and keeps its meaning
     for this sandbox whatever becomes of the file; `program` is the runtime's, and `features` what
-    it could do. `task_pid` is the first process of the sandbox's
+    it could do. One that is being made when the engine is killed is found with `is_made` false,
+    and nobody was told of it. `task_pid` is the first process of the sandbox's
     own task, 0 when it has none.
     """
 
@@ -43,6 +44,7 @@ class SandboxRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     program: Path
     features: HandlerFeatures
     created_at_ns: int
+    is_made: bool = True
     is_ready: bool = True
     attachment: Attachment | None = None
     task_pid: int = 0

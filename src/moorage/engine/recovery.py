@@ -1,6 +1,7 @@
 """What a new engine makes of what an earlier one left: by kill, upgrade or reboot.
 
-    sandbox      its namespaces are there, and its own task lives → goes on; else stopped
+    sandbox      its namespaces are there, and its own task lives → goes on; else stopped;
+                 being made: undone, as nobody was told of it
     container    created: stays, if its bundle does · being started: ended, nobody knows how far it
                  came · running: watched on, or its recorded end is taken over
 
@@ -22,7 +23,6 @@ from moorage.engine.inventory import Container, Sandbox
 from moorage.engine.records import Stage
 from moorage.engine.sandboxes.files import remove_files
 from moorage.engine.sandboxes.life import Sandboxes
-from moorage.engine.sandboxes.pod_cgroup import remove_pod_cgroup
 from moorage.handlers.adapters import AdapterError
 from moorage.linux import pinned
 
@@ -41,9 +41,10 @@ async def recover(context: EngineContext, sandboxes: Sandboxes, containers: Cont
         if sandbox.record.is_ready:
             await _take_over_sandbox(context, sandboxes, sandbox)
     await context.images.recover([each.id for each in inventory.containers])
-    for folder in context.paths.sandbox_files("x").parent.iterdir():
-        if folder.name not in known:
-            await remove_pod_cgroup(context, folder.name)
+    for sandbox in inventory.half_made:
+        await _undo(sandboxes, sandbox)
+    # What could not be undone is needed for the next try.
+    known |= {each.id for each in inventory.half_made}
     tasks = known | {each.id for each in inventory.containers}
     await asyncio.to_thread(_sweep, context, known, tasks)
 
@@ -55,12 +56,23 @@ async def _take_over(context: EngineContext, containers: Containers, container: 
             # The watch finds a recorded end as well as a container that goes on.
             context.start(containers.watch(container))
         elif stage is Stage.STARTING:
-            await containers.forget_half_started(container)
-            containers.note_unknown_end(container)
+            try:
+                await containers.forget_half_started(container)
+            finally:
+                # Its removal tries again what failed.
+                containers.note_unknown_end(container)
         elif stage is Stage.CREATED and not _has_bundle(context, container):
             containers.note_unknown_end(container)
     except EngineError as error:
         log.warning("container cannot be taken over", container=container.id, reason=error)
+
+
+async def _undo(sandboxes: Sandboxes, sandbox: Sandbox) -> None:
+    try:
+        await sandboxes.undo(sandbox)
+    except EngineError as error:
+        # Its record stays, so the next engine tries again.
+        log.warning("a half-made sandbox cannot be undone", sandbox=sandbox.id, reason=error)
 
 
 async def _take_over_sandbox(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import PurePosixPath
 from typing import TypeVar
 
 from moorage.engine.cgroups.usage import UsageReader
@@ -15,6 +16,7 @@ from moorage.engine.errors import FailedError, TimeLimitError
 from moorage.handlers.definition import CgroupDriver
 from moorage.linux.cgroup_life import (
     CgroupError,
+    has_cgroup,
     kill_processes,
     make_cgroup,
     process_ids,
@@ -48,6 +50,13 @@ class ContainerCgroups:
         if driver is CgroupDriver.SYSTEMD:
             return ()
         return await self._change(make_cgroup, path)
+
+    async def missing(self, driver: CgroupDriver, path: str) -> tuple[str, ...]:
+        """Which cgroups `make_parent` would make, outermost first."""
+        if driver is CgroupDriver.SYSTEMD:
+            return ()
+        above = [str(each) for each in PurePosixPath(path).parents][-2::-1]
+        return await asyncio.to_thread(self._missing, (*above, path))
 
     async def processes(self, path: str) -> frozenset[int]:
         """The ids of the processes in a cgroup and below."""
@@ -100,6 +109,9 @@ class ContainerCgroups:
             raise TimeLimitError(
                 f"cgroup {path} is not at its end after {deadline_s:g} s: {hindrance}"
             ) from None
+
+    def _missing(self, paths: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(each for each in paths if not has_cgroup(self._cgroups, each))
 
     async def _kill(self, path: str) -> tuple[Process, ...]:
         work = asyncio.ensure_future(self._change(kill_processes, path))

@@ -115,6 +115,18 @@ class Sandboxes:
             context.inventory.forget_sandbox(sandbox)
         self._tell(sandbox, pb.CONTAINER_DELETED_EVENT)
 
+    async def undo(self, sandbox: Sandbox) -> None:
+        """Undo what an engine that was killed had made of a sandbox. Raises EngineError.
+
+        Its network is the pool's to give back, as that of everything unknown.
+        """
+        context = self._context
+        if context.paths.bundle(sandbox.id).is_dir():
+            await self._delete_task(sandbox, context.adapter(sandbox))
+        await remove_pod_cgroup(context, sandbox.id)
+        await asyncio.to_thread(self._remove_folders, sandbox)
+        context.inventory.forget_sandbox(sandbox)
+
     def watch_again(self, sandbox: Sandbox) -> None:
         """Watch what holds a sandbox of an earlier engine."""
         if sandbox.record.task_pid:
@@ -128,7 +140,9 @@ class Sandboxes:
         attachment: Attachment | None = None
         files = context.paths.sandbox_files(sandbox.id)
         undoing.callback(remove_files, files)
+        undoing.callback(context.inventory.forget_sandbox, sandbox)
         undoing.push_async_callback(remove_pod_cgroup, context, sandbox.id)
+        context.inventory.note_making(sandbox)
         await make_pod_cgroup(context, sandbox)
         if options.network == pb.NODE:
             if options.ipc != pb.NODE:

@@ -1,8 +1,8 @@
 """A pod's cgroup where its caller made none: made before the pod, gone with it.
 
 A kubelet makes and sizes the cgroup before it asks for a sandbox, and removes it later. Others only
-name one; a runtime would make it then, and nobody would remove it. What was made is written beside
-the sandbox's files at once, so that a new engine finds it whatever became of the sandbox.
+name one; a runtime would make it then, and nobody would remove it. What is to be made is written
+beside the sandbox's files first, so that a new engine finds it whatever became of the sandbox.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ async def make_pod_cgroup(context: EngineContext, sandbox: Sandbox) -> None:
     place = container_cgroup(driver, sandbox.config.linux.cgroup_parent, sandbox.id)
     if place.is_parent_shared:
         return
-    made = await context.cgroups.make_parent(driver, place.parent)
-    if made:
+    missing = await context.cgroups.missing(driver, place.parent)
+    if missing:
         folder = context.paths.sandbox_files(sandbox.id)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / _MADE).write_text("\n".join(made))
+        (folder / _MADE).write_text("\n".join(missing))
+        await context.cgroups.make_parent(driver, place.parent)
 
 
 async def remove_pod_cgroup(context: EngineContext, sandbox_id: str) -> None:

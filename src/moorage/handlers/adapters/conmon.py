@@ -36,6 +36,8 @@ from moorage.handlers.adapters.adapter import (
 )
 from moorage.handlers.adapters.command_line import one_line
 from moorage.linux.child import Child, until_readable
+from moorage.linux.process import Process
+from moorage.linux.process_tree import held, processes_of, with_descendants
 
 CREATE_DEADLINE_S = 60.0
 _ANSWER_BYTES = 64 * 1024
@@ -131,7 +133,7 @@ class Conmon:
                 await launcher.end()
                 launcher.close()
         except BaseException:
-            await self._end_monitor(files)
+            await self.abandon(task)
             raise
         finally:
             os.close(answers)
@@ -169,6 +171,21 @@ class Conmon:
         os.close(monitor)
         return True
 
+    async def abandon(self, task: Task) -> None:
+        """Kill the task's monitors and all they started: a `create` that does not come back too.
+
+        They are found by their arguments, as one that was cut short has not written its id yet.
+        """
+        processes = await asyncio.to_thread(self._held, task)
+        try:
+            for process in processes:
+                process.send(signal.SIGKILL)
+            for process in processes:
+                await process.ended()
+        finally:
+            for process in processes:
+                process.close()
+
     def forget(self, task: Task) -> None:
         """Remove what is kept of the task outside its bundle."""
         (self.exits / task.id).unlink(missing_ok=True)
@@ -193,6 +210,10 @@ class Conmon:
     def attach(self, task: Task) -> AttachedStreams:
         """Connect to the task's streams. Raises TaskNotFoundError when nobody serves them."""
         return AttachedStreams.connect(self, task)
+
+    def _held(self, task: Task) -> list[Process]:
+        monitors = processes_of(self.program, ("-c", task.id))
+        return held([pid for monitor in monitors for pid in with_descendants(monitor)])
 
     def _argv(self, task: Task, files: TaskFiles, runtime: Path) -> list[str]:
         argv = [str(self.program), "--api-version", "1", "-c", task.id, "-u", task.id]
@@ -220,16 +241,6 @@ class Conmon:
         if answer.data <= 0:
             raise AdapterError(one_line(answer.message) or f"{runtime} create failed")
         return answer.data
-
-    async def _end_monitor(self, files: TaskFiles) -> None:
-        monitor = hold(files.monitor, "")
-        if monitor is None:
-            return
-        try:
-            signal.pidfd_send_signal(monitor, signal.SIGKILL)
-            await until_readable(monitor)
-        finally:
-            os.close(monitor)
 
 
 class AttachedStreams:

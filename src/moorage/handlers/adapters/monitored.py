@@ -117,6 +117,11 @@ class MonitoredAdapter:
             finally:
                 handing_over.cancel()
 
+    async def _end_creation(self, task: Task) -> None:
+        """Kill a `create` that goes on for nobody: it was cut short, or does not come back."""
+        if not TaskFiles(task.bundle).pid.exists() and self._conmon.exit_of(task) is None:
+            await self._conmon.abandon(task)
+
     def _started(self, task: Task, files: ExecFiles, streams: ProcessStreams) -> StartedProcess:
         """The process that the runtime has left behind. Raises AdapterError."""
         del task

@@ -76,6 +76,7 @@ class OciAdapter(MonitoredAdapter):
         await self._command_line.run("start", task.id)
 
     async def delete(self, task: Task) -> None:
+        await self._end_creation(task)
         if await self.is_alive(task):
             # The runtimes' own forced deletion waits in steps of 100 ms.
             await self.kill(task, signal.SIGKILL)

@@ -113,6 +113,7 @@ class RunscAdapter(MonitoredAdapter):
             raise refusal("start", status, said)
 
     async def delete(self, task: Task) -> None:
+        await self._end_creation(task)
         await self._delete(task)
         with _gate(task, _GIVE_UP):
             try:
