@@ -24,10 +24,11 @@ from typing import Any
 
 import pytest
 
-from moorage.cri import CriClient, pb
+from moorage.cri import CriClient, CriError, pb
 from moorage.linux.cgroup_life import kill_processes, remove_cgroup
 from moorage.linux.cgroups import current_cgroups
 from moorage.linux.mounts import current_mounts, mount, mounts_below, unmount
+from moorage.linux.process import parent, state
 from tests.handlers.programs import program
 
 BUSYBOX = "moorage.local/busybox:1"
@@ -218,6 +219,9 @@ class RunningEngine:
                     (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 )
                 place = (folder / "cgroup").read_text()
+                if state(int(folder.name)) == "Z" and parent(int(folder.name)) == 1:
+                    # The machine's init takes its time.
+                    continue
             except (FileNotFoundError, ProcessLookupError):
                 continue
             if f"{self.root}/" in line or self.cgroup in place:
@@ -303,6 +307,23 @@ class Caller:
 
     engine: RunningEngine
     cri: CriClient
+
+    async def restart(self) -> None:
+        """Kill the engine, start another, and wait until this connection has found it."""
+        self.engine.kill()
+        await self.start_engine()
+
+    async def start_engine(self) -> None:
+        """Start the engine anew, and wait until this connection has found it."""
+        self.engine.start()
+        await eventually(self._is_connected, "a connection to the new engine", 5)
+
+    async def _is_connected(self) -> bool:
+        try:
+            await self.cri.call(self.cri.runtime.Version, pb.VersionRequest())
+        except CriError:
+            return False
+        return True
 
     async def run_pod(self, handler: str = "runc", **metadata: Any) -> str:
         """A sandbox; its id."""

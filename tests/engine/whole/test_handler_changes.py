@@ -77,7 +77,7 @@ async def test_a_handlers_file_counts_from_the_moment_it_is_written(
     await caller.stop(main)
     assert (await caller.status(main)).exit_code == 137
     await caller.remove_pod(old)
-    engine.restart()
+    await caller.restart()
     assert (await caller.pods())[new].state == pb.SANDBOX_READY
     await caller.remove_pod(new)
 
