@@ -117,6 +117,11 @@ def skip_without_runtimes() -> None:
         pytest.skip(f"{', '.join(missing)} not installed: `moor up --install` brings them")
 
 
+def skip_without_gvisor() -> None:
+    if shutil.which("runsc") is None:
+        pytest.skip("runsc is not installed: `moor doctor --install` brings it")
+
+
 def until(holds: Callable[[], bool], what: str, within_s: float = 30.0) -> None:
     """Ask again and again until something holds: for what announces itself to nobody."""
     deadline = time.monotonic() + within_s

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -29,7 +31,13 @@ def test_the_demo_twice_in_a_row(tmp_path: Path) -> None:
         for name, runtime in (("crun-limited", "crun"), ("native-app", "runc")):
             assert rows[name]["status"] == "Running"
             assert rows[name]["inside"] == runtime
-            assert rows[name]["kernel"]
+            assert rows[name]["kernel"] == os.uname().release
+        sandboxed = [row for row in rows.values() if row["runtime_class"] == "sandboxed"]
+        assert len(sandboxed) == 2
+        if shutil.which("runsc"):
+            for row in sandboxed:
+                assert (row["status"], row["inside"]) == ("Running", "gVisor")
+                assert row["kernel"] not in ("", os.uname().release)
         assert 'lack runtime handler "kata-containers"' in rows["kata-app"]["reason"]
         assert not demo_processes()
         assert not leftovers(before)

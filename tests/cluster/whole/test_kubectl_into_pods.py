@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import pty
 import re
@@ -9,11 +10,12 @@ import select
 import subprocess
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.running import NGINX_STAND_IN, RunningCluster, pod
+from tests.running import NGINX_STAND_IN, RunningCluster, pod, skip_without_gvisor
 
 pytestmark = pytest.mark.runtime
 
@@ -27,19 +29,27 @@ _PROTOCOLS = {
 }
 
 
+@pytest.fixture(scope="module", params=["native", "crun", "gvisor"])
+def class_name(request: pytest.FixtureRequest) -> str:
+    name = str(request.param)
+    if name == "gvisor":
+        skip_without_gvisor()
+    return name
+
+
 @pytest.fixture(scope="module")
-def cluster(whole_cluster: RunningCluster) -> Iterator[RunningCluster]:
-    """A cluster with one talking pod and one web server."""
-    talking = pod("talks", runtime_class="native", container={"command": ["sh", "-c", _TICKS]})
+def cluster(whole_cluster: RunningCluster, class_name: str) -> Iterator[RunningCluster]:
+    """A cluster with one talking pod and one web server, both of that class."""
+    talking = pod("talks", runtime_class=class_name, container={"command": ["sh", "-c", _TICKS]})
     serving = pod(
         "serves",
-        runtime_class="crun",
+        runtime_class=class_name,
         container={"image": NGINX_STAND_IN, "command": ["/usr/bin/serve"]},
     )
     whole_cluster.apply(talking, serving)
     whole_cluster.wait_ready("talks", "serves")
     yield whole_cluster
-    whole_cluster.kubectl("delete", "pod", "talks", "serves", "--wait=false")
+    whole_cluster.kubectl("delete", "pod", "talks", "serves", "--timeout=30s")
 
 
 def _run(
@@ -100,23 +110,26 @@ def test_the_end_of_input_reaches_the_command(cluster: RunningCluster, protocol:
 def test_a_terminal_is_one(cluster: RunningCluster) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        ["kubectl", "exec", "-it", "talks", "--", "sh", "-c", "tty && echo over"],
+        ["kubectl", "exec", "-it", "talks", "--", "sh", "-c", "test -t 0 -a -t 1 && echo over"],
         stdin=theirs, stdout=theirs, stderr=theirs, env=cluster.environment, close_fds=True,
     )  # fmt: skip
     os.close(theirs)
     said = b""
     try:
-        while b"over" not in said and select.select([ours], [], [], 20)[0]:
-            said += os.read(ours, 4096)
+        # With an OSError a terminal ends that nobody has the other side of any more.
+        with suppress(OSError):
+            while b"over" not in said and select.select([ours], [], [], 20)[0]:
+                said += os.read(ours, 4096)
     finally:
         process.wait(20)
         os.close(ours)
-    assert b"/dev/pts/" in said
+    assert b"over" in said
 
 
 def test_a_missing_program_says_so(cluster: RunningCluster) -> None:
     said = cluster.kubectl("exec", "talks", "--", "/no/such/program", fails=True)
-    assert "no such file or directory" in said.stderr
+    # Each runtime has its own words.
+    assert "no such file or directory" in said.stderr.lower()
 
 
 def test_files_go_there_and_back(cluster: RunningCluster, tmp_path: Path) -> None:
@@ -127,8 +140,16 @@ def test_files_go_there_and_back(cluster: RunningCluster, tmp_path: Path) -> Non
     assert back.read_bytes() == there.read_bytes()
 
 
+def _is_page(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return b"Stand-in for nginx" in answer.read()
+    except http.client.RemoteDisconnected:
+        return False
+
+
 @pytest.mark.parametrize("protocol", _PROTOCOLS)
-def test_a_forwarded_port_answers(cluster: RunningCluster, protocol: str) -> None:
+def test_a_forwarded_port_answers(cluster: RunningCluster, class_name: str, protocol: str) -> None:
     forwarder = subprocess.Popen(
         ["kubectl", "port-forward", "pod/serves", ":80"],
         stdout=subprocess.PIPE,
@@ -139,9 +160,9 @@ def test_a_forwarded_port_answers(cluster: RunningCluster, protocol: str) -> Non
     try:
         match = re.search(r"127\.0\.0\.1:(\d+)", forwarder.stdout.readline())
         assert match is not None
-        for _ in range(3):
-            with urllib.request.urlopen(f"http://127.0.0.1:{match[1]}/", timeout=10) as answer:
-                assert b"Stand-in for nginx" in answer.read()
+        pages = [_is_page(f"http://127.0.0.1:{match[1]}/") for _ in range(5)]
+        # Under gVisor of 2022 a server that reads before its client has sent fails.
+        assert sum(pages) >= (3 if class_name == "gvisor" else 5)
     finally:
         forwarder.terminate()
         forwarder.wait()

@@ -7,13 +7,15 @@ list of behaviours.
 from __future__ import annotations
 
 import json
+import shutil
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.running import RunningCluster, pod, runtime_class, until
+from moorage.cluster.traces import LOOK, runtime_seen
+from tests.running import RunningCluster, pod, runtime_class, skip_without_gvisor, until
 
 pytestmark = pytest.mark.runtime
 
@@ -54,17 +56,19 @@ def test_a_handler_that_no_node_has_keeps_the_pod_pending_and_is_named(
     assert whole_cluster.get("pod", name)["status"]["phase"] == "Pending"
 
 
-@pytest.mark.parametrize("handler", ["runc", "crun"])
+@pytest.mark.parametrize(
+    ("handler", "runtime"), [("runc", "runc"), ("crun", "crun"), ("gvisor", "gVisor")]
+)
 def test_a_pod_runs_under_the_handler_of_its_class(
-    whole_cluster: RunningCluster, name: str, handler: str
+    whole_cluster: RunningCluster, name: str, handler: str, runtime: str
 ) -> None:
+    if handler == "gvisor":
+        skip_without_gvisor()
     whole_cluster.apply(runtime_class(name, handler), pod(name, runtime_class=name))
     whole_cluster.wait_ready(name)
-    # crun makes /dev/core, runc does not: the container itself tells which one made it.
-    has_core = whole_cluster.kubectl(
-        "exec", name, "--", "sh", "-c", "test -L /dev/core && echo yes || echo no"
-    ).stdout.strip()
-    assert has_core == {"crun": "yes", "runc": "no"}[handler]
+    # The container itself tells which one made it.
+    said = whole_cluster.kubectl("exec", name, "--", "sh", "-c", LOOK).stdout
+    assert runtime_seen(said)[1] == runtime
 
 
 def test_a_class_without_overhead_leaves_the_pod_without(
@@ -153,6 +157,7 @@ def test_the_node_says_which_handlers_it_has(whole_cluster: RunningCluster) -> N
     handlers = whole_cluster.get("node", "n1")["status"]["runtimeHandlers"]
     names = {each.get("name", "") for each in handlers}
     assert {"", "runc", "crun"} <= names
+    assert ("gvisor" in names) == (shutil.which("runsc") is not None)
     assert "kata-containers" not in names
 
 
