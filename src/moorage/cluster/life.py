@@ -27,7 +27,7 @@ from moorage.cluster.engine import (
     sweep,
     tear_down,
 )
-from moorage.cluster.engine.sweep import remove_mounts
+from moorage.cluster.engine.sweep import remove_cgroups, remove_mounts
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import Settings
 from moorage.cluster.supervisor import (
@@ -36,6 +36,7 @@ from moorage.cluster.supervisor import (
     read_state,
     running_pid,
 )
+from moorage.linux.cgroups import current_cgroups
 
 _STOP_S = 90.0
 _TAIL_LINES = 5
@@ -122,12 +123,14 @@ def stop_parts(layout: Layout) -> bool:
 async def clear_machine(layout: Layout, settings: Settings) -> None:
     """Stop every pod of the cluster and take what it has on the machine away; data stays.
 
-    Pods on another's engine are left to it. Raises LeftoverError when something stays.
+    Pods on another's engine are left to it, with their cgroups. Raises LeftoverError when something
+    stays.
     """
     if not settings.has_node:
         return
     if settings.cri:
         remove_mounts(layout.node)
+        remove_cgroups([cgroup_root(settings)], current_cgroups())
         return
     host = await prepare_host(layout.root)
     paths = engine_paths(layout, settings)

@@ -1,0 +1,186 @@
+"""A containerd of the tests' own: for clusters on another's engine (`--cri`), and to compare with.
+
+All it keeps is in one folder, but its pods' bridge; both are gone at the end, pods first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from pathlib import Path
+
+import pytest
+
+from moorage.cluster.engine.sweep import descendants, remove_folder
+from moorage.cluster.host import Host, gather
+from moorage.cluster.images import PAUSE, catalogue, write_archive
+from moorage.cluster.network import PodNetwork, forget
+from moorage.cluster.network.conflist import write_conflist
+from moorage.cri import CriClient, CriError, pb
+from moorage.cri.containerd import NATIVE, OVERLAYFS, Configuration, write_configuration
+from moorage.handlers import default_handler, discover, find_containerd, runtime_tables
+from tests.running import until
+
+_NEEDED = ("containerd", "ctr", "containerd-shim-runc-v2")
+_NAMESPACE = "k8s.io"
+_END_S = 20.0
+_SUBNET = IPv4Network("198.18.77.0/24")
+"""Of the network that is set apart for measurements, so no cluster's. Source: RFC 2544."""
+
+
+@dataclass(frozen=True)
+class RunningContainerd:
+    """One that answers. `handlers` are the names of the handlers it has."""
+
+    socket: Path
+    handlers: frozenset[str]
+
+    @property
+    def endpoint(self) -> str:
+        return f"unix://{self.socket}"
+
+
+def skip_without_containerd() -> None:
+    missing = [name for name in _NEEDED if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"{', '.join(missing)} not installed: `make packages` brings them")
+
+
+@contextmanager
+def running_containerd() -> Iterator[RunningContainerd]:
+    """A containerd with the catalogue's images and a network of its own, in the block."""
+    # Short: the kernel takes no socket path over 107 bytes.
+    root = Path(tempfile.mkdtemp(prefix="moor-ctd-"))
+    mark = secrets.token_hex(4)
+    network = PodNetwork(
+        cluster_id=mark,
+        subnet=_SUBNET,
+        leases=root / "leases",
+        mtu=1500,
+    )
+    try:
+        host = asyncio.run(gather(root))
+        handlers, text = asyncio.run(_configured(root, host))
+        (root / "config.toml").write_text(text)
+        (root / "cni").mkdir()
+        (root / "cni" / "10-test.conflist").write_text(write_conflist(network, None))
+        with (root / "log").open("wb") as log:
+            process = subprocess.Popen(
+                ["containerd", "--config", root / "config.toml"], stdout=log, stderr=log
+            )
+        found = RunningContainerd(root / "c.sock", handlers)
+        try:
+            until(lambda: _answers(found.endpoint), f"containerd, see {root}/log")
+            _import_images(root, host, found.socket)
+            yield found
+            asyncio.run(_remove_sandboxes(found.endpoint))
+        finally:
+            _end(process, found.socket)
+    finally:
+        remove_folder(root)
+        subprocess.run(["ip", "link", "delete", network.bridge], capture_output=True, check=False)
+        forget(network)
+
+
+async def _configured(root: Path, host: Host) -> tuple[frozenset[str], str]:
+    """The handlers, and the text of the configuration."""
+    containerd = await find_containerd(host.path)
+    assert containerd is not None
+    handlers = await discover(containerd, host.machine, path=host.path)
+    assert host.cni.folder is not None
+    configuration = Configuration(
+        root=root / "root",
+        state=root / "state",
+        socket=root / "c.sock",
+        runtimes=runtime_tables(handlers, root / "runtimes"),
+        default_handler=default_handler(handlers),
+        sandbox_image=PAUSE,
+        cni_programs=host.cni.folder,
+        cni_configurations=root / "cni",
+        snapshotter=OVERLAYFS if host.disk.overlay else NATIVE,
+        restricts_oom_score=not host.can_lower_oom_score,
+    )
+    names = frozenset(each.handler for each in handlers if each.available)
+    return names, write_configuration(configuration, containerd.version)
+
+
+def _answers(endpoint: str) -> bool:
+    async def ask() -> bool:
+        async with CriClient(endpoint) as cri:
+            try:
+                reply = await cri.call(cri.runtime.Status, pb.StatusRequest(), timeout_s=2)
+            except CriError:
+                return False
+            return all(each.status for each in reply.status.conditions)
+
+    return asyncio.run(ask())
+
+
+def _import_images(root: Path, host: Host, socket: Path) -> None:
+    tools = host.tools
+    paths = [tools[name].path if name in tools else None for name in ("busybox", "catatonit")]
+    archive = root / "images.tar"
+    archive.write_bytes(write_archive(asyncio.run(catalogue(*paths))))
+    ctr = ["ctr", "--address", socket, "--namespace", _NAMESPACE]
+    snapshotter = OVERLAYFS if host.disk.overlay else NATIVE
+    subprocess.run(
+        [*ctr, "images", "import", "--snapshotter", snapshotter, archive],
+        check=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    until(lambda: _has_pause(f"unix://{socket}"), "the images in the CRI")
+
+
+def _has_pause(endpoint: str) -> bool:
+    async def ask() -> bool:
+        async with CriClient(endpoint) as cri:
+            request = pb.ImageStatusRequest(image=pb.ImageSpec(image=PAUSE))
+            return bool((await cri.call(cri.images.ImageStatus, request)).image.id)
+
+    return asyncio.run(ask())
+
+
+async def _remove_sandboxes(endpoint: str) -> None:
+    async with CriClient(endpoint) as cri:
+        listed = await cri.call(cri.runtime.ListPodSandbox, pb.ListPodSandboxRequest())
+        for each in listed.items:
+            stop = pb.StopPodSandboxRequest(pod_sandbox_id=each.id)
+            await cri.call(cri.runtime.StopPodSandbox, stop)
+            remove = pb.RemovePodSandboxRequest(pod_sandbox_id=each.id)
+            await cri.call(cri.runtime.RemovePodSandbox, remove)
+
+
+def _end(process: subprocess.Popen[bytes], socket: Path) -> None:
+    """End it, and what its shims hold if it could not end them itself."""
+    process.terminate()
+    try:
+        process.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for pid in descendants(_shims(socket)):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def _shims(socket: Path) -> list[int]:
+    found = []
+    for each in Path("/proc").iterdir():
+        if each.name.isdecimal():
+            try:
+                words = (each / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if str(socket) in words or f"{socket}.ttrpc" in words:
+                found.append(int(each.name))
+    return found
