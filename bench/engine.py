@@ -1,0 +1,302 @@
+"""Our engine beside containerd: `.venv/bin/python -m bench.engine [--pods N]`. Needs root.
+
+Prints what a pod's start takes by bare CRI calls (sandbox, container, start; CNI included) on each
+engine with the same runtimes and image, its steps, 50 starts at once, teardown, a command in a
+container, memory for each idle pod and of the engine itself, starts beside many other pods, and
+gVisor beside its own command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from bench.bridge import remove_bridge, write_conflist
+from bench.containerd import containerd
+from moorage.cluster.images import catalogue, write_archive
+from moorage.cluster.life import memory_of
+from moorage.cri import CriClient, CriError, engine_pb, pb
+
+IMAGE = "moorage.local/busybox:1"
+COMMAND = ["sleep", "1000000"]
+HANDLERS = ("runc", "crun")
+AT_ONCE = 50
+MANY = 200
+_PAUSE_S = 0.15
+_CALM_S = 2.0
+
+
+class Pods:
+    """Pods made on one engine by bare calls."""
+
+    def __init__(self, cri: CriClient, handler: str) -> None:
+        self._cri = cri
+        self._handler = handler
+        self.steps: list[tuple[float, float, float]] = []
+        self.ends: list[float] = []
+
+    async def start(self) -> tuple[str, str]:
+        """Sandbox and container, running; the seconds of each step are kept."""
+        cri, uid = self._cri, str(uuid.uuid4())
+        context = pb.NamespaceOption(pid=pb.CONTAINER)
+        sandbox_config = pb.PodSandboxConfig(
+            metadata=pb.PodSandboxMetadata(name=uid, uid=uid, namespace="bench"),
+            hostname="bench",
+            log_directory=f"{tempfile.gettempdir()}/moorage-bench-logs",
+            linux=pb.LinuxPodSandboxConfig(
+                cgroup_parent="/moorage-bench",
+                security_context=pb.LinuxSandboxSecurityContext(namespace_options=context),
+            ),
+        )
+        config = pb.ContainerConfig(
+            metadata=pb.ContainerMetadata(name="app"),
+            image=pb.ImageSpec(image=IMAGE),
+            command=COMMAND,
+            log_path=f"{uid}.log",
+            linux=pb.LinuxContainerConfig(
+                security_context=pb.LinuxContainerSecurityContext(namespace_options=context)
+            ),
+        )
+        moments = [time.perf_counter()]
+        run = pb.RunPodSandboxRequest(config=sandbox_config, runtime_handler=self._handler)
+        sandbox = (await cri.call(cri.runtime.RunPodSandbox, run)).pod_sandbox_id
+        moments.append(time.perf_counter())
+        create = pb.CreateContainerRequest(
+            pod_sandbox_id=sandbox, config=config, sandbox_config=sandbox_config
+        )
+        container = (await cri.call(cri.runtime.CreateContainer, create)).container_id
+        moments.append(time.perf_counter())
+        await cri.call(cri.runtime.StartContainer, pb.StartContainerRequest(container_id=container))
+        moments.append(time.perf_counter())
+        first, second, third, last = moments
+        self.steps.append((second - first, third - second, last - third))
+        return sandbox, container
+
+    async def end(self, sandbox: str) -> None:
+        began = time.perf_counter()
+        cri = self._cri
+        await cri.call(cri.runtime.StopPodSandbox, pb.StopPodSandboxRequest(pod_sandbox_id=sandbox))
+        await cri.call(
+            cri.runtime.RemovePodSandbox, pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox)
+        )
+        self.ends.append(time.perf_counter() - began)
+
+    async def one_by_one(self, count: int) -> float:
+        """The median of so many starts, each alone, in milliseconds."""
+        self.steps.clear()
+        for _ in range(count):
+            sandbox, _ = await self.start()
+            await self.end(sandbox)
+            await asyncio.sleep(_PAUSE_S)
+        return _median_ms([sum(each) for each in self.steps])
+
+    async def at_once(self, count: int) -> float:
+        """How long so many take that are begun together, in seconds; they are ended again."""
+        began = time.perf_counter()
+        started = await asyncio.gather(*(self.start() for _ in range(count)))
+        took = time.perf_counter() - began
+        for sandbox, _ in started:
+            await self.end(sandbox)
+        return took
+
+    async def command_ms(self, count: int) -> float:
+        """The median of so many commands in one container."""
+        sandbox, container = await self.start()
+        request = pb.ExecSyncRequest(container_id=container, cmd=["true"], timeout=10)
+        took = []
+        for _ in range(count):
+            began = time.perf_counter()
+            await self._cri.call(self._cri.runtime.ExecSync, request)
+            took.append(time.perf_counter() - began)
+        await self.end(sandbox)
+        return _median_ms(took)
+
+    def describe(self) -> str:
+        parts = [_median_ms([each[step] for each in self.steps]) for step in range(3)]
+        return "sandbox {:.0f}, create {:.0f}, start {:.0f}".format(*parts)
+
+
+@asynccontextmanager
+async def own_engine(folder: Path, cni: Path, images: Path) -> AsyncIterator[tuple[str, int]]:
+    """The endpoint and process id of an engine of ours, with the images."""
+    endpoint = f"unix://{folder}/e.sock"
+    options = ["--listen", endpoint, "--data-dir", folder / "d", "--run-dir", folder / "r"]
+    options += ["--cni-conf", cni, "--handlers-dir", folder / "h", "--log-level", "warning"]
+    argv = [sys.executable, "-m", "moorage.cli", "engine", *map(str, options)]
+    environment = {**os.environ, "MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"}
+    process = subprocess.Popen(argv, env=environment)
+    try:
+        async with asyncio.timeout(20), CriClient(endpoint) as cri:
+            while True:
+                try:
+                    await cri.call(cri.runtime.Status, pb.StatusRequest())
+                except CriError:
+                    await asyncio.sleep(0.05)
+                    continue
+                break
+            request = engine_pb.LoadImagesRequest(archive=str(images))
+            await cri.call(cri.engine.LoadImages, request)
+        yield endpoint, process.pid
+    finally:
+        process.terminate()
+        process.wait()
+        subprocess.run([*argv, "--clear"], env=environment, check=True)
+
+
+async def compare(ours: CriClient, theirs: CriClient, pods: int) -> None:
+    for handler in HANDLERS:
+        mine, other = Pods(ours, handler), Pods(theirs, handler)
+        for each in (mine, other):
+            await each.one_by_one(3)
+        start, peer_start = await mine.one_by_one(pods), await other.one_by_one(pods)
+        print(
+            f"{handler}: start {start:.0f} ms ({mine.describe()}); "
+            f"containerd {peer_start:.0f} ms ({other.describe()}): {start / peer_start:.2f} x"
+        )
+        end, peer_end = _median_ms(mine.ends), _median_ms(other.ends)
+        print(f"{handler}: teardown {end:.0f} ms; containerd {peer_end:.0f} ms: "
+              f"{end / peer_end:.2f} x")  # fmt: skip
+        command, peer_command = await mine.command_ms(pods), await other.command_ms(pods)
+        print(
+            f"{handler}: a command {command:.0f} ms; containerd {peer_command:.0f} ms: "
+            f"{command / peer_command:.2f} x"
+        )
+        many, peer_many = await mine.at_once(AT_ONCE), await other.at_once(AT_ONCE)
+        print(
+            f"{handler}: {AT_ONCE} at once {many:.2f} s; containerd {peer_many:.2f} s: "
+            f"{many / peer_many:.2f} x"
+        )
+
+
+async def weigh(ours: CriClient, pid: int, pods: int) -> None:
+    """Memory for each pod, of the engine, and what many pods do to a start."""
+    crun = Pods(ours, "crun")
+    await asyncio.sleep(_CALM_S)
+    alone = await crun.one_by_one(pods)
+    monitors = _monitors(pid)
+    print(f"engine: {(memory_of(pid) or 0) / 2**20:.0f} MiB resident without pods")
+    started = []
+    for count in (100, MANY):
+        while len(started) < count:
+            started.append((await crun.start())[0])
+        print(f"engine: {(memory_of(pid) or 0) / 2**20:.0f} MiB resident with {count} pods")
+    mine = _monitors(pid) - monitors
+    resident = [_smaps(each, "Rss") for each in mine]
+    own = [_smaps(each, "Pss") for each in mine]
+    print(
+        f"crun: besides its container an idle pod has {len(mine) / MANY:.1f} processes of "
+        f"{statistics.median(resident) / 1024:.1f} MiB, {statistics.median(own) / 1024:.1f} MiB "
+        "without what they share"
+    )
+    await asyncio.sleep(_CALM_S)
+    beside = await crun.one_by_one(pods)
+    print(
+        f"crun: a start beside {MANY} pods {beside:.0f} ms, alone {alone:.0f} ms: "
+        f"{beside / alone:.2f} x"
+    )
+    for sandbox in started:
+        await crun.end(sandbox)
+
+
+async def gvisor(ours: CriClient, folder: Path, pods: int) -> None:
+    """A gVisor pod's start beside `runsc run` of the same program alone."""
+    if shutil.which("runsc") is None:
+        print("gvisor: runsc is not on PATH")
+        return
+    mine = Pods(ours, "runsc")
+    start = await mine.one_by_one(pods)
+    bare = await asyncio.to_thread(_bare_runsc, folder, pods)
+    print(
+        f"gvisor: start {start:.0f} ms ({mine.describe()}); runsc run of /bin/true "
+        f"{bare:.0f} ms: {start / bare:.2f} x"
+    )
+
+
+def _bare_runsc(folder: Path, count: int) -> float:
+    root = folder / "rootfs"
+    (root / "bin").mkdir(parents=True)
+    shutil.copy("/bin/busybox", root / "bin/true")
+    spec = {
+        "ociVersion": "1.0.2",
+        "process": {"user": {"uid": 0, "gid": 0}, "args": ["/bin/true"], "cwd": "/"},
+        "root": {"path": str(root), "readonly": True},
+        "linux": {"namespaces": [{"type": name} for name in ("pid", "mount", "ipc", "network")]},
+    }
+    (folder / "config.json").write_text(json.dumps(spec))
+    flags = [f"--root={folder}/state", "--platform=ptrace", "--network=none", "--ignore-cgroups"]
+    took = []
+    for number in range(count):
+        began = time.perf_counter()
+        subprocess.run(
+            ["runsc", *flags, "run", "--bundle", str(folder), f"bare{number}"],
+            check=True, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        took.append(time.perf_counter() - began)
+    return _median_ms(took)
+
+
+def _monitors(engine: int) -> set[int]:
+    """The conmon processes of an engine: its adopted children."""
+    found = set()
+    for task in Path(f"/proc/{engine}/task").iterdir():
+        for pid in map(int, (task / "children").read_text().split()):
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "conmon":
+                found.add(pid)
+    return found
+
+
+def _smaps(pid: int, field: str) -> int:
+    """KiB of a process. Source: proc(5), smaps_rollup."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1])
+    raise LookupError(f"no {field} of process {pid}")
+
+
+def _median_ms(seconds: Sequence[float]) -> float:
+    return statistics.median(seconds) * 1000
+
+
+async def measure(folder: Path, pods: int) -> None:
+    images = folder / "images.tar"
+    images.write_bytes(write_archive(await catalogue(Path("/bin/busybox"), None)))
+    cni = folder / "cni"
+    write_conflist(cni, folder / "leases")
+    async with (
+        own_engine(folder / "own", cni, images) as (own, pid),
+        containerd(folder / "peer", cni, images, HANDLERS) as (peer, _),
+        CriClient(own) as ours,
+        CriClient(peer) as theirs,
+    ):
+        await compare(ours, theirs, pods)
+        await weigh(ours, pid, pods)
+        await gvisor(ours, folder / "runsc", pods)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--pods", type=int, default=20, help="how many one after the other")
+    options = parser.parse_args()
+    # Short, since sockets are below it, and not under a folder that an overlay may hold.
+    folder = Path(tempfile.mkdtemp(prefix="mb", dir="/var/lib"))
+    try:
+        asyncio.run(measure(folder, options.pods))
+    finally:
+        remove_bridge()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
