@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALL := DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends
 
 .PHONY: help demo venv lint test packages soak bench lock clean
 
@@ -33,9 +34,13 @@ lint: venv ## format check, lint, types, import direction
 test: lint packages ## lint, then every test
 	$(BIN)/pytest
 
-packages: venv ## the system packages that pods need; only as root, only on Debian and its like
+packages: venv ## the system packages that pods and tests need; only as root, only on Debian and its like
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  $(BIN)/moor doctor --install || echo 'tests with pods are skipped'; \
+	  missing=$$(for each in $$(cat tests/packages.txt); do \
+	    command -v "$$each" >/dev/null || echo "$$each"; done); \
+	  if [ -n "$$missing" ]; then $(INSTALL) $$missing || { apt-get update && $(INSTALL) $$missing; } \
+	    || echo "tests that need $$missing are skipped"; fi; \
 	else echo 'not root on Debian: tests with pods are skipped'; fi
 
 soak: venv ## the tests that break things on purpose, for longer, and random ones with new seeds
