@@ -10,26 +10,23 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import re
 import statistics
-import subprocess
 import tempfile
 import time
-import uuid
 from pathlib import Path
 from typing import Any
 
+from bench.engine import Pods
 from bench.own_api import process
 from moorage.api.pods import Pod
 from moorage.client import Client, Informer, load_kubeconfig
 from moorage.client.resources import PODS, RUNTIME_CLASSES
-from moorage.cluster.containerd import EnginePaths
 from moorage.cluster.creation import Choices, open_cluster
 from moorage.cluster.engine import engine_paths
 from moorage.cluster.layout import Layout
 from moorage.cluster.life import clear_machine, part_statuses, start_detached, stop_parts
-from moorage.cri import CriClient, pb
+from moorage.cri import CriClient
 
 IMAGE = "moorage.local/busybox:1"
 HANDLERS = ("runc", "crun")
@@ -94,72 +91,10 @@ async def remove_all(client: Client, watch: PodWatch) -> None:
     await watch.until(lambda: len(watch.informer) == 0)
 
 
-async def bare_start(cri: CriClient, handler: str) -> float:
-    """Sandbox, container and start by CRI calls alone, in seconds."""
-    uid = str(uuid.uuid4())
-    metadata = pb.PodSandboxMetadata(name="bare", uid=uid, namespace="bench")
-    config = pb.PodSandboxConfig(metadata=metadata, linux=pb.LinuxPodSandboxConfig())
-    began = time.perf_counter()
-    sandbox = await cri.call(
-        cri.runtime.RunPodSandbox,
-        pb.RunPodSandboxRequest(config=config, runtime_handler=handler),
-    )
-    container = await cri.call(
-        cri.runtime.CreateContainer,
-        pb.CreateContainerRequest(
-            pod_sandbox_id=sandbox.pod_sandbox_id,
-            sandbox_config=config,
-            config=pb.ContainerConfig(
-                metadata=pb.ContainerMetadata(name="app"),
-                image=pb.ImageSpec(image=IMAGE),
-                command=COMMAND,
-                linux=pb.LinuxContainerConfig(),
-            ),
-        ),
-    )
-    await cri.call(
-        cri.runtime.StartContainer, pb.StartContainerRequest(container_id=container.container_id)
-    )
-    took = time.perf_counter() - began
-    await cri.call(
-        cri.runtime.StopPodSandbox,
-        pb.StopPodSandboxRequest(pod_sandbox_id=sandbox.pod_sandbox_id),
-    )
-    await cri.call(
-        cri.runtime.RemovePodSandbox,
-        pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox.pod_sandbox_id),
-    )
-    return took
-
-
-def crictl_start(crictl: Path, endpoint: str, handler: str, scratch: Path) -> float:
-    """The same steps through crictl, a process for each, in seconds."""
-
-    def run(*arguments: str) -> str:
-        return subprocess.run(
-            [crictl, "--runtime-endpoint", endpoint, *arguments],
-            check=True, capture_output=True, text=True,
-        ).stdout.strip()  # fmt: skip
-
-    sandbox_file, container_file = scratch / "sandbox.json", scratch / "container.json"
-    metadata = {"name": "crictl", "uid": str(uuid.uuid4()), "namespace": "bench"}
-    sandbox_file.write_text(json.dumps({"metadata": metadata, "linux": {}}))
-    container = {"metadata": {"name": "app"}, "image": {"image": IMAGE}, "command": COMMAND}
-    container_file.write_text(json.dumps(container | {"linux": {}}))
-    began = time.perf_counter()
-    sandbox = run("runp", "--runtime", handler, str(sandbox_file))
-    made = run("create", "--no-pull", sandbox, str(container_file), str(sandbox_file))
-    run("start", made)
-    took = time.perf_counter() - began
-    run("stopp", sandbox)
-    run("rmp", sandbox)
-    return took
-
-
-async def measure(layout: Layout, paths: EnginePaths, pods: int, crictl: Path | None) -> None:
+async def measure(layout: Layout, endpoint: str, pods: int) -> None:
     async with (
         Client(load_kubeconfig(layout.kubeconfig), user_agent="bench") as client,
-        CriClient(paths.endpoint) as cri,
+        CriClient(endpoint) as cri,
     ):
         for handler in HANDLERS:
             await client.create(
@@ -170,28 +105,16 @@ async def measure(layout: Layout, paths: EnginePaths, pods: int, crictl: Path | 
         await watch.informer.wait_synced()
         await asyncio.sleep(2)
         for handler in HANDLERS:
-            bare = [await bare_start(cri, handler) for _ in range(pods)]
+            bare = await Pods(cri, handler).one_by_one(pods)
             ours = []
             for number in range(pods):
                 ours.append(await start_one(client, watch, f"one-{handler}-{number}", handler))
                 await remove_all(client, watch)
-            ratio = statistics.median(ours) / statistics.median(bare)
+            middle = statistics.median(ours) * 1000
             print(
-                f"{handler}: create to Running p50 {statistics.median(ours) * 1000:.0f} ms, "
-                f"bare CRI calls p50 {statistics.median(bare) * 1000:.0f} ms, {ratio:.2f} x"
+                f"{handler}: create to Running p50 {middle:.0f} ms, "
+                f"bare CRI calls p50 {bare:.0f} ms, {middle / bare:.2f} x"
             )
-            if crictl is not None:
-                calls = [
-                    await asyncio.to_thread(
-                        crictl_start, crictl, paths.endpoint, handler, layout.root
-                    )
-                    for _ in range(pods)
-                ]
-                by_crictl = statistics.median(calls)
-                print(
-                    f"{handler}: the same calls by crictl p50 {by_crictl * 1000:.0f} ms, "
-                    f"{statistics.median(ours) / by_crictl:.2f} x"
-                )
             began = time.perf_counter()
             names = [f"many-{handler}-{number}" for number in range(AT_ONCE)]
             await asyncio.gather(
@@ -207,7 +130,6 @@ async def measure(layout: Layout, paths: EnginePaths, pods: int, crictl: Path | 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--pods", type=int, default=15, help="how many one after the other")
-    parser.add_argument("--crictl", type=Path, help="make the bare calls with this crictl too")
     options = parser.parse_args()
     print(f"API server ready {api_ready_s():.2f} s after its process began")
     with tempfile.TemporaryDirectory(dir="/var/lib", prefix="moorage-bench-") as scratch:
@@ -229,8 +151,7 @@ def main() -> None:
                 total += each.memory_bytes or 0
                 print(f"memory of {each.part}: {(each.memory_bytes or 0) / 2**20:.0f} MiB resident")
             print(f"memory of all: {total / 2**20:.0f} MiB resident")
-            paths = engine_paths(layout, settings)
-            asyncio.run(measure(layout, paths, options.pods, options.crictl))
+            asyncio.run(measure(layout, engine_paths(layout, settings).endpoint, options.pods))
             log = layout.log("node").read_text()
             errors = len(re.findall(r" (?:error|warning) ", log))
             print(f"lines of warning in the node's log: {errors}")
