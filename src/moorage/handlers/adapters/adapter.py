@@ -32,6 +32,18 @@ class UnsupportedError(AdapterError):
     """The runtime cannot do that at all (checkpoints, updates of resources)."""
 
 
+_CANNOT_CHECKPOINT = ("criu", "unknown command")
+
+
+def checkpoint_refusal(error: AdapterError) -> AdapterError:
+    """The error for a checkpoint that failed: an UnsupportedError if the words say that there is
+    no way to make one here.
+    """
+    if any(word in str(error).lower() for word in _CANNOT_CHECKPOINT):
+        return UnsupportedError(str(error))
+    return error
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """What a runtime is to run.

@@ -25,6 +25,8 @@ from moorage.handlers.adapters.command_line import CommandLine, Descriptors
 from moorage.handlers.adapters.conmon import Conmon, TaskFiles
 from moorage.handlers.adapters.exec_files import ExecFiles
 from moorage.handlers.adapters.process_streams import ConsoleSocket, Pipes, ProcessStreams
+from moorage.handlers.adapters.task_cgroup import cgroup_of, remove_task_cgroup
+from moorage.linux.cgroups import current_cgroups
 from moorage.linux.reaper import Reaper
 
 _UNKNOWN = 255
@@ -121,6 +123,8 @@ class MonitoredAdapter:
         """Kill a `create` that goes on for nobody: it was cut short, or does not come back."""
         if not TaskFiles(task.bundle).pid.exists() and self._conmon.exit_of(task) is None:
             await self._conmon.abandon(task)
+            # Made, perhaps, and not noted down yet by a runtime that is no more.
+            await remove_task_cgroup(current_cgroups(), cgroup_of(task))
 
     def _started(self, task: Task, files: ExecFiles, streams: ProcessStreams) -> StartedProcess:
         """The process that the runtime has left behind. Raises AdapterError."""

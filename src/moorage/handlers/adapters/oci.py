@@ -21,14 +21,13 @@ from typing import Any
 
 import msgspec
 
-from moorage.handlers.adapters.adapter import AdapterError, Task, UnsupportedError
+from moorage.handlers.adapters.adapter import AdapterError, Task, checkpoint_refusal
 from moorage.handlers.adapters.command_line import CommandLine
 from moorage.handlers.adapters.conmon import Conmon
 from moorage.handlers.adapters.monitored import MonitoredAdapter
 from moorage.linux.reaper import Reaper
 
 END_DEADLINE_S = 20.0
-_CANNOT_CHECKPOINT = ("criu", "unknown command")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +68,7 @@ class OciAdapter(MonitoredAdapter):
                 has_systemd_cgroups=runtime.has_systemd_cgroups,
             )
         except BaseException:
+            await self._end_creation(task)
             await self._command_line.delete(task.id)
             raise
 
@@ -104,9 +104,7 @@ class OciAdapter(MonitoredAdapter):
         try:
             await self._command_line.run("checkpoint", *place, *running, task.id)
         except AdapterError as error:
-            if any(word in str(error).lower() for word in _CANNOT_CHECKPOINT):
-                raise UnsupportedError(f"{self._runtime.program.name}: {error}") from error
-            raise
+            raise checkpoint_refusal(error) from None
 
     async def processes(self, task: Task) -> tuple[int, ...]:
         told = await self._command_line.run("ps", "--format", "json", task.id)

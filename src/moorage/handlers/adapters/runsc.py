@@ -33,13 +33,11 @@ from moorage.handlers.adapters.conmon import Conmon
 from moorage.handlers.adapters.exec_files import ExecFiles
 from moorage.handlers.adapters.monitored import MonitoredAdapter, StartedProcess
 from moorage.handlers.adapters.process_streams import ProcessStreams
+from moorage.handlers.adapters.task_cgroup import cgroup_of, remove_task_cgroup
 from moorage.handlers.definition import RunscOptions
 from moorage.linux.cgroup_life import (
-    CgroupError,
     enter_cgroup,
-    has_cgroup,
     make_cgroup,
-    remove_cgroup,
 )
 from moorage.linux.cgroups import Cgroups
 from moorage.linux.child import until_readable
@@ -49,7 +47,6 @@ log = Log(__name__)
 
 START_DEADLINE_S = 60.0
 END_DEADLINE_S = 20.0
-_REMOVE_PAUSE_S = 0.01
 _SCRIPT = Path(__file__).with_name("runsc_container.sh")
 _SCRIPT_MODE = 0o755
 _GO, _GIVE_UP = b"go\n", b"no\n"
@@ -124,8 +121,10 @@ class RunscAdapter(MonitoredAdapter):
                     f"gVisor task {task.id} does not end {END_DEADLINE_S:g} s after its deletion"
                 ) from None
         if self._cgroups is not None:
-            path = _sandbox_cgroup(task) if task.is_sandbox else _own_cgroup(task)
-            await self._remove_cgroup(self._cgroups, path)
+            # gVisor makes a container's too, for those who look there, and leaves it empty; and
+            # forgets it when the pod's kernel has ended.
+            path = _sandbox_cgroup(task) if task.is_sandbox else cgroup_of(task)
+            await remove_task_cgroup(self._cgroups, path)
         self._conmon.forget(task)
 
     async def update(self, task: Task, resources: Mapping[str, Any]) -> None:
@@ -158,17 +157,6 @@ class RunscAdapter(MonitoredAdapter):
             # by asking it. The second time it knows.
             log.info("a container went with its pod's kernel", task=task.id, reason=error)
             await self._command_line.delete(task.id)
-
-    async def _remove_cgroup(self, cgroups: Cgroups, path: str) -> None:
-        if not path:
-            return
-        async with asyncio.timeout(END_DEADLINE_S):
-            while has_cgroup(cgroups, path):
-                try:
-                    await asyncio.to_thread(remove_cgroup, cgroups, path)
-                except CgroupError:
-                    # The kernel lets go of it a moment after its last process, and tells nobody.
-                    await asyncio.sleep(_REMOVE_PAUSE_S)
 
     def _script(self, task: Task) -> Path:
         """The stand-in for this container's process, beside its bundle's files."""
@@ -210,19 +198,8 @@ class RunscAdapter(MonitoredAdapter):
 
 def _sandbox_cgroup(task: Task) -> str:
     """The cgroup of the pod's sandbox, beside those that its containers are told of."""
-    parent = PurePosixPath(_own_cgroup(task) or "/").parent
+    parent = PurePosixPath(cgroup_of(task) or "/").parent
     return str(parent / task.sandbox_id) if parent != PurePosixPath("/") else ""
-
-
-def _own_cgroup(task: Task) -> str:
-    """The cgroup a task is told of. gVisor makes a container's, for those who look there, and
-    leaves it empty; and forgets it when the pod's kernel has ended.
-    """
-    try:
-        spec = json.loads((task.bundle / "config.json").read_bytes())
-    except FileNotFoundError:
-        return ""
-    return str(spec.get("linux", {}).get("cgroupsPath") or "")
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from moorage.handlers.adapters.adapter import (
     Streams,
     Task,
     TaskNotFoundError,
+    checkpoint_refusal,
 )
 from moorage.handlers.adapters.cri_log import CriLog
 from moorage.handlers.adapters.fifo_streams import ProcessOutput, make_pipes, pipes_in
@@ -273,7 +274,10 @@ class ShimAdapter:
             path=str(archive),
             options=self._options.checkpoint(keeps_running=keeps_running),
         )
-        await self._shims.order(live.record.address, "Checkpoint", request)
+        try:
+            await self._shims.order(live.record.address, "Checkpoint", request)
+        except AdapterError as error:
+            raise checkpoint_refusal(error) from None
 
     async def processes(self, task: Task) -> tuple[int, ...]:
         live = await self._known(task)

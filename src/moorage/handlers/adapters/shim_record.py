@@ -9,6 +9,7 @@ BUNDLE/log                 what the shim itself says
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from pathlib import Path
 from typing import TypeVar
@@ -90,6 +91,7 @@ def _read(path: Path, kind: type[_Kind]) -> _Kind | None:
 
 
 def _write(path: Path, value: msgspec.Struct) -> None:
-    unfinished = path.with_suffix(".new")
+    # Two who wait for one end write it both.
+    unfinished = path.with_suffix(f".{secrets.token_hex(4)}.new")
     unfinished.write_bytes(msgspec.json.encode(value))
     os.replace(unfinished, path)
