@@ -60,6 +60,8 @@ class RunningEngine:
         self.mark = f"mt{secrets.token_hex(4)}"
         self.cgroup = f"/moorage-{self.mark}"
         self._archive = archive
+        # One that another test mounts meanwhile is not this engine's.
+        self._hierarchies = current_cgroups().hierarchies
         self._spares = spares
         self._process: subprocess.Popen[bytes] | None = None
         self._write_network()
@@ -234,8 +236,7 @@ class RunningEngine:
         return sorted(each.name for each in ports.iterdir()) if ports.is_dir() else []
 
     def _cgroups(self) -> list[Path]:
-        hierarchies = current_cgroups().hierarchies
-        return [each for root in hierarchies for each in (root / self.cgroup[1:]).glob("*/")]
+        return [each for root in self._hierarchies for each in (root / self.cgroup[1:]).glob("*/")]
 
     def _remove_cgroups(self) -> None:
         cgroups = current_cgroups()
