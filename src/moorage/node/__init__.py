@@ -3,7 +3,7 @@
 `run_node` is the whole of it; everything else is its inside.
 """
 
-from moorage.node.agent import run_node
+from moorage.node.agent import COMPONENT, run_node
 from moorage.node.options import (
     ContainerGarbageOptions,
     ImageGarbageOptions,
@@ -14,6 +14,7 @@ from moorage.node.options import (
 )
 
 __all__ = [
+    "COMPONENT",
     "ContainerGarbageOptions",
     "ImageGarbageOptions",
     "LogRotationOptions",

@@ -10,10 +10,12 @@ from pathlib import Path
 from moorage.api.conditions import is_ready
 from moorage.api.logs import Log
 from moorage.api.nodes import Node, NodeRuntimeHandler
-from moorage.client import Client, Informer
+from moorage.api.references import ObjectReference
+from moorage.client import Client, EventRecorder, Informer
 from moorage.client.resources import NODES
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.engine import cgroup_root, engine_paths
+from moorage.cluster.handler_news import news
 from moorage.cluster.layout import Layout
 from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
 from moorage.cluster.notify import notify_ready
@@ -21,7 +23,7 @@ from moorage.cluster.parts.connection import connected
 from moorage.cluster.settings import Settings
 from moorage.cri import CriClient, CriError, engine_pb, handlers_in, handlers_of, pb
 from moorage.linux.capabilities import SYS_RESOURCE, effective_capabilities
-from moorage.node import NodeOptions, ServerOptions, run_node
+from moorage.node import COMPONENT, NodeOptions, ServerOptions, run_node
 
 _LOWEST_OOM_SCORE = -1000
 _FOLLOW_AGAIN_S = 0.5
@@ -48,7 +50,12 @@ async def run(layout: Layout, settings: Settings) -> None:
         )
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         if not settings.cri:
-            tasks.create_task(_follow_handlers(cri, changed))
+            recorder = EventRecorder(client, COMPONENT, host=settings.node_name)
+            about = ObjectReference(
+                kind="Node", name=settings.node_name, uid=settings.node_name, api_version="v1"
+            )
+            tasks.create_task(recorder.run())
+            tasks.create_task(_follow_handlers(cri, changed, recorder, about))
         tasks.create_task(_announce(client, settings.node_name))
         await run_node(
             client,
@@ -120,12 +127,21 @@ def _takes_calls(path: Path) -> bool:
     return True
 
 
-async def _follow_handlers(cri: CriClient, changed: asyncio.Event) -> None:
-    """Tell each time that our own engine has other handlers; CRI has no call for that."""
+async def _follow_handlers(
+    cri: CriClient, changed: asyncio.Event, recorder: EventRecorder, node: ObjectReference
+) -> None:
+    """Tell agent and people each time that our own engine has other handlers.
+
+    The CRI has no call for that.
+    """
+    before: engine_pb.Handlers | None = None
     while True:
         try:
-            async for _ in cri.stream(cri.engine.WatchHandlers, engine_pb.WatchHandlersRequest()):
+            async for now in cri.stream(cri.engine.WatchHandlers, engine_pb.WatchHandlersRequest()):
                 changed.set()
+                for each in news(before, now):
+                    recorder.record(node, each.type, each.reason, each.message)
+                before = now
         except CriError as error:
             log.debug("engine's handlers are not followed now", reason=error.sentence)
         await asyncio.sleep(_FOLLOW_AGAIN_S)

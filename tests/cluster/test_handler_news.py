@@ -1,0 +1,47 @@
+"""What changes about an engine's handlers becomes events on the node, each once."""
+
+from __future__ import annotations
+
+from moorage.cluster.handler_news import NORMAL, WARNING, News, news
+from moorage.cri import engine_pb
+
+
+def handlers(*names: str, complaints: tuple[str, ...] = (), broken: str = "") -> engine_pb.Handlers:
+    listed = [
+        engine_pb.Handler(name=name, is_available=True, program=f"/bin/{name}", version="1.2")
+        for name in names
+    ]
+    if broken:
+        listed.append(
+            engine_pb.Handler(name=broken, reason="it is not on PATH", remedy="install it")
+        )
+    return engine_pb.Handlers(handlers=listed, complaints=complaints)
+
+
+def test_of_the_first_message_only_what_is_wrong_is_told() -> None:
+    first = handlers("runc", complaints=("a.toml:1: unknown key",))
+    assert news(None, first) == (
+        News(WARNING, "RuntimeHandlerFileBroken", "a.toml:1: unknown key"),
+    )
+
+
+def test_a_complaint_is_told_once_and_again_when_its_words_change() -> None:
+    before = handlers(complaints=("a.toml:1: x",))
+    assert news(before, before) == ()
+    (told,) = news(before, handlers(complaints=("a.toml:1: x", "a.toml:2: y")))
+    assert told.message == "a.toml:2: y"
+
+
+def test_a_handler_that_comes_is_told_with_its_program() -> None:
+    (told,) = news(handlers("runc"), handlers("runc", "crun"))
+    assert told == News(
+        NORMAL, "RuntimeHandlerAdded", 'runtime handler "crun" can be used: /bin/crun 1.2'
+    )
+
+
+def test_a_handler_that_goes_is_told_with_the_reason() -> None:
+    (gone,) = news(handlers("runc", "crun"), handlers("runc"))
+    assert gone.reason == "RuntimeHandlerRemoved"
+    assert "its file is gone. Pods that run go on." in gone.message
+    (broken,) = news(handlers("crun"), handlers(broken="crun"))
+    assert "it is not on PATH; install it" in broken.message
