@@ -37,6 +37,8 @@ def signal_number(text: str) -> int | None:
         return int(name) if 0 < int(name) < signal.NSIG else None
     base, plus, offset = name.replace("-", "+-").partition("+")
     if base in _REALTIME:
+        if plus and not offset.removeprefix("-").isdecimal():
+            return None
         number = int(_REALTIME[base]) + (int(offset) if plus else 0)
         return number if signal.SIGRTMIN <= number <= signal.SIGRTMAX else None
     member = getattr(signal, f"{_PREFIX}{base}", None)

@@ -6,7 +6,7 @@ file the same way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,21 +85,58 @@ def plugin_input(
     return msgspec.json.encode(document)
 
 
-def addresses_of(result: Mapping[str, Any], interface: str) -> tuple[str, ...]:
-    """The addresses a chain gave an interface in the sandbox, IPv4 first.
+def is_result(answer: Mapping[str, Any]) -> bool:
+    """Whether an answer is what a chain should answer: its parts are of the right kinds."""
+    return _result(answer) is not None
 
-    Source: CNI specification, "Result": `ips[].interface` is an index into `interfaces`.
+
+def addresses_of(answer: Mapping[str, Any], interface: str) -> tuple[str, ...]:
+    """The addresses a chain gave an interface in the sandbox, IPv4 first; none in nonsense.
+
+    Source: CNI specification, "Result": `ips[].interface` is an index into `interfaces`; before
+    0.3 there were `ip4` and `ip6` instead.
     """
-    interfaces: Sequence[Mapping[str, Any]] = result.get("interfaces") or ()
-    found = []
-    for entry in result.get("ips") or ():
-        index = entry.get("interface")
-        if index is not None and index < len(interfaces):
-            device = interfaces[index]
-            if device.get("name") != interface or not device.get("sandbox"):
+    result = _result(answer)
+    if result is None:
+        return ()
+    found = [each.ip for each in (result.ip4, result.ip6) if each is not None]
+    interfaces = result.interfaces or ()
+    for entry in result.ips or ():
+        if entry.interface is not None and 0 <= entry.interface < len(interfaces):
+            device = interfaces[entry.interface]
+            if device.name != interface or not device.sandbox:
                 continue
-        found.append(str(entry["address"]).partition("/")[0])
-    return tuple(sorted(found, key=lambda address: ":" in address))
+        found.append(entry.address)
+    addresses = [each.partition("/")[0] for each in found]
+    return tuple(sorted(filter(None, addresses), key=lambda address: ":" in address))
+
+
+class _Interface(msgspec.Struct, frozen=True):
+    name: str = ""
+    sandbox: str = ""
+
+
+class _Address(msgspec.Struct, frozen=True):
+    address: str
+    interface: int | None = None
+
+
+class _OldAddress(msgspec.Struct, frozen=True):
+    ip: str
+
+
+class _Result(msgspec.Struct, frozen=True):
+    interfaces: tuple[_Interface, ...] | None = None
+    ips: tuple[_Address, ...] | None = None
+    ip4: _OldAddress | None = None
+    ip6: _OldAddress | None = None
+
+
+def _result(answer: Mapping[str, Any]) -> _Result | None:
+    try:
+        return msgspec.convert(answer, _Result)
+    except msgspec.ValidationError:
+        return None
 
 
 def _wants(plugin: Mapping[str, Any], capability: str) -> bool:

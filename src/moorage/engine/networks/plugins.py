@@ -16,7 +16,13 @@ import msgspec
 
 from moorage.api.logs import Log
 from moorage.engine.errors import FailedError
-from moorage.engine.networks.conflist import Conflist, addresses_of, parse_conflist, plugin_input
+from moorage.engine.networks.conflist import (
+    Conflist,
+    addresses_of,
+    is_result,
+    parse_conflist,
+    plugin_input,
+)
 from moorage.handlers.command import CommandError, run
 
 INTERFACE = "eth0"
@@ -72,6 +78,8 @@ class Plugins:
             for plugin in network.plugins:
                 given = plugin_input(network, plugin, subject.arguments, result)
                 result = await self._call("ADD", plugin["type"], subject, given)
+                if not is_result(result):
+                    raise CniError(f"network plugin {plugin['type']} ADD: no result but {result}")
         except BaseException:
             await self._undo(network, subject)
             raise
