@@ -1,0 +1,131 @@
+"""Chains of plugins: programs that say what they were asked, and some that fail."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.engine.networks import CniError, Conflist, Plugins, Subject
+from tests.handlers.programs import program
+
+ANSWER = {"cniVersion": "1.0.0", "ips": [{"address": "10.9.0.2/24"}]}
+_NOTING = """
+here=$(dirname "$0"); me=$(basename "$0")
+echo "$CNI_COMMAND $me $CNI_CONTAINERID ${{CNI_NETNS:-none}} $CNI_IFNAME $CNI_ARGS" >>"$here/calls"
+cat >>"$here/$me.$CNI_COMMAND"
+[ "$CNI_COMMAND" = DEL ] || {answer}
+"""
+
+
+class Bench:
+    """A folder of plugins and what they were asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.plugins = Plugins((folder,))
+
+    def plugin(self, name: str, answer: str = f"echo '{json.dumps(ANSWER)}'") -> None:
+        program(self.folder, name, _NOTING.format(answer=answer))
+
+    def network(self, *kinds: str) -> Conflist:
+        plugins = tuple({"type": kind, "capabilities": {"portMappings": True}} for kind in kinds)
+        return Conflist("n", "1.0.0", plugins, Path("/file"))
+
+    @property
+    def calls(self) -> list[str]:
+        file = self.folder / "calls"
+        return [line.strip() for line in file.read_text().splitlines()] if file.exists() else []
+
+    def given(self, call: str) -> Any:
+        return json.loads((self.folder / call).read_text())
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path / "bin")
+
+
+SUBJECT = Subject(
+    id="c1",
+    netns=Path("/n/net"),
+    arguments={"portMappings": [{"hostPort": 80}]},
+    words={"IgnoreUnknown": "1", "K8S_POD_NAME": "p"},
+)
+
+
+async def test_a_chain_adds_in_order_and_removes_backwards(bench: Bench) -> None:
+    for name in ("first", "second"):
+        bench.plugin(name)
+    attachment = await bench.plugins.add(bench.network("first", "second"), SUBJECT)
+    assert attachment.addresses == ("10.9.0.2",)
+    assert bench.given("second.ADD")["prevResult"] == ANSWER
+    await bench.plugins.remove(attachment, Path("/n/net"))
+    words = "IgnoreUnknown=1;K8S_POD_NAME=p"
+    assert bench.calls == [
+        f"{command} {name} c1 /n/net eth0 {words}"
+        for command, name in (
+            ("ADD", "first"),
+            ("ADD", "second"),
+            ("DEL", "second"),
+            ("DEL", "first"),
+        )
+    ]
+    removal = bench.given("first.DEL")
+    assert removal["prevResult"] == ANSWER
+    assert removal["runtimeConfig"] == {"portMappings": [{"hostPort": 80}]}
+
+
+async def test_a_removal_works_without_the_namespace(bench: Bench) -> None:
+    bench.plugin("first")
+    attachment = await bench.plugins.add(bench.network("first"), SUBJECT)
+    await bench.plugins.remove(attachment, None)
+    assert " none eth0 " in bench.calls[-1]
+
+
+async def test_a_plugin_that_refuses_is_told_in_its_words_and_undone(bench: Bench) -> None:
+    bench.plugin("first")
+    bench.plugin(
+        "second", """{ echo '{"code": 7, "msg": "no room", "details": "at all"}'; exit 1; }"""
+    )
+    with pytest.raises(CniError, match="second ADD: no room at all"):
+        await bench.plugins.add(bench.network("first", "second"), SUBJECT)
+    assert [line.split()[:2] for line in bench.calls] == [
+        ["ADD", "first"],
+        ["ADD", "second"],
+        ["DEL", "second"],
+        ["DEL", "first"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("echo nonsense", "nonsense"),
+        ("{ echo plain words; exit 2; }", "plain words"),
+        ("exit 3", "failed without a word"),
+        ("""echo '{"ips": [{"addr": "10.0.0.1/8"}]}'""", "no result"),
+    ],
+)
+async def test_a_plugin_that_answers_nonsense_is_an_error(
+    bench: Bench, answer: str, words: str
+) -> None:
+    bench.plugin("first", answer)
+    with pytest.raises(CniError, match=words):
+        await bench.plugins.add(bench.network("first"), SUBJECT)
+
+
+async def test_a_plugin_that_is_not_there_is_named(bench: Bench) -> None:
+    with pytest.raises(CniError, match="absent is not in"):
+        await bench.plugins.add(bench.network("absent"), SUBJECT)
+
+
+async def test_port_mappings_that_were_not_made_are_not_removed(bench: Bench) -> None:
+    bench.plugin("bridge")
+    bench.plugin("portmap", f"echo '{json.dumps(ANSWER)}'")
+    subject = Subject(id="c1", netns=Path("/n/net"))
+    attachment = await bench.plugins.add(bench.network("bridge", "portmap"), subject)
+    await bench.plugins.remove(attachment, None)
+    assert [line.split()[1] for line in bench.calls if line.startswith("DEL")] == ["bridge"]

@@ -1,0 +1,67 @@
+"""What a pod asks of its network, in CNI's words."""
+
+from __future__ import annotations
+
+import pytest
+
+from moorage.cri import pb
+from moorage.engine.errors import InvalidError
+from moorage.engine.sandboxes.network import capability_arguments, network_subject
+
+BURST = (1 << 31) - 1
+
+
+def test_a_pod_without_wishes_has_no_arguments() -> None:
+    mapped = pb.PodSandboxConfig(port_mappings=[pb.PortMapping(container_port=80)])
+    for config in (pb.PodSandboxConfig(), mapped):
+        assert capability_arguments(config) == {}
+
+
+def test_host_ports_become_mappings() -> None:
+    ports = [
+        pb.PortMapping(protocol=pb.UDP, container_port=53, host_port=5353, host_ip="127.0.0.1"),
+        pb.PortMapping(container_port=80, host_port=8080),
+        pb.PortMapping(protocol=pb.SCTP, container_port=9, host_port=9),
+        pb.PortMapping(container_port=81),
+    ]
+    assert capability_arguments(pb.PodSandboxConfig(port_mappings=ports)) == {
+        "portMappings": [
+            {"hostPort": 5353, "containerPort": 53, "protocol": "udp", "hostIP": "127.0.0.1"},
+            {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"},
+            {"hostPort": 9, "containerPort": 9, "protocol": "sctp"},
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        (
+            {"kubernetes.io/ingress-bandwidth": "10M"},
+            {"ingressRate": 10_000_000, "ingressBurst": BURST},
+        ),
+        ({"kubernetes.io/egress-bandwidth": "1Ki"}, {"egressRate": 1024, "egressBurst": BURST}),
+    ],
+)
+def test_bandwidth_is_in_bits(annotations: dict[str, str], expected: dict[str, int]) -> None:
+    config = pb.PodSandboxConfig(annotations=annotations)
+    assert capability_arguments(config) == {"bandwidth": expected}
+
+
+def test_a_bandwidth_that_is_no_quantity_is_refused() -> None:
+    config = pb.PodSandboxConfig(annotations={"kubernetes.io/egress-bandwidth": "fast"})
+    with pytest.raises(InvalidError, match="egress-bandwidth"):
+        capability_arguments(config)
+
+
+def test_plugins_are_told_whom_they_work_for() -> None:
+    metadata = pb.PodSandboxMetadata(name="web", namespace="shop", uid="u1")
+    subject = network_subject("abc", pb.PodSandboxConfig(metadata=metadata))
+    assert subject.id == "abc"
+    assert dict(subject.words) == {
+        "IgnoreUnknown": "1",
+        "K8S_POD_NAMESPACE": "shop",
+        "K8S_POD_NAME": "web",
+        "K8S_POD_INFRA_CONTAINER_ID": "abc",
+        "K8S_POD_UID": "u1",
+    }

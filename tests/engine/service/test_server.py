@@ -1,0 +1,155 @@
+"""Calls bound to methods, errors to codes, and callers that go away."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from moorage.cri import CriClient, CriError, pb
+from moorage.engine.errors import (
+    EngineError,
+    ExhaustedError,
+    FailedError,
+    InvalidError,
+    NotFoundError,
+    PreconditionError,
+    TimeLimitError,
+    UnsupportedCallError,
+)
+from moorage.engine.service import serve
+from moorage.engine.service.server import answer_to, method_name
+from moorage.handlers.adapters import AdapterError, TaskNotFoundError, UnsupportedError
+
+Code = grpc.StatusCode
+
+
+@pytest.mark.parametrize(
+    ("call", "method"),
+    [
+        ("RunPodSandbox", "run_pod_sandbox"),
+        ("ImageFsInfo", "image_fs_info"),
+        ("Version", "version"),
+        ("ListPodSandboxMetrics", "list_pod_sandbox_metrics"),
+    ],
+)
+def test_a_call_is_the_method_of_its_words(call: str, method: str) -> None:
+    assert method_name(call) == method
+
+
+def test_every_call_of_the_cri_has_a_name_of_its_own() -> None:
+    calls = [
+        each.name for service in pb.DESCRIPTOR.services_by_name.values() for each in service.methods
+    ]
+    names = {method_name(each) for each in calls}
+    assert len(names) == len(set(calls))
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", each) for each in names)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NotFoundError("x"), Code.NOT_FOUND),
+        (InvalidError("x"), Code.INVALID_ARGUMENT),
+        (PreconditionError("x"), Code.FAILED_PRECONDITION),
+        (UnsupportedCallError("x"), Code.UNIMPLEMENTED),
+        (TimeLimitError("x"), Code.DEADLINE_EXCEEDED),
+        (ExhaustedError("x"), Code.RESOURCE_EXHAUSTED),
+        (FailedError("x"), Code.UNKNOWN),
+        (EngineError("x"), Code.UNKNOWN),
+        (TaskNotFoundError("x"), Code.NOT_FOUND),
+        (UnsupportedError("x"), Code.UNIMPLEMENTED),
+        (AdapterError("x"), Code.UNKNOWN),
+        (ExceptionGroup("several", [NotFoundError("x")]), Code.NOT_FOUND),
+        (ValueError("x"), Code.UNKNOWN),
+    ],
+)
+def test_an_error_has_a_code_and_its_sentence(error: Exception, code: grpc.StatusCode) -> None:
+    assert answer_to("Call", error) in ((code, "x"), (code, "ValueError: x"))
+
+
+def test_a_sentence_is_one_line() -> None:
+    for error in (FailedError("first\n  then\tmore"), AdapterError("first\n  then\tmore")):
+        assert answer_to("Call", error)[1] == "first then more"
+
+
+class FakeCalls:
+    """Some of the CRI's calls, answered without an engine."""
+
+    def __init__(self) -> None:
+        self.release = asyncio.Event()
+        self.finished: list[str] = []
+
+    async def version(self, request: pb.VersionRequest) -> pb.VersionResponse:
+        return pb.VersionResponse(version=request.version)
+
+    async def stop_container(self, request: pb.StopContainerRequest) -> pb.StopContainerResponse:
+        await self.release.wait()
+        self.finished.append(request.container_id)
+        return pb.StopContainerResponse()
+
+    async def remove_container(
+        self, request: pb.RemoveContainerRequest
+    ) -> pb.RemoveContainerResponse:
+        raise NotFoundError(f"container\n{request.container_id}")
+
+    async def get_container_events(
+        self, request: pb.GetEventsRequest
+    ) -> AsyncIterator[pb.ContainerEventResponse]:
+        del request
+        yield pb.ContainerEventResponse(container_id="a")
+        raise ExhaustedError("too slow")
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[tuple[FakeCalls, CriClient]]:
+    calls, socket = FakeCalls(), tmp_path / "s.sock"
+    socket.write_text("left behind")
+    async with serve(socket, (calls,)):
+        assert socket.stat().st_mode & 0o777 == 0o600
+        async with CriClient(f"unix://{socket}") as cri:
+            yield calls, cri
+    assert not socket.exists()
+
+
+Served = tuple[FakeCalls, CriClient]
+
+
+async def test_calls_are_answered_refused_or_not_there(served: Served) -> None:
+    _, cri = served
+    reply = await cri.call(cri.runtime.Version, pb.VersionRequest(version="v1"))
+    assert reply.version == "v1"
+    with pytest.raises(CriError) as refused:
+        await cri.call(cri.runtime.RemoveContainer, pb.RemoveContainerRequest(container_id="c"))
+    assert (refused.value.code, refused.value.sentence) == (Code.NOT_FOUND, "container c")
+    with pytest.raises(CriError) as absent:
+        await cri.call(cri.runtime.Status, pb.StatusRequest())
+    assert absent.value.is_unimplemented
+
+
+async def test_a_stream_ends_with_its_error(served: Served) -> None:
+    _, cri = served
+    stream = cri.stream(cri.runtime.GetContainerEvents, pb.GetEventsRequest())
+    assert (await anext(stream)).container_id == "a"
+    with pytest.raises(CriError, match="too slow") as raised:
+        await anext(stream)
+    assert raised.value.code is Code.RESOURCE_EXHAUSTED
+
+
+async def test_what_a_caller_asked_for_is_done_though_it_went_away(served: Served) -> None:
+    calls, cri = served
+    request = pb.StopContainerRequest(container_id="c")
+    with pytest.raises(CriError) as raised:
+        await cri.call(cri.runtime.StopContainer, request, timeout_s=0.2)
+    assert raised.value.is_timeout
+    assert not calls.finished
+    calls.release.set()
+    async with asyncio.timeout(5):
+        while True:
+            if calls.finished:
+                break
+            await asyncio.sleep(0.01)

@@ -1,0 +1,168 @@
+"""The inventory: ids that may be shortened, names held by one, records behind both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.cri import pb
+from moorage.engine.errors import InvalidError, NotFoundError, PreconditionError
+from moorage.engine.inventory import Container, Inventory, Sandbox, new_id
+from moorage.engine.labels import has_labels
+from moorage.engine.paths import EnginePaths
+from moorage.engine.records import ContainerRecord, SandboxRecord, Stage, User
+from moorage.handlers.adapters import Exit
+from moorage.handlers.features import HandlerFeatures
+from tests.engine.test_records import definition
+
+
+def sandbox(sandbox_id: str = "", name: str = "web", attempt: int = 0) -> Sandbox:
+    metadata = pb.PodSandboxMetadata(name=name, namespace="ns", uid="u", attempt=attempt)
+    record = SandboxRecord(
+        id=sandbox_id or new_id(),
+        config=pb.PodSandboxConfig(metadata=metadata).SerializeToString(),
+        handler="runc",
+        definition=definition(),
+        program=Path("/usr/bin/runc"),
+        features=HandlerFeatures(),
+        created_at_ns=1,
+    )
+    return Sandbox(record)
+
+
+def container(above: Sandbox, container_id: str = "", name: str = "main") -> Container:
+    config = pb.ContainerConfig(metadata=pb.ContainerMetadata(name=name))
+    record = ContainerRecord(
+        id=container_id or new_id(),
+        sandbox_id=above.id,
+        config=config.SerializeToString(),
+        image_id="",
+        image_ref="",
+        created_at_ns=1,
+        user=User(0, 0),
+    )
+    return Container(record, above)
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> EnginePaths:
+    paths = EnginePaths(tmp_path / "d", tmp_path / "r")
+    paths.prepare()
+    return paths
+
+
+def test_an_id_may_be_shortened_while_it_means_one(paths: EnginePaths) -> None:
+    inventory = Inventory(paths)
+    for sandbox_id in ("ab12", "ab34", "ab"):
+        one = sandbox(sandbox_id, name=sandbox_id)
+        inventory.save_sandbox(one, one.record)
+    assert inventory.sandboxes.find("ab1").id == "ab12"
+    # A whole id counts before what it begins.
+    assert inventory.sandboxes.find("ab").id == "ab"
+    with pytest.raises(InvalidError, match="3 sandbox ids begin with 'a'"):
+        inventory.sandboxes.find("a")
+    with pytest.raises(NotFoundError, match="sandbox 'zz' not found"):
+        inventory.sandboxes.find("zz")
+    with pytest.raises(NotFoundError):
+        inventory.sandboxes.find("")
+
+
+@given(st.sets(st.text("01", min_size=6, max_size=6), min_size=1, max_size=12), st.data())
+def test_a_prefix_finds_exactly_what_it_begins(ids: set[str], data: st.DataObject) -> None:
+    inventory = Inventory(EnginePaths(Path("/d"), Path("/r")))
+    for each in ids:
+        inventory.sandboxes.put(sandbox(each, name=each))
+    prefix = data.draw(st.text("01", min_size=1, max_size=6))
+    alike = {each for each in ids if each.startswith(prefix)}
+    try:
+        found = inventory.sandboxes.get(prefix)
+    except InvalidError:
+        assert len(alike) > 1
+        return
+    assert {found.id} == alike if found else not alike
+
+
+def test_a_name_is_held_while_making_and_until_removal(paths: EnginePaths) -> None:
+    inventory = Inventory(paths)
+    one, other = sandbox("a1"), sandbox("b2")
+    shelf = inventory.sandboxes
+    with shelf.reserved(one.name, one.id):
+        with (
+            pytest.raises(PreconditionError, match="reserved for 'a1'"),
+            shelf.reserved(other.name, other.id),
+        ):
+            pytest.fail("the name is taken")
+        inventory.save_sandbox(one, one.record)
+    with (
+        pytest.raises(PreconditionError, match="reserved for 'a1'"),
+        shelf.reserved(other.name, other.id),
+    ):
+        pytest.fail("the name is taken")
+    with shelf.reserved(sandbox("c3", attempt=1).name, "c3"):
+        pass
+    inventory.forget_sandbox(one)
+    with shelf.reserved(other.name, other.id):
+        pass
+
+
+def test_a_name_is_free_again_when_making_failed(paths: EnginePaths) -> None:
+    shelf = Inventory(paths).sandboxes
+    one = sandbox()
+    with pytest.raises(ZeroDivisionError), shelf.reserved(one.name, one.id):
+        raise ZeroDivisionError
+    with shelf.reserved(one.name, "other"):
+        pass
+
+
+def test_everything_is_there_again_in_a_new_inventory(paths: EnginePaths) -> None:
+    first = Inventory(paths)
+    one, half = sandbox("a1"), sandbox("b2", name="half")
+    ended, orphan = container(one, "c1"), container(sandbox("gone"), "c2")
+    first.save_sandbox(one, one.record)
+    first.note_making(half)
+    for each in (ended, orphan):
+        first.save_container(each, each.record)
+    exit_ = Exit(3, 5)
+    first.note_container_end(
+        ended, msgspec.structs.replace(ended.record, stage=Stage.EXITED, exit=exit_)
+    )
+    second = Inventory(paths)
+    second.load()
+    assert [each.id for each in second.sandboxes] == ["a1"]
+    assert [each.id for each in second.half_made] == ["b2"]
+    (found,) = second.containers
+    assert (found.id, found.record.exit, found.ended.is_set()) == ("c1", exit_, True)
+    assert second.containers_of(found.sandbox) == [found]
+    assert found.name == ("a1", "main", 0)
+    # A half-made sandbox holds no name, and one without its sandbox is forgotten on disk too.
+    assert not (paths.container_records / "c2.json").exists()
+
+
+def test_an_end_counts_though_the_disk_is_full(paths: EnginePaths) -> None:
+    inventory = Inventory(paths)
+    one = sandbox("a1")
+    inventory.save_sandbox(one, one.record)
+    (paths.sandbox_records / "a1.new").symlink_to("/dev/full")
+    inventory.note_sandbox_end(one, msgspec.structs.replace(one.record, is_ready=False))
+    assert not one.record.is_ready
+
+
+@pytest.mark.parametrize(
+    ("labels", "wanted", "expected"),
+    [
+        ({}, {}, True),
+        ({"a": "1"}, {}, True),
+        ({"a": "1", "b": "2"}, {"a": "1"}, True),
+        ({"a": "1"}, {"a": "2"}, False),
+        ({"a": "1"}, {"a": "1", "b": "2"}, False),
+        ({}, {"a": ""}, False),
+    ],
+)
+def test_labels_are_wanted_all_and_equal(
+    labels: dict[str, str], wanted: dict[str, str], expected: bool
+) -> None:
+    assert has_labels(labels, wanted) == expected

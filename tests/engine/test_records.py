@@ -1,0 +1,128 @@
+"""Records on disk: they come back as they were, and a damaged one harms no other."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.engine.errors import ExhaustedError
+from moorage.engine.networks import Attachment
+from moorage.engine.records import ContainerRecord, RecordFolder, SandboxRecord, Stage, User
+from moorage.handlers.adapters import Exit
+from moorage.handlers.definition import HandlerDefinition, parse_definition
+from moorage.handlers.features import HandlerFeatures
+
+ids = st.text("0123456789abcdef", min_size=1, max_size=8)
+moments = st.integers(0, (1 << 63) - 1)
+texts = st.text(max_size=10)
+
+
+def definition(text: bytes = b'adapter = "oci"\nbinary = "runc"\n') -> HandlerDefinition:
+    return parse_definition(Path("/h/runc.toml"), text)
+
+
+containers = st.builds(
+    ContainerRecord,
+    id=ids,
+    sandbox_id=ids,
+    config=st.binary(max_size=20),
+    image_id=texts,
+    image_ref=texts,
+    created_at_ns=moments,
+    user=st.builds(User, uid=moments, gid=moments, groups=st.tuples(moments)),
+    stage=st.sampled_from(list(Stage)),
+    exit=st.none() | st.builds(Exit, st.integers(0, 255), moments, st.booleans()),
+    reason=texts,
+    message=texts,
+    image_mounts=st.lists(texts, max_size=2).map(tuple),
+)
+definitions = st.sampled_from(
+    [
+        b'adapter = "oci"\nbinary = "runc"\n[options]\nglobal_arguments = ["--debug"]\n',
+        b'adapter = "runsc"\nbinary = "runsc"\n[options]\nplatform = "ptrace"\n',
+        b'adapter = "shim"\nbinary = "shim"\n[options]\nruntime_type = "io.containerd.kata.v2"\n',
+    ]
+).map(definition)
+sandboxes = st.builds(
+    SandboxRecord,
+    id=ids,
+    config=st.binary(max_size=20),
+    handler=texts,
+    definition=definitions,
+    program=st.just(Path("/usr/bin/runc")),
+    features=st.builds(HandlerFeatures),
+    created_at_ns=moments,
+    is_made=st.booleans(),
+    is_ready=st.booleans(),
+    attachment=st.none()
+    | st.builds(Attachment, ids, texts, st.just({"a": [1]}), st.just({"b": "c"}), texts),
+    task_pid=st.integers(0, 1 << 22),
+)
+
+
+@given(containers)
+def test_a_containers_record_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, record: ContainerRecord
+) -> None:
+    folder = RecordFolder(tmp_path_factory.mktemp("c"), ContainerRecord)
+    folder.save(record)
+    assert list(folder.load()) == [record]
+    folder.remove(record.id)
+    folder.remove(record.id)
+    assert not list(folder.load())
+
+
+@given(sandboxes)
+def test_a_sandboxes_record_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, record: SandboxRecord
+) -> None:
+    folder = RecordFolder(tmp_path_factory.mktemp("s"), SandboxRecord)
+    folder.save(record)
+    assert list(folder.load()) == [record]
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"{}", b'{"id": 5}', b"\xff\xfe", b"null"])
+def test_a_damaged_record_is_left_and_the_others_are_read(tmp_path: Path, text: bytes) -> None:
+    folder = RecordFolder(tmp_path, ContainerRecord)
+    good = ContainerRecord(
+        id="b",
+        sandbox_id="s",
+        config=b"",
+        image_id="",
+        image_ref="",
+        created_at_ns=1,
+        user=User(0, 0),
+    )
+    folder.save(good)
+    damaged = tmp_path / "a.json"
+    damaged.write_bytes(text)
+    unfinished = tmp_path / "c.new"
+    unfinished.write_bytes(b"{")
+    assert list(folder.load()) == [good]
+    assert damaged.exists()
+    assert not unfinished.exists()
+
+
+def test_a_full_disk_is_its_own_error_and_keeps_the_record_before(tmp_path: Path) -> None:
+    record = ContainerRecord(
+        id="b",
+        sandbox_id="s",
+        config=b"",
+        image_id="",
+        image_ref="",
+        created_at_ns=1,
+        user=User(0, 0),
+    )
+    folder = RecordFolder(tmp_path, ContainerRecord)
+    folder.save(record)
+    # What every write to it answers, without a disk to fill.
+    (tmp_path / "b.new").symlink_to("/dev/full")
+    with pytest.raises(ExhaustedError, match="no room for records"):
+        folder.save(record)
+    assert list(folder.load()) == [record]
+    assert os.strerror(errno.ENOSPC)
