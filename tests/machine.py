@@ -1,50 +1,75 @@
-"""What a demo's cluster could leave behind on this machine."""
+"""What a cluster could leave behind on this machine.
+
+All that a cluster has outside its folder has its id in its name: eight hex digits. Other clusters
+may run beside a test, so what belongs to one that lives is left out.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+
+_NAMED = re.compile(r"moor(?:age)?[-/]([0-9a-f]{8})\b")
+_CGROUPS = Path("/sys/fs/cgroup")
 
 
 def demo_processes() -> set[str]:
     """Command lines of what belongs to a demo."""
+    return {" ".join(each) for each in _command_lines() if "moorage-demo-" in " ".join(each)}
+
+
+def machine() -> dict[str, set[str]]:
+    """Mounts, links, cgroups, rules, folders and processes, by the id that is in their names.
+
+    Folders of demos are there by their own names.
+    """
+    found: dict[str, set[str]] = {}
+    for thing in _things():
+        for name in _NAMED.findall(thing):
+            found.setdefault(name, set()).add(thing)
+    for folder in Path("/var/lib").glob("moorage-demo-*"):
+        found[folder.name] = {str(folder)}
+    return found
+
+
+def leftovers(before: dict[str, set[str]]) -> dict[str, set[str]]:
+    """What there is of clusters that came since and live no more."""
+    now, living = machine(), _living()
+    return {name: found for name, found in now.items() if name not in before.keys() | living}
+
+
+def _things() -> Iterator[str]:
+    yield from (line.split()[1] for line in Path("/proc/mounts").read_text().splitlines())
+    yield from (each.name for each in Path("/sys/class/net").iterdir())
+    yield from map(str, (*_CGROUPS.glob("moorage-*"), *_CGROUPS.glob("*/moorage-*")))
+    yield from map(str, Path("/run/moorage").glob("*"))
+    rules = subprocess.run(["iptables-save"], capture_output=True, text=True, check=False)
+    yield from rules.stdout.splitlines()
+    yield from map(" ".join, _command_lines())
+
+
+def _living() -> set[str]:
+    """The ids of the clusters whose parts run, and the names of their folders."""
     found = set()
+    for words in _command_lines():
+        if "moorage.cluster.parts" in words[:4] and len(words) > 4:
+            folder = Path(words[4])
+            try:
+                settings = json.loads((folder / "cluster.json").read_text())
+            except (FileNotFoundError, ValueError):
+                continue
+            found |= {folder.name, settings["cluster_id"]}
+    return found
+
+
+def _command_lines() -> Iterator[list[str]]:
     for each in Path("/proc").iterdir():
         if each.name.isdecimal():
             try:
                 text = (each / "cmdline").read_bytes().decode(errors="replace")
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            if "moorage-demo-" in text:
-                found.add(text)
-    return found
-
-
-def machine() -> dict[str, set[str]]:
-    """What a cluster could leave behind: mounts, namespaces, links, cgroups, rules, folders."""
-    netns = Path("/run/netns")
-    mounts = {line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()}
-    rules = subprocess.run(["iptables-save"], capture_output=True, text=True, check=False).stdout
-    return {
-        "mounts": {each for each in mounts if "moorage" in each},
-        "netns": {each.name for each in netns.iterdir()} if netns.is_dir() else set(),
-        "links": {each.name for each in Path("/sys/class/net").iterdir() if _is_ours(each)},
-        "cgroups": {
-            str(each) for each in Path("/sys/fs/cgroup").glob("**/moorage-*") if each.is_dir()
-        },
-        "rules": {line for line in rules.splitlines() if "moor" in line},
-        "folders": {str(each) for each in Path("/var/lib").glob("moorage-demo-*")},
-        "run": {str(each) for each in Path("/run/moorage").glob("*")},
-    }
-
-
-def _is_ours(link: Path) -> bool:
-    """A cluster's bridge, or one end of a pair that no bridge has any more."""
-    name = link.name
-    return name.startswith("moor-") or (name.startswith("veth") and not (link / "master").exists())
-
-
-def leftovers(before: dict[str, set[str]]) -> dict[str, set[str]]:
-    """What is there now and was not before, by kind; what vanished is no concern."""
-    new = {kind: found - before[kind] for kind, found in machine().items()}
-    return {kind: found for kind, found in new.items() if found}
+            yield text.rstrip("\0").split("\0")

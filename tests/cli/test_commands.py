@@ -12,8 +12,8 @@ import yaml
 from tests.running import MOOR, RunningCluster, running
 
 COMMANDS = (
-    "up", "down", "status", "logs", "kubeconfig", "explain", "runtimes", "doctor", "image", "demo",
-    "completion",
+    "up", "down", "status", "logs", "kubeconfig", "explain", "runtimes", "doctor", "image",
+    "engine", "demo", "completion",
 )  # fmt: skip
 
 
@@ -46,6 +46,10 @@ def test_every_command_has_help(command: str) -> None:
         (("down", "--data-dir", "/no/such/folder"), 3, "there is no cluster"),
         (("explain", "deployment/x", "--data-dir", "/no/such/folder"), 2, "only pods"),
         (("up", "--cri", "tcp://x", "--data-dir", "/no/such/folder"), 2, "unix:///"),
+        (("engine", "--listen", "/run/x.sock"), 2, "unix:///"),
+        (("engine", "--listen", f"unix:///{'x' * 110}"), 2, "at most 107 bytes"),
+        (("engine", "--run-dir", f"/run/{'x' * 80}"), 2, "too long for sockets"),
+        (("engine", "--registry-mirror", "docker.io"), 2, "takes KEY=VALUE"),
         (("up", "--feature-gate", "Wings=true", "--data-dir", "/no/such"), 2, "RuntimeClass"),
         (("up", "--pod-network", "x", "--no-node", "--data-dir", "/no/such"), 1, "no IPv4 network"),
         (("demo", "--examples", "/no/such/folder"), 1, "there are no examples"),
