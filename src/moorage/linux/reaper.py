@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Self
 
 from moorage.linux.child import Child
-from moorage.linux.process import parent, state
+from moorage.linux.process import parent
 
 _PR_SET_CHILD_SUBREAPER = 36
 _SIGNALLED = 128
@@ -51,13 +51,16 @@ class Reaper:
 
         Raises ProcessLookupError when it has never been our child.
         """
-        if pid in self._statuses and state(pid) in ("", "Z"):
-            return self._statuses.pop(pid)
         future = self._watched.get(pid)
         if future is None:
             if os.getpid() != parent(pid):
-                raise ProcessLookupError(f"process {pid} is not our child")
+                if pid not in self._statuses:
+                    raise ProcessLookupError(f"process {pid} is not our child")
+                return self._statuses.pop(pid)
+            # Ids come again soon: what is on record under this one was an earlier process's.
+            self._statuses.pop(pid, None)
             future = self._watched[pid] = asyncio.get_running_loop().create_future()
+            self.reap()
         return await asyncio.shield(future)
 
     def reap(self, patience: int = _PATIENCE) -> None:

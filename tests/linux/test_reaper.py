@@ -1,0 +1,77 @@
+"""Orphans and their statuses: real ones, some with the id that another had."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from moorage.linux.process import parent, state
+from moorage.linux.reaper import Reaper
+
+DEADLINE_S = 10.0
+_LAST_ID = Path("/proc/sys/kernel/ns_last_pid")
+_TRIES = 300
+
+
+def orphan(script: str, before: str = "") -> int:
+    """A process whose parent has ended; its id. The loop stands still meanwhile."""
+    said = subprocess.run(
+        ["sh", "-c", f"{before} sh -c '{script}' >/dev/null & echo $!"],
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return int(said.stdout)
+
+
+def wait_for_zombie(pid: int) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while (state(pid), parent(pid)) != ("Z", os.getpid()):
+        assert time.monotonic() < deadline, f"process {pid} is {state(pid)!r}"
+
+
+def orphan_with_id(pid: int, script: str) -> None:
+    """An orphan that has an id that was another's before."""
+    for _ in range(_TRIES):
+        if orphan(script, f"echo {pid - 1} >{_LAST_ID};") == pid:
+            return
+    pytest.skip(f"others were always quicker to get the id {pid}")
+
+
+async def test_an_orphans_status_is_told_while_it_runs_and_after_its_end() -> None:
+    async with Reaper() as reaper:
+        async with asyncio.timeout(DEADLINE_S):
+            assert await reaper.status_of(orphan("sleep 0.05; exit 7")) == 7
+            assert await reaper.status_of(orphan("kill -9 $$")) == 137
+        gone = orphan("exit 4")
+        wait_for_zombie(gone)
+        reaper.reap()
+        assert state(gone) == ""
+        assert await reaper.status_of(gone) == 4
+
+
+async def test_what_was_never_ours_is_unknown() -> None:
+    async with Reaper() as reaper:
+        with pytest.raises(ProcessLookupError):
+            await reaper.status_of(os.getppid())
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not _LAST_ID.exists(), reason="ids can only be chosen by root"
+)
+@pytest.mark.parametrize("has_ended", [True, False])
+async def test_a_process_does_not_get_the_status_of_an_earlier_one_with_its_id(
+    has_ended: bool,
+) -> None:
+    async with Reaper() as reaper, asyncio.timeout(DEADLINE_S):
+        earlier = orphan("exit 137")
+        wait_for_zombie(earlier)
+        reaper.reap()
+        orphan_with_id(earlier, "exit 3" if has_ended else "sleep 0.1; exit 3")
+        if has_ended:
+            wait_for_zombie(earlier)
+        assert await reaper.status_of(earlier) == 3
