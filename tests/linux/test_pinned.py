@@ -1,0 +1,97 @@
+"""Namespaces without a process: they live by their files, and go with them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from moorage.linux import pinned
+from moorage.linux.mounts import current_mounts, mounts_below, unmount
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root here")
+
+KINDS = (pinned.NET, pinned.IPC, pinned.UTS)
+PORTS = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "pod"
+    for each in mounts_below(tmp_path, current_mounts()):
+        unmount(each.point)
+
+
+def inside(folder: Path, *command: str) -> str:
+    """What a command prints in the namespaces of a folder."""
+    files = {each.name: each for each in folder.iterdir()}
+    options = [f"--{kind}={files[kind]}" for kind in KINDS if kind in files]
+    done = subprocess.run(
+        ["nsenter", *options, *command], capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_what_is_made_is_apart_and_ready(folder: Path) -> None:
+    before = {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in KINDS}
+    pinned.make(folder, KINDS, hostname="pod-a", sysctls={PORTS: "0"})
+    assert {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in KINDS} == before
+    assert inside(folder, "hostname") == "pod-a"
+    assert inside(folder, "cat", str(PORTS)) == "0"
+    assert PORTS.read_text().strip() != "0"
+    assert "UP" in inside(folder, "ip", "link", "show", "lo")
+    for kind in KINDS:
+        assert pinned.is_pinned(folder / kind)
+        assert inside(folder, "readlink", f"/proc/self/ns/{kind}") != before[kind]
+    pinned.release(folder)
+    assert not folder.exists()
+    pinned.release(folder)
+
+
+def test_only_what_was_asked_for_is_made(folder: Path) -> None:
+    pinned.make(folder, (pinned.IPC,))
+    assert [each.name for each in folder.iterdir()] == ["ipc"]
+    pinned.release(folder)
+
+
+def test_they_are_furnished_and_moved_later(folder: Path) -> None:
+    pinned.make(folder, KINDS)
+    before = inside(folder, "readlink", "/proc/self/ns/net")
+    moved = folder.with_name("moved")
+    pinned.move(folder, moved)
+    pinned.furnish(moved, KINDS, "pod-b", {PORTS: "80"})
+    assert inside(moved, "hostname") == "pod-b"
+    assert inside(moved, "cat", str(PORTS)) == "80"
+    assert inside(moved, "readlink", "/proc/self/ns/net") == before
+    pinned.release(moved)
+
+
+def test_a_sysctl_that_is_refused_is_named_and_nothing_is_pinned(folder: Path) -> None:
+    absent = Path("/proc/sys/net/ipv4/no_such_setting")
+    with pytest.raises(pinned.NamespaceError, match="no_such_setting=1"):
+        pinned.make(folder, KINDS, sysctls={absent: "1"})
+    assert not folder.exists()
+    assert not mounts_below(folder, current_mounts())
+
+
+def test_a_hostname_that_is_too_long_is_refused(folder: Path) -> None:
+    with pytest.raises(pinned.NamespaceError, match="setting the hostname"):
+        pinned.make(folder, KINDS, hostname="h" * 65)
+    assert not folder.exists()
+
+
+def test_release_takes_what_was_cut_short(folder: Path) -> None:
+    pinned.make(folder, (pinned.NET,))
+    (folder / "ipc").touch()
+    (folder / "note.json").write_text("{}")
+    pinned.release(folder)
+    assert not folder.exists()
+
+
+def test_a_file_is_no_namespace(tmp_path: Path) -> None:
+    (tmp_path / "net").touch()
+    assert not pinned.is_pinned(tmp_path / "net")
+    assert not pinned.is_pinned(tmp_path / "absent")

@@ -1,0 +1,56 @@
+"""Processes found by their arguments and by who started them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from moorage.linux.process_tree import held, processes_of, with_descendants
+from tests.running import until
+
+
+@pytest.fixture
+def tree() -> Iterator[tuple[int, str]]:
+    """A shell that started a shell that started another, and a word they all have."""
+    word = secrets.token_hex(8)
+    script = f"sh -c 'sh -c \"sleep 1000; : {word}\"; : {word}'; : {word}"
+    argv = [shutil.which("sh") or "sh", "-c", script, word]
+    with subprocess.Popen(argv, start_new_session=True) as process:
+        try:
+            until(lambda: len(list(with_descendants(process.pid))) == 4, "four processes", 5)
+            yield process.pid, word
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_all_that_a_process_started_is_found_first_the_eldest(tree: tuple[int, str]) -> None:
+    pid, _ = tree
+    found = list(with_descendants(pid))
+    assert found[0] == pid
+    parents = [int(Path(f"/proc/{each}/stat").read_text().split()[3]) for each in found]
+    assert parents[1:] == found[:-1]
+
+
+def test_a_process_is_found_by_program_and_arguments(tree: tuple[int, str]) -> None:
+    pid, word = tree
+    program = Path(shutil.which("sh") or "sh")
+    assert processes_of(program, ("-c", word)) == [pid]
+    assert processes_of(program, (word, "other")) == []
+    assert processes_of(Path("/bin/other"), (word,)) == []
+
+
+def test_what_has_ended_is_not_held(tree: tuple[int, str]) -> None:
+    pid, _ = tree
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    (process,) = held([pid, ended.pid])
+    assert process.pid == pid
+    process.close()
+    assert list(with_descendants(ended.pid)) == [ended.pid]
