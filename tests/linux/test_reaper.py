@@ -20,11 +20,19 @@ _TRIES = 300
 
 def orphan(script: str, before: str = "") -> int:
     """A process whose parent has ended; its id. The loop stands still meanwhile."""
-    said = subprocess.run(
-        ["sh", "-c", f"{before} sh -c '{script}' >/dev/null & echo $!"],
-        stdout=subprocess.PIPE,
-        check=True,
-    )
+    waiting, going = os.pipe()
+    # A shell may reap what ends before it does.
+    held = f"sh -c 'read go <&{waiting}; {script}' >/dev/null"
+    try:
+        said = subprocess.run(
+            ["sh", "-c", f"{before} {held} & echo $!"],
+            stdout=subprocess.PIPE,
+            pass_fds=(waiting,),
+            check=True,
+        )
+    finally:
+        os.close(waiting)
+        os.close(going)
     return int(said.stdout)
 
 
