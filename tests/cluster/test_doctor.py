@@ -63,7 +63,7 @@ def test_a_machine_with_everything_has_nothing_to_mend() -> None:
         ("iptables", {"firewall": Firewall(is_usable=False, complaint="not on PATH"),
                       "tools": tools_without("iptables")}, "warning", "not on PATH",
          "apt-get install iptables"),
-        ("images", {"tools": tools_without("busybox", "catatonit")}, "problem", "namespaces",
+        ("images", {"tools": tools_without("busybox", "catatonit")}, "warning", "share processes",
          "catatonit busybox-static"),
         ("images", {"tools": tools_without("busybox")}, "warning", "examples", "busybox-static"),
         ("images", {"tools": tools_without("catatonit")}, "ok", "made from busybox", ""),

@@ -234,8 +234,9 @@ def _images(host: Host) -> Finding:
     if not has_busybox and not has_catatonit:
         return Finding(
             "images",
-            State.PROBLEM,
-            "neither catatonit nor busybox found: nothing can hold a pod's namespaces",
+            State.WARNING,
+            "neither catatonit nor busybox found: pods that share processes, and those of "
+            "runtimes with a kernel of their own, cannot run, nor can the examples",
             _installation("catatonit", "busybox-static"),
         )
     if not has_busybox:

@@ -48,7 +48,9 @@ PACKAGES: Mapping[str, Package] = {
     "iproute2": Package("the bridge of pods' networks", _has("ip")),
     "iptables": Package("pods' way out and host ports", _has("iptables")),
     "busybox-static": Package("the images of the examples", _has("busybox")),
-    "catatonit": Package("the image of pods' sandboxes", _has("catatonit"), is_required=False),
+    "catatonit": Package(
+        "the init of pods that share processes", _has("catatonit"), is_required=False
+    ),
 }
 
 

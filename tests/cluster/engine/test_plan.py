@@ -8,7 +8,7 @@ import pytest
 
 from moorage.cluster.engine import NoEngineError, cgroup_root, plan, plan_engine, prepare_host
 from moorage.cluster.host import CniPlugins, Host
-from moorage.cluster.images import PAUSE
+from moorage.cluster.images import BUSYBOX, NGINX_STAND_IN
 from moorage.cluster.layout import Layout
 from moorage.engine import HANDLER_FOLDER
 from tests.cluster.hosts import a_host, tools_without
@@ -26,7 +26,7 @@ def test_an_engine_has_the_clusters_places_network_and_mirrors(tmp_path: Path) -
     assert options.cni_configurations == found.paths.cni
     assert options.handler_folders == (HANDLER_FOLDER,)
     assert options.registry_mirrors == mirrors
-    assert options.pinned_images == {PAUSE}
+    assert options.pinned_images == {BUSYBOX, NGINX_STAND_IN}
     assert str(found.network.subnet) == settings.pod_network
     assert found.network.leases == found.paths.leases
     assert cgroup_root(settings) == "/moorage-0a1b2c3d"

@@ -10,7 +10,7 @@ from moorage.api.logs import Log
 from moorage.cluster.engine.paths import HUGETLB_MARKER, ClusterEnginePaths
 from moorage.cluster.host import Host, gather
 from moorage.cluster.host.hugetlb import join_hugetlb
-from moorage.cluster.images import PAUSE
+from moorage.cluster.images import BUSYBOX, NGINX_STAND_IN
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import PodNetwork, host_routes, outward_mtu
 from moorage.cluster.settings import Settings
@@ -81,7 +81,8 @@ def plan_engine(layout: Layout, settings: Settings, host: Host) -> EnginePlan:
             cni_configurations=paths.cni,
             handler_folders=(HANDLER_FOLDER,),
             registry_mirrors=settings.registry_mirrors,
-            pinned_images=frozenset({PAUSE}),
+            # No registry has them, so one that is collected could not be pulled again.
+            pinned_images=frozenset({BUSYBOX, NGINX_STAND_IN}),
         ),
     )
 

@@ -6,7 +6,7 @@ import asyncio
 
 from moorage.api.logs import Log
 from moorage.cluster.engine import EnginePlan, plan_engine, prepare_host
-from moorage.cluster.images import catalogue, import_images
+from moorage.cluster.images import PAUSE, NoPauseError, catalogue, import_images
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import set_up
 from moorage.cluster.notify import notify_ready
@@ -34,5 +34,11 @@ async def run(layout: Layout, settings: Settings) -> None:
 async def _bring_images(plan: EnginePlan, engine: Engine) -> None:
     tools = plan.host.tools
     paths = {name: tools[name].path for name in ("busybox", "catatonit") if name in tools}
-    images = await catalogue(paths.get("busybox"), paths.get("catatonit"))
-    await import_images(images, engine.images, plan.options.paths.run / "images.tar")
+    try:
+        images = await catalogue(paths.get("busybox"), paths.get("catatonit"))
+    except NoPauseError as error:
+        log.warning("there are no images of this machine's own", reason=error)
+        return
+    # An engine of our own needs no image to hold a pod's namespaces.
+    wanted = [each for each in images if each.name != PAUSE]
+    await import_images(wanted, engine.images, plan.options.paths.run / "images.tar")
