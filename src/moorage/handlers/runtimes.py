@@ -1,9 +1,10 @@
 """The OCI runtimes Moorage knows: what their programs are called and how an engine reaches them.
 
-A runtime is a line of `KNOWN_RUNTIMES`; its handler names are what a RuntimeClass may say. A
-runtime is driven either by its command line, through the shim containerd has for runc, or only by
-a shim of its own. Sources: the runtimes' own installation pages, containerd's "runtime v2" naming
-(`io.containerd.NAME.vN` is the program `containerd-shim-NAME-vN`), KEP-585's examples.
+A runtime is a line of `KNOWN_RUNTIMES`; its handler names are what a RuntimeClass may say. Our own
+engine drives it by its command line, or by the shim that it is; containerd always by a shim, its
+own for runc or one that is the runtime's. Sources: the runtimes' own installation pages,
+containerd's "runtime v2" naming (`io.containerd.NAME.vN` is the program
+`containerd-shim-NAME-vN`), KEP-585's examples.
 """
 
 from __future__ import annotations

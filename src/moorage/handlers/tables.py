@@ -1,4 +1,4 @@
-"""From the handlers found on a machine to the tables of an engine's configuration."""
+"""From the handlers found on a machine to the tables of a containerd's configuration."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Moves the hugetlb controller to cgroup version 1 on a hybrid layout that has it on version 2.
 
-crun refuses such a layout, and containerd loses its statistics and out-of-memory reasons on it. A
-version 1 mount of the controller mends both. It is a change to the whole machine, so it is made
-only where needed, remembered, and taken back when nobody uses it.
+crun refuses such a layout. A version 1 mount of the controller mends that. It is a change to the
+whole machine, so it is made only where needed, remembered, and taken back when nobody uses it.
 """
 
 from __future__ import annotations

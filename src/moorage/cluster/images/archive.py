@@ -3,7 +3,7 @@
 Layers stay uncompressed: on one machine, packing them costs more than it saves. Images that share
 a layer share its blob. The bytes depend on the images alone.
 Source: OCI image-spec, "Image Layout", "Image Manifest", "Image Configuration"; the annotation
-`io.containerd.image.name` is how containerd's import learns a full name.
+`io.containerd.image.name` is how engines, containerd and our own, learn a full name.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
     apiserver     the API and its store
     controllers   controllers and scheduler
-    node          the node agent and, unless another is given, the container engine it drives
+    engine        the container engine, unless another's is used
+    node          the node agent
 
 Each imports only its own code, which is most of what an idle process weighs.
 """

@@ -1,4 +1,4 @@
-"""A containerd of Moorage's own: what its configuration says."""
+"""What the configuration of a containerd says, started for tests and measurements beside ours."""
 
 from moorage.cri.containerd.configuration import (
     NATIVE,

@@ -1,4 +1,4 @@
-"""Writes the configuration of a containerd that is Moorage's own.
+"""Writes the configuration of a containerd that tests and measurements start beside our engine.
 
 Plain values in, one TOML document out. Up to 1.7 containerd reads version 2 of its format, from
 2.0 on version 3, where the CRI plugin is split in three. Only what differs from containerd's own
@@ -61,7 +61,7 @@ class RuntimeTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What a private containerd is told. All paths are absolute.
+    """What a containerd is told. All paths are absolute.
 
     `stream_port` 0 lets the system choose. `restricts_oom_score` is for hosts that may not lower
     it (no CAP_SYS_RESOURCE), where every sandbox would fail. `registry_hosts` is the folder

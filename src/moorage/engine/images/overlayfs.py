@@ -2,7 +2,7 @@
 
 One mount(2), no program. The kernel takes a page of options at most, so where the folders' names
 are too long for it, or hold characters that mean something there, they are named by descriptors:
-some 220 layers fit then. Budget of a mount: 2 ms (`tests/engine/images/test_rootfs.py`).
+some 220 layers fit then. Budget of a mount: 2 ms (`tests/engine/images/test_mounts.py`).
 Source: kernel documentation, "Overlay Filesystem".
 """
 
