@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from moorage.client import Client
 from moorage.client.resources import RUNTIME_CLASSES
+from tests.apiserver.server import serving
 from tests.controllers.cluster import running_cluster
 
 
@@ -52,3 +56,21 @@ async def test_initial_events_end_with_a_marked_bookmark(tmp_path: Path) -> None
         assert [each["type"] for each in events[:2]] == ["ADDED", "BOOKMARK"]
         annotations = events[1]["object"]["metadata"]["annotations"]
         assert annotations == {"k8s.io/initial-events-end": "true"}
+
+
+async def test_a_watcher_that_goes_while_its_watch_begins_is_no_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path) as server:
+        port = int(server.url.rpartition(":")[2])
+        head = (
+            f"GET {RUNTIME_CLASSES.path()}?watch=1 HTTP/1.1\r\nHost: x\r\n"
+            "Authorization: Bearer admin-token\r\n\r\n"
+        )
+        for _ in range(20):
+            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=server.tls())
+            writer.write(head.encode())
+            writer.close()
+            await writer.wait_closed()
+        assert (await server.ask("GET", RUNTIME_CLASSES.path())).status == 200
+    assert [each.message for each in caplog.records if each.levelname == "ERROR"] == []

@@ -62,8 +62,9 @@ class WatchStreams:
         except ExpiredError as error:
             # The stream begins well and says so inside, as clients expect of a watch.
             return await self._refuse(call, error)
-        response = await _started(call)
+        response = _response(call)
         try:
+            await response.prepare(call.http)
             await self._stream(response, call, watch, options, form, frame, deadline)
         except (ConnectionResetError, WatcherOverflowError):
             pass  # Either end gave up on the other; the client lists and watches again.
@@ -109,7 +110,8 @@ class WatchStreams:
         await response.write_eof()
 
     async def _refuse(self, call: Call, error: StatusError) -> web.StreamResponse:
-        response = await _started(call)
+        response = _response(call)
+        await response.prepare(call.http)
         event = {"type": "ERROR", "object": error.to_object()}
         await response.write(msgspec.json.encode(event) + b"\n")
         await response.write_eof()
@@ -204,7 +206,7 @@ def _options(call: Call) -> WatchOptions:
     )
 
 
-async def _started(call: Call) -> web.StreamResponse:
+def _response(call: Call) -> web.StreamResponse:
     response = web.StreamResponse(
         headers={
             "Content-Type": JSON,
@@ -215,5 +217,4 @@ async def _started(call: Call) -> web.StreamResponse:
     if call.served.warning:
         response.headers["Warning"] = f'299 - "{call.served.warning}"'
     response.enable_chunked_encoding()
-    await response.prepare(call.http)
     return response

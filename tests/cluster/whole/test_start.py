@@ -1,0 +1,44 @@
+"""A normal start and a restart say nothing that is no event: no part warns of another's start."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.running import (
+    BUSYBOX,
+    NGINX_STAND_IN,
+    RunningCluster,
+    running,
+    skip_without_kubectl,
+    skip_without_runtimes,
+)
+
+pytestmark = pytest.mark.runtime
+
+
+def _complaints(cluster: RunningCluster) -> list[str]:
+    lines = [
+        line
+        for log in (cluster.data_dir / "logs").iterdir()
+        for line in log.read_text().splitlines()
+        if re.search(r"Z (warning|error) |Traceback", line)
+    ]
+    # What this machine cannot do is told, and no fault of the start.
+    return [line for line in lines if "hugetlb" not in line and "outside" not in line]
+
+
+def test_parts_start_without_complaints_twice(tmp_path: Path) -> None:
+    skip_without_kubectl()
+    skip_without_runtimes()
+    with running(tmp_path / "data", "--node-name", "n1") as cluster:
+        assert not _complaints(cluster)
+        images = {
+            name for each in cluster.get("node", "n1")["status"]["images"] for name in each["names"]
+        }
+        assert {BUSYBOX, NGINX_STAND_IN} == {name for name in images if "@" not in name}
+        cluster.moor("down")
+        cluster.moor("up", "--detach")
+        assert not _complaints(cluster)
