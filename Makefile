@@ -52,6 +52,7 @@ bench: venv ## print every figure the README names
 	$(BIN)/python -m bench.api
 	$(BIN)/python -m bench.hotpaths
 	$(BIN)/python -m bench.scheduler
+	$(BIN)/python -m bench.engine
 	$(BIN)/python -m bench.cluster
 
 lock: ## pin requirements/*.in again, with hashes and without registry addresses

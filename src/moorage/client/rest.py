@@ -30,6 +30,9 @@ _REQUEST_TIMEOUT_S = 60.0
 _CONNECT_TIMEOUT_S = 10.0
 _WATCH_TIMEOUT_S = 300
 _WATCH_GRACE_S = 15.0
+# A connection more costs both sides a handshake, which takes longer than waiting for one that is
+# open; watches and streams are not counted.
+_EXCHANGES_AT_ONCE = 8
 _MAX_BUSY_RETRIES = 10
 _BUSY_CODES = frozenset({429, 503})
 _SECONDS = re.compile("[0-9]{1,9}")
@@ -94,6 +97,7 @@ class Client:
         self._session: aiohttp.ClientSession | None = None
         self._decoders: dict[type[Object], msgspec.json.Decoder[Any]] = {}
         self._token = _TokenSource(config.token, config.token_file)
+        self._exchanges = asyncio.Semaphore(_EXCHANGES_AT_ONCE)
 
     @property
     def server(self) -> str:
@@ -284,7 +288,7 @@ class Client:
     ) -> bytes:
         """One exchange; the answer's body. A busy server is asked again as it asks to be."""
         for attempt in range(_MAX_BUSY_RETRIES + 1):
-            async with self.stream(
+            async with self._exchanges, self.stream(
                 method, path, body=body, query=query, content_type=content_type, accept=accept,
                 is_checked=False,
             ) as response:  # fmt: skip

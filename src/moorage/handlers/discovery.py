@@ -128,7 +128,7 @@ def _handlers(
         found = Found(runtime, program.path, program.version, configuration, program.failure)
         claimed = program.features
     verdict = judge(found, engine, machine)
-    is_honoured = verdict.is_available and engine is not None and engine.reports_features
+    is_honoured = verdict.is_available and (engine is None or engine.reports_features)
     offered = (claimed or NO_FEATURES) if is_honoured else NO_FEATURES
     for name in runtime.handlers:
         yield Handler(
