@@ -50,7 +50,7 @@ async def containerd(
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(["containerd", "--config", file], stdout=log, stderr=log)
     try:
-        await _until_served(f"unix://{socket}")
+        await until_served(f"unix://{socket}")
         address = ["--address", str(socket), "--namespace", "k8s.io"]
         subprocess.run(
             ["ctr", *address, "images", "import", images], check=True, stdout=subprocess.DEVNULL
@@ -61,7 +61,8 @@ async def containerd(
         process.wait()
 
 
-async def _until_served(endpoint: str) -> None:
+async def until_served(endpoint: str) -> None:
+    """Return when an engine answers there. Raises TimeoutError."""
     async with asyncio.timeout(_READY_S), CriClient(endpoint) as cri:
         while True:
             try:

@@ -24,10 +24,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bench.bridge import remove_bridge, write_conflist
-from bench.containerd import containerd
+from bench.containerd import containerd, until_served
 from moorage.cluster.images import catalogue, write_archive
 from moorage.cluster.life import memory_of
-from moorage.cri import CriClient, CriError, engine_pb, pb
+from moorage.cri import CriClient, engine_pb, pb
 
 IMAGE = "moorage.local/busybox:1"
 COMMAND = ["sleep", "1000000"]
@@ -138,14 +138,8 @@ async def own_engine(folder: Path, cni: Path, images: Path) -> AsyncIterator[tup
     environment = {**os.environ, "MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"}
     process = subprocess.Popen(argv, env=environment)
     try:
-        async with asyncio.timeout(20), CriClient(endpoint) as cri:
-            while True:
-                try:
-                    await cri.call(cri.runtime.Status, pb.StatusRequest())
-                except CriError:
-                    await asyncio.sleep(0.05)
-                    continue
-                break
+        await until_served(endpoint)
+        async with CriClient(endpoint) as cri:
             request = engine_pb.LoadImagesRequest(archive=str(images))
             await cri.call(cri.engine.LoadImages, request)
         yield endpoint, process.pid

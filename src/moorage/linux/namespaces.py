@@ -46,7 +46,7 @@ async def in_namespace(file: Path, kind: int, work: Callable[[], T]) -> T:
 
     def run() -> None:
         try:
-            _enter(file, kind)
+            enter(file, kind)
             value = work()
         except BaseException as error:  # handed to the caller
             loop.call_soon_threadsafe(settle, None, error)
@@ -78,7 +78,11 @@ async def connected_socket(file: Path | None, host: str, port: int) -> socket.so
     return made
 
 
-def _enter(file: Path, kind: int) -> None:
+def enter(file: Path, kind: int) -> None:
+    """Put the calling thread into the namespace of a file, for the rest of its life.
+
+    Raises EnterError.
+    """
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from moorage.linux.idmap import IdMappings, held_user_namespace
 from moorage.linux.mounts import unmount
+from moorage.linux.namespaces import enter
 
 NET, IPC, UTS, USER = "net", "ipc", "uts", "user"
 _FLAGS = {NET: 0x40000000, IPC: 0x08000000, UTS: 0x04000000, USER: 0x10000000}
@@ -76,7 +77,7 @@ def furnish(folder: Path, kinds: Sequence[str], hostname: str, sysctls: Mapping[
 
     def work() -> None:
         for kind in kinds:
-            _enter(folder / kind, kind)
+            enter(folder / kind, _FLAGS[kind])
         if NET in kinds:
             _raise_loopback()
         if UTS in kinds and hostname:
@@ -143,15 +144,6 @@ def _unshare(kinds: Sequence[str]) -> None:
         flags |= _FLAGS[kind]
     if _libc().unshare(flags) != 0:
         raise _failure(f"making the namespaces {', '.join(kinds)}")
-
-
-def _enter(file: Path, kind: str) -> None:
-    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if _libc().setns(descriptor, _FLAGS[kind]) != 0:
-            raise _failure(f"entering the namespace {file}")
-    finally:
-        os.close(descriptor)
 
 
 def _raise_loopback() -> None:
