@@ -14,7 +14,6 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -37,18 +36,6 @@ _SUBNET = IPv4Network("198.18.77.0/24")
 """Of the network that is set apart for measurements, so no cluster's. Source: RFC 2544."""
 
 
-@dataclass(frozen=True)
-class RunningContainerd:
-    """One that answers. `handlers` are the names of the handlers it has."""
-
-    socket: Path
-    handlers: frozenset[str]
-
-    @property
-    def endpoint(self) -> str:
-        return f"unix://{self.socket}"
-
-
 def skip_without_containerd() -> None:
     missing = [name for name in _NEEDED if shutil.which(name) is None]
     if missing:
@@ -56,8 +43,8 @@ def skip_without_containerd() -> None:
 
 
 @contextmanager
-def running_containerd() -> Iterator[RunningContainerd]:
-    """A containerd with the catalogue's images and a network of its own, in the block."""
+def running_containerd() -> Iterator[str]:
+    """The endpoint of a containerd with the catalogue's images and a network of its own."""
     # Short: the kernel takes no socket path over 107 bytes.
     root = Path(tempfile.mkdtemp(prefix="moor-ctd-"))
     mark = secrets.token_hex(4)
@@ -69,30 +56,30 @@ def running_containerd() -> Iterator[RunningContainerd]:
     )
     try:
         host = asyncio.run(gather(root))
-        handlers, text = asyncio.run(_configured(root, host))
-        (root / "config.toml").write_text(text)
+        (root / "config.toml").write_text(asyncio.run(_configuration(root, host)))
         (root / "cni").mkdir()
         (root / "cni" / "10-test.conflist").write_text(write_conflist(network, None))
         with (root / "log").open("wb") as log:
             process = subprocess.Popen(
                 ["containerd", "--config", root / "config.toml"], stdout=log, stderr=log
             )
-        found = RunningContainerd(root / "c.sock", handlers)
+        socket = root / "c.sock"
+        endpoint = f"unix://{socket}"
         try:
-            until(lambda: _answers(found.endpoint), f"containerd, see {root}/log")
-            _import_images(root, host, found.socket)
-            yield found
-            asyncio.run(_remove_sandboxes(found.endpoint))
+            until(lambda: _answers(endpoint), f"containerd, see {root}/log")
+            _import_images(root, host, socket)
+            yield endpoint
+            asyncio.run(_remove_sandboxes(endpoint))
         finally:
-            _end(process, found.socket)
+            _end(process, socket)
     finally:
         remove_folder(root)
         subprocess.run(["ip", "link", "delete", network.bridge], capture_output=True, check=False)
         forget(network)
 
 
-async def _configured(root: Path, host: Host) -> tuple[frozenset[str], str]:
-    """The handlers, and the text of the configuration."""
+async def _configuration(root: Path, host: Host) -> str:
+    """Its text, with the handlers that this machine has under containerd."""
     containerd = await find_containerd(host.path)
     assert containerd is not None
     handlers = await discover(containerd, host.machine, path=host.path)
@@ -109,8 +96,7 @@ async def _configured(root: Path, host: Host) -> tuple[frozenset[str], str]:
         snapshotter=OVERLAYFS if host.disk.overlay else NATIVE,
         restricts_oom_score=not host.can_lower_oom_score,
     )
-    names = frozenset(each.handler for each in handlers if each.available)
-    return names, write_configuration(configuration, containerd.version)
+    return write_configuration(configuration, containerd.version)
 
 
 def _answers(endpoint: str) -> bool:

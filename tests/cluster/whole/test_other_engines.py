@@ -1,4 +1,4 @@
-"""A cluster on another's engine: `moor up --cri`, here on a containerd."""
+"""A cluster on another's engine, `moor up --cri`: on a containerd, and on `moor engine`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.containerd import RunningContainerd, running_containerd, skip_without_containerd
+from tests.containerd import running_containerd, skip_without_containerd
 from tests.machine import leftovers, machine
+from tests.own_engine import running_engine
 from tests.running import (
     MOOR,
     NGINX_STAND_IN,
@@ -23,34 +24,34 @@ from tests.running import (
 pytestmark = [pytest.mark.runtime, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module")
-def containerd() -> Iterator[RunningContainerd]:
+@pytest.fixture(scope="module", params=["containerd", "moorage"])
+def engine(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
+    """An engine's name and its endpoint."""
     skip_without_kubectl()
     skip_without_runtimes()
-    skip_without_containerd()
+    name = str(request.param)
+    if name == "containerd":
+        skip_without_containerd()
     before = machine()
-    with running_containerd() as engine:
-        yield engine
+    with running_containerd() if name == "containerd" else running_engine() as endpoint:
+        yield name, endpoint
     assert not leftovers(before)
 
 
 @pytest.fixture(scope="module")
 def cluster(
-    containerd: RunningContainerd, tmp_path_factory: pytest.TempPathFactory
+    engine: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningCluster]:
     data = tmp_path_factory.mktemp("cri") / "data"
-    with running(data, "--node-name", "n1", "--cri", containerd.endpoint) as cluster:
-        cluster.apply(runtime_class("native", "runc"), runtime_class("gvisor", "gvisor"))
+    with running(data, "--node-name", "n1", "--cri", engine[1]) as cluster:
+        cluster.apply(runtime_class("native", "runc"), runtime_class("none", "none"))
         yield cluster
 
 
-def test_its_handlers_are_the_nodes_and_pods_run_on_it(
-    cluster: RunningCluster, containerd: RunningContainerd
-) -> None:
+def test_pods_run_on_it(cluster: RunningCluster, engine: tuple[str, str]) -> None:
     status = cluster.get("node", "n1")["status"]
-    assert status["nodeInfo"]["containerRuntimeVersion"].startswith("containerd://")
-    handlers = {each.get("name", "") for each in status["runtimeHandlers"]}
-    assert handlers == {"", *containerd.handlers}
+    assert status["nodeInfo"]["containerRuntimeVersion"].startswith(f"{engine[0]}://")
+    assert {"", "runc"} <= {each.get("name", "") for each in status["runtimeHandlers"]}
     container = {"image": NGINX_STAND_IN, "command": ["/usr/bin/serve"]}
     cluster.apply(pod("web", runtime_class="native", container=container))
     cluster.wait_ready("web")
@@ -63,9 +64,9 @@ def test_its_handlers_are_the_nodes_and_pods_run_on_it(
 
 
 def test_a_class_it_has_no_handler_for_is_pending_and_says_why(cluster: RunningCluster) -> None:
-    cluster.apply(pod("none", runtime_class="gvisor"))
+    cluster.apply(pod("none", runtime_class="none"))
     cluster.kubectl("wait", "--for=condition=PodScheduled=false", "pod/none", "--timeout=10s")
-    assert 'lack runtime handler "gvisor"' in cluster.moor("explain", "pod/none").stdout
+    assert 'lack runtime handler "none"' in cluster.moor("explain", "pod/none").stdout
     cluster.kubectl("delete", "pod", "none")
 
 

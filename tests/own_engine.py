@@ -1,0 +1,114 @@
+"""`moor engine` on folders of its own: started as a service manager would, and taken away again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from moorage.cluster.engine.sweep import remove_folder
+from moorage.cluster.images import catalogue, write_archive
+from moorage.cluster.images.loading import load_archive
+from moorage.cluster.network import PodNetwork, forget
+from moorage.cluster.network.conflist import write_conflist
+from tests.running import MOOR
+
+DEADLINE_S = 30.0
+_SUBNET = IPv4Network("198.18.78.0/24")
+"""Of the network that is set apart for measurements, so no cluster's. Source: RFC 2544."""
+
+
+@dataclass(frozen=True)
+class OwnEngine:
+    """Folders of one engine. They are short, since sockets are in them."""
+
+    root: Path
+
+    @property
+    def endpoint(self) -> str:
+        return f"unix://{self.root}/e.sock"
+
+    def argv(self, *more: str) -> list[str]:
+        folders = {"data-dir": "d", "run-dir": "r", "handlers-dir": "h", "cni-conf": "c"}
+        options = [
+            word for name, each in folders.items() for word in (f"--{name}", str(self.root / each))
+        ]
+        return [*MOOR, "engine", "--listen", self.endpoint, *options, *more]
+
+    def clear(self) -> None:
+        """Have it end its pods and give back its networks. It may not run."""
+        subprocess.run(self.argv("--clear"), check=True, capture_output=True, timeout=DEADLINE_S)
+
+    @contextmanager
+    def started(self, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+        """Start it, as a service manager would, and wait until it says that it is ready."""
+        with (
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices,
+            log.open("wb") as log_file,
+        ):
+            address = self.root / "notify"
+            address.unlink(missing_ok=True)
+            notices.bind(str(address))
+            notices.settimeout(DEADLINE_S)
+            process = subprocess.Popen(
+                self.argv(), stderr=log_file,
+                env=os.environ | {"NOTIFY_SOCKET": str(address)},
+            )  # fmt: skip
+            try:
+                assert notices.recv(100) == b"READY=1"
+                yield process
+            finally:
+                process.kill()
+                process.wait()
+
+
+@contextmanager
+def engine_folders() -> Iterator[OwnEngine]:
+    """Folders for an engine without a network, gone at the end."""
+    root = Path(tempfile.mkdtemp(prefix="moor-"))
+    (root / "c").mkdir()
+    try:
+        yield OwnEngine(root)
+    finally:
+        remove_folder(root)
+
+
+@contextmanager
+def running_engine() -> Iterator[str]:
+    """The endpoint of an engine with the catalogue's images and a network of its own."""
+    with engine_folders() as engine:
+        network = PodNetwork(
+            cluster_id=secrets.token_hex(4),
+            subnet=_SUBNET,
+            leases=engine.root / "leases",
+            mtu=1500,
+        )
+        (engine.root / "c" / "10-test.conflist").write_text(write_conflist(network, None))
+        try:
+            with engine.started(engine.root / "log"):
+                asyncio.run(_load_images(engine))
+                yield engine.endpoint
+            engine.clear()
+        finally:
+            link = ["ip", "link", "delete", network.bridge]
+            subprocess.run(link, capture_output=True, check=False)
+            forget(network)
+
+
+async def _load_images(engine: OwnEngine) -> None:
+    busybox, catatonit = shutil.which("busybox"), shutil.which("catatonit")
+    images = await catalogue(
+        Path(busybox) if busybox else None, Path(catatonit) if catatonit else None
+    )
+    archive = engine.root / "images.tar"
+    archive.write_bytes(write_archive(images))
+    await load_archive(engine.endpoint, archive)
