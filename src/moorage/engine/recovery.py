@@ -35,18 +35,20 @@ async def recover(context: EngineContext, sandboxes: Sandboxes, containers: Cont
     inventory.load()
     known = frozenset(each.id for each in inventory.sandboxes)
     await context.networks.recover(known)
-    for container in inventory.containers:
-        await _take_over(context, containers, container)
+    # A runtime may take seconds to end what was half made, and the others need not wait for it.
+    async with asyncio.TaskGroup() as tasks:
+        for container in inventory.containers:
+            tasks.create_task(_take_over(context, containers, container))
+        for half_made in inventory.half_made:
+            tasks.create_task(_undo(sandboxes, half_made))
     for sandbox in inventory.sandboxes:
         if sandbox.record.is_ready:
             await _take_over_sandbox(context, sandboxes, sandbox)
     await context.images.recover([each.id for each in inventory.containers])
-    for sandbox in inventory.half_made:
-        await _undo(sandboxes, sandbox)
     # What could not be undone is needed for the next try.
     known |= {each.id for each in inventory.half_made}
-    tasks = known | {each.id for each in inventory.containers}
-    await asyncio.to_thread(_sweep, context, known, tasks)
+    bundles = known | {each.id for each in inventory.containers}
+    await asyncio.to_thread(_sweep, context, known, bundles)
 
 
 async def _take_over(context: EngineContext, containers: Containers, container: Container) -> None:
