@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from moorage.linux.child import Child
 from moorage.linux.process import parent, state
 from moorage.linux.reaper import Reaper
 
@@ -22,12 +23,12 @@ def orphan(script: str, before: str = "") -> int:
     """A process whose parent has ended; its id. The loop stands still meanwhile."""
     waiting, going = os.pipe()
     # A shell may reap what ends before it does.
-    held = f"sh -c 'read go <&{waiting}; {script}' >/dev/null"
+    held = f"sh -c 'read go; {script}' <&3 >/dev/null"
     try:
         said = subprocess.run(
-            ["sh", "-c", f"{before} {held} & echo $!"],
+            ["sh", "-c", f"exec 3<&0; {before} {held} & echo $!"],
+            stdin=waiting,
             stdout=subprocess.PIPE,
-            pass_fds=(waiting,),
             check=True,
         )
     finally:
@@ -83,3 +84,45 @@ async def test_a_process_does_not_get_the_status_of_an_earlier_one_with_its_id(
         if has_ended:
             wait_for_zombie(earlier)
         assert await reaper.status_of(earlier) == 3
+
+
+async def test_who_stops_waiting_takes_the_status_from_nobody() -> None:
+    async with Reaper() as reaper, asyncio.timeout(DEADLINE_S):
+        pid = orphan("sleep 0.05; exit 5")
+        leaving, staying = (asyncio.create_task(reaper.status_of(pid)) for _ in range(2))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        assert await staying == 5
+
+
+async def test_a_childs_status_is_left_to_it() -> None:
+    async with Reaper(), asyncio.timeout(DEADLINE_S):
+        children = [Child(["sh", "-c", f"exit {code}"]) for code in range(40)]
+        assert await asyncio.gather(*(each.wait() for each in children)) == list(range(40))
+        for each in children:
+            each.close()
+
+
+async def test_orphans_are_taken_behind_a_child_that_nobody_awaits_yet() -> None:
+    """Such a child is the first zombie that the kernel names, again and again."""
+    async with Reaper() as reaper, asyncio.timeout(DEADLINE_S):
+        child = Child(["true"])
+        assert await reaper.status_of(orphan("sleep 0.05; exit 4")) == 4
+        assert await child.wait() == 0
+        child.close()
+
+
+async def test_a_burst_of_orphans_leaves_no_zombie() -> None:
+    async with Reaper(), asyncio.timeout(DEADLINE_S):
+        child = Child(["sh", "-c", "for i in $(seq 60); do (exit 3 &) ; done"])
+        await child.wait()
+        child.close()
+        while True:
+            if not _zombies():
+                break
+            await asyncio.sleep(0.01)
+
+
+def _zombies() -> list[int]:
+    pids = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdecimal()]
+    return [pid for pid in pids if (state(pid), parent(pid)) == ("Z", os.getpid())]

@@ -13,6 +13,7 @@ import pytest
 
 from moorage.cri import CriClient, CriError, engine_pb, pb
 from tests.engine.whole.engines import (
+    BUSYBOX,
     Caller,
     RunningEngine,
     an_engine,
@@ -162,10 +163,11 @@ async def test_a_refused_container_leaves_nothing(caller: Caller, engine: Runnin
         await caller.create(pod, image="")
     with refused(Code.INVALID_ARGUMENT, "metadata"):
         await caller.create(pod, name="")
-    mounts = [pb.Mount(container_path="/v", image=pb.ImageSpec(image="no.such/volume:1"))]
+    mounts = [pb.Mount(container_path="/v", image=pb.ImageSpec(image=BUSYBOX))]
     with refused(Code.INVALID_ARGUMENT, "read-only"):
         await caller.create(pod, mounts=mounts)
     mounts[0].readonly = True
+    mounts[0].image.image = "no.such/volume:1"
     with refused(Code.NOT_FOUND, "no.such/volume:1"):
         await caller.create(pod, mounts=mounts)
     assert not await caller.containers()
