@@ -150,6 +150,10 @@ class _Shelf(Generic[Thing]):
             if thing_id not in self._by_id:
                 self._names.pop(name, None)
 
+    def has_others(self, thing: Thing) -> bool:
+        """Whether there are others of the kind, or some are being made."""
+        return any(holder != thing.id for holder in self._names.values())
+
     def put(self, thing: Thing) -> None:
         self._by_id[thing.id] = thing
         self._names[thing.name] = thing.id

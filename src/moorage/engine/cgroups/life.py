@@ -81,6 +81,16 @@ class ContainerCgroups:
         for path in reversed(paths):
             await self._change(remove_if_empty, path)
 
+    def remove_if_empty_at_once(self, path: str) -> None:
+        """As `remove_if_empty`, of one cgroup and before anything else happens on the loop.
+
+        For a cgroup in which somebody may want to make another. It is one quick call a hierarchy.
+        """
+        try:
+            remove_if_empty(self._cgroups, path)
+        except CgroupError as error:
+            raise FailedError(error.strerror) from error
+
     async def oom_kills(self, path: str) -> int | None:
         """How many processes the kernel killed for memory in a cgroup and below.
 

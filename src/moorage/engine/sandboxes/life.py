@@ -111,7 +111,7 @@ class Sandboxes:
         async with sandbox.lock:
             await remove_pod_cgroup(context, sandbox.id)
             await asyncio.to_thread(self._remove_folders, sandbox)
-            await self._remove_shared_parent(sandbox)
+            self._remove_shared_parent(sandbox)
             context.inventory.forget_sandbox(sandbox)
         self._tell(sandbox, pb.CONTAINER_DELETED_EVENT)
 
@@ -250,12 +250,14 @@ class Sandboxes:
         release_shared_memory(paths.sandbox_files(sandbox.id))
         await self._context.networks.give_back(paths.namespaces / sandbox.id, attachment)
 
-    async def _remove_shared_parent(self, sandbox: Sandbox) -> None:
+    def _remove_shared_parent(self, sandbox: Sandbox) -> None:
         """Without a caller's cgroup for the pod, the one of the engine goes with the last pod."""
         parent = sandbox.config.linux.cgroup_parent
         place = container_cgroup(sandbox.record.definition.cgroup_driver, parent, sandbox.id)
-        if place.is_parent_shared and place.parent == DEFAULT_PARENT:
-            await self._context.cgroups.remove_if_empty((place.parent,))
+        is_engines_own = place.is_parent_shared and place.parent == DEFAULT_PARENT
+        # A pod that is being made may be about to have its cgroup there.
+        if is_engines_own and not self._context.inventory.sandboxes.has_others(sandbox):
+            self._context.cgroups.remove_if_empty_at_once(place.parent)
 
     def _remove_folders(self, sandbox: Sandbox) -> None:
         paths = self._context.paths
