@@ -75,7 +75,7 @@ async def _make_and_end(caller: Caller, waiting: list[int], chance: random.Rando
 
 async def _pod(caller: Caller, chance: random.Random) -> None:
     """A pod that is left, or ended by one of several ways, after a random step of its life."""
-    handler = chance.choice(("runc", "runc", "crun", "gvisor"))
+    handler = chance.choice(("runc", "runc", "runc", "crun", "crun", "crun", "gvisor"))
     if shutil.which({"gvisor": "runsc"}.get(handler, handler)) is None:
         handler = "runc"
     kind = chance.choice((pb.CONTAINER, pb.CONTAINER, pb.POD))

@@ -167,7 +167,7 @@ async def test_a_kill_in_a_burst_of_starts_leaves_whole_pods_only(
     caller: Caller, engine: RunningEngine
 ) -> None:
     chance = random.Random(1)
-    for _ in range(3):
+    for _ in range(2):
         pods: dict[str, str] = {}
         burst = [asyncio.create_task(_start_pod(caller, pods)) for _ in range(8)]
         await asyncio.sleep(chance.uniform(0.05, 0.5))
