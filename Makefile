@@ -45,6 +45,7 @@ packages: venv ## the system packages that pods and tests need; only as root, on
 
 soak: venv ## the tests that break things on purpose, for longer, and random ones with new seeds
 	MOORAGE_FUZZ=1 $(BIN)/pytest --ignore tests/cluster/whole
+	MOORAGE_ENGINE_PODS=1000 $(BIN)/pytest tests/engine/whole --timeout=3600
 	MOORAGE_KILL_ROUNDS=100 $(BIN)/pytest tests/cluster/whole/test_kill.py --timeout=3600
 
 bench: venv ## print every figure the README names

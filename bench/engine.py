@@ -25,6 +25,9 @@ from pathlib import Path
 
 from bench.bridge import remove_bridge, write_conflist
 from bench.containerd import containerd, until_served
+from moorage.cluster.engine import prepare_host
+from moorage.cluster.engine.paths import HUGETLB_MARKER
+from moorage.cluster.host.hugetlb import part_hugetlb
 from moorage.cluster.images import catalogue, write_archive
 from moorage.cluster.life import memory_of
 from moorage.cri import CriClient, engine_pb, pb
@@ -286,8 +289,10 @@ def main() -> None:
     # Short, since sockets are below it, and not under a folder that an overlay may hold.
     folder = Path(tempfile.mkdtemp(prefix="mb", dir="/var/lib"))
     try:
+        asyncio.run(prepare_host(folder))
         asyncio.run(measure(folder, options.pods))
     finally:
+        part_hugetlb(HUGETLB_MARKER)
         remove_bridge()
         shutil.rmtree(folder, ignore_errors=True)
 
