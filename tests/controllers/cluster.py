@@ -20,7 +20,7 @@ from moorage.apiserver.connect import NodeTls
 from moorage.apiserver.server import ApiServer, ServerOptions
 from moorage.client import Client, ClientConfig, Informer, PatchType, Resource, WorkQueue
 from moorage.client.informer import object_key
-from moorage.client.resources import NODES, PODS
+from moorage.client.resources import NODES, PODS, SERVICE_ACCOUNTS
 from moorage.cluster.certificates import Authority, Subject
 from moorage.controllers import ControllerOptions, run_controllers
 
@@ -160,11 +160,20 @@ async def running_cluster(folder: Path, **options: Any) -> AsyncIterator[Cluster
     ):
         wanted = ControllerOptions(cluster_ca=ca.read_text(), **options)
         controllers = asyncio.create_task(run_controllers(theirs, wanted, SystemClock()))
+        cluster = Cluster(own)
         try:
-            yield Cluster(own)
+            # No pod is admitted before its namespace has an account.
+            await cluster.until(SERVICE_ACCOUNTS, _has_default)
+            yield cluster
         finally:
             controllers.cancel()
             await asyncio.gather(controllers, return_exceptions=True)
+
+
+def _has_default(accounts: list[Any]) -> bool:
+    return any(
+        (each.metadata.namespace, each.metadata.name) == ("default", "default") for each in accounts
+    )
 
 
 def _free_port() -> int:
