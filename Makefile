@@ -55,6 +55,7 @@ bench: venv ## print every figure the README names
 	$(BIN)/python -m bench.scheduler
 	$(BIN)/python -m bench.engine
 	$(BIN)/python -m bench.cluster
+	$(BIN)/python -m bench.podstart
 
 lock: ## pin requirements/*.in again, with hashes and without registry addresses
 	$(PYTHON) -m venv $(VENV)-lock

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -108,14 +109,17 @@ def _unary(
     name: str, call: Unary
 ) -> Callable[[Any, aio.ServicerContext[Any, Any]], Awaitable[Any]]:
     async def behaviour(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
+        began = time.perf_counter()
         work = asyncio.ensure_future(call(request))
         try:
-            return await asyncio.shield(work)
+            reply = await asyncio.shield(work)
         except asyncio.CancelledError:
             work.add_done_callback(lambda done: _note_abandoned(name, done))
             raise
         except Exception as error:
             await context.abort(*answer_to(name, error))
+        log.debug("answered", call=name, took_ms=round(1000 * (time.perf_counter() - began), 1))
+        return reply
 
     return behaviour
 

@@ -1,0 +1,158 @@
+"""A pod's start step by step: `.venv/bin/python -m bench.podstart [--pods N]`. Needs root.
+
+A cluster is started with the engine's calls in its log. Pods are created one after the other; what
+a client's watch sees and what the engine logs are put in one line of time. Prints the median of
+each step in milliseconds, for each handler. The log tells milliseconds, so steps are that exact.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from bench.cluster import HANDLERS, pod
+from moorage.api.pods import Pod
+from moorage.client import Client, Informer, load_kubeconfig
+from moorage.client.resources import PODS, RUNTIME_CLASSES
+from moorage.cluster.creation import Choices, open_cluster
+from moorage.cluster.layout import Layout
+from moorage.cluster.life import clear_machine, start_detached, stop_parts
+
+_ANSWERED = re.compile(
+    r"^(?P<at>\S+) debug engine\.service\.server answered "
+    r"call=(?P<call>RunPodSandbox|CreateContainer|StartContainer) took_ms=(?P<took>[\d.]+)$",
+    re.MULTILINE,
+)
+_STEPS = (
+    ("POST sent", "answered: committed"),
+    ("answered: committed", "binding seen"),
+    ("binding seen", "RunPodSandbox called"),
+    ("RunPodSandbox called", "RunPodSandbox answered"),
+    ("RunPodSandbox answered", "CreateContainer called"),
+    ("CreateContainer called", "CreateContainer answered"),
+    ("CreateContainer answered", "StartContainer called"),
+    ("StartContainer called", "StartContainer answered"),
+    ("StartContainer answered", "Running seen"),
+    ("POST sent", "Running seen"),
+)
+_PAUSE_S = 0.4
+
+
+@dataclass
+class Start:
+    """When what happened, in seconds of the wall clock."""
+
+    moments: dict[str, float] = field(default_factory=dict)
+
+    def note(self, what: str) -> None:
+        self.moments.setdefault(what, time.time())
+
+
+class Starts:
+    """The starts that a watch sees, by the pod's name."""
+
+    def __init__(self, client: Client) -> None:
+        self.informer = Informer(client, PODS, namespace="default")
+        self.informer.add_handler(self._look)
+        self.by_name: dict[str, Start] = {}
+        self.changed = asyncio.Event()
+
+    def _look(self, before: Pod | None, after: Pod | None) -> None:
+        del before
+        self.changed.set()
+        if after is None:
+            return
+        start = self.by_name.setdefault(after.metadata.name, Start())
+        if after.spec.node_name:
+            start.note("binding seen")
+        if after.status.phase == "Running":
+            start.note("Running seen")
+
+    async def until_running(self, name: str) -> None:
+        while "Running seen" not in self.by_name[name].moments:
+            self.changed.clear()
+            await self.changed.wait()
+
+    async def until_gone(self) -> None:
+        while len(self.informer):
+            self.changed.clear()
+            await self.changed.wait()
+
+
+async def make(layout: Layout, handler: str, pods: int) -> list[Start]:
+    """So many pods under a handler, one after the other."""
+    async with Client(load_kubeconfig(layout.kubeconfig), user_agent="bench") as client:
+        await client.create(RUNTIME_CLASSES, {"metadata": {"name": handler}, "handler": handler})
+        starts = Starts(client)
+        following = asyncio.ensure_future(starts.informer.run())
+        await starts.informer.wait_synced()
+        await asyncio.sleep(2)
+        for number in range(pods):
+            name = f"{handler}-{number}"
+            start = starts.by_name[name] = Start()
+            start.note("POST sent")
+            await client.create(PODS, pod(name, handler), "default")
+            start.note("answered: committed")
+            await starts.until_running(name)
+            await client.delete_collection(PODS, "default")
+            await starts.until_gone()
+            await asyncio.sleep(_PAUSE_S)
+        following.cancel()
+        return [starts.by_name[f"{handler}-{number}"] for number in range(pods)]
+
+
+def calls(log: str) -> Iterator[tuple[str, float, float]]:
+    """The calls in an engine's log: which, when it came, when it was answered."""
+    for found in _ANSWERED.finditer(log):
+        answered = datetime.fromisoformat(found["at"]).timestamp()
+        yield found["call"], answered - float(found["took"]) / 1000, answered
+
+
+def join(starts: list[Start], log: str) -> None:
+    """Put each call to the start in whose time it was."""
+    for call, called, answered in calls(log):
+        for start in starts:
+            moments = start.moments
+            if moments["POST sent"] <= called <= moments["Running seen"]:
+                moments[f"{call} called"], moments[f"{call} answered"] = called, answered
+
+
+def show(handler: str, starts: list[Start]) -> None:
+    for begin, end in _STEPS:
+        took = [
+            1000 * (each.moments[end] - each.moments[begin])
+            for each in starts
+            if begin in each.moments and end in each.moments
+        ]
+        middle = f"{statistics.median(took):6.1f}" if took else "     -"
+        print(f"{handler:5} {middle} ms  {begin} → {end}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--pods", type=int, default=20, help="how many for each handler")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir="/var/lib", prefix="moorage-bench-") as scratch:
+        layout = Layout(Path(scratch))
+        settings = open_cluster(layout, Choices(node_name="bench", log_level="debug"))
+        start_detached(layout, 60)
+        try:
+            for handler in HANDLERS:
+                starts = asyncio.run(make(layout, handler, options.pods))
+                join(starts, layout.log("engine").read_text())
+                show(handler, starts)
+        finally:
+            stop_parts(layout)
+            asyncio.run(clear_machine(layout, settings))
+
+
+if __name__ == "__main__":
+    main()
