@@ -37,6 +37,7 @@ COMMAND = ["sleep", "1000000"]
 HANDLERS = ("runc", "crun")
 AT_ONCE = 50
 MANY = 200
+_FEW = 10
 _PAUSE_S = 0.15
 _CALM_S = 2.0
 
@@ -207,41 +208,107 @@ async def weigh(ours: CriClient, pid: int, pods: int) -> None:
         await crun.end(sandbox)
 
 
+async def weigh_shims(theirs: CriClient, folder: Path, containerd_pid: int) -> None:
+    """Memory that containerd's shims take for idle pods, without their pause processes."""
+    crun = Pods(theirs, "crun")
+    started = [(await crun.start())[0] for _ in range(_FEW)]
+    await asyncio.sleep(_CALM_S)
+    shims = [pid for pid in _given(str(folder)) if pid != containerd_pid]
+    resident = statistics.median(_smaps(each, "Rss") for each in shims)
+    own = statistics.median(_smaps(each, "Pss") for each in shims)
+    print(
+        f"containerd: an idle pod has {len(shims) / _FEW:.1f} shims of {resident / 1024:.1f} MiB, "
+        f"{own / 1024:.1f} MiB without what they share"
+    )
+    for sandbox in started:
+        await crun.end(sandbox)
+
+
 async def gvisor(ours: CriClient, folder: Path, pods: int) -> None:
-    """A gVisor pod's start beside `runsc run` of the same program alone."""
+    """A gVisor pod's start beside the same steps of `runsc` by hand, and one `runsc run`."""
     if shutil.which("runsc") is None:
         print("gvisor: runsc is not on PATH")
         return
     mine = Pods(ours, "runsc")
     start = await mine.one_by_one(pods)
-    bare = await asyncio.to_thread(_bare_runsc, folder, pods)
+    bare = BareGvisor(folder)
+    steps = await asyncio.to_thread(bare.pod_ms, pods)
+    alone = await asyncio.to_thread(bare.run_ms, pods)
     print(
-        f"gvisor: start {start:.0f} ms ({mine.describe()}); runsc run of /bin/true "
-        f"{bare:.0f} ms: {start / bare:.2f} x"
+        f"gvisor: start {start:.0f} ms ({mine.describe()}); runsc create and start of a sandbox "
+        f"and a container by hand {steps:.0f} ms: {start / steps:.2f} x; runsc run of one program "
+        f"{alone:.0f} ms: {start / alone:.2f} x"
     )
 
 
-def _bare_runsc(folder: Path, count: int) -> float:
-    root = folder / "rootfs"
-    (root / "bin").mkdir(parents=True)
-    shutil.copy("/bin/busybox", root / "bin/true")
-    spec = {
-        "ociVersion": "1.0.2",
-        "process": {"user": {"uid": 0, "gid": 0}, "args": ["/bin/true"], "cwd": "/"},
-        "root": {"path": str(root), "readonly": True},
-        "linux": {"namespaces": [{"type": name} for name in ("pid", "mount", "ipc", "network")]},
-    }
-    (folder / "config.json").write_text(json.dumps(spec))
-    flags = [f"--root={folder}/state", "--platform=ptrace", "--network=none", "--ignore-cgroups"]
-    took = []
-    for number in range(count):
+class BareGvisor:
+    """gVisor by its command line alone: no network, no log, no limits."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        flags = ("--platform=ptrace", "--network=none", "--ignore-cgroups")
+        self._command = ("runsc", f"--root={folder}/state", *flags)
+        self._made = 0
+
+    def run_ms(self, count: int) -> float:
+        """The median of `runsc run` of a program that ends at once."""
+        bundle = self._bundle({}, "true")
+        return _median_ms([self._took("run", "--bundle", bundle, self._id()) for _ in range(count)])
+
+    def pod_ms(self, count: int) -> float:
+        """The median of a pod's four commands; the pods are ended again."""
+        sandbox_bundle = self._bundle({"io.kubernetes.cri.container-type": "sandbox"}, "sleep")
+        took = []
+        for _ in range(count):
+            sandbox, container = self._id(), self._id()
+            bundle = self._bundle(
+                {
+                    "io.kubernetes.cri.container-type": "container",
+                    "io.kubernetes.cri.sandbox-id": sandbox,
+                },
+                "sleep",
+            )
+            took.append(
+                self._took("create", "--bundle", sandbox_bundle, sandbox)
+                + self._took("start", sandbox)
+                + self._took("create", "--bundle", bundle, container)
+                + self._took("start", container)
+            )
+            for each in (container, sandbox):
+                self._took("delete", "--force", each)
+        return _median_ms(took)
+
+    def _id(self) -> str:
+        self._made += 1
+        return f"bare{self._made}"
+
+    def _bundle(self, annotations: dict[str, str], program: str) -> str:
+        bundle = self._folder / self._id()
+        root = bundle / "rootfs"
+        (root / "bin").mkdir(parents=True)
+        shutil.copy("/bin/busybox", root / "bin" / program)
+        kinds = ("pid", "mount", "ipc", "network")
+        spec = {
+            "ociVersion": "1.0.2",
+            "process": {
+                "user": {"uid": 0, "gid": 0},
+                "args": [f"/bin/{program}", *(["1000"] if program == "sleep" else [])],
+                "cwd": "/",
+            },
+            "root": {"path": str(root), "readonly": True},
+            "annotations": annotations,
+            "linux": {"namespaces": [{"type": kind} for kind in kinds]},
+        }
+        (bundle / "config.json").write_text(json.dumps(spec))
+        return str(bundle)
+
+    def _took(self, *words: str) -> float:
+        nothing = subprocess.DEVNULL
         began = time.perf_counter()
         subprocess.run(
-            ["runsc", *flags, "run", "--bundle", str(folder), f"bare{number}"],
-            check=True, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        took.append(time.perf_counter() - began)
-    return _median_ms(took)
+            [*self._command, *words], check=True, stdin=nothing, stdout=nothing, stderr=nothing
+        )
+        return time.perf_counter() - began
 
 
 def _monitors(engine: int) -> set[int]:
@@ -251,6 +318,21 @@ def _monitors(engine: int) -> set[int]:
         for pid in map(int, (task / "children").read_text().split()):
             if Path(f"/proc/{pid}/comm").read_text().strip() == "conmon":
                 found.add(pid)
+    return found
+
+
+def _given(word: str) -> list[int]:
+    """The processes with a word in their arguments."""
+    found = []
+    for each in Path("/proc").iterdir():
+        if each.name.isdecimal():
+            try:
+                arguments = (each / "cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                # It has ended meanwhile.
+                continue
+            if word in arguments:
+                found.append(int(each.name))
     return found
 
 
@@ -273,12 +355,13 @@ async def measure(folder: Path, pods: int) -> None:
     write_conflist(cni, folder / "leases")
     async with (
         own_engine(folder / "own", cni, images) as (own, pid),
-        containerd(folder / "peer", cni, images, HANDLERS) as (peer, _),
+        containerd(folder / "peer", cni, images, HANDLERS) as (peer, peer_pid),
         CriClient(own) as ours,
         CriClient(peer) as theirs,
     ):
         await compare(ours, theirs, pods)
         await weigh(ours, pid, pods)
+        await weigh_shims(theirs, folder / "peer", peer_pid)
         await gvisor(ours, folder / "runsc", pods)
 
 
