@@ -75,7 +75,7 @@ class Plugins:
         """Run the chain; what it gave. Raises CniError, and nothing stays of it then."""
         result: Mapping[str, Any] | None = None
         try:
-            for plugin in network.plugins:
+            for plugin in _concerned(network, subject):
                 given = plugin_input(network, plugin, subject.arguments, result)
                 result = await self._call("ADD", plugin["type"], subject, given)
                 if not is_result(result):
@@ -101,17 +101,13 @@ class Plugins:
         try:
             await self._remove(network, subject, None)
         except CniError as error:
-            raise CniError(
-                f"after a failure the network could not be taken off: {error}"
-            ) from error
+            # The failure that led here is the one to tell.
+            log.warning("a network that failed cannot be taken off", id=subject.id, reason=error)
 
     async def _remove(
         self, network: Conflist, subject: Subject, result: Mapping[str, Any] | None
     ) -> None:
-        for plugin in reversed(network.plugins):
-            if plugin["type"] == "portmap" and not subject.arguments.get("portMappings"):
-                # It would ask iptables about rules that it never made.
-                continue
+        for plugin in reversed(_concerned(network, subject)):
             given = plugin_input(network, plugin, subject.arguments, result)
             await self._call("DEL", plugin["type"], subject, given)
 
@@ -138,6 +134,16 @@ class Plugins:
         if not answer.is_success:
             raise CniError(f"network plugin {kind} {command}: {_complaint(answer.output)}")
         return _decoded(answer.output)
+
+
+def _concerned(network: Conflist, subject: Subject) -> list[Mapping[str, Any]]:
+    """The plugins of a chain that have something to do for a sandbox.
+
+    portmap without host ports hands on what came before it, and at the end asks iptables about
+    rules that it never made.
+    """
+    has_ports = bool(subject.arguments.get("portMappings"))
+    return [each for each in network.plugins if has_ports or each["type"] != "portmap"]
 
 
 def unanswered(network: Conflist, subject: Subject) -> Attachment:
