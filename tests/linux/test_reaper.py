@@ -54,19 +54,19 @@ def orphan_with_id(pid: int, script: str) -> None:
 async def test_an_orphans_status_is_told_while_it_runs_and_after_its_end() -> None:
     async with Reaper() as reaper:
         async with asyncio.timeout(DEADLINE_S):
-            assert await reaper.status_of(orphan("sleep 0.05; exit 7")) == 7
-            assert await reaper.status_of(orphan("kill -9 $$")) == 137
+            assert await reaper.watch(orphan("sleep 0.05; exit 7")) == 7
+            assert await reaper.watch(orphan("kill -9 $$")) == 137
         gone = orphan("exit 4")
         wait_for_zombie(gone)
         reaper.reap()
         assert state(gone) == ""
-        assert await reaper.status_of(gone) == 4
+        assert await reaper.watch(gone) == 4
 
 
 async def test_what_was_never_ours_is_unknown() -> None:
     async with Reaper() as reaper:
         with pytest.raises(ProcessLookupError):
-            await reaper.status_of(os.getppid())
+            await reaper.watch(os.getppid())
 
 
 @pytest.mark.skipif(
@@ -84,13 +84,13 @@ async def test_a_process_does_not_get_the_status_of_an_earlier_one_with_its_id(
         if has_ended:
             wait_for_zombie(earlier)
         async with asyncio.timeout(DEADLINE_S):
-            assert await reaper.status_of(earlier) == 3
+            assert await reaper.watch(earlier) == 3
 
 
 async def test_who_stops_waiting_takes_the_status_from_nobody() -> None:
     async with Reaper() as reaper, asyncio.timeout(DEADLINE_S):
         pid = orphan("sleep 0.05; exit 5")
-        leaving, staying = (asyncio.create_task(reaper.status_of(pid)) for _ in range(2))
+        leaving, staying = (asyncio.create_task(reaper.watch(pid)) for _ in range(2))
         await asyncio.sleep(0)
         leaving.cancel()
         assert await staying == 5
@@ -108,7 +108,7 @@ async def test_orphans_are_taken_behind_a_child_that_nobody_awaits_yet() -> None
     """Such a child is the first zombie that the kernel names, again and again."""
     async with Reaper() as reaper, asyncio.timeout(DEADLINE_S):
         child = Child(["true"])
-        assert await reaper.status_of(orphan("sleep 0.05; exit 4")) == 4
+        assert await reaper.watch(orphan("sleep 0.05; exit 4")) == 4
         assert await child.wait() == 0
         child.close()
 
@@ -127,3 +127,15 @@ async def test_a_burst_of_orphans_leaves_no_zombie() -> None:
 def _zombies() -> list[int]:
     pids = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdecimal()]
     return [pid for pid in pids if (state(pid), parent(pid)) == ("Z", os.getpid())]
+
+
+async def test_a_watched_orphan_is_known_to_have_ended_as_soon_as_its_status_is_taken() -> None:
+    async with Reaper() as reaper:
+        pid = orphan("exit 3")
+        watched = reaper.watch(pid)
+        assert reaper.watch(pid) is watched
+        while not watched.done():
+            # As long as it isn't done, the id is the orphan's: a signal cannot hit another.
+            os.kill(pid, 0)
+            await asyncio.sleep(0)
+        assert watched.result() == 3

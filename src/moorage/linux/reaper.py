@@ -46,22 +46,26 @@ class Reaper:
         asyncio.get_running_loop().remove_signal_handler(signal.SIGCHLD)
         _set_subreaper(is_on=False)
 
-    async def status_of(self, pid: int) -> int:
-        """Wait for an orphan's end; its exit code, 128 + n for signal n.
+    def watch(self, pid: int) -> asyncio.Future[int]:
+        """An orphan's exit code, 128 + n for signal n: done as soon as its status is taken.
 
-        Raises ProcessLookupError when it has never been our child.
+        Until then its id is given to no other process. Raises ProcessLookupError when it has never
+        been our child.
         """
         future = self._watched.get(pid)
-        if future is None:
-            if os.getpid() != parent(pid):
-                if pid not in self._statuses:
-                    raise ProcessLookupError(f"process {pid} is not our child")
-                return self._statuses.pop(pid)
-            # Ids come again soon: what is on record under this one was an earlier process's.
-            self._statuses.pop(pid, None)
-            future = self._watched[pid] = asyncio.get_running_loop().create_future()
-            self.reap()
-        return await asyncio.shield(future)
+        if future is not None:
+            return future
+        future = asyncio.get_running_loop().create_future()
+        if os.getpid() != parent(pid):
+            if pid not in self._statuses:
+                raise ProcessLookupError(f"process {pid} is not our child")
+            future.set_result(self._statuses.pop(pid))
+            return future
+        # Ids come again soon: what is on record under this one was an earlier process's.
+        self._statuses.pop(pid, None)
+        self._watched[pid] = future
+        self.reap()
+        return future
 
     def reap(self, patience: int = _PATIENCE) -> None:
         """Take the statuses of all orphans that have ended."""

@@ -147,11 +147,14 @@ class StartedProcess:
 
     def __init__(self, files: ExecFiles, streams: ProcessStreams, reaper: Reaper) -> None:
         """Raises AdapterError when the runtime did not tell its id."""
-        pid = files.pid()
         self._files = files
-        self._pid = pid
+        self._pid = files.pid()
         self._streams = streams
-        self._ending = asyncio.ensure_future(reaper.status_of(pid))
+        try:
+            self._ending = reaper.watch(self._pid)
+        except ProcessLookupError:
+            self._ending = asyncio.get_running_loop().create_future()
+            self._ending.set_result(_UNKNOWN)
 
     async def __aenter__(self) -> Self:
         return self
@@ -184,10 +187,7 @@ class StartedProcess:
 
     async def wait(self) -> int:
         """Its exit code; 255 when it was never ours to know."""
-        try:
-            return await asyncio.shield(self._ending)
-        except ProcessLookupError:
-            return _UNKNOWN
+        return await asyncio.shield(self._ending)
 
     async def kill(self) -> None:
         # Until its status is taken, its id is given to no other process.
