@@ -90,7 +90,7 @@ async def test_a_process_does_not_get_the_status_of_an_earlier_one_with_its_id(
 async def test_who_stops_waiting_takes_the_status_from_nobody() -> None:
     async with Reaper() as reaper, asyncio.timeout(DEADLINE_S):
         pid = orphan("sleep 0.05; exit 5")
-        leaving, staying = (asyncio.create_task(reaper.watch(pid)) for _ in range(2))
+        leaving, staying = (asyncio.shield(reaper.watch(pid)) for _ in range(2))
         await asyncio.sleep(0)
         leaving.cancel()
         assert await staying == 5
