@@ -1,7 +1,7 @@
 """A program started by this process: quickly, and awaited without a thread of its own.
 
-Its end is learnt through a pidfd, on the event loop. A `Reaper` in the same process leaves it
-alone. Source: pidfd_open(2), waitid(2).
+Its end is learnt through a pidfd, on the event loop. A `Reaper` in the same process may take its
+status first, and hands it over. Source: pidfd_open(2), waitid(2).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Child:
     """A running program of ours. `wait` may be called by several tasks."""
 
     # The kernel has one table of children for each process, so this is one for each process too.
-    awaited: ClassVar[set[int]] = set()
-    """The ids of the children that a `Child` takes the status of."""
+    awaited: ClassVar[dict[int, Child]] = {}
+    """Those whose status has not been taken, by process id."""
 
     def __init__(
         self,
@@ -50,42 +50,58 @@ class Child:
         self.pid = self._process.pid
         self._is_apart = is_apart
         # Nothing else runs on the loop between the start and this line.
-        self.awaited.add(self.pid)
+        self.awaited[self.pid] = self
         try:
             self._pidfd = os.pidfd_open(self.pid)
         except OSError:
             self._process.kill()
-            self._process.wait()
-            self.awaited.discard(self.pid)
+            self.hand_over(self._process.wait())
             raise
 
     @property
     def has_ended(self) -> bool:
-        return self._process.poll() is not None
+        self._take_status()
+        return self._process.returncode is not None
+
+    def hand_over(self, status: int) -> None:
+        """Say how it ended, by whoever took its status: negative for a signal."""
+        self._process.returncode = status
+        self.awaited.pop(self.pid, None)
 
     async def wait(self) -> int:
         """Its exit status, negative for a signal."""
-        status = self._process.poll()
-        if status is None:
+        while not self.has_ended:
             await until_readable(self._pidfd)
-            status = self._process.wait()
-        self.awaited.discard(self.pid)
+        status: int = self._process.returncode
         return status
 
     async def end(self) -> int:
         """Kill it if it still runs; its exit status."""
-        if self._process.poll() is None:
+        # Until its status is taken, its id is given to no other process.
+        if not self.has_ended:
             if self._is_apart:
                 os.killpg(self.pid, signal.SIGKILL)
             else:
-                self._process.kill()
+                os.kill(self.pid, signal.SIGKILL)
         return await self.wait()
+
+    def _take_status(self) -> None:
+        if self._process.returncode is not None:
+            return
+        ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG)
+        if ended is not None:
+            self.hand_over(exit_status(ended))
 
     def close(self) -> None:
         """Let go of it; for a program that has ended."""
         if self._pidfd >= 0:
             os.close(self._pidfd)
             self._pidfd = -1
+
+
+def exit_status(ended: os.waitid_result) -> int:
+    """The status of a process that has ended, negative for a signal."""
+    return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
 
 async def until_readable(descriptor: int) -> None:

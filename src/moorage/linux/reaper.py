@@ -3,8 +3,8 @@
 A container's helpers put themselves apart, and commands in containers are left behind by the
 runtime that started them. Unless somebody reaps them at once, a pid namespace cannot end and
 runtimes wait for each other; a machine's init may take its time. So this process is the subreaper
-of all it starts, and takes every status that no `Child` waits for.
-Source: prctl(2) PR_SET_CHILD_SUBREAPER, waitid(2), proc(5) /proc/PID/task/TID/children.
+of all it starts, and takes every status; a `Child` gets its own handed over.
+Source: prctl(2) PR_SET_CHILD_SUBREAPER, waitid(2).
 """
 
 from __future__ import annotations
@@ -14,17 +14,14 @@ import ctypes
 import os
 import signal
 from collections import OrderedDict
-from pathlib import Path
 from typing import Self
 
-from moorage.linux.child import Child
+from moorage.linux.child import Child, exit_status
 from moorage.linux.process import parent
 
 _PR_SET_CHILD_SUBREAPER = 36
 _SIGNALLED = 128
 _MOST_RECORDS = 4096
-# Turns of the loop that whoever waits for a child needs to take its status.
-_PATIENCE = 4
 
 
 class Reaper:
@@ -67,58 +64,32 @@ class Reaper:
         self.reap()
         return future
 
-    def reap(self, patience: int = _PATIENCE) -> None:
-        """Take the statuses of all orphans that have ended."""
-        while (pid := _first_zombie()) is not None:
-            if pid not in Child.awaited:
-                self._take(pid)
-            elif patience > 0:
-                # A `Child` is about to take that one; others may be behind it.
-                asyncio.get_running_loop().call_soon(self.reap, patience - 1)
-                return
+    def reap(self) -> None:
+        """Take the statuses of all children that have ended, and hand over those of programs."""
+        while (ended := _next_ended()) is not None:
+            status = exit_status(ended)
+            program = Child.awaited.get(ended.si_pid)
+            if program is not None:
+                program.hand_over(status)
             else:
-                self._take_all()
-                return
+                self._record(ended.si_pid, status if status >= 0 else _SIGNALLED - status)
 
-    def _take_all(self) -> None:
-        for each in _children():
-            if each not in Child.awaited:
-                self._take(each)
-
-    def _take(self, pid: int) -> None:
-        try:
-            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
-        except ChildProcessError:
-            return
-        if ended is None:
-            return
-        code = ended.si_status + (0 if ended.si_code == os.CLD_EXITED else _SIGNALLED)
+    def _record(self, pid: int, code: int) -> None:
         future = self._watched.pop(pid, None)
-        if future is not None and not future.done():
-            future.set_result(code)
+        if future is not None:
+            if not future.done():
+                future.set_result(code)
             return
         self._statuses[pid] = code
         if len(self._statuses) > _MOST_RECORDS:
             self._statuses.popitem(last=False)
 
 
-def _first_zombie() -> int | None:
+def _next_ended() -> os.waitid_result | None:
     try:
-        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG)
     except ChildProcessError:
         return None
-    return None if ended is None else ended.si_pid
-
-
-def _children() -> frozenset[int]:
-    found = set[int]()
-    for task in Path("/proc/self/task").iterdir():
-        try:
-            found.update(map(int, (task / "children").read_text().split()))
-        except FileNotFoundError:
-            # The thread has ended meanwhile.
-            continue
-    return frozenset(found)
 
 
 def _set_subreaper(*, is_on: bool) -> None:
