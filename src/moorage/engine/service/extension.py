@@ -25,8 +25,11 @@ class ExtensionCalls:
         archive = Path(request.archive)
         if not archive.is_absolute():
             raise InvalidError(f"archive {request.archive!r} is no absolute path")
-        loaded = await self._images.load(archive)
-        return engine_pb.LoadImagesResponse(names=[each.name for each in loaded])
+        loaded = dict.fromkeys(each.id for each in await self._images.load(archive))
+        # One image may have come under several names.
+        images = [self._images.find(each) for each in loaded]
+        names = [name for each in images for name in each.tags or (each.id,)]
+        return engine_pb.LoadImagesResponse(names=names)
 
     async def watch_handlers(
         self, request: engine_pb.WatchHandlersRequest
