@@ -11,7 +11,8 @@ What belongs to nobody is removed. Source: CRI; the kubelet makes anew what has 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from moorage.api.logs import Log
@@ -51,9 +52,23 @@ async def recover(context: EngineContext, sandboxes: Sandboxes, containers: Cont
     await asyncio.to_thread(_sweep, context, known, bundles)
 
 
+@contextmanager
+def _apart(what: str, its_id: str) -> Iterator[None]:
+    """Keep one thing's trouble to itself: an engine that does not start helps nobody.
+
+    Its record stays, so removal or the next engine tries again.
+    """
+    try:
+        yield
+    except EngineError as error:
+        log.warning(f"{what} cannot be taken over", id=its_id, reason=error)
+    except Exception:
+        log.exception(f"{what} cannot be taken over", id=its_id)
+
+
 async def _take_over(context: EngineContext, containers: Containers, container: Container) -> None:
     stage = container.record.stage
-    try:
+    with _apart("container", container.id):
         if stage is Stage.RUNNING:
             # The watch finds a recorded end as well as a container that goes on.
             context.start(containers.watch(container))
@@ -65,29 +80,22 @@ async def _take_over(context: EngineContext, containers: Containers, container: 
                 containers.note_unknown_end(container)
         elif stage is Stage.CREATED and not _has_bundle(context, container):
             containers.note_unknown_end(container)
-    except EngineError as error:
-        log.warning("container cannot be taken over", container=container.id, reason=error)
 
 
 async def _undo(sandboxes: Sandboxes, sandbox: Sandbox) -> None:
-    try:
+    with _apart("half-made sandbox", sandbox.id):
         await sandboxes.undo(sandbox)
-    except EngineError as error:
-        # Its record stays, so the next engine tries again.
-        log.warning("a half-made sandbox cannot be undone", sandbox=sandbox.id, reason=error)
 
 
 async def _take_over_sandbox(
     context: EngineContext, sandboxes: Sandboxes, sandbox: Sandbox
 ) -> None:
-    try:
+    with _apart("sandbox", sandbox.id):
         if await _is_whole(context, sandbox):
             sandboxes.watch_again(sandbox)
         else:
             log.warning("what held a sandbox is gone", sandbox=sandbox.id)
             await sandboxes.stop(sandbox)
-    except EngineError as error:
-        log.warning("sandbox cannot be taken over", sandbox=sandbox.id, reason=error)
 
 
 async def _is_whole(context: EngineContext, sandbox: Sandbox) -> bool:

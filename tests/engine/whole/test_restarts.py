@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -234,3 +235,19 @@ def _hanging_pid(engine: RunningEngine) -> int:
 
 def _monitor(engine: RunningEngine, container: str) -> int:
     return int((engine.run / "b" / container / "monitor").read_text())
+
+
+async def test_an_engine_starts_whatever_an_earlier_one_left_half_written(
+    caller: Caller, engine: RunningEngine
+) -> None:
+    half_made, whole = await caller.run_pod(), await caller.run_pod()
+    engine.kill()
+    record = engine.data / "sandboxes" / f"{half_made}.json"
+    told = json.loads(record.read_text())
+    record.write_text(json.dumps({**told, "is_made": False}))
+    cgroups = engine.run / "s" / half_made / "cgroups"
+    cgroups.write_text(f"\n{cgroups.read_text()}\n")
+    (engine.data / "sandboxes" / f"{'0' * 64}.new").write_text("{")
+    (engine.run / "b" / ("1" * 64)).mkdir()
+    await caller.start_engine()
+    assert set(await caller.pods()) == {whole}

@@ -24,7 +24,10 @@ async def make_pod_cgroup(context: EngineContext, sandbox: Sandbox) -> None:
     if missing:
         folder = context.paths.sandbox_files(sandbox.id)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / _MADE).write_text("\n".join(missing))
+        # In one step: half a path would be another cgroup's.
+        scratch = folder / f"{_MADE}.new"
+        scratch.write_text("\n".join(missing))
+        scratch.replace(folder / _MADE)
         await context.cgroups.make_parent(driver, place.parent)
 
 
@@ -34,4 +37,4 @@ async def remove_pod_cgroup(context: EngineContext, sandbox_id: str) -> None:
         made = (context.paths.sandbox_files(sandbox_id) / _MADE).read_text()
     except FileNotFoundError:
         return
-    await context.cgroups.remove_if_empty(tuple(made.split("\n")))
+    await context.cgroups.remove_if_empty(tuple(filter(None, made.split("\n"))))
