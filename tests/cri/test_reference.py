@@ -19,9 +19,9 @@ DIGEST = "sha256:" + "a" * 64
         ("busybox:1.36", Reference("docker.io", "library/busybox", "1.36", ""), "busybox:1.36"),
         ("team/app", Reference("docker.io", "team/app", "latest", ""), "team/app:latest"),
         (
-            "registry.k8s.io/pause:3.10",
-            Reference("registry.k8s.io", "pause", "3.10", ""),
-            "registry.k8s.io/pause:3.10",
+            "registry.example/pause:3.10",
+            Reference("registry.example", "pause", "3.10", ""),
+            "registry.example/pause:3.10",
         ),
         (
             "localhost/app",
