@@ -10,7 +10,9 @@ from moorage.cri.containerd import hosts_files
 
 
 def test_each_registry_asks_its_mirror_and_then_itself() -> None:
-    files = hosts_files({"docker.io": "https://mirror.example/hub/", "registry.example": "http://m:5000"})
+    files = hosts_files(
+        {"docker.io": "https://mirror.example/hub/", "registry.example": "http://m:5000"}
+    )
     assert {name: tomllib.loads(text) for name, text in files.items()} == {
         "docker.io": {
             "server": "https://registry-1.docker.io",
