@@ -57,3 +57,21 @@ def test_an_unknown_reason_falls_back_to_its_code() -> None:
     error = StatusError.from_object({"code": 404, "message": "gone", "reason": "Odd"})
     assert isinstance(error, NotFoundError)
     assert error.status_reason == "Odd"
+
+
+def test_a_refusal_of_many_errors_has_a_size() -> None:
+    # Quadratic, this would be 40,000 errors of 2 MB each.
+    owners = [
+        {"kind": "Node", "name": f"n{number}", "controller": True} for number in range(40_000)
+    ]
+    errors = [FieldError.invalid("metadata.ownerReferences", owners, "only one") for _ in owners]
+    refusal = InvalidError.of("Pod", "p", errors)
+    assert len(refusal.message) < 3_000_000
+    assert refusal.message.endswith(", and 39500 more]")
+    assert len((refusal.details or {})["causes"]) == 500
+
+
+def test_a_long_value_is_cut() -> None:
+    assert FieldError.invalid("a", "x" * 254, "no").text == f'Invalid value: "{"x" * 254}": no'
+    assert len(FieldError.invalid("a", "x" * 1_000_000, "no").text) < 5_000
+    assert len(FieldError.invalid("a", {"k": "x" * 1_000_000}, "no").text) < 5_000

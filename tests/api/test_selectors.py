@@ -104,3 +104,9 @@ def test_field_selectors_compare_an_absent_field_as_empty(text: str, expected: b
 def test_a_field_selector_without_operator_is_refused() -> None:
     with pytest.raises(ValueError, match="can't understand"):
         fields.parse("metadata.name")
+
+
+@pytest.mark.parametrize("operator", ["gt", "lt", "in", "notin"])
+def test_a_requirement_without_values_is_no_error(operator: str) -> None:
+    """Validation reports it, and what is checked beside it matches by it too."""
+    assert labels.Requirement("a", operator).matches({"a": "1"}) == (operator == "notin")

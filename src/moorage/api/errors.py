@@ -22,6 +22,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+# What one refusal shows at most: a hostile object can have a hundred thousand errors, each about
+# a list of a hundred thousand items.
+_SHOWN_ERRORS = 500
+_SHOWN_ITEMS = 100
+_SHOWN_CHARS = 4096
+
 
 @dataclass(frozen=True, slots=True)
 class Cause:
@@ -296,12 +302,20 @@ class FieldError:
 def _shown(value: Any) -> str:
     """A value as field errors print it: strings quoted, the rest as JSON."""
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return _cut(json.dumps(value[:_SHOWN_CHARS], ensure_ascii=False), len(value))
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     if value is None:
         return "null"
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    if isinstance(value, list):
+        # Many errors can be about one list.
+        value = value[:_SHOWN_ITEMS]
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return _cut(text[:_SHOWN_CHARS], len(text))
+
+
+def _cut(text: str, length: int) -> str:
+    return text if length <= _SHOWN_CHARS else text + "..."
 
 
 class InvalidError(StatusError):
@@ -317,7 +331,9 @@ class InvalidError(StatusError):
         cls, kind: str, name: str, errors: Iterable[FieldError], *, group: str = ""
     ) -> InvalidError:
         found = tuple(errors)
-        shown = str(found[0]) if len(found) == 1 else f"[{', '.join(map(str, found))}]"
+        more = f", and {len(found) - _SHOWN_ERRORS} more" if len(found) > _SHOWN_ERRORS else ""
+        found = found[:_SHOWN_ERRORS]
+        shown = str(found[0]) if len(found) == 1 else f"[{', '.join(map(str, found))}{more}]"
         details = _object_details(kind, group, name)
         details["causes"] = [Cause(e.kind, e.text, e.field).to_object() for e in found]
         subject = qualified(kind, group)

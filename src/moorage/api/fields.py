@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+
+from moorage.api.remembered import remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class FieldSelector:
 EVERYTHING = FieldSelector()
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def parse(text: str) -> FieldSelector:
     """A `fieldSelector=` query value. Raises ValueError for a part without operator."""
     return FieldSelector(tuple(_parse_part(part) for part in _split_terms(text) if part))

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from moorage.api import names
+from moorage.api.numbers import parse_int
+from moorage.api.remembered import remembered
 
 Labels = Mapping[str, str]
 
@@ -46,14 +47,17 @@ class Requirement:
 
 def _as_int(text: str) -> int | None:
     try:
-        return int(text)
+        return parse_int(text)
     except ValueError:
         return None
 
 
-def _is_ordered(value: str | None, bound: str, holds: Callable[[int, int], bool]) -> bool:
+def _is_ordered(
+    value: str | None, bounds: tuple[str, ...], holds: Callable[[int, int], bool]
+) -> bool:
+    """Whether a value is beyond the only bound; a selector not validated yet may have none."""
     left = _as_int(value) if value is not None else None
-    right = _as_int(bound)
+    right = _as_int(bounds[0]) if bounds else None
     return left is not None and right is not None and holds(left, right)
 
 
@@ -65,8 +69,8 @@ _MATCH: dict[str, Callable[[str | None, tuple[str, ...]], bool]] = {
     "notin": lambda value, values: value is None or value not in values,
     "exists": lambda value, _: value is not None,
     "!": lambda value, _: value is None,
-    "gt": lambda value, values: _is_ordered(value, values[0], int.__gt__),
-    "lt": lambda value, values: _is_ordered(value, values[0], int.__lt__),
+    "gt": lambda value, values: _is_ordered(value, values, int.__gt__),
+    "lt": lambda value, values: _is_ordered(value, values, int.__lt__),
 }
 
 
@@ -98,7 +102,7 @@ _SYMBOLS = {"=": "=", "==": "==", "!=": "!=", ">": "gt", "<": "lt"}
 _OPERATORS = "in, notin, =, ==, !=, gt, lt"
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def parse(text: str) -> Selector:
     """A `labelSelector=` query value. Raises ValueError naming what was found and expected."""
     tokens = _tokens(text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from moorage.api.nodes import Node
+from moorage.api.numbers import parse_int
 from moorage.api.pods import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec
 
 
@@ -48,7 +49,7 @@ def _compared(
     if value is None or len(bounds) != 1:
         return False
     try:
-        return holds(int(value), int(bounds[0]))
+        return holds(parse_int(value), parse_int(bounds[0]))
     except ValueError:
         return False
 

@@ -45,12 +45,18 @@ def config_map_names(pod: Pod) -> set[str]:
 
 def projects_account_token(pod: Pod) -> bool:
     """Whether a volume of the pod wants a service account's token."""
-    return any(
-        source.service_account_token is not None
+    return bool(projected_audiences(pod))
+
+
+def projected_audiences(pod: Pod) -> set[str]:
+    """Audiences of the account tokens in the pod's volumes; empty text for the API's own."""
+    return {
+        source.service_account_token.audience
         for volume in pod.spec.volumes
         if volume.projected is not None
         for source in volume.projected.sources
-    )
+        if source.service_account_token is not None
+    }
 
 
 def uses_claim(pod: Pod) -> bool:

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from functools import lru_cache
+
+from moorage.api.remembered import remembered
 
 NANO = 10**9
 _MAX_NANO = (2**63 - 1) * NANO
@@ -126,7 +127,7 @@ def _decimal_text(nano: int, *, exponent_form: bool) -> str:
     return f"{mantissa}{_DECIMAL_SUFFIX[exponent]}"
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def parse(text: QuantityText) -> Quantity:
     """The amount a JSON string or number stands for.
 
@@ -156,7 +157,7 @@ def _bounded_exponent(digits: str) -> int:
     return max(-64, min(64, int(digits[:12])))
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def canonical(text: QuantityText) -> str:
     """The text the API stores for what the user wrote: `0.5` → `500m`, `1024Mi` → `1Gi`."""
     return str(parse(text))

@@ -1,0 +1,12 @@
+"""When a node verifies that a pod may use an image that is there already.
+
+Source: KubeletConfiguration `imagePullCredentialsVerificationPolicy`.
+"""
+
+from __future__ import annotations
+
+NEVER_VERIFY = "NeverVerify"
+NEVER_VERIFY_PRELOADED = "NeverVerifyPreloadedImages"
+NEVER_VERIFY_ALLOWLISTED = "NeverVerifyAllowlistedImages"
+ALWAYS_VERIFY = "AlwaysVerify"
+POLICIES = (NEVER_VERIFY, NEVER_VERIFY_PRELOADED, NEVER_VERIFY_ALLOWLISTED, ALWAYS_VERIFY)
