@@ -11,14 +11,16 @@ import pytest
 
 from moorage.linux.cgroup_life import (
     CgroupError,
+    enter_cpu_cgroup,
     has_cgroup,
     kill_processes,
     make_cgroup,
+    make_cpu_cgroup,
     process_ids,
     remove_cgroup,
     remove_if_empty,
 )
-from moorage.linux.cgroups import Cgroups
+from moorage.linux.cgroups import Cgroups, Layout
 from tests import cgroup_trees as trees
 from tests.running import until
 
@@ -137,3 +139,50 @@ def test_a_real_one_is_made_listed_emptied_and_removed() -> None:
 def is_sleeping(cgroups: Cgroups, path: str, process: subprocess.Popen[bytes]) -> bool:
     name = Path(f"/proc/{process.pid}/comm").read_text().strip()
     return name == "sleep" and process_ids(cgroups, path) == {process.pid}
+
+
+LIMITED = "/pods/limited"
+
+
+def test_version_one_limits_processor_time_in_one_hierarchy(tmp_path: Path) -> None:
+    cgroups = trees.v1(tmp_path)
+    trees.write(tmp_path / "cpu/pods/limited", {})
+    make_cpu_cgroup(cgroups, LIMITED, 10_000, 100_000)
+    enter_cpu_cgroup(cgroups, LIMITED, 42)
+    folder = tmp_path / "cpu/pods/limited"
+    assert (folder / "cpu.cfs_period_us").read_text() == "100000"
+    assert (folder / "cpu.cfs_quota_us").read_text() == "10000"
+    assert (folder / "cgroup.procs").read_text() == "42"
+    assert not (tmp_path / "memory/pods").exists()
+
+
+def test_version_two_limits_processor_time_in_its_only_hierarchy(tmp_path: Path) -> None:
+    cgroups = trees.v2(tmp_path)
+    for folder in (tmp_path, tmp_path / "pods"):
+        trees.write(folder, {"cgroup.controllers": "cpu", "cgroup.subtree_control": ""})
+    make_cpu_cgroup(cgroups, LIMITED, 10_000, 100_000)
+    enter_cpu_cgroup(cgroups, LIMITED, 42)
+    folder = tmp_path / "pods/limited"
+    assert (folder / "cpu.max").read_text() == "10000 100000"
+    assert (folder / "cgroup.procs").read_text() == "42"
+    assert (tmp_path / "pods/cgroup.subtree_control").read_text() == "+cpu"
+
+
+def test_a_machine_without_the_cpu_controller_limits_no_processor_time(tmp_path: Path) -> None:
+    for cgroups in (trees.v2(tmp_path, controllers=("memory",)), Cgroups(Layout.ABSENT)):
+        with pytest.raises(CgroupError, match=f"{LIMITED}: the machine has no cpu controller"):
+            make_cpu_cgroup(cgroups, LIMITED, 10_000, 100_000)
+
+
+def test_a_process_enters_a_real_cpu_cgroup_and_one_that_has_ended_is_no_error() -> None:
+    with trees.real_cgroup() as (cgroups, path):
+        limited = f"{path}/limited"
+        make_cpu_cgroup(cgroups, limited, 10_000, 100_000)
+        child = subprocess.Popen(["sleep", "1000"])
+        try:
+            enter_cpu_cgroup(cgroups, limited, child.pid)
+            assert child.pid in process_ids(cgroups, limited)
+        finally:
+            child.kill()
+            child.wait()
+        enter_cpu_cgroup(cgroups, limited, child.pid)

@@ -6,16 +6,14 @@ Source: mount(2), MS_BIND and MS_REMOUNT; openat2(2) RESOLVE_IN_ROOT; proc(5), /
 from __future__ import annotations
 
 import ctypes
-import errno
 import os
-import struct
 from pathlib import Path
 
+from moorage.linux.descent import mount_id
 from moorage.linux.mounts import unmount
+from moorage.linux.openat import IN_ROOT, NO_MAGICLINKS, openat2
 
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_PRIVATE = 1, 32, 4096, 1 << 18
-_SYS_OPENAT2 = 437
-_RESOLVE_NO_MAGICLINKS, _RESOLVE_IN_ROOT = 0x02, 0x10
 
 
 def bind(source: Path, target: Path, *, is_read_only: bool = False) -> None:
@@ -56,18 +54,11 @@ def open_in_root(root: Path, path: str) -> int:
 
     Raises OSError. Needs Linux 5.6.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    resolve = _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS
-    how = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, resolve)
     folder = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        found = libc.syscall(_SYS_OPENAT2, folder, os.fsencode(path), how, len(how))
-        number = ctypes.get_errno()
+        return openat2(folder, path, os.O_PATH, IN_ROOT | NO_MAGICLINKS)
     finally:
         os.close(folder)
-    if found < 0:
-        raise OSError(number, os.strerror(number), path)
-    return int(found)
 
 
 def _mount(source: Path | None, target: Path, flags: int) -> None:
@@ -81,10 +72,6 @@ def _mount(source: Path | None, target: Path, flags: int) -> None:
 def _mount_id(path: Path) -> bytes:
     descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        with open(f"/proc/self/fdinfo/{descriptor}", "rb") as info:
-            for line in info:
-                if line.startswith(b"mnt_id:"):
-                    return line
+        return mount_id(descriptor)
     finally:
         os.close(descriptor)
-    raise OSError(errno.ENOSYS, "the kernel does not tell mount ids", str(path))

@@ -18,6 +18,7 @@ from pathlib import Path
 from moorage.api.logs import Log
 from moorage.linux.cgroups import Cgroups, Layout, folder_in
 from moorage.linux.process import Process
+from moorage.linux.trees import Step, remove_directories, walk
 
 log = Log(__name__)
 
@@ -25,6 +26,7 @@ log = Log(__name__)
 HELD_AT_ONCE = 256
 _CPUSET_FILES = ("cpuset.cpus", "cpuset.mems")
 _MAKE_TRIES = 3
+_CGROUP_MODE = 0o755
 _MAY_BE_CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 # The file that stops a cgroup's processes, with what stops them and what lets them go on.
 _FREEZERS = (("freezer.state", "FROZEN", "THAWED"), ("cgroup.freeze", "1", "0"))
@@ -66,6 +68,46 @@ def enter_cgroup(cgroups: Cgroups, path: str, pid: int) -> None:
             raise _failure("enter", path, error) from error
 
 
+def make_cpu_cgroup(cgroups: Cgroups, path: str, quota_us: int, period_us: int) -> None:
+    """Make a cgroup that limits processor time, in the cpu controller's hierarchy alone.
+
+    Its processes together run `quota_us` in every `period_us`, both in microseconds. Raises
+    CgroupError, also on a machine without the controller.
+    """
+    mount = _cpu_hierarchy(cgroups, path)
+    try:
+        for _ in _make_in(mount, path, passes_down=cgroups.layout is Layout.V2):
+            continue
+        folder = folder_in(mount, path)
+        if "cpu" in cgroups.v1:
+            (folder / "cpu.cfs_period_us").write_text(str(period_us))
+            (folder / "cpu.cfs_quota_us").write_text(str(quota_us))
+        else:
+            (folder / "cpu.max").write_text(f"{quota_us} {period_us}")
+    except OSError as error:
+        raise _failure("create", path, error) from error
+
+
+def enter_cpu_cgroup(cgroups: Cgroups, path: str, pid: int) -> None:
+    """Move a process into a cgroup from `make_cpu_cgroup`; a process that has ended is no error.
+
+    Raises CgroupError.
+    """
+    try:
+        (folder_in(_cpu_hierarchy(cgroups, path), path) / "cgroup.procs").write_text(str(pid))
+    except ProcessLookupError:
+        return
+    except OSError as error:
+        raise _failure("enter", path, error) from error
+
+
+def _cpu_hierarchy(cgroups: Cgroups, path: str) -> Path:
+    mount = cgroups.mount_of("cpu")
+    if mount is None:
+        raise CgroupError(errno.ENOENT, f"cgroup {path}: the machine has no cpu controller")
+    return mount
+
+
 def process_ids(cgroups: Cgroups, path: str) -> frozenset[int]:
     """The processes in a cgroup and below it, in any hierarchy.
 
@@ -76,9 +118,9 @@ def process_ids(cgroups: Cgroups, path: str) -> frozenset[int]:
 
 def process_ids_below(folder: Path) -> Iterator[int]:
     """The processes in a cgroup of one hierarchy, and below it."""
-    for each in _deepest_first(folder):
+    for opened in files_below(folder, "cgroup.procs"):
         try:
-            text = (each / "cgroup.procs").read_text()
+            text = read_text(opened)
         except OSError:
             # It has gone meanwhile, or holds only threads of a process that is listed above it.
             continue
@@ -108,13 +150,12 @@ def kill_processes(cgroups: Cgroups, path: str) -> tuple[Process, ...]:
 def remove_cgroup(cgroups: Cgroups, path: str) -> None:
     """Remove a cgroup without processes, and those below; nothing happens when there is none."""
     for folder in cgroups.folders(path):
-        for each in _deepest_first(folder):
-            try:
-                each.rmdir()
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise _failure("remove", path, error) from error
+        try:
+            remove_directories(folder)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise _failure("remove", path, error) from error
 
 
 def remove_if_empty(cgroups: Cgroups, path: str) -> None:
@@ -156,6 +197,8 @@ def _make_in(mount: Path, path: str, *, passes_down: bool) -> Iterator[str]:
         folder = folder / name
         try:
             folder.mkdir()
+            # Whatever the umask: users in containers read the figures of their own.
+            folder.chmod(_CGROUP_MODE)
         except FileExistsError:
             if not folder.is_dir():
                 raise
@@ -203,8 +246,8 @@ def _frozen(folders: Iterable[Path]) -> Iterator[None]:
     finally:
         for folder, file, go_on in stopped:
             # What was stopped before, further down too, cannot die on version 1 until it goes on.
-            for each in _deepest_first(folder):
-                _write(each / file, go_on)
+            for opened in files_below(folder, file, os.O_WRONLY):
+                _put(opened, go_on)
 
 
 def _hold(cgroups: Cgroups, path: str) -> tuple[Process, ...]:
@@ -227,23 +270,54 @@ def _hold(cgroups: Cgroups, path: str) -> tuple[Process, ...]:
     return tuple(process for process in found if process.pid in members)
 
 
-def _deepest_first(folder: Path) -> list[Path]:
-    return [Path(each) for each, _, _ in os.walk(folder, topdown=False)]
+def files_below(folder: Path, name: str, flags: int = os.O_RDONLY) -> Iterator[int]:
+    """Open the file of that name in a cgroup and in each below it, deepest first.
+
+    Yields: descriptors, each valid until the next. Cgroups without the file are left out, and so
+    are those that go meanwhile. A container may have made them deeper than a path can say.
+    """
+    try:
+        for visit in walk(folder, directories_only=True):
+            if visit.step is not Step.LEAVE:
+                continue
+            try:
+                opened = os.open(
+                    f"{visit.name}/{name}", flags | os.O_CLOEXEC, dir_fd=visit.directory
+                )
+            except OSError:
+                continue
+            try:
+                yield opened
+            finally:
+                os.close(opened)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+
+
+def read_text(descriptor: int) -> str:
+    """The content of an open cgroup file. Raises OSError."""
+    with open(descriptor, closefd=False) as file:
+        return file.read()
 
 
 def _write(file: Path, content: str) -> bool:
     """Whether the kernel took it; the file must be there already."""
     try:
-        descriptor = os.open(file, os.O_WRONLY)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        os.write(descriptor, content.encode())
-    except OSError as error:
-        log.debug("cgroup file refused a value", path=file, reason=error.strerror)
-        return False
+        return _put(descriptor, content)
     finally:
         os.close(descriptor)
+
+
+def _put(descriptor: int, content: str) -> bool:
+    try:
+        os.write(descriptor, content.encode())
+    except OSError as error:
+        log.debug("cgroup file refused a value", value=content, reason=error.strerror)
+        return False
     return True
 
 

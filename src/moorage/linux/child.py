@@ -14,6 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+# Runtimes and plugins make files for others, containers among them, whatever this process does.
+_UMASK = 0o022
+
 
 class Child:
     """A running program of ours. `wait` may be called by several tasks."""
@@ -46,6 +49,7 @@ class Child:
             pass_fds=passing,
             cwd=folder,
             start_new_session=is_apart,
+            umask=_UMASK,
         )
         self.pid = self._process.pid
         self._is_apart = is_apart

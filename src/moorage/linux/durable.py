@@ -14,13 +14,21 @@ def write_durably(path: Path, content: bytes) -> None:
 
     Two writers of one file must take turns.
     """
+    rename_durably(write_beside(path, content), path)
+
+
+def write_beside(path: Path, content: bytes) -> Path:
+    """Put the content for a file on disk beside it, readable by its owner only; where it is.
+
+    Blocks. Raises OSError.
+    """
     scratch = path.with_name(f".{path.name}.new")
     descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    rename_durably(scratch, path)
+    return scratch
 
 
 def rename_durably(source: Path, target: Path) -> None:

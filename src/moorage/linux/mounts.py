@@ -12,6 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+NO_PRIVILEGE = 0x02 | 0x04
+"""MS_NOSUID and MS_NODEV: files there give nobody another user's rights, and are no devices."""
+NO_EXECUTION = 0x08
+"""MS_NOEXEC."""
+
 MOUNTINFO = Path("/proc/self/mountinfo")
 _OCTAL = re.compile(r"\\([0-7]{3})")
 _MNT_DETACH = 2
@@ -43,10 +48,12 @@ def mounts_below(folder: Path, mounts: Iterable[Mount]) -> list[Mount]:
     return [each for each in reversed(tuple(mounts)) if each.point.is_relative_to(folder)]
 
 
-def mount(source: str, point: Path, kind: str, options: str) -> None:
-    """Mount a file system. Raises OSError."""
+def mount(source: str, point: Path, kind: str, options: str, flags: int = 0) -> None:
+    """Mount a file system; `flags` are of mount(2). Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
-    words = (source.encode(), os.fsencode(point), kind.encode(), 0, options.encode())
+    words = (
+        source.encode(), os.fsencode(point), kind.encode(), ctypes.c_ulong(flags), options.encode()
+    )  # fmt: skip
     if libc.mount(*words) != 0:
         raise _failure(point)
 

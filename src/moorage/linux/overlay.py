@@ -6,11 +6,11 @@ mounted, and whether another file system can be below one depends on its feature
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from pathlib import Path
 
 from moorage.linux.mounts import mount, unmount
+from moorage.linux.trees import remove_tree
 
 _FOLDERS = ("lower", "upper", "work", "merged")
 
@@ -36,4 +36,4 @@ def supports_overlay(folder: Path) -> bool:
         unmount(merged)
         return True
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        remove_tree(scratch)

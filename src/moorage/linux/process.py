@@ -16,6 +16,8 @@ from typing import Self
 
 import msgspec
 
+from moorage.linux.child import until_readable
+
 _START_TIME_FIELD = 21
 
 
@@ -27,7 +29,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Process:
-    """A running process. Not safe for use by two tasks that both await its end."""
+    """A running process. Several tasks may await its end."""
 
     def __init__(self, pid: int, child: subprocess.Popen[bytes] | None = None) -> None:
         """Raises ProcessLookupError when there is no such process."""
@@ -76,13 +78,7 @@ class Process:
 
     async def ended(self) -> str:
         """Wait until it has ended; how it did, as far as that can be known."""
-        loop = asyncio.get_running_loop()
-        event = asyncio.Event()
-        loop.add_reader(self._pidfd, event.set)
-        try:
-            await event.wait()
-        finally:
-            loop.remove_reader(self._pidfd)
+        await until_readable(self._pidfd)
         if self._child is None:
             return "ended"
         return _ending(self._child.wait())

@@ -28,17 +28,12 @@ def processes_of(program: Path, words: Collection[str]) -> list[int]:
 
 def with_descendants(pid: int) -> Iterator[int]:
     """A process and all it started, directly or not, as far as they are still its own. Blocks."""
-    yield pid
-    try:
-        children = [
-            int(each)
-            for task in (_PROC / str(pid) / "task").iterdir()
-            for each in (task / "children").read_text().split()
-        ]
-    except (FileNotFoundError, ProcessLookupError):
-        return
-    for child in children:
-        yield from with_descendants(child)
+    # No recursion: a container can make a chain of any length.
+    waiting = [pid]
+    while waiting:
+        parent = waiting.pop()
+        yield parent
+        waiting += reversed(_children(parent))
 
 
 def held(pids: Collection[int]) -> list[Process]:
@@ -50,6 +45,17 @@ def held(pids: Collection[int]) -> list[Process]:
         except ProcessLookupError:
             continue
     return found
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [
+            int(child)
+            for task in (_PROC / str(pid) / "task").iterdir()
+            for child in (task / "children").read_text().split()
+        ]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 def _argv(folder: Path) -> list[str]:

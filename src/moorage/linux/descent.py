@@ -1,0 +1,156 @@
+"""A descent into a directory tree by descriptors, of any depth and with few of them open.
+
+Recursion, a descriptor for each level, or whole paths would each end at a depth that any writer can
+exceed: Python's stack, the limit on open files, PATH_MAX. So only the last levels stay open; a
+level above them is opened again through `..`, and compared with what was there on the way down.
+Symlinks are never followed, and mount points only on request. Imports the standard library and its
+neighbour alone, for the program that unpacks layers.
+Source: openat(2), path_resolution(7); the fts(3) of GNU for going up.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import deque
+from typing import Self
+
+from moorage.linux.openat import NO_MAGICLINKS, NO_SYMLINKS, NO_XDEV, openat2
+
+OPEN_LEVELS = 32
+"""How many levels below the root of a descent are open at most."""
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_WITHIN_MOUNT = NO_XDEV | NO_SYMLINKS | NO_MAGICLINKS
+
+
+class Descent:
+    """A place in a tree, which begins at its root. `with` closes what it has open."""
+
+    def __init__(self, root: int, *, crosses_mounts: bool = False) -> None:
+        """`root` is the descriptor of a directory; the caller closes it, afterwards."""
+        self._root = root
+        self._crosses_mounts = crosses_mounts
+        self._names: list[str] = []
+        self._identities: list[tuple[int, int]] = []
+        # The deepest levels, without gaps; the root is none of them.
+        self._open: deque[int] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.restart()
+
+    @property
+    def directory(self) -> int:
+        """The descriptor of the present place, valid until the next move."""
+        return self._open[-1] if self._open else self._root
+
+    @property
+    def depth(self) -> int:
+        """How many levels the present place is below the root."""
+        return len(self._names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that lead from the root to the present place."""
+        return tuple(self._names)
+
+    def enter(self, name: str) -> os.stat_result:
+        """Go into a directory of the present one; returns its status.
+
+        Raises OSError and stays: ENOTDIR or ELOOP for what is no directory, EXDEV for a mount
+        point, EACCES.
+        """
+        found = self._opened(name)
+        try:
+            status = os.fstat(found)
+        except BaseException:
+            os.close(found)
+            raise
+        self._open.append(found)
+        self._names.append(name)
+        self._identities.append((status.st_dev, status.st_ino))
+        if len(self._open) > OPEN_LEVELS:
+            os.close(self._open.popleft())
+        return status
+
+    def leave(self) -> str | None:
+        """Go up to the parent; returns the name of the directory that was left.
+
+        Where the parent was moved away meanwhile, goes up to the next one that is where it was, and
+        returns None: `depth` tells which.
+        """
+        name = self._names.pop()
+        self._identities.pop()
+        below = self._open.pop()
+        try:
+            if self._open or not self._names:
+                return name
+            parent = _parent(below, self._identities[-1])
+        finally:
+            os.close(below)
+        if parent is not None:
+            self._open.append(parent)
+            return name
+        depth = self.depth
+        self._find_again()
+        return name if self.depth == depth else None
+
+    def restart(self) -> None:
+        """Go back to the root."""
+        while self._open:
+            os.close(self._open.pop())
+        self._names.clear()
+        self._identities.clear()
+
+    def _opened(self, name: str) -> int:
+        if not self._crosses_mounts:
+            try:
+                return openat2(self.directory, name, _DIRECTORY, _WITHIN_MOUNT)
+            except OSError as error:
+                if error.errno != errno.ENOSYS:
+                    raise
+        found = os.open(name, _DIRECTORY, dir_fd=self.directory)
+        if not self._crosses_mounts and mount_id(found) != mount_id(self.directory):
+            os.close(found)
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)
+        return found
+
+    def _find_again(self) -> None:
+        """Open the levels above by their names, as deep as they are still what they were."""
+        names, identities = self._names, self._identities
+        self._names, self._identities = [], []
+        for name, identity in zip(names, identities, strict=True):
+            try:
+                status = self.enter(name)
+            except OSError:
+                return
+            if (status.st_dev, status.st_ino) != identity:
+                os.close(self._open.pop())
+                self._names.pop()
+                self._identities.pop()
+                return
+
+
+def mount_id(descriptor: int) -> bytes:
+    """The id of the mount that an open file is on. Raises OSError. Source: proc(5), fdinfo."""
+    with open(f"/proc/self/fdinfo/{descriptor}", "rb") as info:
+        for line in info:
+            if line.startswith(b"mnt_id:"):
+                return line
+    raise OSError(errno.ENOSYS, "the kernel does not report mount ids")
+
+
+def _parent(directory: int, identity: tuple[int, int]) -> int | None:
+    """The parent of a directory, None where it is not the one of that device and inode."""
+    try:
+        parent = os.open("..", _DIRECTORY, dir_fd=directory)
+    except OSError:
+        return None
+    status = os.fstat(parent)
+    if (status.st_dev, status.st_ino) == identity:
+        return parent
+    os.close(parent)
+    return None

@@ -1,0 +1,42 @@
+"""What the kernel says of itself.
+
+Source: uname(2); proc(5); Linux, Documentation/virt/kvm/api.rst.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+_RELEASE = re.compile(r"^(\d+)\.(\d+)")
+_KVM = Path("/dev/kvm")
+_TASK_LIMITS = (Path("/proc/sys/kernel/pid_max"), Path("/proc/sys/kernel/threads-max"))
+
+
+def kernel_version(release: str) -> tuple[int, int]:
+    """Major and minor of a kernel's release; (0, 0) for a name without them."""
+    found = _RELEASE.match(release)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def can_open_kvm() -> bool:
+    """Whether this process could start virtual machines: the device is there, and may be used."""
+    try:
+        os.close(os.open(_KVM, os.O_RDWR | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
+def max_pids() -> int:
+    """Return how many processes and threads the kernel allows at once. Raises OSError.
+
+    Source: kubelet's node allocatable, which takes the lower of both settings.
+    """
+    return min(int(path.read_text()) for path in _TASK_LIMITS)
+
+
+def physical_memory_bytes() -> int:
+    """Return the memory this kernel manages, in bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

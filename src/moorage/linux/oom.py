@@ -1,0 +1,30 @@
+"""How early the kernel ends a process when memory runs out. Source: proc(5), oom_score_adj."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from moorage.linux.capabilities import SYS_RESOURCE
+
+LOWEST_OOM_SCORE = -1000
+
+_OWN_SCORE = Path("/proc/self/oom_score_adj")
+
+
+def own_oom_score() -> str:
+    """This process's oom_score_adj, "" when the kernel does not tell it."""
+    try:
+        return _OWN_SCORE.read_text().strip()
+    except OSError:
+        return ""
+
+
+def oom_score_floor(own: Iterable[str], own_score: str) -> int:
+    """The lowest oom_score_adj this process may give: its own, unless it may lower it.
+
+    `own` are the names of its capabilities.
+    """
+    if SYS_RESOURCE in own or not own_score:
+        return LOWEST_OOM_SCORE
+    return int(own_score)

@@ -1,0 +1,19 @@
+"""What a process has read and written. Source: proc_pid_io(5)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_WRITTEN = "wchar:"
+
+
+def written_bytes(pid: int) -> int | None:
+    """Return how many bytes a process has passed to write(2) and its like, ever.
+
+    None when the kernel does not count it. Raises OSError when the process has ended, or is
+    another user's.
+    """
+    for line in Path(f"/proc/{pid}/io").read_text().splitlines():
+        if line.startswith(_WRITTEN):
+            return int(line.removeprefix(_WRITTEN))
+    return None

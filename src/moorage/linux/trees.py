@@ -1,0 +1,384 @@
+"""Directory trees walked, measured and removed, whatever a hostile writer made of them.
+
+Depth, path length, names that are not UTF-8, links, mount points and changes meanwhile are all
+handled: see `descent`. Nothing here follows a symlink or crosses a mount point, so removing a
+directory with something still mounted in it fails and leaves what is mounted alone.
+Imports the standard library and its neighbours alone, for the program that unpacks layers.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import struct
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from moorage.linux.descent import Descent
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_BLOCK_BYTES = 512
+_TRIES = 100
+_LONGEST_TEXT = 300
+_GONE = frozenset({errno.ENOENT, errno.ESTALE})
+_NOT_A_DIRECTORY = frozenset({errno.ENOTDIR, errno.ELOOP})
+_LOCKED = frozenset({errno.EPERM, errno.EACCES})
+# Source: linux/fs.h.
+_FS_IOC_GETFLAGS, _FS_IOC_SETFLAGS = 0x80086601, 0x40086602
+_IMMUTABLE, _APPEND_ONLY = 0x10, 0x20
+
+
+class Step(Enum):
+    """What a walk has come to: a directory before and after what is in it, or anything else."""
+
+    ENTER = "enter"
+    OTHER = "other"
+    LEAVE = "leave"
+
+
+class Visit(NamedTuple):
+    """One step of a walk: `name` in the directory with the descriptor `directory`, which is valid
+    until the next step. For ENTER, `directory` is the one entered. The root is `.` in itself.
+    `status` is that of the entry itself, never of a link's target.
+    """
+
+    step: Step
+    directory: int
+    name: str
+    status: os.stat_result
+
+
+class DiskUse(NamedTuple):
+    """What is taken on a disk."""
+
+    size_bytes: int
+    inodes: int
+
+
+def walk(root: Path, *, directories_only: bool = False) -> Iterator[Visit]:
+    """Visit everything in a directory, itself first and last.
+
+    What is mounted below the root is left out, and so is what vanishes or is moved meanwhile.
+    Raises OSError when the root cannot be opened.
+    """
+    top = os.open(root, _DIRECTORY)
+    try:
+        with Descent(top) as place:
+            yield from _Walk(place, directories_only=directories_only).visits()
+    finally:
+        os.close(top)
+
+
+def disk_use(roots: Iterable[Path]) -> DiskUse:
+    """Measure directories, themselves included; what has several names counts once. Blocks.
+
+    What vanishes meanwhile counts for nothing, and so does what is mounted there. Raises OSError
+    for a root that cannot be opened, unless it is absent. Source: du(1).
+    """
+    size_bytes, inodes = 0, 0
+    seen: set[tuple[int, int]] = set()
+    for root in roots:
+        try:
+            for visit in walk(root):
+                status = visit.status
+                if visit.step is Step.LEAVE:
+                    continue
+                if status.st_nlink > 1 and visit.step is Step.OTHER:
+                    key = (status.st_dev, status.st_ino)
+                    if key in seen:
+                        continue
+                    seen.add(key)
+                size_bytes += status.st_blocks * _BLOCK_BYTES
+                inodes += 1
+        except FileNotFoundError:
+            continue
+    return DiskUse(size_bytes, inodes)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a file, or a directory with all that is in it; absent is no error. Blocks.
+
+    Goes on after what cannot be removed, and then raises the first OSError of all: EBUSY for a
+    mount point, whose content is never touched; ENOTEMPTY when others keep on adding. Files that
+    were made immutable are removed where this process may do that.
+    """
+    try:
+        parent = os.open(path.parent, _DIRECTORY)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    try:
+        remove_entry(parent, path.name, within=path.parent)
+    finally:
+        os.close(parent)
+
+
+def remove_entry(directory: int, name: str, *, within: Path = Path()) -> None:
+    """`remove_tree` for a name in an open directory; `within` is its path, for error messages."""
+    with Descent(directory) as place:
+        failure = _Removal(place, within).remove(name)
+    if failure is not None:
+        raise failure
+
+
+def remove_directories(root: Path) -> None:
+    """Remove a directory and those below it, as a cgroup whose files are the kernel's. Blocks.
+
+    Raises FileNotFoundError when it is absent, OSError for the first that cannot be removed.
+    """
+    for visit in walk(root, directories_only=True):
+        if visit.step is Step.LEAVE and visit.name != ".":
+            try:
+                os.rmdir(visit.name, dir_fd=visit.directory)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, f"{root}/…/{visit.name}") from error
+    root.rmdir()
+
+
+def make_directory(path: Path, mode: int = 0o700) -> None:
+    """Make a directory with exactly that mode, whatever the umask. Raises OSError."""
+    path.mkdir(mode)
+    made = os.open(path, _DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if stat.S_IMODE(os.fstat(made).st_mode) != mode:
+            os.fchmod(made, mode)
+    finally:
+        os.close(made)
+
+
+def make_directories(path: Path, mode: int = 0o700) -> None:
+    """Make a directory and those above it that are missing, as deep as a path can be.
+
+    Those made get exactly that mode, whatever the umask. Raises OSError: FileExistsError where
+    something else is in the way, FileNotFoundError where a file system takes no directories, as
+    /proc: the one above is there, and the one below still cannot be made.
+    """
+    waiting = [path]
+    tried: set[Path] = set()
+    while waiting:
+        directory = waiting[-1]
+        try:
+            make_directory(directory, mode)
+        except FileNotFoundError:
+            if directory in tried or directory.parent == directory:
+                raise
+            tried.add(directory)
+            waiting.append(directory.parent)
+            continue
+        except FileExistsError:
+            if not directory.is_dir():
+                raise
+        waiting.pop()
+
+
+class _Walk:
+    """One walk. `pending` are the directories still to be visited, for each level."""
+
+    def __init__(self, place: Descent, *, directories_only: bool) -> None:
+        self._place = place
+        self._directories_only = directories_only
+        self._pending: list[list[str]] = []
+        self._entered: list[os.stat_result] = []
+
+    def visits(self) -> Iterator[Visit]:
+        place, pending = self._place, self._pending
+        yield from self._enter(".", os.fstat(place.directory))
+        while place.depth or pending[0]:
+            if pending[-1]:
+                name = pending[-1].pop()
+                try:
+                    status = place.enter(name)
+                except OSError:
+                    # Gone or replaced meanwhile, a mount point, or closed to this user.
+                    continue
+                yield from self._enter(name, status)
+                continue
+            left = place.leave()
+            status = self._entered[-1]
+            del pending[place.depth + 1 :], self._entered[place.depth + 1 :]
+            if left is not None:
+                yield Visit(Step.LEAVE, place.directory, left, status)
+        yield Visit(Step.LEAVE, place.directory, ".", self._entered[0])
+
+    def _enter(self, name: str, status: os.stat_result) -> Iterator[Visit]:
+        """Visit the directory just entered, and what is in it but directories."""
+        directory = self._place.directory
+        yield Visit(Step.ENTER, directory, name, status)
+        below: list[str] = []
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    below.append(entry.name)
+                    continue
+                if self._directories_only:
+                    continue
+                try:
+                    found = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                yield Visit(Step.OTHER, directory, entry.name, found)
+        self._entered.append(status)
+        self._pending.append(below)
+
+
+class _Removal:
+    """One removal. `pending` are the directories still to be removed, for each level."""
+
+    def __init__(self, place: Descent, within: Path) -> None:
+        self._place = place
+        self._within = within
+        self._pending: list[list[str]] = []
+        self._tries = _TRIES
+        self._failure: OSError | None = None
+
+    def remove(self, name: str) -> OSError | None:
+        """Remove a name of the root directory; returns what went wrong first, if anything did."""
+        place, pending = self._place, self._pending
+        pending.append([])
+        self._unlink(name, pending[0])
+        while place.depth or pending[0]:
+            if pending[-1]:
+                self._descend(pending[-1].pop())
+                continue
+            left = place.leave()
+            del pending[place.depth + 1 :]
+            if left is not None:
+                self._rmdir(left)
+        return self._failure
+
+    def _unlink(self, name: str, directories: list[str]) -> None:
+        """Remove a name, or note it as a directory. A directory refuses by EISDIR."""
+        try:
+            _unlocked(self._place.directory, name, os.unlink)
+        except IsADirectoryError:
+            directories.append(name)
+        except OSError as error:
+            self._note(error, name)
+
+    def _descend(self, name: str) -> None:
+        """Enter a directory and remove what is in it but directories."""
+        try:
+            self._enter(name)
+        except OSError as error:
+            if error.errno in _NOT_A_DIRECTORY:
+                self._unlink(name, self._pending[-1])
+            elif error.errno == errno.EXDEV:
+                mounted = "something is mounted there: unmount it first"
+                self._note(OSError(errno.EBUSY, mounted), name)
+            else:
+                self._note(error, name)
+            return
+        below: list[str] = []
+        self._pending.append(below)
+        try:
+            with os.scandir(self._place.directory) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        below.append(entry.name)
+                    else:
+                        self._unlink(entry.name, below)
+        except OSError as error:
+            self._note(error, ".")
+
+    def _enter(self, name: str) -> None:
+        try:
+            self._place.enter(name)
+        except PermissionError:
+            _open_up(self._place.directory, name)
+            self._place.enter(name)
+
+    def _rmdir(self, name: str) -> None:
+        try:
+            _unlocked(self._place.directory, name, os.rmdir)
+        except OSError as error:
+            if error.errno in _NOT_A_DIRECTORY:
+                self._unlink(name, self._pending[-1])
+            elif error.errno != errno.ENOTEMPTY:
+                self._note(error, name)
+            elif self._failure is None and self._tries:
+                # Somebody adds to it, or something was moved into it.
+                self._tries -= 1
+                self._pending[-1].append(name)
+            elif self._failure is None:
+                self._note(error, name)
+
+    def _note(self, error: OSError, name: str) -> None:
+        if error.errno in _GONE or self._failure is not None:
+            return
+        path = "/".join((str(self._within), *self._place.names, name))
+        if len(path) > _LONGEST_TEXT:
+            path = f"{path[: _LONGEST_TEXT // 2]}…{path[-_LONGEST_TEXT // 2 :]}"
+        self._failure = OSError(error.errno, error.strerror, path)
+
+
+class _Act(Protocol):
+    """os.unlink or os.rmdir."""
+
+    def __call__(self, path: str, *, dir_fd: int) -> None: ...
+
+
+def _unlocked(directory: int, name: str, act: _Act) -> None:
+    """Do it; where permission is missing, do it again after taking away what locks the entry."""
+    try:
+        act(name, dir_fd=directory)
+    except OSError as error:
+        if error.errno not in _LOCKED or not _unlock(directory, name):
+            raise
+        act(name, dir_fd=directory)
+
+
+def _unlock(directory: int, name: str) -> bool:
+    """Make a directory writable to its owner, and neither it nor the entry immutable.
+
+    Returns: whether anything was changed.
+    """
+    has_changed = _clear_flags(directory)
+    status = os.fstat(directory)
+    if status.st_mode & 0o700 != 0o700:
+        os.fchmod(directory, stat.S_IMODE(status.st_mode) | 0o700)
+        has_changed = True
+    entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        # Opening anything else, a device or a FIFO, would have effects.
+        if stat.S_IFMT(os.fstat(entry).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+            return has_changed
+        opened = os.open(f"/proc/self/fd/{entry}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return has_changed
+    finally:
+        os.close(entry)
+    try:
+        return _clear_flags(opened) or has_changed
+    finally:
+        os.close(opened)
+
+
+def _clear_flags(descriptor: int) -> bool:
+    """Take away the flags that forbid removal, if it has them; whether it had. Never raises."""
+    try:
+        (flags,) = struct.unpack(
+            "i", fcntl.ioctl(descriptor, _FS_IOC_GETFLAGS, struct.pack("i", 0))
+        )
+        if not flags & (_IMMUTABLE | _APPEND_ONLY):
+            return False
+        cleared = struct.pack("i", flags & ~(_IMMUTABLE | _APPEND_ONLY))
+        fcntl.ioctl(descriptor, _FS_IOC_SETFLAGS, cleared)
+    except OSError:
+        return False
+    return True
+
+
+def _open_up(directory: int, name: str) -> None:
+    """Make a directory accessible to its owner. Raises OSError."""
+    entry = os.open(
+        name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory
+    )
+    try:
+        os.chmod(f"/proc/self/fd/{entry}", 0o700)
+    finally:
+        os.close(entry)

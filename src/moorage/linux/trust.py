@@ -1,0 +1,81 @@
+"""Whether a file is what root, or this user, put there: nobody else can have changed it.
+
+As sshd's StrictModes and sudo look at their files: the file, every directory above it, and every
+symlink on the way must belong to root or to this process's user, and no other may write to them.
+A directory with the sticky bit, as /tmp, passes: what is in it is looked at itself.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+_MAX_LINKS = 40
+_ROOT = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Distrust:
+    """What is wrong with a path, or with one above it or on the way to it."""
+
+    path: Path
+    problem: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.problem}; {self.remedy}"
+
+
+def distrust(path: Path) -> Distrust | None:
+    """What keeps a file or directory from being trusted, None when nothing does.
+
+    What does not exist is not distrusted. Costs a system call for each part of the path.
+    """
+    owners = {_ROOT, os.geteuid()}
+    pending = deque(Path(os.path.abspath(path)).parts[1:])
+    place, links = Path("/"), 0
+    found = _look(place, owners)
+    while found is None and pending:
+        part = pending.popleft()
+        if part == "..":
+            place = place.parent
+            continue
+        place /= part
+        try:
+            status = os.lstat(place)
+        except OSError:
+            return None
+        found = _judge(place, status, owners)
+        if stat.S_ISLNK(status.st_mode):
+            links += 1
+            if links > _MAX_LINKS:
+                return Distrust(path, "has too many symbolic links", "name the file itself")
+            target = Path(os.readlink(place))
+            pending.extendleft(reversed([each for each in target.parts if each != "/"]))
+            place = Path("/") if target.is_absolute() else place.parent
+    return found
+
+
+def _look(place: Path, owners: set[int]) -> Distrust | None:
+    return _judge(place, os.lstat(place), owners)
+
+
+def _judge(place: Path, status: os.stat_result, owners: set[int]) -> Distrust | None:
+    if status.st_uid not in owners:
+        return Distrust(
+            place, f"belongs to uid {status.st_uid}, not to root", f"chown root {place}"
+        )
+    if stat.S_ISLNK(status.st_mode):
+        # A link has no mode of its own; who may change it is said by its directory.
+        return None
+    mode = stat.S_IMODE(status.st_mode)
+    if stat.S_ISDIR(status.st_mode) and mode & stat.S_ISVTX:
+        return None
+    by_group = mode & stat.S_IWGRP and status.st_gid != _ROOT
+    if by_group or mode & stat.S_IWOTH:
+        who = "by others" if mode & stat.S_IWOTH else f"by group {status.st_gid}"
+        return Distrust(place, f"can be written {who} (mode {mode:04o})", f"chmod go-w {place}")
+    return None

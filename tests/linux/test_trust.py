@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from moorage.linux.trust import distrust
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    found = tmp_path / "opt/bin/program"
+    found.parent.mkdir(parents=True)
+    found.touch(mode=0o755)
+    return found
+
+
+def test_what_this_user_or_root_made_is_trusted(program: Path) -> None:
+    assert distrust(program) is None
+    assert distrust(Path("/bin/sh")) is None
+    assert distrust(Path("/")) is None
+    assert distrust(program / "absent") is None
+
+
+@pytest.mark.parametrize(("level", "mode"), [(0, 0o757), (1, 0o777), (2, 0o757), (2, 0o722)])
+def test_what_others_can_write_is_not(program: Path, level: int, mode: int) -> None:
+    place = (program, *program.parents)[level]
+    place.chmod(mode)
+    found = distrust(program)
+    assert found is not None
+    assert (found.path, found.remedy) == (place, f"chmod go-w {place}")
+    assert f"(mode {mode:04o})" in found.problem
+
+
+def test_a_directory_with_the_sticky_bit_passes_a_file_does_not(program: Path) -> None:
+    program.parent.chmod(0o1777)
+    assert distrust(program) is None
+    program.chmod(0o1757)
+    assert distrust(program) is not None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changing owners needs root")
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_what_belongs_to_another_is_not(program: Path, level: int) -> None:
+    place = (program, *program.parents)[level]
+    os.chown(place, 65534, 0)
+    found = distrust(program)
+    assert found is not None
+    assert str(found) == f"{place} belongs to uid 65534, not to root; chown root {place}"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changing groups needs root")
+def test_a_group_that_writes_is_trusted_when_it_is_roots_alone(program: Path) -> None:
+    program.chmod(0o775)
+    assert distrust(program) is None
+    os.chown(program, 0, 50)
+    found = distrust(program)
+    assert found is not None
+    assert found.problem == "can be written by group 50 (mode 0775)"
+
+
+def _relative(link: Path, target: Path) -> None:
+    link.symlink_to(os.path.relpath(target, link.parent))
+
+
+def _absolute(link: Path, target: Path) -> None:
+    link.symlink_to(target)
+
+
+@pytest.mark.parametrize("make", [_relative, _absolute])
+def test_links_are_followed(
+    program: Path, tmp_path: Path, make: Callable[[Path, Path], None]
+) -> None:
+    link = tmp_path / "usr/link"
+    link.parent.mkdir()
+    make(link, program)
+    assert distrust(link) is None
+    program.parent.chmod(0o777)
+    found = distrust(link)
+    assert found is not None
+    assert found.path == program.parent
+    program.parent.chmod(0o755)
+    link.parent.chmod(0o777)
+    found = distrust(link)
+    assert found is not None
+    assert found.path == link.parent
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changing owners needs root")
+def test_another_users_link_in_a_directory_for_all_is_not_trusted(
+    program: Path, tmp_path: Path
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (shared / "link").symlink_to(program)
+    os.chown(shared / "link", 65534, 65534, follow_symlinks=False)
+    assert distrust(shared / "link") is not None
+
+
+def test_links_in_a_circle_are_not_trusted(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    found = distrust(tmp_path / "a")
+    assert found is not None
+    assert "too many" in found.problem
