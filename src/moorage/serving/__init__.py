@@ -1,0 +1,15 @@
+"""HTTP servers that hold out against their clients: limits of connections, deadlines, byte budgets.
+
+    listener ──▶ Acceptor ──admit──▶ ConnectionTable ──▶ HttpConnection ──▶ the server's handler
+                                       │ limits per address, reserve for this machine
+                                       └ closes what sends no request in time
+
+The API server, the node agent's endpoint and the engine's stream endpoint all listen through it.
+"""
+
+from moorage.serving.acceptor import Acceptor
+from moorage.serving.budget import ByteBudget
+from moorage.serving.connection import HttpConnection, prove
+from moorage.serving.limits import Limits
+
+__all__ = ["Acceptor", "ByteBudget", "HttpConnection", "Limits", "prove"]

@@ -1,0 +1,194 @@
+"""Accepting connections for an HTTP server, under its limits.
+
+The event loop's own acceptor gives a protocol neither the peer's address nor a way to say no, and
+takes connections without end. This one looks first, so a connection that is over a limit costs one
+`accept` and no TLS handshake, and one that is dropped during its handshake is gone at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import Self
+
+from aiohttp import web
+
+from moorage.api.logs import Log
+from moorage.serving.connection import HttpConnection
+from moorage.serving.limits import ConnectionTable, Limits, Place
+
+_BACKLOG = 1024
+# Connections taken before the event loop may do something else.
+_BATCH = 64
+_SWEEP_S = 1.0
+# After the process has run out of descriptors.
+_PAUSE_S = 0.2
+# The peer's answer to the end of TLS is not waited for any longer: it holds a descriptor.
+_TLS_END_S = 5.0
+# The table's own deadline for a handshake comes long before this one.
+_TLS_BEGIN_S = 120.0
+
+log = Log(__name__)
+
+
+class Acceptor:
+    """Accepts connections of `server` on listening sockets while it is entered.
+
+    The sockets become the acceptor's: leaving closes them. Open connections stay, for the server's
+    own shutdown to end.
+    """
+
+    def __init__(
+        self,
+        server: web.Server,
+        listeners: Sequence[socket.socket],
+        limits: Limits,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._server = server
+        self._listeners = listeners
+        self._tls = tls
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._timers: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._refused = 0
+        self.table = ConnectionTable(limits)
+
+    async def __aenter__(self) -> Self:
+        for listener in self._listeners:
+            listener.setblocking(False)
+            listener.listen(_BACKLOG)
+            self._loop.add_reader(listener, self._accept, listener)
+        self._sweeping = asyncio.create_task(self._sweep(), name="connection deadlines")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for listener in self._listeners:
+            if (timer := self._timers.pop(listener, None)) is not None:
+                timer.cancel()
+            self._loop.remove_reader(listener)
+            listener.close()
+        tasks = (*self._opening, self._sweeping)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(_BATCH):
+            try:
+                connection, peer = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause(listener, error)
+                return
+            connection.setblocking(False)
+            self._admit(connection, peer)
+
+    def _admit(self, connection: socket.socket, peer: tuple[str, int]) -> None:
+        opening = _Opening(connection)
+        address = peer[0]
+        try:
+            is_local = _is_local(address, connection)
+        except OSError:
+            # Reset by the peer before it was looked at.
+            connection.close()
+            return
+        place = Place(address, is_local, opening.abort, opening.is_waiting)
+        if not self.table.admit(place):
+            connection.close()
+            self._count_refused(address)
+            return
+        protocol = HttpConnection(
+            self._server,
+            idle_s=self._limits.idle_s,
+            on_proven=lambda user: self.table.prove(place, user),
+            on_lost=lambda: self.table.release(place),
+        )
+        task = asyncio.create_task(self._open(opening, protocol, place))
+        opening.task = task
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _open(self, opening: _Opening, protocol: HttpConnection, place: Place) -> None:
+        is_tls = self._tls is not None
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: protocol,
+                opening.socket,
+                ssl=self._tls,
+                ssl_handshake_timeout=_TLS_BEGIN_S if is_tls else None,
+                ssl_shutdown_timeout=_TLS_END_S if is_tls else None,
+            )
+        except OSError as error:
+            log.debug("connection not opened", peer=place.address, reason=error)
+        except Exception:
+            log.exception("connection not opened", peer=place.address)
+        else:
+            opening.protocol = protocol
+        finally:
+            if opening.protocol is None:
+                opening.end()
+                self.table.release(place)
+
+    def _pause(self, listener: socket.socket, error: OSError) -> None:
+        """Stop accepting for a moment: no descriptor or memory is left for a connection."""
+        log.warning("connections are not accepted now", reason=error)
+        self.table.drop_unproven()
+        self._loop.remove_reader(listener)
+        self._timers[listener] = self._loop.call_later(_PAUSE_S, self._resume, listener)
+
+    def _resume(self, listener: socket.socket) -> None:
+        self._timers.pop(listener, None)
+        self._loop.add_reader(listener, self._accept, listener)
+
+    def _count_refused(self, address: str) -> None:
+        if not self._refused:
+            log.warning("too many connections; new ones are refused", peer=address)
+        self._refused += 1
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            self.table.sweep()
+            if self._refused:
+                log.info("connections were refused", count=self._refused, open=self.table.size)
+                self._refused = 0
+
+
+class _Opening:
+    """A connection from its acceptance on; `protocol` is there once it is open."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.task: asyncio.Task[None] | None = None
+        self.protocol: HttpConnection | None = None
+
+    def is_waiting(self) -> bool:
+        """Whether the client owes the server a handshake or a request."""
+        return self.protocol is None or self.protocol.is_waiting
+
+    def abort(self) -> None:
+        """Drop the connection at once."""
+        if self.protocol is not None:
+            self.protocol.abort()
+            return
+        self.end()
+        if self.task is not None:
+            self.task.cancel()
+
+    def end(self) -> None:
+        """End the socket under an event loop that may still hold it: it sees the end and closes."""
+        try:
+            self.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            # Ended already.
+            return
+
+
+def _is_local(address: str, connection: socket.socket) -> bool:
+    """Whether the peer has an address of this machine."""
+    return address.startswith("127.") or address == "::1" or address == connection.getsockname()[0]

@@ -1,0 +1,165 @@
+"""Limits of a server's connections, and which connection makes room for a new one.
+
+A connection is proven once a request on it has been authenticated. Unproven ones are the first to
+go: a client without credentials can keep no place that another connection needs. Connections from
+this machine's own addresses have a reserve that other addresses cannot take, and ordinary users
+cannot prove so many that none are left to make room: the administrator and the cluster's parts get
+in while others hold all they can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+# Descriptors for the database, logs, connections to nodes and whatever else a process opens.
+_OWN_DESCRIPTORS = 256
+_MOST_CONNECTIONS = 8192
+_FEWEST_CONNECTIONS = 64
+# A stream into a pod holds a second descriptor, towards the node or the engine.
+_DESCRIPTORS_PER_CONNECTION = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of one server.
+
+    `connections` bounds all of them, `reserved` of which only this machine's addresses may take;
+    `per_address` bounds those of any other address, `per_user` the proven ones of an ordinary user;
+    all ordinary users together leave `reserved` too. `head_s` is how long a client without
+    credentials may take for its TLS handshake and for each request's head, `idle_s` how long a
+    connection may be idle. Kubernetes 1.36 allows 32 s and 90 s for these two.
+    """
+
+    connections: int = _MOST_CONNECTIONS
+    reserved: int = _MOST_CONNECTIONS // 8
+    per_address: int = 256
+    per_user: int = _MOST_CONNECTIONS // 4
+    head_s: int = 10
+    idle_s: float = 75.0
+
+    @classmethod
+    def for_descriptors(cls, descriptors: int) -> Limits:
+        """Return the limits that fit a process which may open so many descriptors."""
+        room = (descriptors - _OWN_DESCRIPTORS) // _DESCRIPTORS_PER_CONNECTION
+        connections = max(min(room, _MOST_CONNECTIONS), _FEWEST_CONNECTIONS)
+        return cls(connections=connections, reserved=connections // 8, per_user=connections // 4)
+
+
+@dataclass(eq=False, slots=True)
+class Place:
+    """The place that one connection takes. `abort` drops the connection at once.
+
+    `is_local` is whether the peer has an address of this machine; `waited_s` counts the seconds
+    for which the client owed the server a handshake or a request's head. `user` is the ordinary
+    user who proved it.
+    """
+
+    address: str
+    is_local: bool
+    abort: Callable[[], None]
+    is_waiting: Callable[[], bool]
+    is_proven: bool = False
+    user: str = ""
+    waited_s: int = 0
+
+
+@dataclass(slots=True)
+class ConnectionTable:
+    """The open connections of one server."""
+
+    limits: Limits
+    _remote: int = 0
+    _by_address: dict[str, dict[Place, None]] = field(default_factory=dict)
+    _unproven: dict[Place, None] = field(default_factory=dict)
+    _size: int = 0
+    _by_user: dict[str, int] = field(default_factory=dict)
+    _ordinary: int = 0
+
+    @property
+    def size(self) -> int:
+        """The number of open connections."""
+        return self._size
+
+    def admit(self, place: Place) -> bool:
+        """Enter a new connection, dropping an unproven one where there is no room.
+
+        Returns whether it got a place; it has none when all that could go are proven.
+        """
+        limits = self.limits
+        if not place.is_local:
+            siblings = self._by_address.get(place.address, {})
+            if len(siblings) >= limits.per_address and not self._drop_first(siblings):
+                return False
+            is_full = self._remote >= limits.connections - limits.reserved
+            if is_full and not self._drop_first(self._unproven, remote_only=True):
+                return False
+        if self._size >= limits.connections and not self._drop_first(self._unproven):
+            return False
+        self._size += 1
+        self._remote += not place.is_local
+        self._by_address.setdefault(place.address, {})[place] = None
+        self._unproven[place] = None
+        return True
+
+    def prove(self, place: Place, user: str = "") -> bool:
+        """Note that a request on the connection has been authenticated.
+
+        `user` is empty for those without limits. Returns False, and leaves the connection unproven,
+        when the user or all ordinary users have too many.
+        """
+        if user:
+            own = self._by_user.get(user, 0)
+            room = self.limits.connections - self.limits.reserved - self._ordinary
+            if own >= self.limits.per_user or room <= 0:
+                return False
+            self._by_user[user] = own + 1
+            self._ordinary += 1
+        place.is_proven = True
+        place.user = user
+        self._unproven.pop(place, None)
+        return True
+
+    def release(self, place: Place) -> None:
+        """Remove a connection that has ended. Does nothing for one that has no place."""
+        siblings = self._by_address.get(place.address)
+        if siblings is None or place not in siblings:
+            return
+        del siblings[place]
+        if not siblings:
+            del self._by_address[place.address]
+        self._unproven.pop(place, None)
+        self._size -= 1
+        self._remote -= not place.is_local
+        if place.user:
+            self._ordinary -= 1
+            left = self._by_user[place.user] - 1
+            if left:
+                self._by_user[place.user] = left
+            else:
+                del self._by_user[place.user]
+
+    def sweep(self) -> None:
+        """Drop unproven connections that have sent no whole head in time. Call once a second.
+
+        Seconds are counted in calls, so a server that was stopped or busy blames no client for it.
+        """
+        for place in list(self._unproven):
+            place.waited_s = place.waited_s + 1 if place.is_waiting() else 0
+            if place.waited_s > self.limits.head_s:
+                self._drop(place)
+
+    def drop_unproven(self) -> bool:
+        """Drop the oldest unproven connection. Returns whether there was one."""
+        return self._drop_first(self._unproven)
+
+    def _drop_first(self, places: dict[Place, None], *, remote_only: bool = False) -> bool:
+        for place in places:
+            if not place.is_proven and not (remote_only and place.is_local):
+                self._drop(place)
+                return True
+        return False
+
+    def _drop(self, place: Place) -> None:
+        self.release(place)
+        place.abort()

@@ -1,0 +1,128 @@
+"""Which connections get a place, and which make room."""
+
+from __future__ import annotations
+
+import pytest
+
+from moorage.serving.limits import ConnectionTable, Limits, Place
+
+LIMITS = Limits(connections=10, reserved=4, per_address=3, head_s=2)
+
+
+class Peers:
+    """Connections to one table; `dropped` are those it ended."""
+
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        self.table = ConnectionTable(limits)
+        self.dropped: list[str] = []
+        self.is_waiting = True
+
+    def come(self, address: str, *, proven: bool = False, local: bool = False) -> Place | None:
+        place = Place(address, local, lambda: self.dropped.append(address), lambda: self.is_waiting)
+        if not self.table.admit(place):
+            return None
+        if proven:
+            self.table.prove(place)
+        return place
+
+
+def test_one_address_gets_so_many_places_and_other_addresses_still_get_theirs() -> None:
+    peers = Peers()
+    assert all(peers.come("a", proven=True) for _ in range(3))
+    assert peers.come("a") is None
+    assert peers.come("b")
+    assert peers.dropped == []
+
+
+def test_the_oldest_unproven_connection_of_the_address_makes_room() -> None:
+    peers = Peers()
+    peers.come("b")
+    for _ in range(5):
+        assert peers.come("a")
+    assert peers.dropped == ["a", "a"]
+
+
+def test_other_addresses_leave_the_reserve_to_this_machine() -> None:
+    peers = Peers()
+    for address in "abcdef":
+        assert peers.come(address, proven=True)
+    assert peers.come("g") is None
+    for _ in range(4):
+        assert peers.come("127.0.0.1", proven=True, local=True)
+    assert peers.come("127.0.0.1", local=True) is None
+    assert peers.table.size == 10
+
+
+def test_an_unproven_connection_makes_room_for_any_local_one() -> None:
+    peers = Peers()
+    peers.come("a")
+    for _ in range(10):
+        assert peers.come("127.0.0.1", proven=True, local=True)
+    assert peers.dropped == ["a"]
+
+
+def test_a_remote_connection_takes_no_place_from_a_local_one() -> None:
+    peers = Peers()
+    peers.come("127.0.0.1", local=True)
+    for address in "abcdef":
+        assert peers.come(address, proven=True)
+    assert peers.come("g") is None
+    assert peers.dropped == []
+
+
+def test_a_connection_that_has_ended_gives_its_place_back_once() -> None:
+    peers = Peers()
+    place = peers.come("a")
+    assert place
+    for _ in range(3):
+        peers.table.release(place)
+    assert peers.table.size == 0
+    assert all(peers.come("a", proven=True) for _ in range(3))
+
+
+def test_ordinary_users_leave_places_that_can_be_made_free() -> None:
+    peers = Peers(Limits(connections=10, reserved=4, per_user=4))
+    places = [place for _ in range(10) if (place := peers.come("127.0.0.1", local=True))]
+    assert [peers.table.prove(place, "a") for place in places[:5]] == [True] * 4 + [False]
+    assert [peers.table.prove(place, "b") for place in places[5:8]] == [True, True, False]
+    assert peers.table.prove(places[8])
+    # There is room for whoever comes, and what comes can be the administrator.
+    for _ in range(3):
+        place = peers.come("127.0.0.1", local=True)
+        assert place
+        assert peers.table.prove(place)
+    peers.table.release(places[0])
+    place = peers.come("127.0.0.1", local=True)
+    assert place
+    assert peers.table.prove(place, "a")
+    assert not peers.table.prove(place, "a")
+
+
+def test_what_sends_no_request_in_time_is_dropped() -> None:
+    peers = Peers()
+    peers.come("a")
+    peers.come("b", proven=True)
+    for _ in range(2):
+        peers.table.sweep()
+    assert peers.dropped == []
+    peers.table.sweep()
+    assert peers.dropped == ["a"]
+    assert peers.table.size == 1
+
+
+def test_a_request_that_is_being_answered_stops_the_clock() -> None:
+    peers = Peers()
+    peers.come("a")
+    for is_waiting in (True, True, False, True, True):
+        peers.is_waiting = is_waiting
+        peers.table.sweep()
+    assert peers.dropped == []
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "connections"), [(1024, 384), (20000, 8192), (10**6, 8192), (300, 64)]
+)
+def test_limits_fit_the_descriptors(descriptors: int, connections: int) -> None:
+    limits = Limits.for_descriptors(descriptors)
+    assert limits.connections == connections
+    assert 0 < limits.reserved < connections
