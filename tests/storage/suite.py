@@ -120,6 +120,49 @@ class StoreSuite:
         with pytest.raises(CompactedError):
             await store.history("a/", first)
 
+    async def test_a_read_that_a_compaction_overtakes_is_refused(self, store: Store) -> None:
+        # Reads and the compaction are in flight together; what is answered must be complete.
+        revisions = [await store.put(f"a/{i}", b"", 0) for i in range(20)]
+        old = store.revision
+        for i, revision in enumerate(revisions):
+            await store.delete(f"a/{i}", b"", revision)
+        outcomes = await asyncio.gather(
+            store.compact(store.revision),
+            *(store.range("a/", revision=old) for _ in range(20)),
+            *(store.history("a/", old) for _ in range(20)),
+            return_exceptions=True,
+        )
+        for outcome in outcomes[1:21]:
+            assert isinstance(outcome, CompactedError) or len(outcome.entries) == 20  # type: ignore[union-attr]
+        for outcome in outcomes[21:]:
+            assert isinstance(outcome, CompactedError) or len(outcome) == 20  # type: ignore[arg-type]
+
+    async def test_the_floor_is_raised_before_anything_is_removed(self, store: Store) -> None:
+        first = await store.put("a/1", b"1", 0)
+        last = await store.delete("a/1", b"1", first)
+        reading = asyncio.ensure_future(store.range("a/", revision=first))
+        await asyncio.sleep(0)
+        compacting = asyncio.ensure_future(store.compact(last))
+        await asyncio.sleep(0)
+        assert store.compacted == last
+        with pytest.raises(CompactedError):
+            await store.range("a/", revision=first)
+        with pytest.raises(CompactedError):
+            await reading
+        await compacting
+
+    async def test_keys_above_every_code_point_are_in_range(self, store: Store) -> None:
+        keys = ["a/\U0010ffff", "a/\U0010ffff\U0010ffff", "a/\U0010ffffz", "a/\ud7ff", "a/z"]
+        for key in keys:
+            await store.put(key, b"", 0)
+        await store.put("b/1", b"", 0)
+        await store.put("\U0010ffff/1", b"", 0)
+        assert [e.key for e in (await store.range("a/")).entries] == sorted(keys)
+        assert len((await store.range("")).entries) == len(keys) + 2
+        assert [e.key for e in (await store.range("\U0010ffff")).entries] == ["\U0010ffff/1"]
+        assert len((await store.range("a/\ud7ff")).entries) == 1
+        assert len(await store.history("a/\U0010ffff", 0)) == 3
+
     async def test_a_key_lives_on_through_compactions(self, store: Store) -> None:
         revision = 0
         for step in range(6):

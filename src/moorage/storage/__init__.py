@@ -8,27 +8,33 @@ from moorage.storage.cache import (
     CacheEvent,
     Item,
     WatchCache,
-    Watcher,
-    WatcherOverflowError,
 )
+from moorage.storage.inspection import Inspection, inspect
+from moorage.storage.loss import check_kept
+from moorage.storage.mark import accept_loss
 from moorage.storage.sqlite import SqliteStore
 from moorage.storage.store import (
     Change,
     CompactedError,
+    Damage,
     Entry,
     Page,
     RevisionConflictError,
     Store,
     StoreBrokenError,
 )
+from moorage.storage.watcher import QueueBudget, Watcher, WatcherOverflowError
 
 __all__ = [
     "CacheEvent",
     "Change",
     "CompactedError",
+    "Damage",
     "Entry",
+    "Inspection",
     "Item",
     "Page",
+    "QueueBudget",
     "RevisionConflictError",
     "SqliteStore",
     "Store",
@@ -36,4 +42,7 @@ __all__ = [
     "WatchCache",
     "Watcher",
     "WatcherOverflowError",
+    "accept_loss",
+    "check_kept",
+    "inspect",
 ]

@@ -2,9 +2,10 @@
 
 Reads and watches never touch the disk. An item is made once from its bytes when it is committed
 and shared by every reader; a watcher gets references, not copies. Each table (the part of a key
-before its first slash) keeps its recent events, so a watch can start a little in the past; one that
-starts earlier is told so and lists again. Hot path: `_apply`, per change and interested watcher
-(bench/hotpaths.py).
+before its first slash) keeps its recent events, so a watch can start a little in the past, also
+in the past of an earlier process; one that starts earlier gets CompactedError and lists again. The
+windows are bounded in events and, all together, in bytes. Hot path: `_apply`, per change and
+interested watcher (bench/hotpaths.py).
 """
 
 from __future__ import annotations
@@ -12,16 +13,20 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from moorage.storage.store import Change, CompactedError, Store
+from moorage.storage.keys import prefix_end
+from moorage.storage.store import Change, CompactedError, Damage, Page, Store, StoreBrokenError
+from moorage.storage.watcher import QueueBudget, Watcher
 
 WINDOW_EVENTS = 4096
-WATCHER_LIMIT = 16384
+WINDOW_BYTES = 64 * 1024 * 1024
+"""What all windows together may hold."""
 
-_AFTER_EVERY_KEY = "\U0010ffff"
+# What an event takes beside its items.
+_EVENT_BYTES = 256
 
 ADDED = "ADDED"
 MODIFIED = "MODIFIED"
@@ -36,6 +41,10 @@ class Item(Protocol):
 
     @property
     def revision(self) -> int: ...
+
+    @property
+    def size(self) -> int:
+        """The bytes it keeps in memory."""
 
 
 I = TypeVar("I", bound=Item)  # noqa: E741 - the cache's item type
@@ -52,107 +61,134 @@ class CacheEvent(Generic[I]):
     before: I | None
 
 
-class WatcherOverflowError(Exception):
-    """The reader of a watch fell too far behind; its stream ends and the client starts again."""
-
-
-class Watcher(Generic[I, W]):
-    """What one watch has yet to send. `select` turns an event into what is queued, or None."""
-
-    def __init__(self, select: Callable[[CacheEvent[I]], W | None], after: int) -> None:
-        self._select = select
-        self._after = after
-        self._queued: deque[W] = deque()
-        self._wake = asyncio.Event()
-        self._is_overflowed = False
-
-    def push(self, event: CacheEvent[I]) -> None:
-        if event.revision <= self._after or self._is_overflowed:
-            return
-        selected = self._select(event)
-        if selected is None:
-            return
-        if len(self._queued) >= WATCHER_LIMIT:
-            self._is_overflowed = True
-            self._queued.clear()
-        else:
-            self._queued.append(selected)
-        self._wake.set()
-
-    async def next_batch(self, timeout_s: float | None = None) -> list[W]:
-        """All that is queued, waiting for the first; empty when the time is up.
-
-        Raises WatcherOverflowError when events had to be dropped.
-        """
-        if not self._queued and not self._is_overflowed:
-            self._wake.clear()
-            try:
-                async with asyncio.timeout(timeout_s):
-                    await self._wake.wait()
-            except TimeoutError:
-                return []
-        if self._is_overflowed:
-            raise WatcherOverflowError
-        batch = list(self._queued)
-        self._queued.clear()
-        return batch
-
-
 class _Table(Generic[I]):
     """The items that share the first part of their keys."""
 
-    __slots__ = ("events", "items", "keys", "started", "watchers")
+    __slots__ = ("damaged", "events", "items", "keys", "sizes", "started", "watchers", "window")
 
     def __init__(self, started: int) -> None:
         self.items: dict[str, I] = {}
         self.keys: list[str] = []
+        self.damaged: dict[str, Damage] = {}
         self.events: deque[CacheEvent[I]] = deque()
-        self.watchers: dict[Watcher[I, Any], str] = {}
+        self.sizes: deque[int] = deque()
+        self.window = 0
+        """The bytes of the window."""
+        self.watchers: dict[Watcher[CacheEvent[I], Any], str] = {}
         self.started = started
         """The window holds every event after this revision."""
 
-    def record(self, event: CacheEvent[I]) -> None:
+    def record(self, event: CacheEvent[I]) -> int:
+        """Add an event to the window; by how many bytes that grew."""
+        size = _EVENT_BYTES + event.item.size
+        if event.before is not None:
+            size += event.before.size
         self.events.append(event)
+        self.sizes.append(size)
+        self.window += size
         if len(self.events) > WINDOW_EVENTS:
-            self.started = self.events.popleft().revision
+            size -= self.forget_oldest()
+        return size
+
+    def forget_oldest(self) -> int:
+        """Drop the oldest event of the window; how many bytes it took."""
+        self.started = self.events.popleft().revision
+        size = self.sizes.popleft()
+        self.window -= size
+        return size
 
 
 class WatchCache(Generic[I]):
     """The present items of a store. `make` builds one from a change's key, revision and value."""
 
-    def __init__(self, store: Store, make: Callable[[str, int, bytes], I]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        make: Callable[[str, int, bytes], I],
+        *,
+        budget: QueueBudget | None = None,
+    ) -> None:
         self._store = store
         self._make = make
+        self._budget = budget or QueueBudget()
         self._tables: dict[str, _Table[I]] = {}
+        self._window = 0
+        self._floor = 0
         self._revision = 0
         self._waiting: dict[asyncio.Future[None], int] = {}
 
     async def load(self) -> None:
-        """Read everything, then follow the store. Call once, before anything is served."""
-        page = await self._store.range("")
-        self._revision = page.revision
+        """Read everything, then follow the store. Call once, before anything is served.
+
+        The state some changes ago is read and the log replayed on it, which fills the windows.
+        """
+        store = self._store
+        floor = store.replay_floor
+        page = await store.range("", revision=floor)
+        try:
+            changes = await store.history("", floor)
+        except StoreBrokenError:
+            # Damage that came since the store was opened: the present state has to do.
+            floor, changes = store.revision, []
+            page = await store.range("")
+        self._start_at(floor, page)
+        if changes:
+            self._hear(changes)
+        self._revision = store.revision
+        for damage in store.damage:
+            table = self._table(damage.key)
+            table.damaged[damage.key] = damage
+            # An index can complete what is damaged in its row; it stays damaged at every read.
+            if table.items.pop(damage.key, None) is not None:
+                table.keys.remove(damage.key)
+        store.listen(self._hear)
+
+    def _start_at(self, floor: int, page: Page) -> None:
+        self._floor = self._revision = floor
         for entry in page.entries:
             table = self._table(entry.key)
             table.items[entry.key] = self._make(entry.key, entry.revision, entry.value)
             table.keys.append(entry.key)
-        self._store.listen(self._hear)
+        for damage in page.damage:
+            self._table(damage.key).damaged[damage.key] = damage
 
     @property
     def revision(self) -> int:
         """The revision everything here is current at."""
         return self._revision
 
+    @property
+    def queued_bytes(self) -> int:
+        """The bytes that the queues of all watchers hold."""
+        return self._budget.used
+
+    @property
+    def window_bytes(self) -> int:
+        """The bytes that the windows of all tables hold, items that are present included."""
+        return self._window
+
     def get(self, key: str) -> I | None:
         table = self._tables.get(_table_name(key))
         return table.items.get(key) if table else None
+
+    def damage(self, key: str) -> Damage | None:
+        """What is known of a present key whose value cannot be read; None for any other key."""
+        table = self._tables.get(_table_name(key))
+        return table.damaged.get(key) if table else None
+
+    def damage_under(self, prefix: str) -> Sequence[Damage]:
+        """The damage among the present keys under a prefix."""
+        table = self._tables.get(_table_name(prefix))
+        if table is None or not table.damaged:
+            return ()
+        return [each for key, each in table.damaged.items() if key.startswith(prefix)]
 
     def scan(self, prefix: str) -> list[I]:
         """The items under a prefix, in key order."""
         table = self._tables.get(_table_name(prefix))
         if table is None:
             return []
-        first = bisect_left(table.keys, prefix)
-        last = bisect_left(table.keys, prefix + _AFTER_EVERY_KEY)
+        first, last = _bounds(table.keys, prefix)
         items = table.items
         return [items[key] for key in table.keys[first:last]]
 
@@ -161,12 +197,12 @@ class WatchCache(Generic[I]):
         table = self._tables.get(_table_name(prefix))
         if table is None:
             return 0
-        end = bisect_left(table.keys, prefix + _AFTER_EVERY_KEY)
-        return end - bisect_left(table.keys, prefix)
+        first, last = _bounds(table.keys, prefix)
+        return last - first
 
     def watch(
         self, prefix: str, after: int, select: Callable[[CacheEvent[I]], W | None]
-    ) -> Watcher[I, W]:
+    ) -> Watcher[CacheEvent[I], W]:
         """Follow the changes under a prefix after a revision; end it with `unwatch`.
 
         Raises CompactedError when the window no longer reaches back that far.
@@ -174,15 +210,19 @@ class WatchCache(Generic[I]):
         table = self._table(prefix)
         if after < table.started:
             raise CompactedError(after, table.started)
-        watcher = Watcher(select, after)
+        watcher = Watcher(select, after, self._budget)
         for event in table.events:
             if event.item.key.startswith(prefix):
                 watcher.push(event)
+        if watcher.is_overflowed:
+            # More than a queue may hold: a list is the shorter way.
+            raise CompactedError(after, self._revision)
         table.watchers[watcher] = prefix
         return watcher
 
-    def unwatch(self, prefix: str, watcher: Watcher[I, W]) -> None:
+    def unwatch(self, prefix: str, watcher: Watcher[CacheEvent[I], W]) -> None:
         self._table(prefix).watchers.pop(watcher, None)
+        watcher.close()
 
     async def wait_for(self, revision: int, timeout_s: float) -> bool:
         """Wait until a revision is here; False when the time is up first."""
@@ -203,7 +243,8 @@ class WatchCache(Generic[I]):
         name = _table_name(key)
         table = self._tables.get(name)
         if table is None:
-            table = self._tables[name] = _Table(self._revision)
+            # Nothing has happened in it since the cache was loaded.
+            table = self._tables[name] = _Table(self._floor)
         return table
 
     def _hear(self, changes: list[Change]) -> None:
@@ -219,6 +260,8 @@ class WatchCache(Generic[I]):
         key = change.key
         before = table.items.get(key)
         item = self._make(key, change.revision, change.value)
+        if table.damaged:
+            table.damaged.pop(key, None)
         if change.is_deletion:
             kind = DELETED
             if before is not None:
@@ -230,10 +273,19 @@ class WatchCache(Generic[I]):
             if before is None:
                 insort(table.keys, key)
         event = CacheEvent(kind, change.revision, item, before)
-        table.record(event)
+        self._window += table.record(event)
+        while self._window > WINDOW_BYTES:
+            longest = max(self._tables.values(), key=lambda each: each.window)
+            self._window -= longest.forget_oldest()
         for watcher, prefix in table.watchers.items():
             if key.startswith(prefix):
                 watcher.push(event)
+
+
+def _bounds(keys: list[str], prefix: str) -> tuple[int, int]:
+    """Where the keys under a prefix begin and end in a sorted list."""
+    end = prefix_end(prefix)
+    return bisect_left(keys, prefix), bisect_left(keys, end) if end else len(keys)
 
 
 def _table_name(key: str) -> str:

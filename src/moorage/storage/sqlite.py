@@ -12,15 +12,22 @@ import asyncio
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from moorage.api.logs import Log
+from moorage.storage import database
+from moorage.storage.lock import StoreLock
+from moorage.storage.loss import check_current, check_made
+from moorage.storage.mark import Mark, Recorded, accepted_path, read_mark
+from moorage.storage.reserve import RESERVE_BYTES, Reserve
 from moorage.storage.store import (
     Change,
     CompactedError,
-    Entry,
+    Damage,
     Listener,
     Page,
     RevisionConflictError,
@@ -29,56 +36,23 @@ from moorage.storage.store import (
 
 T = TypeVar("T")
 
-_FORMAT = 1
-_TABLES = """
-CREATE TABLE IF NOT EXISTS log (
-    revision INTEGER PRIMARY KEY,
-    key      TEXT    NOT NULL,
-    previous INTEGER NOT NULL,
-    deleted  INTEGER NOT NULL,
-    value    BLOB    NOT NULL
-);
-CREATE INDEX IF NOT EXISTS log_by_key ON log (key, revision);
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
-"""
-_PRAGMAS = (
-    "PRAGMA journal_mode = WAL",
-    "PRAGMA synchronous = FULL",
-    "PRAGMA busy_timeout = 5000",
-    "PRAGMA cache_size = -4096",
-)
-_INSERT = "INSERT INTO log (revision, key, previous, deleted, value) VALUES (?, ?, ?, ?, ?)"
-# A key's state at a revision is its last change up to there.
-_STATE_AT = """
-SELECT key, revision, value FROM log AS change
-WHERE key >= ? AND key < ? AND key > ? AND revision <= ? AND deleted = 0
-  AND revision = (SELECT max(revision) FROM log WHERE key = change.key AND revision <= ?)
-ORDER BY key LIMIT ?
-"""
-_HEADS = """
-SELECT key, revision FROM log AS change
-WHERE deleted = 0 AND revision = (SELECT max(revision) FROM log WHERE key = change.key)
-"""
-_HISTORY = """
-SELECT key, revision, value, previous, deleted FROM log
-WHERE revision > ? AND key >= ? AND key < ? ORDER BY revision
-"""
-# Within the range just given up: states that a later change replaced, then the marks of deletion.
-_FORGET = (
-    "DELETE FROM log WHERE revision IN"
-    " (SELECT previous FROM log WHERE revision > ? AND revision <= ? AND previous > 0)",
-    "DELETE FROM log WHERE revision > ? AND revision <= ? AND deleted = 1",
-)
-_SET_FACT = "INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)"
 _BATCH_LIMIT = 512
 _COMPACTION_STEP = 2000
-_AFTER_EVERY_KEY = "\U0010ffff"
+_PAGE_BYTES = 4096
+# What a transaction adds to the log beside its values: the pages around them.
+_BATCH_PAGES = 4
+_CHECKPOINT_BYTES = 4 * 1024 * 1024
+# Above a recorded revision by this much starts what follows an accepted loss.
+_LOSS_GAP = 1000
+
+log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Write:
     change: Change
     done: asyncio.Future[int]
+    may_use_reserve: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,31 +64,42 @@ class _Job:
 
 
 class SqliteStore:
-    """Use as `async with SqliteStore(path) as store`. One process at a time may hold the file.
+    """Use as `async with SqliteStore(path) as store`. One process at a time may serve the file.
 
-    Raises StoreBrokenError on entry when the file is not a store of ours.
+    `mark` is the file that records outside the database that it was made and how far it went;
+    beside the database unless given. Raises StoreBrokenError on entry when the file is not a store
+    of ours, when it is served already, or when it is gone or older than its mark says.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self, path: Path, *, mark: Path | None = None, reserve_bytes: int = RESERVE_BYTES
+    ) -> None:
         self._path = path
+        self._mark_path = mark or path.with_name(f"{path.name}.mark")
+        self._reserve = Reserve(path, reserve_bytes)
+        self._mark: Mark
+        self._is_mark_stale = False
+        self._held = ExitStack()
         self._loop: asyncio.AbstractEventLoop
         self._heads: dict[str, int] = {}
         self._in_flight: dict[str, asyncio.Future[int]] = {}
         self._listeners: list[Listener] = []
+        self._identity = ""
+        self._damage: tuple[Damage, ...] = ()
         self._numbered = 0
         self._durable = 0
         self._compacted = 0
+        self._forgotten = 0
+        self._replay_floor = 0
+        self._logged = 0
+        """About how many bytes the write-ahead log has taken since its last checkpoint."""
         self._to_write: queue.SimpleQueue[_Write | _Job | None] = queue.SimpleQueue()
         self._to_read: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        await asyncio.to_thread(self._load)
-        self._threads = [
-            threading.Thread(target=self._writer, name="store-writer", daemon=True),
-            threading.Thread(target=self._reader, name="store-reader", daemon=True),
-        ]
+        await asyncio.to_thread(self._open)
         for thread in self._threads:
             thread.start()
         return self
@@ -124,6 +109,7 @@ class SqliteStore:
         self._to_read.put(None)
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
+        await asyncio.to_thread(self._held.close)
 
     @property
     def revision(self) -> int:
@@ -133,14 +119,28 @@ class SqliteStore:
     def compacted(self) -> int:
         return self._compacted
 
+    @property
+    def identity(self) -> str:
+        return self._identity
+
+    @property
+    def replay_floor(self) -> int:
+        return max(self._replay_floor, self._compacted)
+
+    @property
+    def damage(self) -> Sequence[Damage]:
+        return self._damage
+
     def listen(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
-    async def put(self, key: str, value: bytes, expected: int) -> int:
-        return await self._commit(key, value, expected, is_deletion=False)
+    async def put(
+        self, key: str, value: bytes, expected: int, *, may_use_reserve: bool = False
+    ) -> int:
+        return await self._commit(key, value, expected, False, may_use_reserve)
 
     async def delete(self, key: str, last: bytes, expected: int) -> int:
-        return await self._commit(key, last, expected, is_deletion=True)
+        return await self._commit(key, last, expected, True, True)
 
     async def range(
         self,
@@ -151,32 +151,29 @@ class SqliteStore:
         limit: int | None = None,
     ) -> Page:
         at = self._durable if revision is None else revision
-        if at < self._compacted:
-            raise CompactedError(at, self._compacted)
-        wanted = -1 if limit is None else limit + 1
-        rows = await self._read(
-            _STATE_AT, (prefix, prefix + _AFTER_EVERY_KEY, after, at, at, wanted)
+        return await self._read_since(
+            at, lambda connection: database.state_at(connection, prefix, at, after, limit)
         )
-        entries = [Entry(key, changed, value) for key, changed, value in rows[:limit]]
-        return Page(at, entries, has_more=limit is not None and len(rows) > limit)
 
     async def history(self, prefix: str, after: int) -> list[Change]:
-        if after < self._compacted:
-            raise CompactedError(after, self._compacted)
-        rows = await self._read(_HISTORY, (after, prefix, prefix + _AFTER_EVERY_KEY))
-        return [
-            Change(key, revision, value, previous, bool(deleted))
-            for key, revision, value, previous, deleted in rows
-        ]
+        return await self._read_since(
+            after, lambda connection: database.history(connection, prefix, after)
+        )
 
     async def compact(self, revision: int) -> None:
-        # In steps, so that writes get their turn in between.
-        while self._compacted < min(revision, self._durable):
-            upto = min(revision, self._durable, self._compacted + _COMPACTION_STEP)
-            await self._on_writer(lambda connection: self._forget(connection, upto))  # noqa: B023
-            self._compacted = upto
+        target = min(revision, self._durable)
+        # Refused before it is removed: a read that overlaps the removal finds out at its end.
+        self._compacted = max(self._compacted, target)
+        while self._forgotten < target:
+            upto = min(target, self._forgotten + _COMPACTION_STEP)
+            await self._on_writer(
+                lambda connection: self._forget(connection, upto, target)  # noqa: B023
+            )
+            self._forgotten = upto
 
-    async def _commit(self, key: str, value: bytes, expected: int, *, is_deletion: bool) -> int:
+    async def _commit(
+        self, key: str, value: bytes, expected: int, is_deletion: bool, may_use_reserve: bool
+    ) -> int:
         # Writes to one key go one after the other: only then is `expected` decidable.
         while (earlier := self._in_flight.get(key)) is not None:
             await asyncio.wait((earlier,))
@@ -187,17 +184,23 @@ class SqliteStore:
         change = Change(key, self._numbered, value, current, is_deletion)
         done = self._loop.create_future()
         self._in_flight[key] = done
-        self._to_write.put(_Write(change, done))
+        self._to_write.put(_Write(change, done, may_use_reserve))
         # The write happens even if its caller is cancelled; later writers wait for its end.
         return await asyncio.shield(done)
 
-    async def _read(self, statement: str, parameters: tuple[Any, ...]) -> list[Any]:
-        done = self._loop.create_future()
-        self._to_read.put(
-            _Job(lambda connection: connection.execute(statement, parameters).fetchall(), done)
-        )
-        rows: list[Any] = await done
-        return rows
+    async def _read_since(self, revision: int, read: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a read of what a revision and later ones left. Raises CompactedError."""
+        self._check_kept(revision)
+        done: asyncio.Future[T] = self._loop.create_future()
+        self._to_read.put(_Job(read, done))
+        outcome = await done
+        # What was removed meanwhile is missing in the outcome.
+        self._check_kept(revision)
+        return outcome
+
+    def _check_kept(self, revision: int) -> None:
+        if revision < self._compacted:
+            raise CompactedError(revision, self._compacted)
 
     async def _on_writer(self, run: Callable[[sqlite3.Connection], T]) -> T:
         done: asyncio.Future[T] = self._loop.create_future()
@@ -206,34 +209,77 @@ class SqliteStore:
 
     # From here on: what runs in threads, and what they hand back to the loop.
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-        for pragma in _PRAGMAS:
-            connection.execute(pragma)
-        return connection
-
-    def _load(self) -> None:
+    def _open(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            connection = self._connect()
-            connection.executescript(_TABLES)
-            facts = dict(connection.execute("SELECT name, value FROM facts").fetchall())
-            found = facts.setdefault("format", _FORMAT)
-            if found != _FORMAT:
-                raise StoreBrokenError(
-                    f"{self._path} has format {found}; this version reads format {_FORMAT}"
-                )
-            connection.execute(_SET_FACT, ("format", _FORMAT))
-            self._heads = dict(connection.execute(_HEADS).fetchall())
-            last = connection.execute("SELECT coalesce(max(revision), 0) FROM log").fetchone()[0]
-            connection.close()
-        except sqlite3.Error as error:
-            raise StoreBrokenError(f"{self._path} cannot be opened: {error}") from error
-        self._compacted = facts.get("compacted", 0)
-        self._durable = self._numbered = max(last, self._compacted)
+        with ExitStack() as held:
+            held.callback(StoreLock.acquire(self._path).release)
+            # The space of the log, which goes with the last connection, is the next start's.
+            held.callback(self._reserve.fill)
+            mark, accepted = read_mark(self._mark_path), accepted_path(self._mark_path)
+            check_made(self._path, self._mark_path, mark)
+            lost = read_mark(accepted)
+            floor = lost.revision + _LOSS_GAP if lost else 0
+            try:
+                loaded = self._load(held, floor)
+            except sqlite3.Error as error:
+                raise StoreBrokenError(f"{self._path} cannot be opened: {error}") from error
+            self._compacted, self._forgotten = loaded.compacted, loaded.forgotten
+            self._durable = self._numbered = max(loaded.last, self._compacted)
+            self._replay_floor = loaded.replay_floor
+            self._identity, self._heads = loaded.identity, loaded.heads
+            self._damage = tuple(d for d in loaded.damage if self._heads.get(d.key) == d.revision)
+            for damage in loaded.damage:
+                log.error("stored value is damaged", key=damage.key, revision=damage.revision)
+            present = Recorded(self._identity, self._durable)
+            check_current(self._path, self._mark_path, mark, present)
+            if mark is None:
+                self._mark = self._write_mark(present)
+            else:
+                self._mark = Mark.open(self._mark_path, self._identity)
+            held.callback(self._mark.close)
+            accepted.unlink(missing_ok=True)
+            self._held = held.pop_all()
 
-    def _writer(self) -> None:
-        connection = self._connect()
+    def _load(self, held: ExitStack, floor: int) -> database.Loaded:
+        try:
+            return self._load_once(held, floor)
+        except sqlite3.Error as error:
+            # Even to open a database takes room, for the index of its log.
+            if not (database.is_disk_full(error) and self._reserve.remove()):
+                raise
+        loaded = self._load_once(held, floor)
+        self._reserve.extend_log()
+        return loaded
+
+    def _load_once(self, held: ExitStack, floor: int) -> database.Loaded:
+        with ExitStack() as opened:
+            connections = [
+                opened.enter_context(closing(database.connect(self._path))) for _ in range(2)
+            ]
+            loaded = database.load(connections[0], self._path, floor)
+            self._reserve.fill()
+            if not self._reserve.is_released:
+                self._add_filler(connections[0])
+            self._threads = [
+                threading.Thread(target=run, args=(connection,), name=name, daemon=True)
+                for run, connection, name in (
+                    (self._writer, connections[0], "store-writer"),
+                    (self._reader, connections[1], "store-reader"),
+                )
+            ]
+            held.push(opened.pop_all())
+        return loaded
+
+    def _write_mark(self, present: Recorded) -> Mark:
+        try:
+            return Mark.write(self._mark_path, present)
+        except OSError as error:
+            raise StoreBrokenError(
+                f"{self._mark_path}, which records that the store was made, cannot be written: "
+                f"{error.strerror}"
+            ) from error
+
+    def _writer(self, connection: sqlite3.Connection) -> None:
         while (batch := _take(self._to_write)) is not None:
             writes = [item for item in batch if isinstance(item, _Write)]
             if writes:
@@ -241,45 +287,105 @@ class SqliteStore:
             for item in batch:
                 if isinstance(item, _Job):
                     self._run(connection, item)
-        connection.close()
 
-    def _reader(self) -> None:
-        connection = self._connect()
+    def _reader(self, connection: sqlite3.Connection) -> None:
         while (job := self._to_read.get()) is not None:
             self._run(connection, job)
-        connection.close()
 
     def _write(self, connection: sqlite3.Connection, writes: list[_Write]) -> None:
-        rows = [
-            (change.revision, change.key, change.previous, change.is_deletion, change.value)
-            for change in (write.change for write in writes)
-        ]
+        if self._reserve.is_released:
+            writes = self._without_room(connection, writes)
+        if not writes:
+            return
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.executemany(_INSERT, rows)
-            connection.execute("COMMIT")
+            database.append(connection, [write.change for write in writes])
         except sqlite3.Error as error:
-            _roll_back(connection)
-            self._tell(self._refuse, writes, error)
+            if not (database.is_disk_full(error) and self._make_room(connection)):
+                self._tell(self._refuse, writes, error)
+                return
+            self._write(connection, writes)
         else:
+            self._record(writes[-1].change.revision)
             self._tell(self._acknowledge, writes)
+            self._checkpoint(connection, sum(len(write.change.value) for write in writes))
 
-    def _forget(self, connection: sqlite3.Connection, upto: int) -> None:
-        connection.execute("BEGIN IMMEDIATE")
+    def _without_room(self, connection: sqlite3.Connection, writes: list[_Write]) -> list[_Write]:
+        """The writes to do while the reserve is released; the others are refused."""
+        self._reserve.refill()
+        if not self._reserve.is_released:
+            self._add_filler(connection)
+            return writes
+        if database.free_bytes(connection) >= 2 * self._reserve.size:
+            return writes
+        refused = [write for write in writes if not write.may_use_reserve]
+        if refused:
+            error = OSError("the disk is full; until there is room only deletions are taken")
+            self._tell(self._refuse, refused, error)
+        return [write for write in writes if write.may_use_reserve]
+
+    def _make_room(self, connection: sqlite3.Connection) -> bool:
+        """Give the reserve up and start the log over, for what must be written; False if in vain.
+
+        What the disk still has is taken at once, before another program does.
+        """
+        was_kept = self._reserve.release()
+        if was_kept:
+            log.error("disk is full: only deletions are taken until there is room")
         try:
-            for statement in _FORGET:
-                connection.execute(statement, (self._compacted, upto))
-            connection.execute(_SET_FACT, ("compacted", upto))
-            connection.execute("COMMIT")
-        except sqlite3.Error:
-            _roll_back(connection)
-            raise
+            had_log = self._logged > 0 and database.checkpoint(connection)
+            if was_kept:
+                self._reserve.extend_log()
+            self._logged = 0 if had_log else self._logged
+            return database.drop_filler(connection) or was_kept or had_log
+        except sqlite3.Error as error:
+            log.error("the disk is full and the store has no reserve left", error=error)
+            return was_kept
+
+    def _checkpoint(self, connection: sqlite3.Connection, written: int) -> None:
+        """Checkpoint the log when it has grown enough; `written` bytes of values came to it."""
+        self._logged += written + _BATCH_PAGES * _PAGE_BYTES
+        if self._logged < _CHECKPOINT_BYTES:
+            return
+        try:
+            is_whole = database.checkpoint(connection)
+        except sqlite3.Error as error:
+            # Nothing is lost by it: the log goes on growing, and the next one moves all of it.
+            log.warning("checkpoint failed", path=self._path, error=error)
+            is_whole = False
+        self._logged = 0 if is_whole else _CHECKPOINT_BYTES // 2
+
+    def _add_filler(self, connection: sqlite3.Connection) -> None:
+        try:
+            database.add_filler(connection, self._reserve.size)
+        except sqlite3.Error as error:
+            log.warning("no reserve is kept within the database", error=error)
+
+    def _record(self, revision: int) -> None:
+        try:
+            self._mark.record(revision)
+        except OSError as error:
+            # The change is durable all the same; only a loss of it would not be noticed.
+            if not self._is_mark_stale:
+                log.error("the store's mark cannot be written", path=self._mark_path, error=error)
+            self._is_mark_stale = True
+        else:
+            self._is_mark_stale = False
+
+    def _forget(self, connection: sqlite3.Connection, upto: int, compacted: int) -> None:
+        try:
+            database.forget(connection, self._forgotten, upto, compacted)
+        except sqlite3.Error as error:
+            if not (database.is_disk_full(error) and self._make_room(connection)):
+                raise
+            database.forget(connection, self._forgotten, upto, compacted)
 
     def _run(self, connection: sqlite3.Connection, job: _Job) -> None:
         try:
             outcome = job.run(connection)
+        except StoreBrokenError as error:
+            self._tell(_fail, job.done, error)
         except sqlite3.Error as error:
-            self._tell(_fail, job.done, StoreBrokenError(str(error)))
+            self._tell(_fail, job.done, StoreBrokenError(f"{self._path}: {error}"))
         else:
             self._tell(_resolve, job.done, outcome)
 
@@ -323,11 +429,6 @@ def _take(items: queue.SimpleQueue[_Write | _Job | None]) -> list[_Write | _Job]
             break
         batch.append(item)
     return batch
-
-
-def _roll_back(connection: sqlite3.Connection) -> None:
-    if connection.in_transaction:
-        connection.execute("ROLLBACK")
 
 
 def _resolve(done: asyncio.Future[Any], outcome: Any) -> None:

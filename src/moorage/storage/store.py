@@ -8,7 +8,7 @@ need it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -59,12 +59,29 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Damage:
+    """A change that can no longer be read as it was written. `key` is "" if even that is lost."""
+
+    key: str
+    revision: int
+
+    def __str__(self) -> str:
+        return f"{self.key or '(unknown key)'} at revision {self.revision} is damaged in the store"
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
-    """Entries in key order, read at one revision; `has_more` when the limit cut them."""
+    """Entries in key order, read at one revision; `has_more` when the limit cut them.
+
+    `last` is the last key looked at: the next page follows it. `damage` names the keys that exist
+    and whose values cannot be read.
+    """
 
     revision: int
     entries: list[Entry]
     has_more: bool = False
+    last: str = ""
+    damage: Sequence[Damage] = ()
 
 
 Listener = Callable[[list[Change]], None]
@@ -74,15 +91,21 @@ Listener = Callable[[list[Change]], None]
 class Store(Protocol):
     """A durable, ordered, versioned map. All methods are called from one event loop."""
 
-    async def put(self, key: str, value: bytes, expected: int) -> int:
+    async def put(
+        self, key: str, value: bytes, expected: int, *, may_use_reserve: bool = False
+    ) -> int:
         """Write a key and return the change's revision once it is durable.
 
         `expected` is the revision the key must have now, 0 for a new key. Listeners have heard of
-        the change when this returns. Raises RevisionConflictError, StoreBrokenError.
+        the change when this returns. `may_use_reserve`: a step of a deletion, which is taken on a
+        full disk too. Raises RevisionConflictError, StoreBrokenError.
         """
 
     async def delete(self, key: str, last: bytes, expected: int) -> int:
-        """Remove a key that is at `expected`, logging its last value; otherwise as `put`."""
+        """Remove a key that is at `expected`, logging its last value; otherwise as `put`.
+
+        Taken on a full disk too.
+        """
 
     async def range(
         self,
@@ -94,14 +117,22 @@ class Store(Protocol):
     ) -> Page:
         """The entries under a prefix, now or at an older revision, following the key `after`.
 
-        Raises CompactedError when that revision is gone.
+        Raises CompactedError when that revision is gone, also when it went during the read.
         """
 
     async def history(self, prefix: str, after: int) -> list[Change]:
-        """The changes under a prefix since a revision. Raises CompactedError."""
+        """The changes under a prefix since a revision.
+
+        Raises CompactedError, also when the revision went during the read; StoreBrokenError when
+        one of the changes is damaged.
+        """
 
     async def compact(self, revision: int) -> None:
-        """Forget states that were superseded at or before a revision."""
+        """Forget states that were superseded at or before a revision.
+
+        They are refused from the call on, before they are removed. Raises StoreBrokenError when
+        they cannot be removed; a later compaction removes them too.
+        """
 
     def listen(self, listener: Listener) -> None:
         """Hear of every change from now on."""
@@ -113,3 +144,15 @@ class Store(Protocol):
     @property
     def compacted(self) -> int:
         """States before this revision may be gone."""
+
+    @property
+    def identity(self) -> str:
+        """What tells this store from every other one, made with it and kept for its life."""
+
+    @property
+    def replay_floor(self) -> int:
+        """The changes after this revision were intact and few enough at open to replay them."""
+
+    @property
+    def damage(self) -> Sequence[Damage]:
+        """The present keys whose values were found damaged at open."""

@@ -1,0 +1,181 @@
+"""Watchers: what each watch has yet to send, within a budget in bytes.
+
+A frame that several watchers queue is one object and is counted once. A watcher whose queue grows
+over its own budget is ended; when all queues together are over theirs, the longest are ended until
+they are not. The client of an ended watch lists again, as with kube-apiserver's cacher
+(`forgetWatcher`). Hot path: `push`, per change and interested watcher (bench/hotpaths.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import Callable, Sized
+from typing import Any, Generic, Protocol, TypeVar
+
+QUEUE_BYTES = 8 * 1024 * 1024
+ALL_QUEUES_BYTES = 128 * 1024 * 1024
+# What a queue entry takes beside its frame; bounds queues of tiny frames too.
+_ENTRY_BYTES = 128
+
+W = TypeVar("W")
+
+
+class Event(Protocol):
+    """What a watcher needs to know of an event."""
+
+    @property
+    def revision(self) -> int: ...
+
+
+E = TypeVar("E", bound=Event)
+
+
+class WatcherOverflowError(Exception):
+    """The reader of a watch fell too far behind; its stream ends and the client starts again."""
+
+
+class _Held:
+    """A frame in queues: its size, and how many queues hold it."""
+
+    __slots__ = ("frame", "holders", "size")
+
+    def __init__(self, frame: Any, size: int) -> None:
+        self.frame = frame
+        self.size = size
+        self.holders = 0
+
+
+class QueueBudget:
+    """The bytes that all queues of one cache hold."""
+
+    def __init__(self, each: int = QUEUE_BYTES, together: int = ALL_QUEUES_BYTES) -> None:
+        self.each = each
+        self.together = together
+        self.used = 0
+        self._last: _Held | None = None
+        self._watchers: set[Watcher[Any, Any]] = set()
+
+    def add(self, watcher: Watcher[Any, Any]) -> None:
+        self._watchers.add(watcher)
+
+    def remove(self, watcher: Watcher[Any, Any]) -> None:
+        self._watchers.discard(watcher)
+
+    def hold(self, frame: Any) -> _Held:
+        """Count a frame for one more queue. The next watchers of an event want the same frame."""
+        held = self._last
+        if held is None or held.frame is not frame or not held.holders:
+            size = len(frame) if isinstance(frame, Sized) else sys.getsizeof(frame)
+            held = self._last = _Held(frame, size + _ENTRY_BYTES)
+            self.used += held.size
+        held.holders += 1
+        return held
+
+    def release(self, held: _Held) -> None:
+        held.holders -= 1
+        if not held.holders:
+            self.used -= held.size
+            if held is self._last:
+                self._last = None
+
+    def enforce(self) -> None:
+        """End the watchers with the longest queues until all together are within the budget."""
+        if self.used <= self.together:
+            return
+        for watcher in sorted(self._watchers, key=lambda each: each.queued_bytes, reverse=True):
+            watcher.overflow()
+            if self.used <= self.together:
+                return
+
+
+class Watcher(Generic[E, W]):
+    """What one watch has yet to send. `select` turns an event into what is queued, or None.
+
+    `on_overflow` is called once, when the watcher is ended because its reader is too slow.
+    """
+
+    def __init__(
+        self, select: Callable[[E], W | None], after: int, budget: QueueBudget | None = None
+    ) -> None:
+        self._select = select
+        self._after = after
+        self._budget = budget or QueueBudget()
+        self._budget.add(self)
+        self._queued: deque[_Held] = deque()
+        self._sending: list[_Held] = []
+        self._wake = asyncio.Event()
+        self.is_overflowed = False
+        self.queued_bytes = 0
+        self.on_overflow: Callable[[], None] | None = None
+
+    def push(self, event: E) -> None:
+        if event.revision <= self._after or self.is_overflowed:
+            return
+        selected = self._select(event)
+        if selected is None:
+            return
+        budget = self._budget
+        held = budget.hold(selected)
+        self._queued.append(held)
+        self.queued_bytes += held.size
+        if self.queued_bytes > budget.each and len(self._queued) > 1:
+            self.overflow()
+        elif budget.used > budget.together:
+            budget.enforce()
+        self._wake.set()
+
+    async def next_batch(
+        self, timeout_s: float | None = None, limit_bytes: int | None = None
+    ) -> list[W]:
+        """Return what is queued, waiting for the first; empty when the time is up.
+
+        With `limit_bytes` only as much as fits, but at least one frame. What is returned counts
+        as queued until the next call. No change up to the cache's revision is missing when the
+        result is empty: nothing runs between the look at the queue and the return. Raises
+        WatcherOverflowError when events had to be dropped.
+        """
+        self._release(self._sending)
+        self._sending = []
+        if not self._queued and not self.is_overflowed:
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                # An event may have come between the deadline and this task's turn.
+                pass
+        if self.is_overflowed:
+            raise WatcherOverflowError
+        queued, taken, size = self._queued, self._sending, 0
+        while queued and (limit_bytes is None or not taken or size + queued[0].size <= limit_bytes):
+            held = queued.popleft()
+            size += held.size
+            taken.append(held)
+        return [held.frame for held in taken]
+
+    def overflow(self) -> None:
+        """End the watch: drop what is queued and let its reader know."""
+        if self.is_overflowed:
+            return
+        self.is_overflowed = True
+        self._release(self._queued)
+        self._queued.clear()
+        self._budget.remove(self)
+        self._wake.set()
+        if self.on_overflow is not None:
+            self.on_overflow()
+
+    def close(self) -> None:
+        """Drop what is queued; nothing is pushed or read any more."""
+        self._release(self._queued)
+        self._release(self._sending)
+        self._queued.clear()
+        self._sending = []
+        self._budget.remove(self)
+
+    def _release(self, frames: deque[_Held] | list[_Held]) -> None:
+        for held in frames:
+            self.queued_bytes -= held.size
+            self._budget.release(held)
