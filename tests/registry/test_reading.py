@@ -19,7 +19,7 @@ from moorage.registry.listing import Lister, ListOptions
 from moorage.registry.selection import Selection, select
 from moorage.registry.stored import Stored, StoredFactory, to_value
 from moorage.registry.watching import Watch, WatchOptions, open_watch
-from moorage.storage import SqliteStore, WatchCache
+from moorage.storage import Page, SqliteStore, WatchCache
 from tests.registry.sample_kinds import GRACEFUL as POD
 
 SERVED = POD.storage
@@ -235,3 +235,35 @@ async def test_impossible_watch_options_are_refused(shelf: Shelf) -> None:
         watch(shelf, sends_initial_events=True)
     with pytest.raises(InvalidError, match="forbidden for watch"):
         watch(shelf, match="Exact")
+
+
+class OvertakenStore(SqliteStore):
+    """A store that is compacted as a read is asked for: at the read of that number."""
+
+    overtaken_at = 0
+
+    async def range(self, prefix: str, **options: Any) -> Page:
+        self.overtaken_at -= 1
+        if self.overtaken_at == 0:
+            await self.compact(self.revision)
+        return await super().range(prefix, **options)
+
+
+@pytest.mark.parametrize("overtaken_at", [1, 2])
+async def test_a_page_is_expired_wherever_a_compaction_overtakes_it(
+    tmp_path: Path, overtaken_at: int
+) -> None:
+    async with OvertakenStore(tmp_path / "s.db") as store:
+        factory = StoredFactory([POD])
+        cache: WatchCache[Stored] = WatchCache(store, factory)
+        await cache.load()
+        shelf = Shelf(store, cache, factory)
+        revision = 0
+        for number in range(5):
+            revision = await shelf.put(f"p{number:04d}")
+        await shelf.remove("p0001")
+        # The second read counts what remains.
+        store.overtaken_at = overtaken_at
+        options = ListOptions(resource_version=str(revision), match="Exact", limit=2)
+        with pytest.raises(ExpiredError):
+            await shelf.lister.page(POD, "default", options)

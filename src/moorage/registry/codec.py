@@ -63,12 +63,22 @@ class Codec:
         return decoded
 
     def decode_as(
-        self, name: str, api_version: str, type_name: str, body: bytes, media: Media
+        self,
+        name: str,
+        api_version: str,
+        type_name: str,
+        body: bytes,
+        media: Media,
+        also: tuple[str, ...] = (),
     ) -> Decoded:
-        """The canonical object of a body that should be of one kind and type."""
+        """The canonical object of a body that should be of one kind and type.
+
+        `also`: further apiVersions that it may name.
+        """
         try:
             obj, complaints = self._parse(type_name, body, media)
-            _check_type(obj, name, api_version)
+            given = obj.get("apiVersion")
+            _check_type(obj, name, given if given in also else api_version)
             self._normalizer.normalize(type_name, obj)
         except DecodeError as error:
             raise BadRequestError(_cannot_handle(name, api_version, error, body)) from error

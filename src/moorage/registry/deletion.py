@@ -20,6 +20,9 @@ BACKGROUND = "Background"
 ORPHAN = "Orphan"
 POLICIES = (FOREGROUND, BACKGROUND, ORPHAN)
 
+UNREAD_OPTION = "ignoreStoreReadErrorWithClusterBreakingPotential"
+"""The option that removes an object whose stored value is damaged. Source: KEP-3926."""
+
 FOREGROUND_FINALIZER = "foregroundDeletion"
 ORPHAN_FINALIZER = "orphan"
 _POLICY_FINALIZERS = {FOREGROUND: FOREGROUND_FINALIZER, ORPHAN: ORPHAN_FINALIZER}
@@ -33,6 +36,7 @@ class DeleteOptions:
     propagation_policy: str | None = None
     uid: str | None = None
     resource_version: str | None = None
+    ignores_read_errors: bool = False
 
     @classmethod
     def of(cls, body: Obj) -> DeleteOptions:
@@ -61,6 +65,7 @@ class DeleteOptions:
             propagation_policy=policy,
             uid=preconditions.get("uid"),
             resource_version=preconditions.get("resourceVersion"),
+            ignores_read_errors=bool(body.get(UNREAD_OPTION)),
         )
 
 

@@ -49,12 +49,13 @@ class Served:
 class SelectableField:
     """A field that field selectors may name: its label and where the value is.
 
-    `default` is what an absent value counts as.
+    `default` is what an absent value counts as, `fallback` where to look first if it is empty.
     """
 
     label: str
     path: tuple[str, ...]
     default: str = ""
+    fallback: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +115,14 @@ def _no_warnings(*_: Any) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class PartRules:
-    """The rules of an update through a subresource, as those of the whole object's update."""
+    """The rules of an update through a subresource, as those of the whole object's update.
+
+    `raises_generation`: whether a new spec is a new generation.
+    """
 
     prepare: Callable[[Obj, Obj], None] = _nothing
     validate: Callable[[Obj, Obj], list[FieldError]] = _no_errors
+    raises_generation: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -17,14 +18,16 @@ from moorage.api.errors import (
     BadRequestError,
     ExpiredError,
     FieldError,
+    InternalError,
     InvalidError,
     ServerTimeoutError,
     StatusError,
 )
+from moorage.api.numbers import parse_uint
 from moorage.registry.kind import Kind
 from moorage.registry.selection import EVERYTHING, Selection
 from moorage.registry.stored import Stored, StoredFactory
-from moorage.storage import CompactedError, Store, WatchCache
+from moorage.storage import CompactedError, Damage, Store, StoreBrokenError, WatchCache
 
 EXACT = "Exact"
 NOT_OLDER_THAN = "NotOlderThan"
@@ -54,6 +57,8 @@ class Listed:
     revision: int
     continue_: str = ""
     remaining: int | None = None
+    damage: Sequence[Damage] = ()
+    """Objects that belong here and cannot be read."""
 
 
 class _Token(msgspec.Struct):
@@ -98,37 +103,45 @@ class Lister:
 
     def _page_now(self, prefix: str, after: str, selection: Selection, limit: int) -> Listed:
         found = self.cache.scan(prefix)
+        damage = self.cache.damage_under(prefix)
         if after:
             found = [item for item in found if item.key > after]
         if not selection.is_everything:
             found = [item for item in found if selection.matches(item)]
+        revision = self.cache.revision
         if not limit or len(found) <= limit:
-            return Listed(found, self.cache.revision)
-        return self._cut(prefix, found[:limit], len(found) - limit, self.cache.revision, selection)
+            return Listed(found, revision, damage=damage)
+        return self._cut(prefix, found[:limit], len(found) - limit, revision, selection, damage)
 
     async def _page_at(
         self, prefix: str, revision: int, after: str, options: ListOptions
     ) -> Listed:
+        try:
+            return await self._read_page(prefix, revision, after, options)
+        except CompactedError as error:
+            raise _expired(prefix, after, options) from error
+        except StoreBrokenError as error:
+            raise InternalError.of(f"the list could not be read: {error}") from error
+
+    async def _read_page(
+        self, prefix: str, revision: int, after: str, options: ListOptions
+    ) -> Listed:
         found: list[Stored] = []
+        damage: list[Damage] = []
         selection, limit = options.selection, options.limit
         position, has_more = after, True
         while has_more and (not limit or len(found) <= limit):
-            try:
-                page = await self.store.range(
-                    prefix, revision=revision, after=position, limit=_CHUNK
-                )
-            except CompactedError as error:
-                raise _expired(prefix, after, options) from error
+            page = await self.store.range(prefix, revision=revision, after=position, limit=_CHUNK)
             for entry in page.entries:
                 item = self.factory(entry.key, entry.revision, entry.value)
                 if selection.matches(item):
                     found.append(item)
-                position = entry.key
-            has_more = page.has_more
+            damage += page.damage
+            position, has_more = page.last, page.has_more
         if not limit or len(found) <= limit:
-            return Listed(found, revision)
+            return Listed(found, revision, damage=damage)
         remaining = await self._count_after(prefix, revision, found[limit - 1].key, selection)
-        return self._cut(prefix, found[:limit], remaining, revision, selection)
+        return self._cut(prefix, found[:limit], remaining, revision, selection, damage)
 
     async def _count_after(
         self, prefix: str, revision: int, after: str, selection: Selection
@@ -139,16 +152,22 @@ class Lister:
         while has_more:
             page = await self.store.range(prefix, revision=revision, after=after, limit=_CHUNK)
             count += len(page.entries)
-            has_more = page.has_more
-            after = page.entries[-1].key if page.entries else after
+            after, has_more = page.last, page.has_more
         return count
 
     def _cut(
-        self, prefix: str, items: list[Stored], remaining: int, revision: int, selection: Selection
+        self,
+        prefix: str,
+        items: list[Stored],
+        remaining: int,
+        revision: int,
+        selection: Selection,
+        damage: Sequence[Damage],
     ) -> Listed:
         token = _encode_token(revision, items[-1].key.removeprefix(prefix))
         # How many remain is told only where it is known without looking at each.
-        return Listed(items, revision, token, remaining if selection.is_everything else None)
+        known = remaining if selection.is_everything else None
+        return Listed(items, revision, token, known, damage)
 
 
 def parse_revision(text: str, *, is_list: bool = False) -> int:
@@ -158,13 +177,12 @@ def parse_revision(text: str, *, is_list: bool = False) -> int:
     """
     if not text:
         return 0
-    if not text.isascii() or not text.isdigit():
-        why = (
-            f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": '
-            "invalid syntax"
-        )
-        raise BadRequestError(f"invalid resource version: {why}") if is_list else StatusError(why)
-    return int(text)
+    try:
+        return parse_uint(text)
+    except ValueError as error:
+        why = f'resourceVersion: Invalid value: "{text}": {error}'
+        refusal = BadRequestError(f"invalid resource version: {why}") if is_list else None
+        raise refusal or StatusError(why) from error
 
 
 async def wait_fresh(cache: WatchCache[Stored], wanted: int) -> None:

@@ -12,9 +12,9 @@ Source: apiserver `registry/generic/registry.Store`.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from moorage.api import names
 from moorage.api.clock import Clock, format_time
@@ -23,20 +23,27 @@ from moorage.api.errors import (
     BadRequestError,
     ConflictError,
     FieldError,
+    ForbiddenError,
     InternalError,
     InvalidError,
     NotFoundError,
     StatusError,
+    TooLargeError,
 )
+from moorage.api.numbers import parse_uint
 from moorage.registry import deletion
-from moorage.registry.deletion import Action, DeleteOptions
+from moorage.registry.deletion import UNREAD_OPTION, Action, DeleteOptions
 from moorage.registry.kind import Kind, Obj, PartRules, Served
 from moorage.registry.ownership import Ownership
-from moorage.registry.request import Attributes, Request
+from moorage.registry.request import Attributes, Request, User
 from moorage.registry.selection import Selection
 from moorage.registry.stored import Stored, StoredFactory, to_value
 from moorage.registry.validation import metadata_errors, metadata_update_errors
+from moorage.registry.worker import LARGE_OBJECT_BYTES, Worker
 from moorage.storage import RevisionConflictError, Store, StoreBrokenError, WatchCache
+
+MAX_OBJECT_BYTES: Final = 3 * 1024 * 1024
+"""As JSON. etcd takes 1.5 MiB of protobuf, which is about half the size."""
 
 _GENERATE_TRIES = 8
 _UPDATE_TRIES = 16
@@ -72,6 +79,12 @@ MakeNew = Callable[[Obj | None], Obj]
 """The new object made from the present one (None: there is none), in the storage version."""
 
 
+MayDeleteUnread = Callable[[User, Kind, str, str], bool]
+"""Whether a user may remove an object, by namespace and name, that cannot be read."""
+
+UNREAD_VERB = "unsafe-delete-ignore-read-errors"
+
+
 class Objects:
     """Reads and writes the objects of one store."""
 
@@ -84,21 +97,26 @@ class Objects:
         ownership: Ownership,
         admission: Admission,
         clock: Clock,
+        worker: Worker,
+        may_delete_unread: MayDeleteUnread = lambda *_: False,
     ) -> None:
+        self._may_delete_unread = may_delete_unread
         self._store = store
         self._cache = cache
         self._factory = factory
         self._ownership = ownership
         self._admission = admission
         self._clock = clock
+        self._worker = worker
 
     def find(self, kind: Kind, namespace: str, name: str) -> Stored | None:
         return self._cache.get(kind.key(namespace, name))
 
     def get(self, kind: Kind, namespace: str, name: str) -> Stored:
-        """The object now. Raises NotFoundError."""
+        """The object now. Raises NotFoundError; InternalError if what is stored is damaged."""
         item = self.find(kind, namespace, name)
         if item is None:
+            self._check_readable(kind.key(namespace, name))
             raise NotFoundError.of(kind.plural, name, group=kind.group)
         return item
 
@@ -120,7 +138,7 @@ class Objects:
         self._fill_system_fields(kind, meta)
         if not is_applied:
             meta.pop("managedFields", None)
-            self._ownership.on_create(request, kind, served, obj)
+            await self._worker.run(request, self._ownership.on_create, request, kind, served, obj)
         # Before a name is made up: who repeats a refused request must hear the same words again.
         attributes = Attributes(
             request=request, operation="CREATE", kind=kind, served=served,
@@ -144,14 +162,13 @@ class Objects:
     async def _create_named(self, attributes: Attributes, obj: Obj) -> Stored:
         request, kind = attributes.request, attributes.kind
         namespace, name, strategy = attributes.namespace, attributes.name, kind.strategy
-        _raise_invalid(kind, name, [*metadata_errors(kind, obj), *strategy.validate(obj)])
+        await self._worker.run(request, _check_new, kind, name, obj)
         await self._admission.validate(attributes)
-        for sentence in strategy.warn(obj, None):
-            request.warn(sentence)
+        await self._worker.run(request, _warn, request, strategy.warn, obj, None)
         key = kind.key(namespace, name)
         if self._cache.get(key) is not None:
             raise AlreadyExistsError.of(kind.plural, name, group=kind.group)
-        value = to_value(obj)
+        value = _value_of(obj)
         if request.is_dry_run:
             return Stored.unsaved(key, value)
         try:
@@ -170,41 +187,54 @@ class Objects:
         make_new: MakeNew,
         *,
         subresource: str = "",
-        may_create: bool = False,
+        authorize_create: Callable[[], None] | None = None,
         is_patch: bool = False,
         is_applied: bool = False,
     ) -> Updated:
         """Replace an object by what `make_new` makes of it, and return it as stored.
 
         The new object's resourceVersion, when it has one, is the revision that must be replaced.
-        `is_patch`: `make_new` kept the present revision unless the client named one, so losing a
-        race means making it again. `is_applied`: `make_new` is a server-side apply and has settled
-        who owns which field.
+        `authorize_create`: an absent object is created, unless this raises ForbiddenError because
+        the user may only change objects. `is_patch`: `make_new` kept the present revision unless
+        the client named one, so losing a race means making it again. `is_applied`: `make_new` is a
+        server-side apply and has settled who owns which field.
         """
         key = kind.key(namespace, name)
         for _ in range(_UPDATE_TRIES):
             existing = self._cache.get(key)
             if existing is None:
-                if not may_create:
+                self._check_readable(key)
+                if authorize_create is None:
                     raise NotFoundError.of(kind.plural, name, group=kind.group)
-                created = make_new(None)
+                authorize_create()
+                created = await self._worker.run(request, make_new, None)
+                # A request with a uid means an object that was deleted, not a new one.
+                _check_uid(kind, name, created["metadata"], {})
                 created["metadata"].pop("resourceVersion", None)
-                item = await self.create(
-                    request, kind, served, namespace, created, is_applied=is_applied
-                )
+                try:
+                    item = await self.create(
+                        request, kind, served, namespace, created, is_applied=is_applied
+                    )
+                except AlreadyExistsError:
+                    continue  # Lost to another creation: this one is an update.
                 return Updated(item, is_created=True)
+            request.is_large = request.is_large or len(existing.tail) > LARGE_OBJECT_BYTES
             old = existing.obj
-            new = make_new(existing.obj)
+            new = await self._worker.run(request, make_new, existing.obj)
             must_match = _check_revision(kind, name, new, existing)
             try:
                 _keep_system_fields(kind, namespace, name, new, old)
                 if not is_applied:
-                    self._ownership.on_update(request, kind, served, new, old, subresource)
+                    await self._worker.run(
+                        request, self._ownership.on_update,
+                        request, kind, served, new, old, subresource,
+                    )  # fmt: skip
                 item = await self._replace(
                     request, kind, served, namespace, name, existing, old, new, subresource
                 )
             except RevisionConflictError as conflict:
-                if must_match and not is_patch:
+                # An object that was deleted meanwhile is not found at the next look.
+                if must_match and not is_patch and conflict.current:
                     raise _modified(kind, name) from conflict
                 continue
             return Updated(item)
@@ -227,23 +257,21 @@ class Objects:
             namespace=namespace, name=name, obj=new, old=old, subresource=subresource,
         )  # fmt: skip
         await self._admission.mutate(attributes)
-        rules = _update_rules(kind, subresource)
-        rules.prepare(new, old)
-        _raise_generation(kind, new, old)
-        _raise_invalid(kind, name, [*metadata_update_errors(new, old), *rules.validate(new, old)])
+        await self._worker.run(request, _check_change, kind, name, subresource, new, old)
         await self._admission.validate(attributes)
         if not subresource:
-            for sentence in kind.strategy.warn(new, old):
-                request.warn(sentence)
+            await self._worker.run(request, _warn, request, kind.strategy.warn, new, old)
         if self._ownership.is_same(new, old):
             return existing
-        value = to_value(new)
+        value = _value_of(new)
         if request.is_dry_run:
             return self._factory(existing.key, existing.revision, value)
         if deletion.is_over(kind, new):
             await self._remove(existing, value)
             return self._factory(existing.key, existing.revision, value)
-        revision = await self._put(existing.key, value, existing.revision)
+        # What an object on its way out still needs: its last statuses, its finalizers removed.
+        ends = "deletionTimestamp" in old["metadata"]
+        revision = await self._put(existing.key, value, existing.revision, may_use_reserve=ends)
         return self._as_written(existing.key, revision, value)
 
     async def delete(
@@ -256,6 +284,8 @@ class Objects:
         options: DeleteOptions,
     ) -> Deleted:
         """Begin or finish an object's deletion."""
+        if options.ignores_read_errors:
+            return await self._delete_unread(request, kind, namespace, name)
         for _ in range(_UPDATE_TRIES):
             existing = self.get(kind, namespace, name)
             obj = existing.obj
@@ -272,6 +302,34 @@ class Objects:
                 continue
         raise _modified(kind, name)
 
+    async def _delete_unread(
+        self, request: Request, kind: Kind, namespace: str, name: str
+    ) -> Deleted:
+        """Remove an object that cannot be read, without admission, finalizers or grace.
+
+        Raises InvalidError if it can be read. Source: KEP-3926, unsafe deletion.
+        """
+        key = kind.key(namespace, name)
+        damage = self._cache.damage(key)
+        if damage is None:
+            self.get(kind, namespace, name)
+            why = "is exclusively used to delete corrupt object(s), the object can be read"
+            error = FieldError.invalid(UNREAD_OPTION, True, why)
+            raise InvalidError.of("DeleteOptions", name, [error], group="meta.k8s.io")
+        if not self._may_delete_unread(request.user, kind, namespace, name):
+            why = f'not permitted to do "{UNREAD_VERB}"'
+            raise ForbiddenError.of(kind.plural, name, why, group=kind.group)
+        meta = {"name": name, **({"namespace": namespace} if kind.is_namespaced else {})}
+        value = to_value({"metadata": meta})
+        if not request.is_dry_run:
+            try:
+                await self._store.delete(key, value, damage.revision)
+            except RevisionConflictError as conflict:
+                raise NotFoundError.of(kind.plural, name, group=kind.group) from conflict
+            except StoreBrokenError as error:
+                raise InternalError.of(f"the deletion could not be stored: {error}") from error
+        return Deleted(self._factory(key, damage.revision, value), is_gone=True)
+
     async def _delete_step(
         self, request: Request, kind: Kind, existing: Stored, obj: Obj, options: DeleteOptions
     ) -> Deleted:
@@ -285,7 +343,7 @@ class Objects:
         if decision.action is Action.REMOVE:
             await self._remove(existing, value)
             return Deleted(self._factory(existing.key, existing.revision, value), is_gone=True)
-        revision = await self._put(existing.key, value, existing.revision)
+        revision = await self._put(existing.key, value, existing.revision, may_use_reserve=True)
         marked = self._as_written(existing.key, revision, value)
         if decision.action is Action.UPDATE_THEN_REMOVE:
             await self._remove(marked, value)
@@ -311,6 +369,15 @@ class Objects:
                 continue
         return found
 
+    def _check_readable(self, key: str) -> None:
+        """Raise InternalError if there is an object under a key that cannot be read."""
+        damage = self._cache.damage(key)
+        if damage is not None:
+            raise InternalError.of(
+                f"{damage}: put a copy of the database back, or remove the object by a DELETE "
+                f"with {UNREAD_OPTION}=true"
+            )
+
     def _fill_system_fields(self, kind: Kind, meta: Obj) -> None:
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             meta.pop(field, None)
@@ -319,9 +386,11 @@ class Objects:
         if kind.strategy.spec_of is not None:
             meta["generation"] = 1
 
-    async def _put(self, key: str, value: bytes, expected: int) -> int:
+    async def _put(
+        self, key: str, value: bytes, expected: int, *, may_use_reserve: bool = False
+    ) -> int:
         try:
-            return await self._store.put(key, value, expected)
+            return await self._store.put(key, value, expected, may_use_reserve=may_use_reserve)
         except StoreBrokenError as error:
             raise InternalError.of(f"the change could not be stored: {error}") from error
 
@@ -336,6 +405,37 @@ class Objects:
         if item is not None and item.revision == revision:
             return item
         return self._factory(key, revision, value)
+
+
+def _check_new(kind: Kind, name: str, obj: Obj) -> None:
+    _raise_invalid(kind, name, [*metadata_errors(kind, obj), *kind.strategy.validate(obj)])
+
+
+def _check_change(kind: Kind, name: str, subresource: str, new: Obj, old: Obj) -> None:
+    rules = _update_rules(kind, subresource)
+    rules.prepare(new, old)
+    if rules.raises_generation:
+        _raise_generation(kind, new, old)
+    _raise_invalid(kind, name, [*metadata_update_errors(new, old), *rules.validate(new, old)])
+
+
+def _warn(
+    request: Request, warn: Callable[[Obj, Obj | None], Iterable[str]], new: Obj, old: Obj | None
+) -> None:
+    for sentence in warn(new, old):
+        request.warn(sentence)
+
+
+def _value_of(obj: Obj) -> bytes:
+    """The bytes to store. An object that is too large with its managed fields loses them, as
+    upstream. Raises TooLargeError.
+    """
+    value = to_value(obj)
+    if len(value) > MAX_OBJECT_BYTES and obj["metadata"].pop("managedFields", None):
+        value = to_value(obj)
+    if len(value) > MAX_OBJECT_BYTES:
+        raise TooLargeError.limit(MAX_OBJECT_BYTES)
+    return value
 
 
 def _place_in_namespace(kind: Kind, meta: Obj, namespace: str) -> None:
@@ -357,14 +457,7 @@ def _keep_system_fields(kind: Kind, namespace: str, name: str, new: Obj, old: Ob
     meta, was = new["metadata"], old["metadata"]
     if kind.is_namespaced and meta.get("namespace", namespace) != namespace:
         raise _other_namespace()
-    if meta.get("uid") and meta["uid"] != was.get("uid"):
-        raise ConflictError.of(
-            kind.plural,
-            name,
-            f"Precondition failed: UID in precondition: {meta['uid']}, "
-            f"UID in object meta: {was.get('uid')}",
-            group=kind.group,
-        )
+    _check_uid(kind, name, meta, was)
     meta["name"] = name
     for field in ("namespace", "uid", "creationTimestamp", "deletionTimestamp",
                   "deletionGracePeriodSeconds", "generation"):  # fmt: skip
@@ -373,6 +466,21 @@ def _keep_system_fields(kind: Kind, namespace: str, name: str, new: Obj, old: Ob
         else:
             meta.pop(field, None)
     meta.pop("selfLink", None)
+
+
+def _check_uid(kind: Kind, name: str, meta: Obj, was: Obj) -> None:
+    """Raise ConflictError if `meta` names a uid and the object, {} for none, has another.
+
+    Source: apiserver `storage.Preconditions.Check`, which fails on an absent object too.
+    """
+    if meta.get("uid") and meta["uid"] != was.get("uid"):
+        raise ConflictError.of(
+            kind.plural,
+            name,
+            f"Precondition failed: UID in precondition: {meta['uid']}, "
+            f"UID in object meta: {was.get('uid', '')}",
+            group=kind.group,
+        )
 
 
 def _update_rules(kind: Kind, subresource: str) -> PartRules:
@@ -395,9 +503,11 @@ def _check_revision(kind: Kind, name: str, new: Obj, existing: Stored) -> bool:
         if kind.strategy.needs_revision_on_update:
             raise _revision_needed(kind, name)
         return False
-    if not wanted.isdigit():
-        raise StatusError(f'strconv.ParseUint: parsing "{wanted}": invalid syntax')
-    if int(wanted) != existing.revision:
+    try:
+        is_present = parse_uint(wanted) == existing.revision
+    except ValueError as error:
+        raise StatusError(str(error)) from error
+    if not is_present:
         raise _modified(kind, name)
     return True
 

@@ -23,7 +23,7 @@ from moorage.registry.patch import (
     track_create,
     track_update,
 )
-from moorage.registry.patch.fieldset import EMPTY, Tree
+from moorage.registry.patch.fieldset import EMPTY, Tree, is_tree
 from moorage.registry.patch.managed import APPLY, UPDATE
 from moorage.registry.request import Request
 
@@ -100,7 +100,9 @@ class Ownership:
             return _entries_of(old)
         if sent == [{}]:
             return []
-        return list(sent)
+        present = _entries_of(old)
+        # What cannot be read counts as not sent, as upstream.
+        return list(sent) if sent == present or all(map(_is_readable, sent)) else present
 
     def _change(
         self, request: Request, kind: Kind, served: Served, operation: str, subresource: str
@@ -135,6 +137,10 @@ class Ownership:
 
     def _in_version(self, served: Served, obj: Obj) -> Obj:
         return self._codec.from_storage(served, obj)
+
+
+def _is_readable(entry: Obj) -> bool:
+    return is_tree(entry.get("fieldsV1", EMPTY))
 
 
 def _ignored(kind: Kind, subresource: str) -> Tree:

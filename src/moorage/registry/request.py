@@ -9,6 +9,14 @@ from moorage.registry.kind import Kind, Obj, Served
 
 SYSTEM_MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
+MANAGER_BYTES = 128
+"""A field manager's longest name."""
+
+# A flood of warnings would not fit into the headers that clients read. Source: apiserver's
+# warning recorder, which cuts items once all together are longer than 4 KiB.
+_WARNINGS_CHARS = 4 * 1024
+_WARNING_CHARS = 2 * 1024
+
 UNAUTHENTICATED = "system:unauthenticated"
 ANONYMOUS = "system:anonymous"
 
@@ -25,23 +33,41 @@ class User:
 
 @dataclass(slots=True, kw_only=True)
 class Request:
-    """One write, with its options. `warnings` collects sentences for the answer's headers."""
+    """One write, with its options. `warnings` collects sentences for the answer's headers.
+
+    `is_large`: body or object are so large that work on them goes to the worker's thread.
+    """
 
     user: User
     user_agent: str = ""
     is_dry_run: bool = False
     field_manager: str = ""
     field_validation: str = "Warn"
+    is_large: bool = False
     warnings: list[str] = field(default_factory=list)
+    _warned_chars: int = field(default=0, init=False)
 
     @property
     def manager(self) -> str:
         """The field manager's name: given, or the User-Agent up to its first slash."""
-        return self.field_manager or self.user_agent.partition("/")[0] or "unknown"
+        return self.field_manager or _printable(self.user_agent.partition("/")[0]) or "unknown"
 
     def warn(self, sentence: str) -> None:
-        if sentence not in self.warnings:
-            self.warnings.append(sentence)
+        """Add a warning, once, while there is room for more in the answer's headers."""
+        if self._warned_chars < _WARNINGS_CHARS and sentence not in self.warnings:
+            self.warnings.append(sentence[:_WARNING_CHARS])
+            self._warned_chars += len(self.warnings[-1])
+
+
+def _printable(text: str) -> str:
+    """The text without what cannot be printed, up to 128 bytes.
+
+    Source: apiserver `prefixFromUserAgent`.
+    """
+    if text.isascii() and text.isprintable() and len(text) <= MANAGER_BYTES:
+        return text
+    kept = "".join(char for char in text[: 8 * MANAGER_BYTES] if char.isprintable())
+    return kept.encode()[:MANAGER_BYTES].decode(errors="ignore")
 
 
 @dataclass(slots=True, kw_only=True)

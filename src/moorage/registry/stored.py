@@ -16,6 +16,8 @@ from moorage.registry.kind import Kind, Obj, SelectableField
 
 _HEAD = b'"metadata":{"resourceVersion":"'
 _VALUE_HEAD = b'{"metadata":{'
+# Two short strings and their place in a dict.
+_LABEL_BYTES = 250
 
 
 class Stored:
@@ -45,6 +47,11 @@ class Stored:
     def unsaved(cls, key: str, value: bytes) -> Stored:
         """An object that a dry run did not store: it has no resourceVersion."""
         return cls(key, 0, value[1:], {}, ())
+
+    @property
+    def size(self) -> int:
+        """The bytes it keeps in memory: labels are kept a second time, as a dict of strings."""
+        return len(self.tail) + _LABEL_BYTES * len(self.labels)
 
     @property
     def name(self) -> str:
@@ -110,10 +117,11 @@ class _HeadReader:
     def __init__(self, selectable: tuple[SelectableField, ...]) -> None:
         tree: dict[str, Any] = {"metadata": {"labels": dict[str, str]}}
         for each in selectable:
-            node = tree
-            for step in each.path[:-1]:
-                node = node.setdefault(step, {})
-            node[each.path[-1]] = Any
+            for path in filter(None, (each.path, each.fallback)):
+                node = tree
+                for step in path[:-1]:
+                    node = node.setdefault(step, {})
+                node[path[-1]] = Any
         self._decode = msgspec.json.Decoder(_struct("Head", tree)).decode
         self._getters = tuple(_getter(each) for each in selectable)
 
@@ -132,8 +140,14 @@ def _struct(name: str, tree: dict[str, Any]) -> type[msgspec.Struct]:
 
 
 def _getter(field: SelectableField) -> Callable[[Any], str]:
-    path, default = field.path, field.default
+    first = _at(field.path, field.default)
+    if not field.fallback:
+        return first
+    second = _at(field.fallback, field.default)
+    return lambda head: first(head) or second(head)
 
+
+def _at(path: tuple[str, ...], default: str) -> Callable[[Any], str]:
     def get(head: Any) -> str:
         value = head
         for step in path:

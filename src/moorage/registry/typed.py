@@ -19,6 +19,7 @@ from moorage.storage import WatchCache
 T = TypeVar("T", bound=Object)
 
 _MOST_REMEMBERED = 10_000
+_MOST_BYTES = 16 * 1024 * 1024
 
 
 class TypedReader(Generic[T]):
@@ -29,6 +30,7 @@ class TypedReader(Generic[T]):
         self._kind = kind
         self._decode = msgspec.json.Decoder(type_).decode
         self._decoded: dict[str, tuple[int, T]] = {}
+        self._bytes = 0
 
     def get(self, name: str, namespace: str = "") -> T | None:
         item = self._cache.get(self._kind.key(namespace, name))
@@ -42,8 +44,10 @@ class TypedReader(Generic[T]):
         known = self._decoded.get(item.key)
         if known is not None and known[0] == item.revision:
             return known[1]
-        if len(self._decoded) >= _MOST_REMEMBERED:
+        self._bytes += len(item.tail)
+        if len(self._decoded) >= _MOST_REMEMBERED or self._bytes > _MOST_BYTES:
             self._decoded.clear()
+            self._bytes = len(item.tail)
         typed = self._decode(b"{" + item.tail)
         self._decoded[item.key] = (item.revision, typed)
         return typed

@@ -47,7 +47,7 @@ class Watch(Generic[W]):
     initial: list[Stored]
     revision: int
     ends_initial_events: bool
-    watcher: Watcher[Stored, W]
+    watcher: Watcher[CacheEvent[Stored], W]
     prefix: str
 
 

@@ -253,6 +253,71 @@ def test_an_item_that_somebody_else_has_a_field_of_stays() -> None:
     assert live.obj["spec"]["template"]["spec"]["containers"] == [{"name": "a", "stdin": True}]
 
 
+def _with_finalizers(*names: str) -> Map:
+    return {"metadata": {"name": "c", "finalizers": [f"x.io/{name}" for name in names]}}
+
+
+def test_members_of_a_set_go_with_the_last_that_wants_them(config_map: Live) -> None:
+    config_map.create("m0", _with_finalizers("theirs"))
+    config_map.apply("m1", _with_finalizers("own", "shared", "also-own"))
+    config_map.apply("m2", _with_finalizers("shared"))
+    assert config_map.obj == _with_finalizers("theirs", "own", "shared", "also-own")
+    config_map.apply("m1", {"metadata": {"name": "c"}})
+    assert config_map.obj == _with_finalizers("theirs", "shared")
+    config_map.apply("m2", {"metadata": {"name": "c"}})
+    assert config_map.obj == _with_finalizers("theirs")
+
+
+def test_entries_of_a_map_go_with_the_last_that_wants_them(config_map: Live) -> None:
+    config_map.create("m0", data(theirs="1"))
+    config_map.apply("m1", data(own="1", shared="1"))
+    config_map.apply("m2", data(shared="1"))
+    config_map.apply("m1", {"metadata": {"name": "c"}})
+    assert config_map.obj == data(theirs="1", shared="1")
+
+
+_ITEM = 'k:{"name":"a"}'
+_ITEMS = ("f:spec", "f:template", "f:spec", "f:containers")
+
+
+def _owned_items(live: Live, manager: str) -> Map:
+    owned = live.owned(manager)
+    for element in _ITEMS:
+        owned = owned.get(element, {})
+    return owned
+
+
+@pytest.mark.parametrize(
+    ("after", "first", "second"),
+    [
+        # What is removed of an item is nobody's, and what is changed is the updater's.
+        ({"name": "a", "image": "1"}, {"f:image": {}}, {}),
+        ({"name": "a", "image": "2"}, {}, {"f:image": {}}),
+        ({"name": "a", "image": "1", "stdin": True, "tty": True},
+         {"f:image": {}, "f:stdin": {}}, {"f:tty": {}}),
+        ({"name": "a", "stdin": True, "tty": True}, {"f:stdin": {}}, {"f:tty": {}}),
+    ],
+)  # fmt: skip
+def test_an_update_of_a_keyed_item_moves_only_what_it_changes(
+    after: Map, first: Map, second: Map
+) -> None:
+    live = Live(DEPLOYMENT)
+    live.create("m1", containers({"name": "a", "image": "1", "stdin": True}, {"name": "b"}))
+    live.update("m2", containers(after, {"name": "b"}))
+    assert _owned_items(live, "m1")[_ITEM] == {".": {}, "f:name": {}} | first
+    assert _owned_items(live, "m1")['k:{"name":"b"}'] == {".": {}, "f:name": {}}
+    assert _owned_items(live, "m2") == ({_ITEM: second} if second else {})
+
+
+def test_an_item_that_an_update_removes_is_nobodys() -> None:
+    live = Live(DEPLOYMENT)
+    live.create("m1", containers({"name": "a", "image": "1"}, {"name": "b"}))
+    live.update("m2", containers({"name": "b"}))
+    assert _owned_items(live, "m1").keys() == {'k:{"name":"b"}'}
+    live.update("m3", containers({"name": "b"}, {"name": "a", "image": "1"}))
+    assert _owned_items(live, "m3").keys() == {_ITEM}
+
+
 def test_an_item_named_twice_is_refused() -> None:
     live = Live(DEPLOYMENT)
     with pytest.raises(TypedPatchError) as refusal:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.api.errors import StatusError
+from moorage.api.errors import BadRequestError, StatusError
 from tests.registry.patch.schemas import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -154,6 +154,22 @@ def test_a_directive_without_sense_is_told(patch: Map, says: str) -> None:
         strategic(type_name, {"spec": {"containers": [A]}}, patch)
     assert refusal.value.message == says
     assert refusal.value.status_code == 500
+
+
+@pytest.mark.parametrize(
+    ("patch", "what"),
+    [
+        ({"spec": {"$retainKeys": {"a": 1}}}, "retainKeys"),
+        ({"spec": {"$retainKeys": [{}]}}, "retainKeys"),
+        ({"metadata": {"$deleteFromPrimitiveList/finalizers": "a"}}, "primitive list"),
+        ({"spec": {"$setElementOrder/containers": "a"}}, "setElementOrder list"),
+        ({"spec": {"$setElementOrder/containers": ["a"], "containers": [A]}},
+         "setElementOrder list"),
+    ],
+)  # fmt: skip
+def test_directives_in_a_wrong_form_are_a_bad_request(patch: Map, what: str) -> None:
+    with pytest.raises(BadRequestError, match=f"^invalid patch format of {what}$"):
+        strategic(POD, {"spec": {"containers": [A]}}, patch)
 
 
 def test_directives_are_never_stored() -> None:

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api.rbac import PolicyRule
-from moorage.registry.rbac.rules import Action, allows, described, uncovered
+from moorage.registry.rbac.rules import (
+    Action,
+    TooManyPermissionsError,
+    allows,
+    described,
+    uncovered,
+)
 from tests.registry.rbac.grants import typed
 
 GET_PODS = typed(verbs=["get"], apiGroups=[""], resources=["pods"])
@@ -120,3 +126,32 @@ def test_missing_rules_are_described_with_their_verbs_together() -> None:
         '{APIGroups:["apps"], Resources:["deployments"], ResourceNames:["d"], Verbs:["get"]}\n'
         '{NonResourceURLs:["/x"], Verbs:["get"]}'
     )
+
+
+def test_a_small_rule_that_multiplies_to_billions_is_not_taken_apart() -> None:
+    names = tuple(f"n{number}" for number in range(2_000))
+    huge = PolicyRule(verbs=names, api_groups=names, resources=names, resource_names=names)
+    with pytest.raises(TooManyPermissionsError, match="16000000000000 permissions"):
+        uncovered([PolicyRule(verbs=("get",), api_groups=("",), resources=("pods",))], [huge])
+    everything = PolicyRule(verbs=("*",), api_groups=("*",), resources=("*",))
+    assert uncovered([everything], [huge]) == []
+    assert uncovered([huge], [huge]) == []
+
+
+def test_a_rule_for_names_does_not_cover_the_same_rule_without_names() -> None:
+    named = PolicyRule(
+        verbs=("get",), api_groups=("",), resources=("pods",), resource_names=("a", "b")
+    )
+    every = PolicyRule(verbs=("get",), api_groups=("",), resources=("pods",))
+    paths = PolicyRule(verbs=("get",), non_resource_urls=("/a", "/b/c"))
+    assert uncovered([named], [every]) == [every]
+    assert uncovered([every], [named]) == []
+    assert uncovered([every], [paths]) != []
+    assert uncovered([PolicyRule(verbs=("*",), non_resource_urls=("/a", "/b/*"))], [paths]) == []
+
+
+def test_many_missing_rules_are_described_in_a_bounded_text() -> None:
+    rules = [typed(verbs=["get"], apiGroups=[""], resources=[f"r{n:04}"]) for n in range(600)]
+    lines = described(rules).splitlines()
+    assert len(lines) == 501
+    assert lines[-1] == "and 100 more"

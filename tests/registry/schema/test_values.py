@@ -107,3 +107,36 @@ def test_the_place_of_bad_base64_is_told(written: str, at: int) -> None:
     with pytest.raises(DecodeError) as refusal:
         data(written)
     assert str(refusal.value) == f"illegal base64 data at input byte {at}"
+
+
+def test_null_items_of_lists_and_maps_are_zero_values() -> None:
+    """As Go's decoder has it: null sets an element to its type's zero value."""
+    pod = {
+        "metadata": {"name": "x", "finalizers": ["a", None], "labels": {"a": None}},
+        "spec": {
+            "containers": [
+                {"name": "c", "command": [None], "resources": {"limits": {"cpu": None}}}
+            ],
+            "volumes": [None],
+            "securityContext": {"supplementalGroups": [1, None]},
+        },
+    }
+    found = NORMALIZER.normalize("io.k8s.api.core.v1.Pod", pod)
+    assert found["metadata"]["finalizers"] == ["a", ""]
+    assert found["metadata"]["labels"] == {"a": ""}
+    container = found["spec"]["containers"][0]
+    assert (container["command"], container["resources"]["limits"]) == ([""], {"cpu": "0"})
+    assert found["spec"]["volumes"] == [{"name": ""}]
+    assert found["spec"]["securityContext"]["supplementalGroups"] == [1, 0]
+
+
+def test_null_lists_in_maps_of_lists_are_empty() -> None:
+    review = {"metadata": {}, "spec": {"user": "u", "groups": [None], "extra": {"a": None}}}
+    found = NORMALIZER.normalize("io.k8s.api.authorization.v1.SubjectAccessReview", review)
+    assert (found["spec"]["groups"], found["spec"]["extra"]) == ([""], {"a": []})
+
+
+def test_no_list_or_map_has_times_whose_null_had_no_form() -> None:
+    schema = load_schema()
+    fields = [field for name in schema.names() for field in schema[name].fields]
+    assert not [each for each in fields if each.container and each.kind in ("time", "microTime")]

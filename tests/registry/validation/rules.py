@@ -38,6 +38,11 @@ BASES: dict[str, Obj] = {
         "metadata": {"name": "n"},
         "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}],
     },
+    "ClusterRole": {"metadata": {"name": "r"}},
+    "ClusterRoleBinding": {
+        "metadata": {"name": "b"},
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "x"},
+    },
     "RoleBinding": {
         "metadata": {"name": "n"},
         "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": "x"},

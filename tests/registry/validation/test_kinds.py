@@ -7,20 +7,13 @@ from typing import Any
 import pytest
 
 from moorage.registry.validation import validate_binding, validate_scale
-from tests.registry.validation.rules import BASES, changed, complaint
+from tests.registry.validation.rules import changed, complaint
 
 ADDRESS = [{"ip": "10.0.0.1"}]
 
 
 def subset(**fields: Any) -> dict[str, Any]:
     return {"subsets": [{"addresses": ADDRESS, **fields}]}
-
-
-BASES["ClusterRole"] = {"metadata": {"name": "r"}}
-BASES["ClusterRoleBinding"] = {
-    "metadata": {"name": "b"},
-    "roleRef": {"kind": "ClusterRole", "name": "r"},
-}
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,8 @@ POD = Kind(
                 preparation.prepare_ephemeral_containers,
                 validation.validate_ephemeral_containers_update,
             ),
+            # Binding completes the spec that the user wrote; it does not change it.
+            "binding": PartRules(raises_generation=False),
         },
         warn=warnings.warn_pod,
         spec_of=_spec,

@@ -36,7 +36,8 @@ EVENT = Kind(
         ),
         SelectableField("reason", ("reason",)),
         SelectableField("reportingComponent", ("reportingComponent",)),
-        SelectableField("source", ("source", "component")),
+        # Writers of events.k8s.io/v1 name only the controller. Source: event ToSelectableFields.
+        SelectableField("source", ("source", "component"), fallback=("reportingComponent",)),
         SelectableField("type", ("type",)),
     ),
 )

@@ -19,6 +19,29 @@ SELF: Final = "."
 EMPTY: Tree = {}
 
 
+def is_tree(value: Any) -> bool:
+    """Whether a JSON value is a set of fields in this form."""
+    return isinstance(value, dict) and all(
+        (not node if element == SELF else _is_element(element)) and is_tree(node)
+        for element, node in value.items()
+    )
+
+
+def _is_element(element: str) -> bool:
+    kind, separator, value = element.partition(":")
+    if not separator:
+        return False
+    if kind == "i":
+        return value.isascii() and value.isdigit()
+    if kind not in ("k", "v"):
+        return kind == "f"
+    try:
+        decoded = msgspec.json.decode(value)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return False
+    return kind == "v" or isinstance(decoded, dict)
+
+
 def union(left: Tree, right: Tree) -> Tree:
     """Fields of either set."""
     if left is right:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from moorage.api.errors import StatusError
+from moorage.api.errors import BadRequestError, StatusError
 from moorage.registry.schema import Field, Schema, Type
 
 _PATCH = "$patch"
@@ -27,7 +27,8 @@ Map = dict[str, Any]
 def strategic_merge(schema: Schema, type_name: str, original: Map, patch: Map) -> Map:
     """The original with the patch merged in; neither is changed.
 
-    Raises StatusError (500, as upstream) for a directive that makes no sense.
+    Raises BadRequestError for a list of directives in a wrong form, StatusError (500, as upstream)
+    for a directive that makes no sense. Source: apiserver `interpretStrategicMergePatchError`.
     """
     return _Merger(schema).merge_map(schema[type_name], original, patch)
 
@@ -84,7 +85,9 @@ class _Merger:
         key, type_ = field.merge_key, self._type_of(field)
         if any(isinstance(item, dict) and item.get(_PATCH) == "replace" and key not in item
                for item in changes):  # fmt: skip
-            return [_plain(item) for item in changes if _PATCH not in item]
+            return [
+                _plain(item) for item in changes if not (isinstance(item, dict) and _PATCH in item)
+            ]
         merged: dict[Any, Map] = {item.get(key): item for item in present}
         _check_keyed_order(order, key)
         touched: list[Any] = []
@@ -105,8 +108,9 @@ class _Merger:
         return [merged[identity] for identity in arranged]
 
     def _delete_values(self, merged: Map, key: str, values: Any) -> None:
-        if key in merged and isinstance(values, list):
-            merged[key] = [item for item in merged[key] if item not in values]
+        if isinstance(merged.get(key), list):
+            gone = frozenset(values)
+            merged[key] = [item for item in merged[key] if not (_is_scalar(item) and item in gone)]
 
     def _order_untouched(self, type_: Type | None, merged: Map, patch: Map) -> None:
         """Lists that the patch only orders."""
@@ -138,23 +142,23 @@ def _check_directives(patch: Map) -> None:
     for key, value in patch.items():
         if key.startswith(_ORDER):
             if not isinstance(value, list):
-                raise StatusError("invalid patch format of setElementOrder list")
+                raise BadRequestError("invalid patch format of setElementOrder list")
         elif key.startswith(_DELETE):
             if not isinstance(value, list) or not all(map(_is_scalar, value)):
-                raise StatusError("invalid patch format of primitive list")
+                raise BadRequestError("invalid patch format of primitive list")
         elif key == _RETAIN and (not isinstance(value, list) or not all(map(_is_scalar, value))):
-            raise StatusError("invalid patch format of retainKeys")
+            raise BadRequestError("invalid patch format of retainKeys")
 
 
 def _check_keyed_order(order: list[Any] | None, key: str) -> None:
     for item in order or ():
         if not isinstance(item, dict) or not _is_scalar(item.get(key)):
-            raise StatusError("invalid patch format of setElementOrder list")
+            raise BadRequestError("invalid patch format of setElementOrder list")
 
 
 def _check_scalars(values: Sequence[Any]) -> None:
     if not all(map(_is_scalar, values)):
-        raise StatusError("invalid patch format of primitive list")
+        raise BadRequestError("invalid patch format of primitive list")
 
 
 def _is_scalar(value: Any) -> bool:
@@ -162,7 +166,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _retained(merged: Map, patch: Map) -> Map:
-    keep = patch[_RETAIN]
+    keep = frozenset(patch[_RETAIN])
     extra = [key for key in patch if key != _RETAIN and key not in keep and patch[key] is not None]
     if extra:
         raise StatusError("the list of retainKeys must contain all fields present in the patch")
@@ -183,17 +187,22 @@ def _arranged(items: Sequence[Any], wanted: Sequence[Any], before: Sequence[Any]
     New ones come before the existing ones they meet.
     """
     place = {identity: index for index, identity in enumerate(before)}
-    present = set(items)
+    present = frozenset(items)
     named = [identity for identity in dict.fromkeys(wanted) if identity in present]
-    others = [identity for identity in items if identity not in set(named)]
+    in_order = frozenset(named)
+    others = [identity for identity in items if identity not in in_order]
     result: list[Any] = []
-    while named and others:
-        is_new = named[0] not in place
-        if is_new or place[named[0]] < place.get(others[0], len(place)):
-            result.append(named.pop(0))
+    next_named = next_other = 0
+    while next_named < len(named) and next_other < len(others):
+        identity = named[next_named]
+        is_new = identity not in place
+        if is_new or place[identity] < place.get(others[next_other], len(place)):
+            result.append(identity)
+            next_named += 1
         else:
-            result.append(others.pop(0))
-    return [*result, *named, *others]
+            result.append(others[next_other])
+            next_other += 1
+    return [*result, *named[next_named:], *others[next_other:]]
 
 
 def _plain(value: Any) -> Any:

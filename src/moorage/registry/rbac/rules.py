@@ -14,6 +14,11 @@ from moorage.api.rbac import PolicyRule
 
 ALL = "*"
 
+MAX_COMPARISONS = 500_000
+"""Permissions times held rules that an escalation check compares: about 0.3 s."""
+
+_MAX_DESCRIBED = 500
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
@@ -59,15 +64,52 @@ def _path_matches(pattern: str, path: str) -> bool:
     return pattern == path or (pattern.endswith(ALL) and path.startswith(pattern.rstrip(ALL)))
 
 
+class TooManyPermissionsError(ValueError):
+    """Rules that multiply to more permissions than can be compared; the text counts them."""
+
+
 def uncovered(held: Iterable[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """The smallest parts of `wanted` that no held rule covers: granting them is escalation."""
+    """Return the smallest parts of `wanted` that no held rule covers: granting them is escalation.
+
+    A rule of a few KB multiplies to billions of parts, so the comparisons are bounded; a rule that
+    one held rule covers as a whole is not taken apart. Raises TooManyPermissionsError.
+    """
     owners = list(held)
+    apart = [rule for rule in wanted if not any(_covers_whole(owner, rule) for owner in owners)]
+    count = sum(map(_count_parts, apart))
+    if count * max(1, len(owners)) > MAX_COMPARISONS:
+        raise TooManyPermissionsError(
+            f"{count} permissions are too many to compare with the {len(owners)} rules of the user"
+        )
     return [
         part
-        for rule in wanted
+        for rule in apart
         for part in _parts(rule)
         if not any(_covers(owner, part) for owner in owners)
     ]
+
+
+def _count_parts(rule: PolicyRule) -> int:
+    resources = len(rule.api_groups) * len(rule.resources) * max(1, len(rule.resource_names))
+    return len(rule.verbs) * (len(rule.non_resource_urls) + resources)
+
+
+def _covers_whole(owner: PolicyRule, rule: PolicyRule) -> bool:
+    """Whether each part of a rule is covered, by sets: may say no where the parts say yes."""
+    return (
+        _holds(owner.verbs, rule.verbs)
+        and _holds(owner.api_groups, rule.api_groups)
+        and _holds(owner.resources, rule.resources)
+        and _holds(owner.non_resource_urls, rule.non_resource_urls)
+        and (
+            not owner.resource_names
+            or (bool(rule.resource_names) and set(rule.resource_names) <= set(owner.resource_names))
+        )
+    )
+
+
+def _holds(owned: Sequence[str], wanted: Sequence[str]) -> bool:
+    return not wanted or ALL in owned or set(wanted) <= set(owned)
 
 
 def _parts(rule: PolicyRule) -> Iterable[PolicyRule]:
@@ -109,12 +151,19 @@ def _covers(owner: PolicyRule, part: PolicyRule) -> bool:
 
 
 def described(rules: Iterable[PolicyRule]) -> str:
-    """Rules as the escalation refusal prints them: verbs of one resource together."""
+    """Rules as the escalation refusal prints them: verbs of one resource together, lines sorted.
+
+    At most 500 lines, then how many are left out.
+    """
     grouped: dict[tuple[tuple[str, ...], ...], list[str]] = {}
     for rule in rules:
         key = (rule.api_groups, rule.resources, rule.resource_names, rule.non_resource_urls)
         grouped.setdefault(key, []).extend(rule.verbs)
-    return "\n".join(_described(key, verbs) for key, verbs in grouped.items())
+    lines = sorted(_described(key, verbs) for key, verbs in grouped.items())
+    left_out = len(lines) - _MAX_DESCRIBED
+    if left_out > 0:
+        lines[_MAX_DESCRIBED:] = [f"and {left_out} more"]
+    return "\n".join(lines)
 
 
 def _described(key: tuple[tuple[str, ...], ...], verbs: Sequence[str]) -> str:

@@ -14,10 +14,9 @@ from typing import Annotated, Any
 
 import msgspec
 
+from moorage.api import bounds
 from moorage.registry.schema.errors import DecodeError, StrictErrors
 from moorage.registry.schema.types import Field, Schema, Type
-
-_MAX_DEPTH = 128
 
 _SCALARS: dict[str, Any] = {
     "string": str,
@@ -52,13 +51,14 @@ class JsonDecoder:
         if check is None:
             struct = self._struct(type_name)
             check = self._checkers[type_name] = msgspec.json.Decoder(struct).decode
+        fits = True
         try:
             check(body)
-            obj = msgspec.json.decode(body)
-        except (msgspec.ValidationError, msgspec.DecodeError, RecursionError):
-            return self._walk(type_name, body)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            fits = False
+        obj = parse_json(body)
         # Equal numbers of `":` before and after mean that no repeated key was swallowed.
-        if body.count(b'":') != msgspec.json.encode(obj).count(b'":'):
+        if not fits or body.count(b'":') != msgspec.json.encode(obj).count(b'":'):
             return self._walk(type_name, body)
         return obj, StrictErrors()
 
@@ -97,16 +97,51 @@ class JsonDecoder:
                 return inner
 
 
+def parse_json(body: bytes) -> Any:
+    """Parsed JSON. Raises DecodeError for broken JSON and beyond `moorage.api.bounds`."""
+    try:
+        document = msgspec.json.decode(body)
+    except RecursionError as error:
+        raise DecodeError(f"json parse error: {bounds.TOO_DEEP}") from error
+    except (msgspec.DecodeError, ValueError) as error:
+        raise DecodeError(f"json parse error: {error}") from error
+    # Nearly every body has too few brackets to be deep, and too few bytes to hold many values.
+    if _may_exceed(body) and (excess := bounds.exceeded(document)):
+        raise DecodeError(f"json parse error: {excess}")
+    return document
+
+
+def _may_exceed(body: bytes) -> bool:
+    return (
+        body.count(b"{") + body.count(b"[") > bounds.MAX_DEPTH
+        or body.count(b",") > bounds.MAX_VALUES
+    )
+
+
 class Pairs(list[tuple[str, Any]]):
     """A JSON object with its keys as written, repeated ones included."""
 
+    __slots__ = ()
+
 
 def parse_pairs(body: bytes) -> Any:
-    """Parsed JSON whose objects are Pairs. Raises DecodeError for broken or too deep JSON."""
+    """Parsed JSON whose objects are Pairs. `body` is what `parse_json` takes.
+
+    Raises DecodeError for values that were hidden by a later one of the same key.
+    """
     try:
-        return json.loads(body, object_pairs_hook=Pairs)
-    except (ValueError, RecursionError) as error:
+        document = json.loads(body, object_pairs_hook=Pairs)
+    except RecursionError as error:
+        raise DecodeError(f"json parse error: {bounds.TOO_DEEP}") from error
+    except ValueError as error:
         raise DecodeError(f"json parse error: {error}") from error
+    if _may_exceed(body) and (excess := bounds.exceeded(document, _values_of)):
+        raise DecodeError(f"json parse error: {excess}")
+    return document
+
+
+def _values_of(container: Any) -> Any:
+    return [value for _, value in container] if isinstance(container, Pairs) else container
 
 
 class _Walker:
@@ -128,7 +163,7 @@ class _Walker:
     def _object(
         self, type_: Type, document: dict[str, Any] | Pairs, path: str, go_path: str, depth: int
     ) -> dict[str, Any]:
-        if depth > _MAX_DEPTH:
+        if depth > bounds.MAX_DEPTH:
             raise DecodeError("json: exceeded max depth")
         result: dict[str, Any] = {}
         for key, value in _pairs(document):

@@ -53,6 +53,9 @@ class Normalizer:
         self._schema = schema
         self._completes = completes
         self._plans: dict[str, _Plan] = {}
+        # Now, since threads share them: one that is being made would lose every field.
+        for name in schema.names():
+            self._plan(name)
 
     def normalize(self, type_name: str, obj: dict[str, Any]) -> dict[str, Any]:
         """The object itself, changed in place. Raises DecodeError for an unreadable value."""
@@ -89,9 +92,9 @@ class Normalizer:
             return _keeping_empty(field, one)
         match field.container:
             case "list":
-                return _list_fixer(one)
+                return _list_fixer(field, one)
             case "map":
-                return _map_fixer(one)
+                return _map_fixer(field, one)
         if field.kind == "object":
             return one
         if field.is_pointer or field.is_always or field.kind == "quantity":
@@ -150,9 +153,9 @@ def _kept(value: Any) -> Any:
 def _keeping_empty(field: Field, one: Fix | None) -> Fix:
     match field.container:
         case "list":
-            whole = _list_fixer(one)
+            whole = _list_fixer(field, one)
         case "map":
-            whole = _map_fixer(one)
+            whole = _map_fixer(field, one)
         case _:
             return one or _kept
     return lambda value: whole(value) if value else value
@@ -162,27 +165,43 @@ def _unless_empty(fix: Fix) -> Fix:
     return lambda value: fix(value) if value else _DROP
 
 
-def _list_fixer(fix: Fix | None) -> Fix:
+def _list_fixer(field: Field, fix: Fix | None) -> Fix:
+    zero = _element_zero(field)
     if fix is None:
-        return lambda items: items or _DROP
+
+        def kept(items: list[Any]) -> Any:
+            if None in items:
+                return [zero() if item is None else item for item in items]
+            return items or _DROP
+
+        return kept
 
     def fixed(items: list[Any]) -> Any:
-        # A null item is the zero value, which only objects in lists have a use for.
-        return [fix({} if item is None else item) for item in items] or _DROP
+        return [fix(zero() if item is None else item) for item in items] or _DROP
 
     return fixed
 
 
-def _map_fixer(fix: Fix | None) -> Fix:
+def _map_fixer(field: Field, fix: Fix | None) -> Fix:
+    zero = _element_zero(field)
+
     def fixed(entries: dict[str, Any]) -> Any:
         for key, value in entries.items():
             if value is None:
-                entries[key] = ""
+                entries[key] = zero() if fix is None else fix(zero())
             elif fix is not None:
                 entries[key] = fix(value)
         return entries or _DROP
 
     return fixed
+
+
+def _element_zero(field: Field) -> Callable[[], Any]:
+    """What null means as an item of a list or map: Go decodes it to the element's zero value.
+
+    Free JSON keeps its null, and a time has no zero that it could be written as.
+    """
+    return _ELEMENT_ZEROS.get(field.kind, lambda: None)
 
 
 def _quantity(value: Any) -> str:
@@ -275,4 +294,10 @@ _ZEROS: dict[str, Callable[[], Any]] = {
     "quantity": lambda: "0",
     "intOrString": int,
     "any": dict,
+}
+
+_ELEMENT_ZEROS: dict[str, Callable[[], Any]] = {
+    **{kind: zero for kind, zero in _ZEROS.items() if kind != "any"},
+    "object": dict,
+    "strings": list,
 }

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import msgspec
-
+from moorage.api import bounds
 from moorage.api.clock import format_micro_time, format_time
+from moorage.registry.schema.decode import parse_json
 from moorage.registry.schema.errors import DecodeError
 from moorage.registry.schema.types import Field, Schema, Type
 
@@ -63,8 +63,15 @@ class ProtobufDecoder:
         self._schema = schema
 
     def decode(self, type_name: str, raw: bytes) -> dict[str, Any]:
-        """The object as JSON would have it. Raises DecodeError for malformed bytes."""
-        return self._message(self._schema[type_name], raw, 0)
+        """The object as JSON would have it.
+
+        Raises DecodeError for malformed bytes and beyond `moorage.api.bounds`.
+        """
+        obj = self._message(self._schema[type_name], raw, 0)
+        # A value takes two bytes at least.
+        if len(raw) > 2 * bounds.MAX_VALUES and (excess := bounds.exceeded(obj)):
+            raise DecodeError(f"proto: {excess}")
+        return obj
 
     def _message(self, type_: Type, raw: bytes, depth: int) -> dict[str, Any]:
         if depth > _MAX_DEPTH:
@@ -116,8 +123,11 @@ def _is_wrong_port(value: Any, field: Field) -> bool:
 
 def _fields(raw: bytes) -> Iterator[tuple[int, Value]]:
     """The (number, value) pairs of one message."""
-    position, end = 0, len(raw)
+    position, end, count = 0, len(raw), 0
     while position < end:
+        count += 1
+        if count > bounds.MAX_VALUES:
+            raise DecodeError(f"proto: {bounds.TOO_MANY}")
         tag, position = _varint(raw, position)
         number, wire_type = tag >> 3, tag & 7
         if wire_type == _VARINT:
@@ -152,6 +162,8 @@ def _varint(raw: bytes, position: int) -> tuple[int, int]:
 
 
 def _packed(raw: bytes) -> Iterator[int]:
+    if len(raw) > bounds.MAX_VALUES:
+        raise DecodeError(f"proto: {bounds.TOO_MANY}")
     position = 0
     while position < len(raw):
         number, position = _varint(raw, position)
@@ -227,10 +239,7 @@ def _int_or_string(value: Value) -> int | str:
 
 def _free_json(value: Value) -> Any:
     raw = _bytes(dict(_fields(_bytes(value))).get(1, b""))
-    try:
-        return msgspec.json.decode(raw) if raw else None
-    except msgspec.DecodeError as error:
-        raise DecodeError(f"json parse error: {error}") from error
+    return parse_json(raw) if raw else None
 
 
 _READERS: dict[str, Callable[[Value], Any]] = {

@@ -86,6 +86,9 @@ class Schema:
     def __contains__(self, name: str) -> bool:
         return name in self._types
 
+    def names(self) -> Iterable[str]:
+        return self._types.keys()
+
     def __len__(self) -> int:
         return len(self._types)
 

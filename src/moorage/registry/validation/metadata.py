@@ -6,10 +6,9 @@ Hot path: 5 µs a create. Source: apimachinery `validation.ValidateObjectMeta`, 
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from moorage.api import names
 from moorage.api.errors import FieldError
+from moorage.api.remembered import remembered
 from moorage.registry.kind import Kind, Obj
 
 _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
@@ -122,18 +121,18 @@ def annotation_errors(annotations: dict[str, str], path: str) -> list[FieldError
     return errors
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def key_complaints(key: str) -> tuple[str, ...]:
     """What is wrong with a label or annotation key; remembered, since keys recur."""
     return tuple(names.qualified_name_errors(key))
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def _value_complaints(value: str) -> tuple[str, ...]:
     return tuple(names.label_value_errors(value))
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def _namespace_complaints(namespace: str) -> tuple[str, ...]:
     return tuple(names.dns_label_errors(namespace))
 

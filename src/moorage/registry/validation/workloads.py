@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from moorage.api import labels
@@ -11,6 +12,7 @@ from moorage.registry.validation.go_shapes import STRATEGY, go_struct
 from moorage.registry.validation.pods import template_errors
 from moorage.registry.validation.scheduling import label_selector_errors
 
+_PERCENT = re.compile(r"[0-9]+%")
 _STRATEGIES = ("Recreate", "RollingUpdate")
 _NOT_NEGATIVE = "must be greater than or equal to 0"
 
@@ -198,7 +200,7 @@ def _amount_errors(value: Any, path: str) -> list[FieldError]:
     """A whole number or a percentage."""
     if isinstance(value, int):
         return [] if value >= 0 else [FieldError.invalid(path, value, _NOT_NEGATIVE)]
-    if value.endswith("%") and value[:-1].isdigit():
+    if _PERCENT.fullmatch(value):
         return []
     return [
         FieldError.invalid(
@@ -211,7 +213,8 @@ def _amount_errors(value: Any, path: str) -> list[FieldError]:
 
 
 def _number(value: int | str) -> int:
-    return value if isinstance(value, int) else int(value[:-1])
+    # Any percentage of ten digits is above 100.
+    return value if isinstance(value, int) else int(value[:-1].lstrip("0")[:10] or "0")
 
 
 def _immutable_selector_errors(new: Obj, old: Obj) -> list[FieldError]:

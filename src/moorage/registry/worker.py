@@ -1,0 +1,90 @@
+"""A thread for work on large objects, so that the event loop answers others meanwhile.
+
+Decoding, merging and validating 3 MiB take about a second of Python; in a thread the interpreter
+hands the loop its turn every few milliseconds. One thread, so that memory is needed for one such
+object at a time. What runs here is pure: it touches neither the cache nor the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, ParamSpec, TypeVar
+
+from moorage.api.errors import ServerTimeoutError, TooManyRequestsError
+from moorage.registry.codec import Media
+from moorage.registry.request import Request
+
+LARGE_OBJECT_BYTES: Final = 64 * 1024
+_LARGE_BODY_BYTES = {Media.JSON: 64 * 1024, Media.YAML: 8 * 1024, Media.PROTOBUF: 8 * 1024}
+# A list of `{}` costs its validation more than its bytes say.
+_MANY_OBJECTS = 500
+
+_WAITING = 64
+_WAITING_OF_USER = 4
+_DEADLINE_S = 30.0
+_RETRY = {"retryAfterSeconds": 1}
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def is_large(body: bytes, media: Media) -> bool:
+    """Whether a body may cost more than some milliseconds on the event loop."""
+    return len(body) > _LARGE_BODY_BYTES[media] or (
+        media is Media.JSON and body.count(b"{") > _MANY_OBJECTS
+    )
+
+
+class Worker:
+    """The thread. Steps run in the order in which they come; `close` ends it."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="large-objects")
+        self._waiting: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Give up what waits; a step that runs is let finish, by itself."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def run(
+        self, request: Request, step: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Return what the step returns; a request that is not large takes it at once, in place.
+
+        Raises what the step raises, TooManyRequestsError when too many steps wait already, of all
+        users or of this one, and ServerTimeoutError when its turn does not come in time.
+        """
+        if not request.is_large:
+            return step(*args, **kwargs)
+        user = request.user.name
+        self._enter(user)
+        future = self._thread.submit(step, *args, **kwargs)
+        future.add_done_callback(lambda _: self._leave(user))
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(future), _DEADLINE_S)
+        except TimeoutError as error:
+            raise ServerTimeoutError(
+                f"the request is large and was not done within {_DEADLINE_S:.0f} s, since other "
+                "large ones came first",
+                dict(_RETRY),
+            ) from error
+
+    def _enter(self, user: str) -> None:
+        with self._lock:
+            is_full = self._waiting.total() >= _WAITING
+            if is_full or self._waiting[user] >= _WAITING_OF_USER:
+                raise TooManyRequestsError(
+                    "too many large requests wait already, please try again later", dict(_RETRY)
+                )
+            self._waiting[user] += 1
+
+    def _leave(self, user: str) -> None:
+        with self._lock:
+            self._waiting[user] -= 1
+            if not self._waiting[user]:
+                del self._waiting[user]

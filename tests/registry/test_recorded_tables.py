@@ -1,0 +1,102 @@
+"""Declarations of kinds, columns, documents and types, against recorded tables.
+
+A changed word in a table is what clients see: kubectl's columns, its completion, its validation.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from moorage.registry.columns.build import generate_descriptions
+from moorage.registry.columns.cells import CREATED_AT
+from moorage.registry.columns.descriptions import BUNDLE
+from moorage.registry.kind import Kind, Strategy
+from moorage.registry.kinds import ALL_KINDS
+from moorage.registry.openapi.build import generate_openapi
+from moorage.registry.schema.build import generate_schema
+from tests.recording import assert_recorded, digest
+
+
+def _function(function: Callable[..., Any] | None) -> str | None:
+    if function is None:
+        return None
+    name = getattr(function, "__qualname__", repr(type(function)))
+    return f"{getattr(function, '__module__', '')}:{name}"
+
+
+def _value(value: Any) -> Any:
+    if callable(value):
+        return _function(value)
+    if isinstance(value, Mapping):
+        return {key: _value(each) for key, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [_value(each) for each in value]
+    if hasattr(value, "__dataclass_fields__"):
+        return {each.name: _value(getattr(value, each.name)) for each in fields(value)}
+    return value
+
+
+def _declaration(kind: Kind) -> dict[str, Any]:
+    shown = {each.name: _value(getattr(kind, each.name)) for each in fields(kind)
+             if each.name not in ("printer", "strategy")}  # fmt: skip
+    plain = Strategy()
+    rules = {each.name: _value(getattr(kind.strategy, each.name)) for each in fields(kind.strategy)
+             if getattr(kind.strategy, each.name) != getattr(plain, each.name)}  # fmt: skip
+    return {**shown, "strategy": rules}
+
+
+def test_kinds() -> None:
+    assert_recorded("registry/kinds", {kind.resource: _declaration(kind) for kind in ALL_KINDS})
+
+
+def test_columns() -> None:
+    printers = {kind.resource: kind.printer for kind in ALL_KINDS if kind.printer is not None}
+    shown = {
+        f"{resource} {number}": _value(column)
+        for resource, printer in {**printers, "others": CREATED_AT}.items()
+        for number, column in enumerate(printer.columns)
+    }
+    assert_recorded("registry/columns", shown)
+
+
+def test_descriptions_of_columns(tmp_path: Path) -> None:
+    generate_descriptions(ALL_KINDS, tmp_path)
+    texts = msgspec.json.decode((tmp_path / BUNDLE).read_bytes())
+    assert_recorded("registry/descriptions", {name: digest(text) for name, text in texts.items()})
+
+
+def test_types(tmp_path: Path) -> None:
+    generate_schema(tmp_path / "types")
+    types = msgspec.msgpack.decode((tmp_path / "types" / "types.msgpack").read_bytes())
+    assert_recorded("registry/types", {each["name"]: digest(each) for each in types})
+
+
+def test_openapi(tmp_path: Path) -> None:
+    generate_openapi(tmp_path / "documents")
+    found: dict[str, str] = {}
+    for path in (tmp_path / "documents").glob("*.gz"):
+        content = gzip.decompress(path.read_bytes())
+        if path.name.startswith("swagger-protobuf"):
+            found[path.stem] = digest(content.hex())
+            continue
+        document = json.loads(content)
+        paths = document.pop("paths")
+        schemas = document.pop("components", {}).get("schemas") or document.pop("definitions")
+        found[path.stem] = digest(document)
+        for place, methods in paths.items():
+            for method, operation in methods.items():
+                found[f"{path.stem} {method} {place}"] = digest(operation)
+        if path.stem == "swagger":
+            found |= {name: digest(schema) for name, schema in schemas.items()}
+        found[f"{path.stem} schemas"] = digest(schemas)
+    index = json.loads((tmp_path / "documents" / "index.json").read_text())
+    found["index"] = digest(sorted(index))
+    assert len(set(index.values())) == len(index)
+    assert_recorded("registry/openapi", found)
