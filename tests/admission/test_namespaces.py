@@ -96,3 +96,13 @@ def test_three_namespaces_are_never_deleted(name: str) -> None:
 def test_other_namespaces_and_things_of_those_names_are() -> None:
     admit(PLUGIN, write(NAMESPACE, operation="DELETE", old={"metadata": {"name": "mine"}}))
     admit(PLUGIN, write(NODE, operation="DELETE", old={"metadata": {"name": "default"}}))
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
+def test_namespaces_that_never_end_may_be_changed(name: str) -> None:
+    obj = {"metadata": {"name": name}, "spec": {}}
+    plugin = NamespaceLifecycle(find)
+    admit(plugin, write(NAMESPACE, obj, operation="UPDATE", old=obj, namespace=""))
+    admit(plugin, write(NAMESPACE, obj, namespace=""))
+    with pytest.raises(ForbiddenError, match="this namespace may not be deleted"):
+        admit(plugin, write(NAMESPACE, None, operation="DELETE", old=obj, namespace=""))

@@ -15,13 +15,31 @@ from moorage.api.pods import Pod
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.kinds.coordination import LEASE
 from moorage.registry.kinds.core import NODE, POD, SERVICE_ACCOUNT
+from moorage.registry.rbac import Action
 from moorage.registry.request import User
 from tests.admission.writes import admit, pod, write
 
 AGENT = User("system:node:n1", groups=("system:nodes", "system:authenticated"))
 
-PODS = {
-    "mine": {"metadata": {"uid": "1"}, "spec": {"nodeName": "n1", "serviceAccountName": "sa"}},
+
+def token_volume(*audiences: str) -> dict[str, Any]:
+    sources = [{"serviceAccountToken": {"path": "t", "audience": each}} for each in audiences]
+    return {"name": "token", "projected": {"sources": sources}}
+
+
+PODS: dict[str, Any] = {
+    "mine": {
+        "metadata": {"uid": "1"},
+        "spec": {
+            "nodeName": "n1",
+            "serviceAccountName": "sa",
+            "volumes": [{"name": "e", "emptyDir": {}}, token_volume("", "vault")],
+        },
+    },
+    "vault-only": {
+        "metadata": {"uid": "3"},
+        "spec": {"nodeName": "n1", "serviceAccountName": "sa", "volumes": [token_volume("vault")]},
+    },
     "other": {"metadata": {"uid": "2"}, "spec": {"nodeName": "n2", "serviceAccountName": "sa"}},
 }
 NODES = {"n1": "uid-1", "n2": "uid-2"}
@@ -38,7 +56,16 @@ def find_node(name: str) -> Node | None:
     return msgspec.convert({"metadata": {"name": name, "uid": NODES[name]}}, Node)
 
 
-PLUGIN = NodeRestriction(find_pod, find_node)
+def is_allowed(user: User, action: Action) -> bool:
+    """Grants the agent one audience for one account, as RBAC can."""
+    granted = Action(
+        verb="request-serviceaccounts-token-audience", resource="granted", namespace="default",
+        name="sa",
+    )  # fmt: skip
+    return user == AGENT and action == granted
+
+
+PLUGIN = NodeRestriction(find_pod, find_node, is_allowed)
 
 
 def check(kind: Kind, obj: Obj | None = None, **about: Any) -> None:
@@ -276,36 +303,67 @@ def test_a_node_registers_with_its_taints() -> None:
     check(NODE, node(taints=[{"key": "a", "effect": "NoSchedule"}]))
 
 
-def token_request(**bound: str) -> Obj:
-    return {"spec": {"boundObjectRef": bound} if bound else {}}
+def token_request(*audiences: str, **bound: str) -> Obj:
+    spec: Obj = {"boundObjectRef": {"apiVersion": "v1", **bound}} if bound else {}
+    return {"spec": {**spec, **({"audiences": list(audiences)} if audiences else {})}}
 
 
 @pytest.mark.parametrize(
-    ("bound", "account", "why"),
+    ("bound", "why"),
     [
-        ({}, "sa", "node requested token not bound to a pod"),
-        ({"kind": "Node", "name": "n1", "uid": "uid-1"}, "sa",
+        ({}, "node requested token not bound to a pod"),
+        ({"kind": "Node", "name": "n1", "uid": "uid-1"}, "node requested token not bound to a pod"),
+        ({"kind": "Pod", "uid": "1"}, "node requested token not bound to a pod"),
+        ({"kind": "Pod", "name": "mine", "uid": "1", "apiVersion": "v2"},
          "node requested token not bound to a pod"),
-        ({"kind": "Pod", "name": "ghost", "uid": "1"}, "sa",
-         "node requested token not bound to a pod"),
-        ({"kind": "Pod", "name": "mine", "uid": "9"}, "sa",
-         "node requested token not bound to a pod"),
-        ({"kind": "Pod", "name": "other", "uid": "2"}, "sa",
+        ({"kind": "Pod", "name": "mine"},
+         "node requested token with a pod binding without a uid"),
+        ({"kind": "Pod", "name": "mine", "uid": "9"},
+         "the UID in the bound object reference (9) does not match the UID in record. The object "
+         "might have been deleted and then recreated"),
+        ({"kind": "Pod", "name": "other", "uid": "2"},
          "node requested token bound to a pod scheduled on a different node"),
-        ({"kind": "Pod", "name": "mine", "uid": "1"}, "admin",
-         "node requested token for another service account than the pod's"),
     ],
 )  # fmt: skip
-def test_tokens_are_for_the_accounts_of_its_pods(
-    bound: dict[str, str], account: str, why: str
-) -> None:
-    assert refusal_of(SERVICE_ACCOUNT, token_request(**bound), name=account,
+def test_tokens_are_bound_to_its_pods(bound: dict[str, str], why: str) -> None:
+    assert refusal_of(SERVICE_ACCOUNT, token_request(**bound), name="sa",
                       subresource="token") == why  # fmt: skip
 
 
-def test_a_token_for_its_own_pod_is_given() -> None:
-    request = token_request(kind="Pod", name="mine", uid="1")
+def test_a_token_for_a_pod_that_does_not_exist_is_not_found() -> None:
+    request = token_request(kind="Pod", name="ghost", uid="1")
+    with pytest.raises(NotFoundError) as refusal:
+        check(SERVICE_ACCOUNT, request, name="sa", subresource="token")
+    assert refusal.value.message == 'pods "ghost" not found'
+
+
+@pytest.mark.parametrize("audiences", [(), ("vault",), ("granted",)])
+def test_a_token_for_its_own_pod_is_given(audiences: tuple[str, ...]) -> None:
+    request = token_request(*audiences, kind="Pod", name="mine", uid="1")
     check(SERVICE_ACCOUNT, request, name="sa", subresource="token")
+
+
+def of_audience(audience: str) -> str:
+    return (
+        f'audience "{audience}" not found in pod spec volume, system:node:n1 is not authorized to '
+        "request tokens for this audience"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pod_name", "uid", "account", "audiences", "why"),
+    [
+        ("mine", "1", "sa", ("bank",), of_audience("bank")),
+        ("mine", "1", "other", ("granted",), of_audience("granted")),
+        ("vault-only", "3", "sa", (), of_audience("")),
+        ("mine", "1", "sa", ("", "vault"), "node may only request 0 or 1 audiences"),
+    ],
+)
+def test_audiences_are_those_of_the_pods_volumes(
+    pod_name: str, uid: str, account: str, audiences: tuple[str, ...], why: str
+) -> None:
+    request = token_request(*audiences, kind="Pod", name=pod_name, uid=uid)
+    assert refusal_of(SERVICE_ACCOUNT, request, name=account, subresource="token") == why
 
 
 def lease(name: str) -> Obj:
@@ -318,6 +376,33 @@ def test_an_agents_lease_is_its_nodes() -> None:
     assert refusal_of(LEASE, lease("n2"), namespace="kube-node-lease") == (
         "can only access node lease with the same name as the requesting node"
     )
+    # A deletion has no body, and where there is one the name on the URL decides.
+    about = {"operation": "DELETE", "namespace": "kube-node-lease"}
+    check(LEASE, None, name="n1", **about)
+    for body in (None, lease("n1")):
+        assert refusal_of(LEASE, body, name="n2", **about).startswith("can only access node lease")
     assert refusal_of(LEASE, lease("n1")) == (
         'can only access leases in the "kube-node-lease" system namespace'
     )
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os",
+        "beta.kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/instance-type",
+        "node.kubernetes.io/instance-type", "topology.kubernetes.io/zone",
+        "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone",
+        "failure-domain.beta.kubernetes.io/region", "node.kubernetes.io/windows-build",
+    ],
+)  # fmt: skip
+def test_every_label_that_agents_report_is_theirs_to_set(label: str) -> None:
+    check(NODE, node(labels={label: "x"}))
+    check(NODE, node(labels={label: "x"}), old=node(), operation="UPDATE")
+    # Another name under the same domain is not, unless the domain is the agents'.
+    domain = label.partition("/")[0]
+    other = node(labels={f"{domain}/made-up": "x"})
+    if domain in ("node.kubernetes.io",):
+        check(NODE, other)
+    else:
+        assert "not allowed to set the following labels" in refusal_of(NODE, other)

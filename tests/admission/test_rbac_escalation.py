@@ -1,4 +1,4 @@
-"""Nobody grants what they do not hold."""
+"""Users grant only what they hold."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moorage.admission.rbac_escalation import RbacEscalation
-from moorage.api.errors import ForbiddenError
+from moorage.api.errors import ForbiddenError, NotFoundError
 from moorage.registry.kind import Kind
 from moorage.registry.kinds.rbac import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING
 from moorage.registry.rbac import Action, allows
@@ -101,12 +101,115 @@ def test_the_verb_bind_lets_one_bind_the_role_it_names(cluster: Cluster) -> None
         cluster.check(CLUSTER_ROLE_BINDING, role_ref("other"))
 
 
-def test_binding_a_role_that_is_not_there_needs_the_verb(cluster: Cluster) -> None:
-    message = cluster.refusal_of(CLUSTER_ROLE_BINDING, role_ref("ghost"))
-    assert 'clusterroles.rbac.authorization.k8s.io "ghost" not found' in message
+def test_binding_a_role_that_is_absent_needs_the_verb(cluster: Cluster) -> None:
+    with pytest.raises(NotFoundError) as refusal:
+        cluster.check(CLUSTER_ROLE_BINDING, role_ref("ghost"))
+    assert refusal.value.message == 'clusterroles.rbac.authorization.k8s.io "ghost" not found'
+    with pytest.raises(NotFoundError) as refusal:
+        cluster.check(ROLE_BINDING, role_ref("ghost", "Role"))
+    assert refusal.value.message == 'roles.rbac.authorization.k8s.io "ghost" not found'
 
 
 def test_masters_may_grant_anything(cluster: Cluster) -> None:
     master = User("root", groups=("system:masters",))
     cluster.check(CLUSTER_ROLE, {"rules": [GET_SECRETS]}, master)
     cluster.check(CLUSTER_ROLE_BINDING, role_ref("ghost"), master)
+
+
+AGGREGATED = {"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}}
+PLAIN: dict[str, Any] = {"metadata": {"name": "x"}, "rules": []}
+
+
+def clause(message: str) -> str:
+    return message.partition(" is forbidden: ")[2]
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        ({**PLAIN, **AGGREGATED}, None),
+        ({**PLAIN, **AGGREGATED}, PLAIN),
+        (PLAIN, {**PLAIN, **AGGREGATED}),
+        ({**PLAIN, **AGGREGATED, "metadata": {"name": "x", "labels": {"c": "d"}}},
+         {**PLAIN, **AGGREGATED}),
+    ],
+    ids=["created with it", "added", "taken away", "only labels change"],
+)  # fmt: skip
+def test_an_aggregation_rule_needs_everything(
+    cluster: Cluster, new: dict[str, Any], old: dict[str, Any] | None
+) -> None:
+    writes = rule(["create", "patch", "update", "bind"], ["*"], "rbac.authorization.k8s.io")
+    cluster.grants.role("roles", writes)
+    cluster.grants.bind("roles", user("bob"))
+    about = {"operation": "UPDATE", "old": old} if old else {}
+    with pytest.raises(ForbiddenError) as refusal:
+        cluster.check(CLUSTER_ROLE, new, **about)
+    expected = "must have cluster-admin privileges to use the aggregationRule"
+    assert clause(refusal.value.message) == expected
+    assert refusal.value.code == 403
+
+
+def test_everything_is_every_resource_and_every_path(cluster: Cluster) -> None:
+    every_path = {"verbs": ["*"], "nonResourceURLs": ["*"]}
+    cluster.grants.bind("all", user("bob"))
+    for held in (
+        [rule(["*"], ["*"], "other.example"), every_path],
+        [rule(["get", "create", "update", "patch", "delete"], ["*"], "*"), every_path],
+    ):
+        cluster.grants.role("all", *held)
+        with pytest.raises(ForbiddenError):
+            cluster.check(CLUSTER_ROLE, AGGREGATED)
+    cluster.grants.role("all", rule(["*"], ["*"], "*"), every_path)
+    cluster.check(CLUSTER_ROLE, AGGREGATED)
+
+
+def test_the_verb_escalate_allows_an_aggregation_rule(cluster: Cluster) -> None:
+    group = "rbac.authorization.k8s.io"
+    cluster.grants.role("esc", rule(["escalate"], ["clusterroles"], group))
+    cluster.grants.bind("esc", user("bob"))
+    cluster.check(CLUSTER_ROLE, AGGREGATED)
+    old = {**PLAIN, **AGGREGATED}
+    cluster.check(CLUSTER_ROLE, PLAIN, operation="UPDATE", old=old)
+
+
+def test_a_label_that_an_aggregate_selects_is_a_grant_of_the_roles_rules(cluster: Cluster) -> None:
+    """Whoever is bound to the aggregate would get the rules of the role that is labelled."""
+    old = {"metadata": {"name": "x"}, "rules": [GET_SECRETS]}
+    labels = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
+    labelled = {**old, "metadata": {"name": "x", "labels": labels}}
+    with pytest.raises(ForbiddenError):
+        cluster.check(CLUSTER_ROLE, labelled, operation="UPDATE", old=old)
+
+
+@pytest.mark.parametrize("kind", [ROLE, CLUSTER_ROLE])
+def test_the_garbage_collector_may_change_what_an_end_needs(cluster: Cluster, kind: Kind) -> None:
+    role = {"rules": [GET_SECRETS]}
+    old = {"metadata": {"name": "x", "finalizers": ["a"], "ownerReferences": [{}]}, **role}
+    cluster.check(kind, role, operation="UPDATE", old=old)
+    changed = {"metadata": {"name": "x", "annotations": {"a": "b"}}, **role}
+    with pytest.raises(ForbiddenError):
+        cluster.check(kind, changed, operation="UPDATE", old=old)
+
+
+def test_missing_rules_are_listed_in_order(cluster: Cluster) -> None:
+    rules = [rule(["get"], ["secrets"]), rule(["get"], ["pods"]), rule(["get"], ["nodes"])]
+    lines = cluster.refusal_of(CLUSTER_ROLE, {"rules": rules}).splitlines()[1:]
+    assert [line.split('"')[3] for line in lines] == ["nodes", "pods", "secrets"]
+
+
+def test_escalate_with_names_is_for_roles_that_exist(cluster: Cluster) -> None:
+    group = "rbac.authorization.k8s.io"
+    cluster.grants.role("esc", rule(["escalate"], ["clusterroles"], group, ["x"]))
+    cluster.grants.bind("esc", user("bob"))
+    role = {"rules": [GET_SECRETS]}
+    cluster.check(CLUSTER_ROLE, role, operation="UPDATE", old=PLAIN)
+    with pytest.raises(ForbiddenError):
+        cluster.check(CLUSTER_ROLE, role)
+
+
+def test_a_role_too_large_to_compare_is_refused_and_says_what_to_do(cluster: Cluster) -> None:
+    names = [f"n{number}" for number in range(2_000)]
+    huge = {"verbs": names, "apiGroups": names, "resources": names}
+    message = cluster.refusal_of(ROLE, {"rules": [huge]})
+    assert "8000000000 permissions are too many to compare" in message
+    assert "several roles" in message

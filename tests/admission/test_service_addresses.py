@@ -159,6 +159,17 @@ def test_node_ports_are_given_out_kept_and_taken_back() -> None:
     assert all("nodePort" not in each for each in plain["ports"])
 
 
+@pytest.mark.parametrize("type_", ["NodePort", "LoadBalancer"])
+def test_node_ports_go_with_the_type_that_has_them(type_: str) -> None:
+    services = Services()
+    spec = services.admit({"type": type_, "ports": [port(80), port(443)]})
+    assert all(each["nodePort"] in NODE_PORTS for each in spec["ports"])
+    plain = services.admit({"type": "ClusterIP", "ports": [dict(p) for p in spec["ports"]]}, spec)
+    assert all("nodePort" not in each for each in plain["ports"])
+    never = services.admit({"type": "ClusterIP", "ports": [port(80)]})
+    assert "nodePort" not in never["ports"][0]
+
+
 def test_two_ports_may_share_a_number_under_two_protocols() -> None:
     ports = [port(53, nodePort=30053), port(53, protocol="UDP", nodePort=30053)]
     spec = Services().admit({"type": "NodePort", "ports": ports})

@@ -6,7 +6,7 @@ plugin NodeRestriction.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -17,13 +17,17 @@ from moorage.api.errors import NotFoundError
 from moorage.api.nodes import Node
 from moorage.api.pod_references import (
     config_map_names,
+    projected_audiences,
     projects_account_token,
     secret_names,
     uses_claim,
 )
 from moorage.api.pods import Pod
 from moorage.registry.kind import Obj
+from moorage.registry.rbac.rules import Action
 from moorage.registry.request import Attributes, User
+
+_REQUEST_AUDIENCE = "request-serviceaccounts-token-audience"
 
 NODES_GROUP = "system:nodes"
 NODE_USER_PREFIX = "system:node:"
@@ -48,7 +52,10 @@ def node_name_of(user: User) -> str | None:
 
 
 class NodeRestriction:
-    """`find_pod(name, namespace)` returns a pod, `find_node(name)` a node, or None."""
+    """`find_pod(name, namespace)` returns a pod, `find_node(name)` a node, or None.
+
+    `is_allowed(user, action)` is the cluster's authorizer: it may grant agents more audiences.
+    """
 
     name = "NodeRestriction"
     scope = Scope.of(
@@ -62,9 +69,11 @@ class NodeRestriction:
         self,
         find_pod: Callable[[str, str], Pod | None],
         find_node: Callable[[str], Node | None],
+        is_allowed: Callable[[User, Action], bool],
     ) -> None:
         self._find_pod = find_pod
         self._find_node = find_node
+        self._is_allowed = is_allowed
         self.validate = self._check
         self._checks: dict[str, Callable[[Attributes, str], None]] = {
             "pods": self._check_pod,
@@ -175,16 +184,50 @@ class NodeRestriction:
     def _check_token(self, attributes: Attributes, node_name: str) -> None:
         if attributes.subresource != "token":
             return
-        bound = ((attributes.obj or {}).get("spec") or {}).get("boundObjectRef") or {}
-        pod = self._find_pod(bound.get("name", ""), attributes.namespace)
-        if bound.get("kind") != "Pod" or pod is None or pod.metadata.uid != bound.get("uid"):
+        spec = (attributes.obj or {}).get("spec") or {}
+        bound = spec.get("boundObjectRef") or {}
+        name, uid = bound.get("name"), bound.get("uid")
+        if (bound.get("apiVersion"), bound.get("kind")) != ("v1", "Pod") or not name:
             raise refused(attributes, "node requested token not bound to a pod")
+        if not uid:
+            raise refused(attributes, "node requested token with a pod binding without a uid")
+        pod = self._find_pod(name, attributes.namespace)
+        if pod is None:
+            raise NotFoundError.of("pods", name)
+        if pod.metadata.uid != uid:
+            raise refused(
+                attributes,
+                f"the UID in the bound object reference ({uid}) does not match the UID in record. "
+                "The object might have been deleted and then recreated",
+            )
         if pod.spec.node_name != node_name:
             raise refused(attributes, "node requested token bound to a pod scheduled on a "
                           "different node")  # fmt: skip
-        if (pod.spec.service_account_name or "default") != attributes.name:
-            raise refused(attributes, "node requested token for another service account than the "
-                          "pod's")  # fmt: skip
+        self._check_audience(attributes, pod, spec.get("audiences") or [])
+
+    def _check_audience(self, attributes: Attributes, pod: Pod, audiences: Sequence[str]) -> None:
+        """An agent asks for the audiences of its pods' volumes, or for those RBAC grants it.
+
+        Source: feature gate ServiceAccountNodeAudienceRestriction.
+        """
+        if len(audiences) > 1:
+            raise refused(attributes, "node may only request 0 or 1 audiences")
+        audience = audiences[0] if audiences else ""
+        if audience in projected_audiences(pod):
+            return
+        user = attributes.request.user
+        action = Action(
+            verb=_REQUEST_AUDIENCE,
+            resource=audience,
+            namespace=attributes.namespace,
+            name=attributes.name,
+        )
+        if not self._is_allowed(user, action):
+            raise refused(
+                attributes,
+                f'audience "{audience}" not found in pod spec volume, {user.name} is not '
+                "authorized to request tokens for this audience",
+            )
 
     def _check_lease(self, attributes: Attributes, node_name: str) -> None:
         if attributes.namespace != LEASE_NAMESPACE:
