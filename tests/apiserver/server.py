@@ -21,6 +21,7 @@ from moorage.apiserver.connect import NodeTls
 from moorage.apiserver.server import ApiServer, ServerOptions
 from moorage.cluster.certificates import Authority, Subject
 from moorage.cluster.credentials import Pair
+from moorage.serving import Limits
 
 TOKENS = (
     StaticToken("admin-token", "admin", ("system:masters",)),
@@ -72,6 +73,10 @@ class Running:
         ) as answer:
             return Answer(answer.status, answer.headers, await answer.text())
 
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
     def tls(self, pair: Pair | None = None) -> ssl.SSLContext:
         """How a client with that certificate connects."""
         context = ssl.create_default_context(cafile=str(self.authority.pair.certificate))
@@ -81,7 +86,9 @@ class Running:
 
 
 @asynccontextmanager
-async def serving(folder: Path, **options: Any) -> AsyncIterator[Running]:
+async def serving(
+    folder: Path, *, limits: Limits | None = None, **options: Any
+) -> AsyncIterator[Running]:
     """A server on loopback; `options` are ApiOptions."""
     authority = Authority(folder / "pki", datetime.now(UTC))
     pair = authority.issue("server", Subject("kube-apiserver", hosts=("127.0.0.1",)))
@@ -90,7 +97,7 @@ async def serving(folder: Path, **options: Any) -> AsyncIterator[Running]:
     url = f"https://127.0.0.1:{port}"
     server_options = ServerOptions(
         database=folder / "state.db", certificate=pair.certificate, key=pair.key, client_ca=ca,
-        addresses=("127.0.0.1",), port=port,
+        addresses=("127.0.0.1",), port=port, limits=limits,
     )  # fmt: skip
     api_options = ApiOptions(
         signing_key=authority.signing_key(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -329,3 +331,46 @@ async def test_a_head_is_answered_without_a_body(server: Running) -> None:
     for _ in range(3):
         assert (await server.ask("HEAD", "/api/v1/pods")).status == 405
         assert (await server.ask("GET", "/readyz")).text == "ok"
+
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+async def test_a_table_says_how_old_each_object_is(server: Running) -> None:
+    for name in ("a", "b"):
+        body = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": name,
+                "metadata": {"name": name}}  # fmt: skip
+        assert (await server.ask("POST", CLASSES, body)).status == 201
+    for path, names in ((CLASSES, ["a", "b"]), (f"{CLASSES}/a", ["a"])):
+        table = (await server.ask("GET", path, Accept=TABLE)).json
+        assert [row["cells"][:2] for row in table["rows"]] == [[name, name] for name in names]
+        for row in table["rows"]:
+            assert re.fullmatch(r"\d+s", row["cells"][-1]), row
+
+
+async def test_a_large_list_is_sent_compressed_to_who_can_read_it(server: Running) -> None:
+    maps = "/api/v1/namespaces/default/configmaps"
+    for name in ("a", "b"):
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name},
+                "data": {"text": "moor " * 20_000}}  # fmt: skip
+        assert (await server.ask("POST", maps, body)).status == 201
+    context = server.tls()
+    headers = {"Authorization": "Bearer admin-token"}
+    sizes = {}
+    async with aiohttp.ClientSession(auto_decompress=False, headers=headers) as http:
+        for encoding in ("identity", "gzip"):
+            async with http.get(
+                server.url + maps, ssl=context, headers={"Accept-Encoding": encoding}
+            ) as answer:
+                body_bytes = await answer.read()
+                sizes[encoding] = len(body_bytes)
+                assert answer.headers.get("Content-Encoding", "identity") == encoding
+                if encoding == "gzip":
+                    assert answer.headers["Vary"] == "Accept-Encoding"
+                    assert len(gzip.decompress(body_bytes)) == sizes["identity"]
+        small = f"{maps}?limit=1&fieldSelector=metadata.name=none"
+        async with http.get(
+            server.url + small, ssl=context, headers={"Accept-Encoding": "gzip"}
+        ) as answer:
+            assert "Content-Encoding" not in answer.headers
+    assert sizes["gzip"] * 10 < sizes["identity"]

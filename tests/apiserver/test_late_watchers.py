@@ -11,6 +11,7 @@ import pytest
 
 from moorage.client import Client
 from moorage.client.resources import RUNTIME_CLASSES
+from moorage.storage import SqliteStore
 from tests.apiserver.server import serving
 from tests.controllers.cluster import running_cluster
 
@@ -25,12 +26,24 @@ async def _events(client: Client, query: dict[str, str]) -> list[dict[str, Any]]
     return events
 
 
+async def test_a_watch_from_before_a_restart_goes_on(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        for number in range(5):
+            wanted = {"metadata": {"name": f"c{number}"}, "handler": "runc"}
+            await cluster.client.create(RUNTIME_CLASSES, wanted)
+    async with running_cluster(tmp_path) as cluster:
+        events = await _events(cluster.client, {"resourceVersion": "1"})
+        names = [each["object"]["metadata"]["name"] for each in events]
+        assert names == [f"c{number}" for number in range(5)]
+
+
 async def test_a_watch_from_before_the_history_is_expired(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         for number in range(5):
             wanted = {"metadata": {"name": f"c{number}"}, "handler": "runc"}
             await cluster.client.create(RUNTIME_CLASSES, wanted)
-    # A server that starts knows the present state; what led to it is not kept in memory.
+    async with SqliteStore(tmp_path / "state.db") as store:
+        await store.compact(store.revision)
     async with running_cluster(tmp_path) as cluster:
         events = await _events(cluster.client, {"resourceVersion": "1"})
         assert [each["type"] for each in events] == ["ERROR"]

@@ -9,13 +9,14 @@ from __future__ import annotations
 import ipaddress
 import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from moorage.admission.chain import AdmissionChain, Plugin
 from moorage.admission.default_tolerations import DefaultTolerationSeconds
+from moorage.admission.host_ports import HostPortAdmission
 from moorage.admission.namespaces import NamespaceLifecycle
 from moorage.admission.node_restriction import NodeRestriction
 from moorage.admission.priority import PriorityAdmission
@@ -26,6 +27,7 @@ from moorage.admission.service_addresses import ServiceAddresses
 from moorage.admission.taint_nodes import TaintNewNodes
 from moorage.api.clock import Clock
 from moorage.api.configuration import ServiceAccount
+from moorage.api.host_ports import Listener
 from moorage.api.namespaces import Namespace
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
@@ -36,7 +38,9 @@ from moorage.api.services import Service
 from moorage.apiserver.authentication import Authenticator, TokenSigner, TokenVerifier
 from moorage.apiserver.authentication.authenticator import StaticToken
 from moorage.apiserver.authorization import Authorizer, NodeAuthorizer
+from moorage.apiserver.bodies import BodyLimits
 from moorage.apiserver.connect import Connect, NodeTls
+from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.discovery import DiscoveryPages
 from moorage.apiserver.handler import Handler, Page, Subresources
 from moorage.apiserver.health import Health, version_reply
@@ -46,18 +50,21 @@ from moorage.apiserver.patching import Patcher
 from moorage.apiserver.pki import load_signing_key
 from moorage.apiserver.resources import Resources
 from moorage.apiserver.reviews import Reviews
+from moorage.apiserver.slots import SlotLimits
 from moorage.apiserver.subresources import PodSubresources, ScaleSubresource, TokenSubresource
 from moorage.apiserver.watch import WatchStreams
 from moorage.registry.codec import Codec
 from moorage.registry.kind import Kind
 from moorage.registry.kinds import ALL_KINDS, STORED_KINDS, core, node, rbac, scheduling
 from moorage.registry.listing import Lister
-from moorage.registry.objects import Objects
+from moorage.registry.objects import UNREAD_VERB, MayDeleteUnread, Objects
 from moorage.registry.ownership import Ownership
-from moorage.registry.rbac import RuleResolver
+from moorage.registry.rbac import Action, RuleResolver
+from moorage.registry.request import User
 from moorage.registry.schema import load_schema
 from moorage.registry.stored import Stored, StoredFactory
 from moorage.registry.typed import TypedReader
+from moorage.registry.worker import Worker
 from moorage.storage import Change, Store, WatchCache
 
 RUNTIME_CLASS_GATE = "RuntimeClass"
@@ -72,7 +79,8 @@ _RBAC_TABLES = tuple(
 class ApiOptions:
     """What an API server is told. Paths are of PEM files.
 
-    `public_url` is how pods reach the server; `node_tls` how the server reaches node agents.
+    `public_url` is how pods reach the server; `node_tls` how the server reaches node agents;
+    `listeners` the ports of this machine that pods may not have.
     """
 
     signing_key: Path
@@ -82,7 +90,10 @@ class ApiOptions:
     node_tls: NodeTls
     static_tokens: tuple[StaticToken, ...] = ()
     allows_anonymous: bool = False
+    listeners: tuple[Listener, ...] = ()
     gates: Mapping[str, bool] | None = None
+    slots: SlotLimits = field(default_factory=SlotLimits)
+    bodies: BodyLimits = field(default_factory=BodyLimits)
 
     def is_enabled(self, gate: str) -> bool:
         """A feature gate; all are on by default."""
@@ -97,6 +108,7 @@ class Api:
     objects: Objects
     cache: WatchCache[Stored]
     connect: Connect
+    worker: Worker
     ready: set[str]
     """Names of what is ready; `/readyz` wants `READINESS`."""
 
@@ -109,6 +121,7 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
     factory = StoredFactory(STORED_KINDS)
     cache: WatchCache[Stored] = WatchCache(store, factory)
     codec = Codec(load_schema())
+    worker = Worker()
     readers = _Readers(cache)
     resolver = RuleResolver(
         readers.roles, readers.role_bindings, readers.cluster_roles, readers.cluster_role_bindings
@@ -135,27 +148,36 @@ def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
         ownership=ownership,
         admission=admission,
         clock=clock,
+        may_delete_unread=_may_delete_unread(authorizer),
+        worker=worker,
     )
-    patcher = Patcher(codec, objects, ownership)
+    patcher = Patcher(codec, worker, objects, ownership)
+    decoder = BodyDecoder(codec, worker)
     connect = Connect(objects, options.node_tls)
     ready: set[str] = set()
     handler = Handler(
         kinds=ALL_KINDS,
         authenticator=authenticator,
         authorizer=authorizer,
-        resources=(resources := Resources(codec, objects, Lister(store, cache, factory), patcher)),
-        watches=WatchStreams(cache, codec, clock),
-        reviews=Reviews(codec, authenticator, authorizer, resolver, clock),
+        resources=(
+            resources := Resources(
+                codec, decoder, worker, objects, Lister(store, cache, factory), patcher
+            )
+        ),
+        watches=WatchStreams(cache, codec, clock, store.identity),
+        reviews=Reviews(decoder, authenticator, authorizer, resolver, clock),
         subresources=_subresources(
             resources,
-            PodSubresources(codec, objects, clock),
-            ScaleSubresource(codec, objects, patcher),
-            TokenSubresource(codec, objects, admission, signer, _bindable()),
+            PodSubresources(decoder, objects, clock),
+            ScaleSubresource(decoder, objects, patcher),
+            TokenSubresource(decoder, objects, admission, signer, _bindable()),
             connect,
         ),
         pages=_pages(ready, signer, options),
+        slots=options.slots,
+        bodies=options.bodies,
     )
-    return Api(handler, objects, cache, connect, ready)
+    return Api(handler, objects, cache, connect, worker, ready)
 
 
 class _Readers:
@@ -199,6 +221,20 @@ def _bindable() -> dict[str, Kind]:
     return {kind.name: kind for kind in (core.POD, core.SECRET, core.NODE)}
 
 
+def _may_delete_unread(authorizer: Authorizer) -> MayDeleteUnread:
+    def may_delete(user: User, kind: Kind, namespace: str, name: str) -> bool:
+        action = Action(
+            verb=UNREAD_VERB,
+            group=kind.group,
+            resource=kind.plural,
+            namespace=namespace,
+            name=name,
+        )
+        return authorizer.is_allowed(user, action)
+
+    return may_delete
+
+
 def _forget_on_change(authorizer: Authorizer):  # type: ignore[no-untyped-def]
     def listen(changes: list[Change]) -> None:
         if any(change.key.startswith(_RBAC_TABLES) for change in changes):
@@ -218,7 +254,7 @@ def _plugins(
     return [
         NamespaceLifecycle(readers.namespaces.get),
         ServiceAccountAdmission(readers.accounts.get),
-        NodeRestriction(readers.find_pod, readers.nodes.get),
+        NodeRestriction(readers.find_pod, readers.nodes.get, authorizer.is_allowed),
         TaintNewNodes(),
         PriorityAdmission(readers.priorities.get, readers.priorities.all),
         DefaultTolerationSeconds(),
@@ -226,6 +262,7 @@ def _plugins(
             readers.classes.get, is_enabled=options.is_enabled(RUNTIME_CLASS_GATE)
         ),
         ServiceAddresses(readers.services.all, options.service_network, clock),
+        HostPortAdmission(options.listeners, readers.nodes.all),
         RbacEscalation(resolver, authorizer.is_allowed),
     ]
 

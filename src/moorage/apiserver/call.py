@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from moorage.api.errors import TooLargeError, UnsupportedMediaTypeError
+from moorage.api.errors import UnsupportedMediaTypeError
 from moorage.apiserver.negotiation import Form, body_media, negotiate
 from moorage.apiserver.routing import Target
 from moorage.registry.codec import Media
 from moorage.registry.kind import Kind, Served
 from moorage.registry.request import User
 
-BODY_LIMIT_BYTES = 3 * 1024 * 1024
-
 
 @dataclass(slots=True)
 class Call:
-    """A request for a resource. `audit_id` names it in answers and logs."""
+    """A request for a resource. `audit_id` names it in answers and logs.
+
+    `require(verb)` raises ForbiddenError unless the user may do that too, to the same target: some
+    requests turn out to be more than the verb they were let in with.
+    `content` is the whole body: work on a request begins when that has arrived.
+    """
 
     http: web.BaseRequest
     user: User
@@ -28,6 +31,8 @@ class Call:
     kind: Kind
     served: Served
     audit_id: str
+    require: Callable[[str], None]
+    content: bytes = b""
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -36,7 +41,11 @@ class Call:
 
     @property
     def user_agent(self) -> str:
-        return self.http.headers.get("User-Agent", "")
+        """The User-Agent; what is not UTF-8 in it is replaced, as Go prints it."""
+        text = self.http.headers.get("User-Agent", "")
+        if text.isascii():
+            return text
+        return text.encode(errors="surrogateescape").decode(errors="replace")
 
     @property
     def namespace(self) -> str:
@@ -53,14 +62,8 @@ class Call:
         return negotiate(self.http.headers.get("Accept", ""), frozenset(transforms))
 
     async def body(self) -> bytes:
-        """The whole body. Raises TooLargeError beyond 3 MiB."""
-        declared = self.http.content_length
-        if declared is not None and declared > BODY_LIMIT_BYTES:
-            raise TooLargeError.limit(BODY_LIMIT_BYTES)
-        try:
-            return await self.http.read()
-        except web.HTTPRequestEntityTooLarge as error:
-            raise TooLargeError.limit(BODY_LIMIT_BYTES) from error
+        """Return the whole body."""
+        return self.content
 
     def media(self) -> Media:
         """How the body is written. Raises UnsupportedMediaTypeError."""

@@ -4,9 +4,10 @@
     POST pods/x/exec|attach       ─▶ POST https://NODE/exec|attach/ns/pod/container   (upgraded)
     POST pods/x/portforward       ─▶ POST https://NODE/portForward/ns/pod             (upgraded)
 
-SPDY and the older websocket protocols pass as bytes; a version 5 websocket is spoken to the node
-in SPDY, which every engine knows. Source: core/v1 PodLogOptions, PodExecOptions,
-PodPortForwardOptions; kubelet server's URL forms; KEP-4006.
+SPDY and the older websocket protocols pass as bytes, those of port-forward among them
+(`v4.channel.k8s.io`, which the Python and JavaScript clients speak). A version 5 websocket into a
+container is spoken to the node in SPDY, which every engine knows. Source: core/v1 PodLogOptions,
+PodExecOptions, PodPortForwardOptions; kubelet server's URL forms; KEP-4006.
 """
 
 from __future__ import annotations
@@ -137,7 +138,12 @@ class Connect:
             raise InternalError.of(message) from error
 
     async def stream(self, call: Call) -> Answered:
-        """`pods/exec`, `pods/attach`, `pods/portforward`: the connection becomes the stream."""
+        """`pods/exec`, `pods/attach`, `pods/portforward`: the connection becomes the stream.
+
+        A websocket begins with GET, yet it needs the verb `create` as SPDY's POST does. Source:
+        feature gate AuthorizePodWebsocketUpgradeCreatePermission (1.35).
+        """
+        call.require("create")
         pod = self._objects.get(call.kind, call.namespace, call.target.name).obj
         protocol = upgrade_of(call.http)
         if not protocol:
@@ -145,10 +151,11 @@ class Connect:
         upstream = self._upstream(call, pod)
         offered = offered_subprotocols(call.http) if protocol == WEBSOCKET else ()
         try:
-            if channels.V5 in offered:
-                return await self._bridged(call, upstream)
             if TUNNEL in offered:
                 return await self._tunnelled(call, upstream)
+            # Clients offer version 5 for port-forward too, which has no such version.
+            if channels.V5 in offered and call.target.subresource != _PORT_FORWARD:
+                return await self._bridged(call, upstream)
             return await self._piped(call, upstream, protocol)
         except OSError as error:
             raise ConnectionResetError(f"the stream broke: {str(error) or 'timed out'}") from error

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from secrets import token_hex
 
 from aiohttp import web
 
 from moorage.api import fields
 from moorage.api.errors import (
+    BadRequestError,
     InternalError,
     MethodNotAllowedError,
     NotFoundError,
@@ -26,28 +28,31 @@ from moorage.apiserver.authentication import Authenticator
 from moorage.apiserver.authentication.authenticator import websocket_token
 from moorage.apiserver.authentication.impersonation import impersonated
 from moorage.apiserver.authorization import Authorizer
+from moorage.apiserver.bodies import Bodies, BodyLimits
 from moorage.apiserver.call import Call
 from moorage.apiserver.replies import (
     Reply,
+    Sender,
     error_reply,
     not_found_page,
+    overloaded,
     prettified,
-    send,
-    text_reply,
 )
 from moorage.apiserver.resources import Resources
 from moorage.apiserver.reviews import Reviews
 from moorage.apiserver.routing import Target, is_true, parse_path, verb_of
+from moorage.apiserver.slots import SlotLimits, Slots, is_exempt, is_stream
 from moorage.apiserver.watch import WatchStreams
 from moorage.registry.kind import Kind, Served, by_resource
 from moorage.registry.rbac import Action
-from moorage.registry.request import User
+from moorage.registry.request import ANONYMOUS, User
+from moorage.serving import prove
 
 Answer = Callable[[Call], Awaitable[Reply | web.StreamResponse]]
 Page = Callable[[web.BaseRequest], Reply | None]
 """Answers a path outside the resources, or None when it is not its own."""
 
-MAX_IN_FLIGHT = 800
+_BODY_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 log = Log(__name__)
 
@@ -79,6 +84,8 @@ class Handler:
         reviews: Reviews,
         subresources: Subresources,
         pages: Sequence[Page],
+        slots: SlotLimits,
+        bodies: BodyLimits,
     ) -> None:
         self._kinds = by_resource(kinds)
         self._groups = {served.group for kind in kinds for served in kind.served}
@@ -88,7 +95,9 @@ class Handler:
         self._reviews = reviews
         self._subresources = subresources
         self._pages = pages
-        self._in_flight = 0
+        self._slots = Slots(slots)
+        self._bodies = Bodies(bodies)
+        self._sender = Sender()
         self._verbs: dict[str, Answer] = {
             "get": resources.get,
             "list": resources.list,
@@ -102,10 +111,18 @@ class Handler:
 
     async def __call__(self, http: web.BaseRequest) -> web.StreamResponse:
         audit_id = _audit_id()
+        user: User | None = None
         try:
-            answer = await self._answer(http, audit_id)
+            _check_text(http)
+            user = self._user(http)
+            answer = await self._answer(http, user, audit_id)
         except StatusError as error:
             answer = error_reply(error)
+        except (RecursionError, UnicodeError, OverflowError) as error:
+            # Decoders refuse nearly all of these themselves; what passes them is still no fault
+            # of the server.
+            log.info("unreadable request", request=audit_id, method=http.method, error=str(error))
+            answer = error_reply(BadRequestError(f"the request cannot be read: {_text(error)}"))
         except (asyncio.CancelledError, ConnectionResetError):
             raise
         except Exception:
@@ -115,33 +132,51 @@ class Handler:
             return answer
         user_agent = http.headers.get("User-Agent", "")
         prettified(answer, user_agent, is_asked=is_true(http.query, "pretty"))
-        return await send(http, answer, audit_id)
+        counted = None if user is None or is_exempt(user) else user
+        return await self._sender.send(http, answer, audit_id, counted)
 
-    async def _answer(self, http: web.BaseRequest, audit_id: str) -> Reply | web.StreamResponse:
-        user = self._user(http)
+    async def _answer(
+        self, http: web.BaseRequest, user: User, audit_id: str
+    ) -> Reply | web.StreamResponse:
         target = parse_path(http.path)
         verb = verb_of(http.method, target, http.query)
         field_selector = http.query.get("fieldSelector", "")
-        self._authorizer.check(user, _action(verb, target, field_selector), field_selector)
+        action = _action(verb, target, field_selector)
+        self._authorizer.check(user, action, field_selector)
+        if http.method == "CONNECT":
+            raise MethodNotAllowedError
         if not target.is_resource:
             return self._page(http)
         if target.group and target.group not in self._groups:
             return not_found_page()
         kind, served = self._kind(target)
-        call = Call(http, user, target, verb, kind, served, audit_id)
+        require = partial(self._require, user, action)
+        call = Call(http, user, target, verb, kind, served, audit_id, require)
         answer = self._answer_for(call)
-        if verb == "watch":
-            return await answer(call)
-        if self._in_flight >= MAX_IN_FLIGHT:
-            return _overloaded()
-        self._in_flight += 1
-        try:
+        if is_stream(verb, target.subresource):
             reply = await answer(call)
-        finally:
-            self._in_flight -= 1
+        else:
+            reply = await self._worked_on(call, answer)
         if isinstance(reply, Reply) and served.warning:
             reply.warnings = [served.warning, *reply.warnings]
         return reply
+
+    async def _worked_on(self, call: Call, answer: Answer) -> Reply | web.StreamResponse:
+        """Read the body, then answer in a slot."""
+        user, verb = call.user, call.verb
+        if call.http.method in _BODY_METHODS:
+            call.content = await self._bodies.read(call.http, user)
+        try:
+            if is_exempt(user):
+                return await answer(call)
+            if not self._slots.take(user, verb):
+                return overloaded()
+            try:
+                return await answer(call)
+            finally:
+                self._slots.give_back(user, verb)
+        finally:
+            self._bodies.release(user, len(call.content))
 
     def _user(self, http: web.BaseRequest) -> User:
         transport = http.transport
@@ -149,7 +184,17 @@ class Handler:
         certificate = tls.getpeercert(binary_form=True) if tls is not None else None
         headers = http.headers
         user = self._authenticator.authenticate(headers, certificate, websocket_token(headers))
+        if user.name != ANONYMOUS and not prove(http, "" if is_exempt(user) else user.name):
+            raise TooManyRequestsError(
+                "too many connections of this user are open, please try again later",
+                {"retryAfterSeconds": 1},
+            )
         return impersonated(user, headers, self._authorizer.is_allowed)
+
+    def _require(self, user: User, action: Action, verb: str) -> None:
+        """Check another verb on what a request that was let in is about."""
+        if action.verb != verb:
+            self._authorizer.check(user, replace(action, verb=verb))
 
     def _kind(self, target: Target) -> tuple[Kind, Served]:
         found = self._kinds.get((target.group, target.version, target.resource))
@@ -188,6 +233,36 @@ class Handler:
         return not_found_page()
 
 
+def _check_text(http: web.BaseRequest) -> None:
+    """Refuse text that is no UTF-8: the HTTP library passes such bytes on as lone surrogates.
+
+    A User-Agent may hold anything, as upstream. Raises BadRequestError.
+    """
+    if not _is_utf8(http.path) or not _is_utf8(http.query_string):
+        raise BadRequestError("the request's path and query must be UTF-8")
+    for name, value in http.headers.items():
+        if not _is_utf8(value) and name.lower() != "user-agent":
+            raise BadRequestError("the values of the request's headers must be UTF-8")
+
+
+def _is_utf8(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, OverflowError):
+        return "a number in it is too large"
+    return "it holds text that is not UTF-8"
+
+
 def _fits_path(call: Call) -> bool:
     """Whether the method makes sense on this collection or object."""
     kind, target = call.kind, call.target
@@ -221,12 +296,6 @@ def _selected_name(field_selector: str) -> str:
         return fields.parse(field_selector).required_value("metadata.name") or ""
     except ValueError:
         return ""
-
-
-def _overloaded() -> Reply:
-    reply = text_reply("Too many requests, please try again later.\n", TooManyRequestsError.code)
-    reply.headers["Retry-After"] = "1"
-    return reply
 
 
 def _audit_id() -> str:

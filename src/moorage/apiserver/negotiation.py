@@ -7,9 +7,9 @@ JSON, which every one of them reads. Source: API docs "Alternate representations
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from moorage.api.errors import NotAcceptableError, UnsupportedMediaTypeError
+from moorage.api.remembered import remembered
 from moorage.registry.codec import Media
 
 TABLE = "Table"
@@ -44,7 +44,7 @@ class Form:
 PLAIN = Form()
 
 
-@lru_cache(maxsize=1024)
+@remembered(256)
 def negotiate(accept: str, transforms: frozenset[str]) -> Form:
     """The first acceptable clause's form. `transforms` are those the answer can be put in.
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from moorage.api.errors import BadRequestError, FieldError, InvalidError
-from moorage.registry.deletion import DeleteOptions
+from moorage.api.numbers import parse_int
+from moorage.registry.deletion import UNREAD_OPTION, DeleteOptions
 from moorage.registry.kind import Obj
-from moorage.registry.request import Request, User
+from moorage.registry.request import MANAGER_BYTES, Request, User
 
-_MANAGER_BYTES = 128
 _VALIDATIONS = ("Ignore", "Warn", "Strict")
 _META_GROUP = "meta.k8s.io"
 
@@ -29,8 +29,8 @@ def write_request(
     errors: list[FieldError] = []
     is_dry_run = _dry_run(_dry_run_values(query), errors)
     manager = query.get("fieldManager", "")
-    if len(manager.encode()) > _MANAGER_BYTES:
-        errors.append(FieldError.too_long("fieldManager", _MANAGER_BYTES))
+    if len(manager.encode()) > MANAGER_BYTES:
+        errors.append(FieldError.too_long("fieldManager", MANAGER_BYTES))
     if is_apply and not manager:
         errors.append(FieldError.required("fieldManager", "is required for apply patch"))
     if not is_apply and query.get("force"):
@@ -70,6 +70,8 @@ def _from_query(query: Mapping[str, str]) -> Obj:
         options["propagationPolicy"] = query["propagationPolicy"]
     if query.get("orphanDependents"):
         options["orphanDependents"] = query["orphanDependents"] not in ("0", "false")
+    if query.get(UNREAD_OPTION):
+        options[UNREAD_OPTION] = query[UNREAD_OPTION] not in ("0", "false")
     return options
 
 
@@ -77,9 +79,9 @@ def int_option(query: Mapping[str, str], name: str) -> int:
     """A whole number in the query. Raises BadRequestError."""
     text = query.get(name, "")
     try:
-        return int(text) if text else 0
+        return parse_int(text) if text else 0
     except ValueError as error:
-        raise BadRequestError(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error
+        raise BadRequestError(str(error)) from error
 
 
 def _dry_run_values(query: Mapping[str, str]) -> list[str]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from moorage.api import bounds
 from moorage.api.errors import (
     BadRequestError,
     ConflictError,
@@ -25,7 +27,7 @@ from moorage.api.errors import (
 from moorage.apiserver.call import Call
 from moorage.apiserver.options import write_request
 from moorage.apiserver.routing import is_true
-from moorage.registry.codec import Codec
+from moorage.registry.codec import Codec, Media
 from moorage.registry.kind import Obj
 from moorage.registry.objects import Objects, Updated
 from moorage.registry.ownership import Ownership
@@ -38,8 +40,9 @@ from moorage.registry.patch import (
 from moorage.registry.patch.json_patch import MAX_OPERATIONS
 from moorage.registry.patch.strategic import go_map
 from moorage.registry.request import Request
-from moorage.registry.schema.decode import Pairs, json_name, parse_pairs
-from moorage.registry.schema.errors import DecodeError
+from moorage.registry.schema.decode import Pairs, json_name, parse_json, parse_pairs
+from moorage.registry.schema.errors import DecodeError, StrictErrors
+from moorage.registry.worker import Worker, is_large
 from moorage.registry.yaml_body import parse_yaml
 
 JSON_PATCH = "application/json-patch+json"
@@ -58,6 +61,7 @@ class Patcher:
     """Carries out patches."""
 
     codec: Codec
+    worker: Worker
     objects: Objects
     ownership: Ownership
 
@@ -91,30 +95,37 @@ class Patcher:
         """The request, and the patch as a function on objects of one type."""
         media = _media(call)
         request = write_request(call.user, call.user_agent, call.query, "PatchOptions")
-        patch, complaints = _parse(await call.body(), media)
+        body = await call.body()
+        request.is_large = is_large(body, Media.JSON)
+        patch, complaints = await self.worker.run(request, _parse, body, media)
         if isinstance(patch, list) and len(patch) > MAX_OPERATIONS:
             raise TooLargeError(
                 f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, "
                 f"got {len(patch)}"
             )
 
+        def shown(new: Any) -> str:
+            return go_map(patch) if media == STRATEGIC_PATCH else _json(new)
+
         def change(obj: Obj) -> Obj:
             whole = {"kind": name, "apiVersion": api_version, **obj}
             new = self._patched(media, type_name, whole, patch)
-            shown = go_map(patch) if media == STRATEGIC_PATCH else _json(new)
+            # Operations can nest what others added, and a large object can grow.
+            if (request.is_large or media == JSON_PATCH) and (excess := _excess(new)):
+                raise BadRequestError(f"the patched object cannot be taken: {excess}")
             if not isinstance(new, dict):
-                raise _unfit(shown, "json: cannot unmarshal into an object")
+                raise _unfit(shown(new), "json: cannot unmarshal into an object")
             if media != STRATEGIC_PATCH and new.get("kind") != name:
                 raise _unfit(
-                    shown,
+                    shown(new),
                     f'no kind "{new.get("kind", "")}" is registered for version "{api_version}" '
                     'in scheme "pkg/api/legacyscheme/scheme.go:30"',
                 )
             try:
                 fitted = self.codec.fit_type(type_name, new)
             except DecodeError as error:
-                raise _unfit(shown, str(error)) from error
-            _settle(request, [*complaints, *fitted.complaints], shown)
+                raise _unfit(shown(new), str(error)) from error
+            _settle(request, [*complaints, *fitted.complaints], lambda: shown(new))
             return fitted.obj
 
         return request, change
@@ -133,7 +144,9 @@ class Patcher:
             call.user, call.user_agent, call.query, "PatchOptions", is_apply=True
         )
         force = is_true(call.query, "force")
-        config = self._config(call, await call.body())
+        body = await call.body()
+        request.is_large = is_large(body, Media.YAML)
+        config = await self.worker.run(request, self._config, call, body)
 
         def make_new(live: Obj | None) -> Obj:
             if live is None and subresource:
@@ -157,7 +170,7 @@ class Patcher:
             *call.place,
             make_new,
             subresource=subresource,
-            may_create=not subresource,
+            authorize_create=None if subresource else partial(call.require, "create"),
             is_patch=True,
             is_applied=True,
         )
@@ -200,6 +213,15 @@ class Patcher:
         return decoded.obj
 
 
+def _excess(obj: Any) -> str:
+    """Which bound an object exceeds, its managed fields aside; empty for none."""
+    metadata = obj.get("metadata") if isinstance(obj, dict) else None
+    if not isinstance(metadata, dict):
+        return bounds.exceeded(obj)
+    own = {key: value for key, value in metadata.items() if key != "managedFields"}
+    return bounds.exceeded({**obj, "metadata": own})
+
+
 def _media(call: Call) -> str:
     """The patch's media type. Raises UnsupportedMediaTypeError."""
     media = call.http.headers.get("Content-Type", "").partition(";")[0].strip().lower()
@@ -212,15 +234,15 @@ def _parse(body: bytes, media: str) -> tuple[Any, list[str]]:
     """A patch in JSON, and a sentence for each repeated key in it. Raises BadRequestError."""
     prefix = "" if media == STRATEGIC_PATCH else "error decoding patch: "
     try:
-        patch = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+        patch = parse_json(body)
+    except DecodeError as error:
         raise BadRequestError(f"{prefix}{error}") from error
     if media != JSON_PATCH and not isinstance(patch, dict):
         raise BadRequestError(
             f"{prefix}json: cannot unmarshal {json_name(patch)} into Go value of type "
             "map[string]interface {}"
         )
-    complaints: list[str] = []
+    complaints = StrictErrors()
     if body.count(b'":') != msgspec.json.encode(patch).count(b'":'):
         try:
             _find_repeated(parse_pairs(body), "", complaints)
@@ -243,12 +265,12 @@ def _find_repeated(node: Any, path: str, found: list[str]) -> None:
             _find_repeated(item, f"{path}[{index}]", found)
 
 
-def _settle(request: Request, complaints: list[str], shown: str) -> None:
+def _settle(request: Request, complaints: list[str], shown: Callable[[], str]) -> None:
     """Apply `fieldValidation` to what decoding the result complained of."""
     if not complaints or request.field_validation == "Ignore":
         return
     if request.field_validation == "Strict":
-        raise _unfit(shown, f"strict decoding error: {', '.join(complaints)}")
+        raise _unfit(shown(), f"strict decoding error: {', '.join(complaints)}")
     for complaint in complaints:
         request.warn(complaint)
 

@@ -1,8 +1,8 @@
 """Answers, and putting them on the connection.
 
-A reply is bytes with a status and a type. Small ones (nearly all) are written in one piece without
-the HTTP library's header machinery, which costs more than the answer itself; large ones go its
-usual way, compressed when the client asks. Hot path: 10 µs a reply (bench/api.py).
+A reply is bytes with a status and a type. It is written without the HTTP library's header
+machinery, which costs more than most answers: small ones (nearly all) in one piece, large ones in
+pieces, compressed when the client asks. Hot path: 10 µs a reply (bench/api.py).
 """
 
 from __future__ import annotations
@@ -10,29 +10,35 @@ from __future__ import annotations
 import asyncio
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
-import yaml
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
-from moorage.api.errors import StatusError
+from moorage.api import yaml_text
+from moorage.api.errors import StatusError, TooManyRequestsError
 from moorage.apiserver.negotiation import PLAIN, Form
+from moorage.registry.request import User
+from moorage.serving import ByteBudget
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 
-_DIRECT_LIMIT_BYTES = 64 * 1024
+_PIECE_BYTES = 64 * 1024
+# How long a client may not read, and how fast it must read a large answer on the whole.
+_PATIENCE_S = 30.0
+_SLOWEST_BYTES_S = 32 * 1024
+# Large answers that clients have not read yet.
+_WAITING_BYTES = 256 * 1024 * 1024
+_WAITING_PER_USER_BYTES = 64 * 1024 * 1024
 _GZIP_FROM_BYTES = 128 * 1024
 _GZIP_LEVEL = 1
 _PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")
-
-_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 @dataclass(slots=True)
@@ -74,7 +80,7 @@ def error_reply(error: StatusError, form: Form = PLAIN) -> Reply:
 def formed(body: bytes, form: Form, status: int = 200, *, is_compressible: bool = False) -> Reply:
     """A JSON body in the negotiated form."""
     if form.is_yaml:
-        text = yaml.dump(msgspec.json.decode(body), Dumper=_Dumper, sort_keys=False)
+        text = yaml_text.dump(msgspec.json.decode(body))
         return Reply(text.encode(), status, form.content_type, is_compressible=is_compressible)
     return Reply(body, status, JSON, is_compressible=is_compressible)
 
@@ -87,18 +93,32 @@ def prettified(reply: Reply, user_agent: str, *, is_asked: bool) -> Reply:
 
 
 class DirectResponse(web.StreamResponse):
-    """A whole response written at once.
+    """A whole response, written without the HTTP library's header machinery.
 
     Overrides the two steps in which aiohttp's server sends a response; all else of the connection
-    (parsing, keep-alive, limits, shutdown) stays the library's.
+    (parsing, keep-alive, limits, shutdown) stays the library's. A client that does not read holds
+    up its own connection only, and is disconnected after a while.
     """
 
-    def __init__(self, reply: Reply, audit_id: str) -> None:
+    def __init__(self, reply: Reply, audit_id: str, done: Callable[[], None] | None = None) -> None:
         super().__init__(status=reply.status)
         self._reply = reply
         self._audit_id = audit_id
+        self._done = done
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        try:
+            await self._send(request)
+        finally:
+            if self._done is not None:
+                self._done()
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        del data
+        self._eof_sent = True
+
+    async def _send(self, request: web.BaseRequest) -> None:
         transport = request.transport
         if transport is None:
             raise ConnectionResetError("the client is gone")
@@ -106,30 +126,88 @@ class DirectResponse(web.StreamResponse):
             self._keep_alive = request.keep_alive
         # The answer to a HEAD ends with its head: a body would be read as the next answer.
         body = b"" if request.method == "HEAD" else self._reply.body
-        transport.write(_head(self._reply, self._audit_id, is_kept=self._keep_alive) + body)
-        return None
+        head = _head(self._reply, self._audit_id, is_kept=self._keep_alive)
+        if len(body) > _PIECE_BYTES:
+            transport.write(head)
+            await self._send_pieces(request, memoryview(body))
+            return
+        transport.write(head + body)
+        if request.protocol.writing_paused:
+            await _drained(request, _PATIENCE_S)
 
-    async def write_eof(self, data: bytes = b"") -> None:
-        del data
-        self._eof_sent = True
+    async def _send_pieces(self, request: web.BaseRequest, body: memoryview) -> None:
+        """Write a large body as fast as the client takes it, and no faster."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _PATIENCE_S + len(body) / _SLOWEST_BYTES_S
+        for start in range(0, len(body), _PIECE_BYTES):
+            transport = request.transport
+            if transport is None or transport.is_closing():
+                raise ConnectionResetError("the client is gone")
+            transport.write(body[start : start + _PIECE_BYTES])
+            if request.protocol.writing_paused:
+                await _drained(request, deadline - loop.time())
 
 
-async def send(request: web.BaseRequest, reply: Reply, audit_id: str) -> web.StreamResponse:
-    """The response to return from the server's handler."""
-    body = reply.body
+async def _drained(request: web.BaseRequest, within_s: float) -> None:
+    """Return when the client has taken what was written. Raises ConnectionResetError."""
+    transport = request.transport
+    try:
+        async with asyncio.timeout(within_s):
+            await request.writer.drain()
+    except TimeoutError as error:
+        if transport is not None:
+            transport.abort()
+        raise ConnectionResetError("the client does not read its answer") from error
+
+
+class Sender:
+    """Makes the responses of one server, and bounds the bytes that wait for slow clients."""
+
+    def __init__(self, budget: ByteBudget | None = None) -> None:
+        self._budget = budget or ByteBudget(total=_WAITING_BYTES, per_user=_WAITING_PER_USER_BYTES)
+
+    async def send(
+        self, request: web.BaseRequest, reply: Reply, audit_id: str, user: User | None
+    ) -> web.StreamResponse:
+        """Return the response to return from the server's handler.
+
+        `user` is whose large answers are counted, None for users who are exempt. When too much
+        waits for them already, the answer is 429.
+        """
+        size = len(reply.body)
+        if size <= _PIECE_BYTES:
+            return DirectResponse(reply, audit_id)
+        name = "" if user is None else user.name
+        if user is not None and not self._budget.take(name, size):
+            return DirectResponse(overloaded(), audit_id)
+
+        def done() -> None:
+            if user is not None:
+                self._budget.give_back(name, size)
+
+        try:
+            await _compressed(request, reply)
+        except BaseException:
+            done()
+            raise
+        return DirectResponse(reply, audit_id, done)
+
+
+async def _compressed(request: web.BaseRequest, reply: Reply) -> None:
     if (
         reply.is_compressible
-        and len(body) > _GZIP_FROM_BYTES
+        and len(reply.body) > _GZIP_FROM_BYTES
         and "gzip" in request.headers.get("Accept-Encoding", "")
     ):
-        reply.body = await asyncio.to_thread(_gzipped, body)
+        reply.body = await asyncio.to_thread(_gzipped, reply.body)
         reply.headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
-    if len(reply.body) <= _DIRECT_LIMIT_BYTES:
-        return DirectResponse(reply, audit_id)
-    response = web.Response(body=reply.body, status=reply.status)
-    for name, value in _headers(reply, audit_id):
-        response.headers.add(name, value)
-    return response
+
+
+def overloaded() -> Reply:
+    """Return the answer to a request that there is no room for. Source: `tooManyRequests`."""
+    reply = text_reply("Too many requests, please try again later.\n", TooManyRequestsError.code)
+    reply.headers["Retry-After"] = "1"
+    return reply
 
 
 def _gzipped(body: bytes) -> bytes:

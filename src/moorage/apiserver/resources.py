@@ -7,25 +7,27 @@ the like are the kind's strategy.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
 from moorage.api.errors import BadRequestError
+from moorage.api.headers import STORE_HEADER
 from moorage.apiserver.call import Call
-from moorage.apiserver.negotiation import PARTIAL, PARTIAL_LIST, TABLE
+from moorage.apiserver.decoding import BodyDecoder
+from moorage.apiserver.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Form
 from moorage.apiserver.options import delete_options, int_option, write_request
 from moorage.apiserver.patching import Patcher
 from moorage.apiserver.replies import Reply, formed
 from moorage.apiserver.shapes import list_bytes, object_bytes
-from moorage.registry.codec import Codec, Decoded, strict_error
+from moorage.registry.codec import Codec
 from moorage.registry.kind import Obj
 from moorage.registry.listing import Lister, ListOptions, parse_revision, wait_fresh
 from moorage.registry.objects import Objects
 from moorage.registry.request import Request
 from moorage.registry.selection import select
 from moorage.registry.stored import Stored
-
-_DELETE_OPTIONS_TYPE = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+from moorage.registry.worker import LARGE_OBJECT_BYTES, Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class Resources:
     """Answers calls for objects and collections."""
 
     codec: Codec
+    decoder: BodyDecoder
+    worker: Worker
     objects: Objects
     lister: Lister
     patcher: Patcher
@@ -43,9 +47,8 @@ class Resources:
         if wanted > self.lister.cache.revision:
             await wait_fresh(self.lister.cache, wanted)
         item = self.objects.get(call.kind, call.namespace, call.target.name)
-        return formed(
-            object_bytes(self.codec, call.kind, call.served, item, form, call.query), form
-        )
+        body = object_bytes(self.codec, call.kind, call.served, item, form, call.query)
+        return await self._formed(call, body, form)
 
     async def list(self, call: Call) -> Reply:
         form = call.form(TABLE, PARTIAL_LIST)
@@ -64,19 +67,23 @@ class Resources:
         )
         listed = await self.lister.page(call.kind, call.namespace, options)
         body = list_bytes(self.codec, call.kind, call.served, listed, form, query)
-        return formed(body, form, is_compressible=True)
+        reply = await self._formed(call, body, form, is_compressible=True)
+        # An agent must not take another store's list for the end of its pods.
+        reply.headers[STORE_HEADER] = self.lister.store.identity
+        reply.warnings = [str(damage) for damage in listed.damage]
+        return reply
 
     async def create(self, call: Call) -> Reply:
         call.form(TABLE, PARTIAL)
         request = write_request(call.user, call.user_agent, call.query, "CreateOptions")
-        obj = await self._decoded_body(call, request)
+        obj = await self.decoder.decode(call, request)
         item = await self.objects.create(request, call.kind, call.served, call.namespace, obj)
-        return self._written(call, request, item, 201)
+        return await self._written(call, request, item, 201)
 
     async def update(self, call: Call, subresource: str = "") -> Reply:
         call.form(TABLE, PARTIAL)
         request = write_request(call.user, call.user_agent, call.query, "UpdateOptions")
-        obj = await self._decoded_body(call, request)
+        obj = await self.decoder.decode(call, request)
         _check_name(obj, call.target.name)
         body = msgspec.json.encode(obj)
 
@@ -85,33 +92,36 @@ class Resources:
             fresh: Obj = msgspec.json.decode(body)
             return fresh
 
+        may_create = call.kind.strategy.may_create_on_update and not subresource
         updated = await self.objects.update(
             request,
             *call.place,
             make_new,
             subresource=subresource,
-            may_create=call.kind.strategy.may_create_on_update and not subresource,
+            authorize_create=partial(call.require, "create") if may_create else None,
         )
-        return self._written(call, request, updated.item, 201 if updated.is_created else 200)
+        return await self._written(call, request, updated.item, 201 if updated.is_created else 200)
 
     async def patch(self, call: Call, subresource: str = "") -> Reply:
         call.form(TABLE, PARTIAL)
         request, updated = await self.patcher.patch(call, subresource)
-        return self._written(call, request, updated.item, 201 if updated.is_created else 200)
+        return await self._written(call, request, updated.item, 201 if updated.is_created else 200)
 
     async def delete(self, call: Call) -> Reply:
         form = call.form(TABLE, PARTIAL)
-        options, is_dry_run = delete_options(call.query, await self._options_body(call))
-        request = Request(user=call.user, user_agent=call.user_agent, is_dry_run=is_dry_run)
+        request = Request(user=call.user, user_agent=call.user_agent)
+        sent = await self.decoder.delete_options(call, request)
+        options, request.is_dry_run = delete_options(call.query, sent)
         deleted = await self.objects.delete(request, *call.place, options)
         if deleted.is_gone and not call.kind.strategy.returns_deleted:
             return formed(_success(call, deleted.item), form)
-        return self._written(call, request, deleted.item, 200)
+        return await self._written(call, request, deleted.item, 200)
 
     async def delete_collection(self, call: Call) -> Reply:
         form = call.form(TABLE, PARTIAL_LIST)
-        options, is_dry_run = delete_options(call.query, await self._options_body(call))
-        request = Request(user=call.user, user_agent=call.user_agent, is_dry_run=is_dry_run)
+        request = Request(user=call.user, user_agent=call.user_agent)
+        sent = await self.decoder.delete_options(call, request)
+        options, request.is_dry_run = delete_options(call.query, sent)
         selection = select(
             call.kind,
             call.served,
@@ -123,48 +133,30 @@ class Resources:
         )
         listed = self.lister.as_listed(found)
         body = list_bytes(self.codec, call.kind, call.served, listed, form, call.query)
-        return formed(body, form, is_compressible=True)
+        return await self._formed(call, body, form, is_compressible=True)
 
-    async def _decoded_body(self, call: Call, request: Request) -> Obj:
-        """The body's object; what strict validation finds is refused, warned of, or ignored."""
-        media = call.media()
-        decoded = self.codec.decode(call.kind, call.served, await call.body(), media)
-        settle_complaints(decoded, request, call)
-        return decoded.obj
-
-    async def _options_body(self, call: Call) -> Obj:
-        body = await call.body()
-        if not body.strip():
-            return {}
-        media = call.media()
-        api_version = call.served.api_version
-        for accepted in ("v1", api_version, "meta.k8s.io/v1"):
-            try:
-                return self.codec.decode_as(
-                    "DeleteOptions", accepted, _DELETE_OPTIONS_TYPE, body, media
-                ).obj
-            except BadRequestError:
-                if accepted == "meta.k8s.io/v1":
-                    raise
-        raise AssertionError("the loop returns or raises")
-
-    def _written(self, call: Call, request: Request, item: Stored, status: int) -> Reply:
+    async def _written(self, call: Call, request: Request, item: Stored, status: int) -> Reply:
         form = call.form(TABLE, PARTIAL)
-        reply = formed(
-            object_bytes(self.codec, call.kind, call.served, item, form, call.query), form, status
-        )
+        body = object_bytes(self.codec, call.kind, call.served, item, form, call.query)
+        reply = await self._formed(call, body, form, status)
         reply.warnings = request.warnings
         return reply
 
-
-def settle_complaints(decoded: Decoded, request: Request, call: Call) -> None:
-    """Apply `fieldValidation` to what decoding complained of. Raises BadRequestError."""
-    if not decoded.complaints or request.field_validation == "Ignore":
-        return
-    if request.field_validation == "Strict":
-        raise strict_error(call.kind.name, call.served.api_version, decoded.complaints)
-    for complaint in decoded.complaints:
-        request.warn(complaint)
+    async def _formed(
+        self,
+        call: Call,
+        body: bytes,
+        form: Form,
+        status: int = 200,
+        *,
+        is_compressible: bool = False,
+    ) -> Reply:
+        """The body in the negotiated form; much YAML is written off the event loop."""
+        is_large = form.is_yaml and len(body) > LARGE_OBJECT_BYTES
+        request = Request(user=call.user, is_large=is_large)
+        return await self.worker.run(
+            request, formed, body, form, status, is_compressible=is_compressible
+        )
 
 
 def _check_name(obj: Obj, name: str) -> None:
@@ -185,7 +177,7 @@ def _success(call: Call, item: Stored) -> bytes:
         "name": item.name,
         "group": call.kind.group,
         "kind": call.kind.plural,
-        "uid": item.obj["metadata"]["uid"],
+        "uid": item.obj["metadata"].get("uid", ""),
     }
     status = {
         "kind": "Status",

@@ -15,18 +15,18 @@ from moorage.api.errors import BadRequestError, FieldError, InvalidError
 from moorage.apiserver.authentication import Authenticator
 from moorage.apiserver.authorization import Authorizer
 from moorage.apiserver.call import Call
+from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.replies import Reply, formed
-from moorage.registry.codec import Codec
 from moorage.registry.kind import Obj
 from moorage.registry.rbac import Action, RuleResolver
-from moorage.registry.request import SYSTEM_MASTERS, User
+from moorage.registry.request import SYSTEM_MASTERS, Request, User
 
 
 @dataclass(frozen=True, slots=True)
 class Reviews:
     """Answers every kind of review."""
 
-    codec: Codec
+    decoder: BodyDecoder
     authenticator: Authenticator
     authorizer: Authorizer
     resolver: RuleResolver
@@ -34,8 +34,8 @@ class Reviews:
 
     async def create(self, call: Call) -> Reply:
         form = call.form()
-        decoded = self.codec.decode(call.kind, call.served, await call.body(), call.media())
-        review = decoded.obj
+        request = Request(user=call.user, field_validation="Ignore")
+        review = await self.decoder.decode(call, request)
         review.setdefault("metadata", {})
         answer: Callable[[Call, Obj], Obj] = {
             "TokenReview": self._token,

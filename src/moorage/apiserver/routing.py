@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+
+from moorage.api.remembered import remembered
 
 _WRITE_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 # Parts of the namespace path that belong to the namespace itself, not to a resource inside it.
@@ -37,7 +38,7 @@ class Target:
         return bool(self.resource)
 
 
-@lru_cache(maxsize=8192)
+@remembered(4096)
 def parse_path(path: str) -> Target:
     """The target of a URL path (already percent-decoded)."""
     parts = [part for part in path.split("/") if part]

@@ -18,23 +18,26 @@ from aiohttp import web
 from moorage.api.clock import Clock, SystemClock
 from moorage.api.logs import Log
 from moorage.apiserver.assembly import READINESS, Api, ApiOptions, assemble
+from moorage.apiserver.bodies import LIMIT_BYTES
 from moorage.apiserver.bootstrap import bootstrap
-from moorage.apiserver.call import BODY_LIMIT_BYTES
 from moorage.apiserver.pki import server_context
 from moorage.apiserver.upkeep import keep_compacting, keep_expiring_events
+from moorage.linux.descriptors import descriptor_limit
+from moorage.serving import Acceptor, Limits
 from moorage.storage import SqliteStore
 
 # Lets a listener bind an address that does not exist yet (the pods' gateway, before any pod).
 _IP_FREEBIND = 15
-_KEEPALIVE_S = 75.0
-_BACKLOG = 1024
 
 log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """Where to keep data and where to listen. Paths are of PEM files but `database`."""
+    """Where to keep data and where to listen. Paths are of PEM files but the store's.
+
+    `mark` records outside the database that it was made; beside it unless given.
+    """
 
     database: Path
     certificate: Path
@@ -42,6 +45,9 @@ class ServerOptions:
     client_ca: Path
     addresses: tuple[str, ...]
     port: int
+    mark: Path | None = None
+    limits: Limits | None = None
+    """Of connections; those that fit the process's descriptors when none are given."""
 
 
 class ApiServer:
@@ -59,8 +65,11 @@ class ApiServer:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            self._store = await stack.enter_async_context(SqliteStore(self._options.database))
+            self._store = await stack.enter_async_context(
+                SqliteStore(self._options.database, mark=self._options.mark)
+            )
             self.api = assemble(self._store, self._api_options, self._clock)
+            stack.callback(self.api.worker.close)
             await self.api.cache.load()
             await stack.enter_async_context(self.api.connect)
             await self._listen(stack)
@@ -89,28 +98,22 @@ class ApiServer:
             tasks.create_task(keep_expiring_events(self.api.objects, self.api.cache, self._clock))
 
     async def _listen(self, stack: AsyncExitStack) -> None:
-        server = web.Server(
-            self.api.handler,
-            request_factory=_request,
-            handler_cancellation=True,
-            keepalive_timeout=_KEEPALIVE_S,
-            access_log=None,
-        )
-        runner = web.ServerRunner(server, access_log=None)
+        server = web.Server(self.api.handler, request_factory=_request, handler_cancellation=True)
+        runner = web.ServerRunner(server)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         options = self._options
         context = server_context(options.certificate, options.key, options.client_ca)
-        for address in options.addresses:
-            listener = _bound(address, options.port)
-            await web.SockSite(runner, listener, ssl_context=context, backlog=_BACKLOG).start()
+        limits = options.limits or Limits.for_descriptors(descriptor_limit())
+        listeners = [_bound(address, options.port) for address in options.addresses]
+        await stack.enter_async_context(Acceptor(server, listeners, limits, context))
 
 
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
     loop = asyncio.get_running_loop()
     # One byte more than the limit: the body's own check words the refusal.
     return web.BaseRequest(
-        message, payload, protocol, writer, task, loop, client_max_size=BODY_LIMIT_BYTES + 1
+        message, payload, protocol, writer, task, loop, client_max_size=LIMIT_BYTES + 1
     )
 
 
@@ -125,5 +128,4 @@ def _bound(address: str, port: int) -> socket.socket:
         raise OSError(
             error.errno, f"cannot listen on {address}:{port}: {error.strerror}"
         ) from error
-    listener.setblocking(False)
     return listener

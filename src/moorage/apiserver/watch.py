@@ -8,15 +8,18 @@ Hot path: per watcher one append and a share of a write (bench/hotpaths.py). Sou
 
 from __future__ import annotations
 
+import asyncio
+import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 from aiohttp import web
 
 from moorage.api.clock import Clock
 from moorage.api.errors import BadRequestError, ExpiredError, NotAcceptableError, StatusError
+from moorage.api.headers import STORE_HEADER
 from moorage.apiserver.call import Call
 from moorage.apiserver.negotiation import PARTIAL, TABLE, Form
 from moorage.apiserver.options import int_option
@@ -34,6 +37,9 @@ from moorage.storage import WatchCache, WatcherOverflowError
 _BOOKMARK_S = 60.0
 _LAST_BOOKMARK_S = 2.0
 _DEFAULT_TIMEOUT_S = (1800, 3600)
+_LONGEST_S = 24 * 3600
+_WRITE_BYTES = 64 * 1024
+_OVERFLOW_GRACE_S = 10.0
 _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
 Frame = Callable[[str, Stored], bytes]
@@ -42,8 +48,11 @@ Frame = Callable[[str, Stored], bytes]
 class WatchStreams:
     """Serves watches from one cache."""
 
-    def __init__(self, cache: WatchCache[Stored], codec: Codec, clock: Clock) -> None:
+    def __init__(
+        self, cache: WatchCache[Stored], codec: Codec, clock: Clock, identity: str
+    ) -> None:
         self._cache = cache
+        self._identity = identity
         self._codec = codec
         self._clock = clock
         self._frames = _FrameMaker(codec)
@@ -54,7 +63,8 @@ class WatchStreams:
         if form.is_yaml:
             raise NotAcceptableError("YAML cannot be streamed: watch in application/json")
         options = _options(call)
-        timeout_s = int_option(call.query, "timeoutSeconds") or random.randint(*_DEFAULT_TIMEOUT_S)
+        asked_s = int_option(call.query, "timeoutSeconds")
+        timeout_s = min(max(asked_s, 0), _LONGEST_S) or random.randint(*_DEFAULT_TIMEOUT_S)
         deadline = self._clock.monotonic() + timeout_s
         frame = self._frame_of(call, form)
         try:
@@ -63,12 +73,16 @@ class WatchStreams:
             # The stream begins well and says so inside, as clients expect of a watch.
             return await self._refuse(call, error)
         response = _response(call)
+        response.headers[STORE_HEADER] = self._identity
+        ending = _Ending(call.http.transport)
+        watch.watcher.on_overflow = ending.begin
         try:
             await response.prepare(call.http)
             await self._stream(response, call, watch, options, form, frame, deadline)
         except (ConnectionResetError, WatcherOverflowError):
             pass  # Either end gave up on the other; the client lists and watches again.
         finally:
+            ending.cancel()
             close_watch(self._cache, watch)
         return response
 
@@ -82,31 +96,30 @@ class WatchStreams:
         frame: Frame,
         deadline: float,
     ) -> None:
-        initial = [frame(ADDED, item) for item in watch.initial]
+        # One frame at a time: the whole of a large collection would be in memory for each watcher.
+        await _write(response, (frame(ADDED, item) for item in watch.initial))
         if watch.ends_initial_events:
-            initial.append(self._bookmark(call, form, watch.revision, is_end_of_initial=True))
-        if initial:
-            await response.write(b"".join(initial))
-        next_bookmark = self._clock.monotonic() + _BOOKMARK_S
-        while True:
+            end = self._bookmark(call, form, watch.revision, is_end_of_initial=True)
+            await response.write(end)
+        watcher = watch.watcher
+        now = self._clock.monotonic()
+        last_bookmark = deadline - _LAST_BOOKMARK_S
+        next_bookmark = min(now + _BOOKMARK_S, last_bookmark)
+        while now < deadline:
+            is_due = now >= next_bookmark
+            # All that is queued goes before a bookmark, however much it is.
+            batch = await watcher.next_batch(
+                0.0 if is_due else min(next_bookmark, deadline) - now,
+                None if is_due else _WRITE_BYTES,
+            )
+            revision = self._cache.revision
+            await _write(response, batch)
+            if is_due:
+                if options.allows_bookmarks:
+                    await response.write(self._bookmark(call, form, revision))
+                is_last = now >= last_bookmark
+                next_bookmark = math.inf if is_last else min(now + _BOOKMARK_S, last_bookmark)
             now = self._clock.monotonic()
-            until = min(deadline - _LAST_BOOKMARK_S, next_bookmark)
-            batch = await watch.watcher.next_batch(max(until - now, 0.0))
-            if batch:
-                await response.write(b"".join(batch))
-                continue
-            now = self._clock.monotonic()
-            if options.allows_bookmarks:
-                await response.write(self._bookmark(call, form, self._cache.revision))
-            if now >= deadline - _LAST_BOOKMARK_S:
-                break
-            next_bookmark = now + _BOOKMARK_S
-        remaining_s = max(deadline - self._clock.monotonic(), 0.0)
-        while remaining_s > 0:
-            batch = await watch.watcher.next_batch(remaining_s)
-            if batch:
-                await response.write(b"".join(batch))
-            remaining_s = deadline - self._clock.monotonic()
         await response.write_eof()
 
     async def _refuse(self, call: Call, error: StatusError) -> web.StreamResponse:
@@ -163,6 +176,24 @@ class WatchStreams:
         return _framed("BOOKMARK", msgspec.json.encode(obj))
 
 
+class _Ending:
+    """Ends the connection of a watch whose client is too slow, if it does not end by itself."""
+
+    def __init__(self, transport: asyncio.Transport | None) -> None:
+        self._transport = transport
+        self._handle: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        if self._transport is not None:
+            loop = asyncio.get_running_loop()
+            self._handle = loop.call_later(_OVERFLOW_GRACE_S, self._transport.abort)
+
+    def cancel(self) -> None:
+        # The connection may serve other requests after this one.
+        if self._handle is not None:
+            self._handle.cancel()
+
+
 class _FrameMaker:
     """Frames of whole objects. The last one made is kept: the next watcher wants the same."""
 
@@ -182,6 +213,28 @@ class _FrameMaker:
             return self._last
 
         return frame
+
+
+async def _write(response: web.StreamResponse, frames: Iterable[bytes]) -> None:
+    """Write frames in pieces, each after the client took most of the ones before.
+
+    Frames are shared by all their watchers; only a piece of them is copied for each client.
+    """
+    piece: list[bytes] = []
+    size = 0
+    for frame in frames:
+        if size + len(frame) > _WRITE_BYTES and piece:
+            await response.write(b"".join(piece))
+            piece, size = [], 0
+        if len(frame) > _WRITE_BYTES:
+            view = memoryview(frame)
+            for start in range(0, len(frame), _WRITE_BYTES):
+                await response.write(view[start : start + _WRITE_BYTES])
+        else:
+            piece.append(frame)
+            size += len(frame)
+    if piece:
+        await response.write(b"".join(piece))
 
 
 def _framed(type_: str, body: bytes) -> bytes:

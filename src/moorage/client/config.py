@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
+from moorage.api.yaml_values import YamlError, parse_document
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -66,8 +66,8 @@ def load_kubeconfig(path: Path, context_name: str | None = None) -> ClientConfig
     Raises ConfigError when the file is no kubeconfig or asks for an unsupported plugin.
     """
     try:
-        document = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        document = parse_document(path.read_bytes()).value
+    except (OSError, YamlError) as error:
         raise ConfigError(f"{path}: {error}") from error
     if not isinstance(document, dict):
         raise ConfigError(f"{path}: not a kubeconfig")

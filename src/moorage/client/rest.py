@@ -20,6 +20,7 @@ import msgspec
 from yarl import URL
 
 from moorage.api.errors import StatusError
+from moorage.api.headers import STORE_HEADER
 from moorage.api.meta import ListMeta, Object
 from moorage.client.config import ClientConfig
 from moorage.client.resources import PartialObject, Resource
@@ -98,6 +99,17 @@ class Client:
         self._decoders: dict[type[Object], msgspec.json.Decoder[Any]] = {}
         self._token = _TokenSource(config.token, config.token_file)
         self._exchanges = asyncio.Semaphore(_EXCHANGES_AT_ONCE)
+        self._store = ""
+
+    def require_store(self, identity: str) -> None:
+        """Refuse, as UnreachableError, the lists and watches of every other store from now on."""
+        self._store = identity
+
+    async def store_of(self, resource: Resource[Any], field_selector: str = "") -> str:
+        """Return the identity of the store that a resource's lists come from, "" if unnamed."""
+        query = {"limit": "1", "fieldSelector": field_selector}
+        async with self.stream("GET", resource.path(), query=query) as response:
+            return response.headers.get(STORE_HEADER, "")
 
     @property
     def server(self) -> str:
@@ -336,7 +348,7 @@ class Client:
             timeout=timeout,
             allow_redirects=False,
         )
-        return _Response(request, is_checked=is_checked)
+        return _Response(request, is_checked=is_checked, store=self._store)
 
     @asynccontextmanager
     async def websocket(
@@ -371,7 +383,8 @@ class Client:
 class _Response:
     """The `async with` form of one exchange, its transport errors translated."""
 
-    def __init__(self, request: Any, *, is_checked: bool) -> None:
+    def __init__(self, request: Any, *, is_checked: bool, store: str = "") -> None:
+        self._store = store
         self._request = request
         self._is_checked = is_checked
 
@@ -380,6 +393,10 @@ class _Response:
             response: aiohttp.ClientResponse = await self._request.__aenter__()
         except (TimeoutError, aiohttp.ClientError) as error:
             raise UnreachableError(str(error) or type(error).__name__) from error
+        store = response.headers.get(STORE_HEADER, self._store)
+        if self._store and store != self._store:
+            response.close()
+            raise UnreachableError(f"{response.url.origin()} serves {store}, not {self._store}")
         if self._is_checked and response.status >= 300:
             answer = await _read(response)
             response.release()

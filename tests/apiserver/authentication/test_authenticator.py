@@ -195,6 +195,24 @@ def test_acting_as_somebody_else(headers: list[tuple[str, str]], expected: User)
     assert acting(headers) == expected
 
 
+@pytest.mark.parametrize(
+    "name", ["kube-system", "kube-system:", ":sa", "kube-system:a:b", "kube-system:A", "a.b:sa"]
+)
+def test_a_name_that_only_begins_like_an_accounts_is_a_users(name: str) -> None:
+    """Else who may act as the accounts of a namespace could make up users."""
+    asked: list[Action] = []
+    user = f"system:serviceaccount:{name}"
+
+    def allow(_: User, action: Action) -> bool:
+        asked.append(action)
+        return True
+
+    headers = CIMultiDictProxy(CIMultiDict([("Impersonate-User", user)]))
+    found = impersonated(ROOT, headers, allow)
+    assert asked == [Action(verb="impersonate", resource="users", name=user)]
+    assert found == User(user, groups=("system:authenticated",))
+
+
 @pytest.mark.parametrize("header", ["Impersonate-Group", "Impersonate-Uid", "Impersonate-Extra-a"])
 def test_groups_without_a_user_are_a_bad_request(header: str) -> None:
     with pytest.raises(BadRequestError, match="without impersonating a user"):

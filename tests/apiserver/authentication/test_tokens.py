@@ -111,14 +111,29 @@ def test_a_token_ends(tokens: Tokens) -> None:
 
 
 def test_a_volumes_token_lives_a_year_and_says_when_to_warn(tokens: Tokens) -> None:
-    issued = tokens.signer.issue("ns", "sa", "uid-sa", audiences=[ISSUER], seconds=3607)
+    issued = tokens.signer.issue(
+        "ns", "sa", "uid-sa", audiences=[ISSUER], seconds=3607, bound=[POD]
+    )
     now = int(tokens.clock.now().timestamp())
     claims = jwt.decode(issued.token, options={"verify_signature": False})
     assert issued.expires == now + 3607
     assert claims["kubernetes.io"]["warnafter"] == now + 3607
     assert claims["exp"] == now + YEAR
-    other = tokens.signer.issue("ns", "sa", "uid-sa", audiences=["vault"], seconds=3607)
-    assert jwt.decode(other.token, options={"verify_signature": False})["exp"] == now + 3607
+
+
+@pytest.mark.parametrize(
+    ("audiences", "bound"), [(["vault"], [POD]), ([ISSUER, "vault"], [POD]), ([ISSUER], [])]
+)
+def test_only_a_pods_token_for_the_api_alone_lives_a_year(
+    tokens: Tokens, audiences: list[str], bound: list[BoundObject]
+) -> None:
+    issued = tokens.signer.issue(
+        "ns", "sa", "uid-sa", audiences=audiences, seconds=3607, bound=bound
+    )
+    now = int(tokens.clock.now().timestamp())
+    claims = jwt.decode(issued.token, options={"verify_signature": False})
+    assert claims["exp"] == now + 3607
+    assert "warnafter" not in claims["kubernetes.io"]
 
 
 @pytest.mark.parametrize(
@@ -206,3 +221,63 @@ def test_the_key_set_verifies_what_was_signed(tokens: Tokens) -> None:
     assert jwt.decode(tokens.issue(), public, ["ES256"], audience=ISSUER,
                       options={"verify_exp": False, "verify_nbf": False,
                                "verify_iat": False})  # fmt: skip
+
+
+def test_a_secrets_token_says_whose_it_is_and_no_end(tokens: Tokens) -> None:
+    token = tokens.signer.issue_legacy("ns", "sa", "uid-sa", SECRET)
+    now = int(tokens.clock.now().timestamp())
+    assert jwt.get_unverified_header(token) == {
+        "alg": "ES256", "kid": tokens.signer.key_id, "typ": "JWT",
+    }  # fmt: skip
+    assert jwt.decode(token, options={"verify_signature": False}) == {
+        "aud": [ISSUER], "iat": now, "iss": ISSUER, "sub": "system:serviceaccount:ns:sa",
+        "kubernetes.io": {
+            "namespace": "ns",
+            "serviceaccount": {"name": "sa", "uid": "uid-sa"},
+            "secret": {"name": "s", "uid": "uid-s"},
+        },
+    }  # fmt: skip
+    found = tokens.verifier.verify(token)
+    assert found is not None
+    assert found[0].extra == {}
+
+
+def test_others_verify_with_the_key_set(tokens: Tokens) -> None:
+    (key,) = tokens.signer.key_set()["keys"]
+    assert {name: key[name] for name in ("use", "kty", "crv", "alg", "kid")} == {
+        "use": "sig", "kty": "EC", "crv": "P-256", "alg": "ES256", "kid": tokens.signer.key_id,
+    }  # fmt: skip
+    claims = jwt.decode(
+        tokens.issue(), jwt.PyJWK(key), ["ES256"], audience=ISSUER, issuer=ISSUER,
+        options={"verify_exp": False, "verify_nbf": False, "verify_iat": False},
+    )  # fmt: skip
+    assert claims["sub"] == "system:serviceaccount:ns:sa"
+    for name in ("x", "y"):
+        padded = key[name] + "=" * (-len(key[name]) % 4)
+        assert len(base64.urlsafe_b64decode(padded)) == 32
+
+
+def test_times_hold_from_their_first_second_to_their_last(tokens: Tokens) -> None:
+    now = int(tokens.clock.now().timestamp())
+    assert tokens.is_valid(tokens.signed(nbf=now, exp=now + 1))
+    assert not tokens.is_valid(tokens.signed(nbf=now + 1))
+    assert not tokens.is_valid(tokens.signed(exp=now))
+
+
+def test_a_nodes_token_names_the_node_and_each_token_is_another(tokens: Tokens) -> None:
+    first, second = tokens.issue(NODE), tokens.issue(NODE)
+    found = [tokens.verifier.verify(each) for each in (first, second)]
+    extras = [each[0].extra for each in found if each is not None]
+    prefix = "authentication.kubernetes.io"
+    assert [each[f"{prefix}/node-uid"] for each in extras] == [("uid-n",)] * 2
+    assert f"{prefix}/pod-name" not in extras[0]
+    assert extras[0][f"{prefix}/credential-id"] != extras[1][f"{prefix}/credential-id"]
+
+
+def test_of_several_audiences_those_that_match_are_told(tokens: Tokens) -> None:
+    issued = tokens.signer.issue(
+        "ns", "sa", "uid-sa", audiences=["b", "a", ISSUER], seconds=60, bound=[]
+    )
+    found = tokens.verifier.verify(issued.token, ("a", "x", "b"))
+    assert found is not None
+    assert found[1] == ("a", "b")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from moorage.api.errors import ForbiddenError
@@ -56,6 +58,21 @@ def test_decisions_are_remembered_until_roles_change(court: Court) -> None:
     assert court.authorizer.is_allowed(ALICE, GET_POD)
 
 
+@pytest.mark.parametrize(
+    ("size", "times"), [(100_000, 300), (1_500, 20_000)], ids=["few-large", "many"]
+)
+def test_what_is_remembered_has_a_size(court: Court, size: int, times: int) -> None:
+    tracemalloc.start()
+    try:
+        for number in range(times):
+            name = f"{number:08}" + "x" * size
+            court.authorizer.decide(ALICE, Action(verb="get", resource="pods", name=name))
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 10_000_000
+
+
 def test_two_users_of_one_name_are_told_apart_by_their_groups(court: Court) -> None:
     court.grants.role("reader", rule(["get"], ["pods"]))
     court.grants.bind("reader", {"kind": "Group", "name": "dev"})
@@ -88,5 +105,5 @@ def test_a_refusal_is_worded_for_its_reader(court: Court, action: Action, messag
     with pytest.raises(ForbiddenError) as refusal:
         court.authorizer.check(ALICE, action)
     assert refusal.value.message == message
-    if not action.is_resource:
-        assert refusal.value.details == {}
+    details = {"name": action.name, "group": action.group, "kind": action.resource}
+    assert refusal.value.details == {key: value for key, value in details.items() if value}

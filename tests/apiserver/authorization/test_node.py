@@ -133,9 +133,7 @@ def test_nodes(verb: str, name: str, refusal: str) -> None:
         ("patch", "", "nodes", "status"),
         ("patch", "", "pods", "status"),
         ("create", "", "pods", "eviction"),
-        ("create", "", "serviceaccounts", "token"),
         ("create", "", "events", ""),
-        ("update", "coordination.k8s.io", "leases", ""),
         ("create", "authentication.k8s.io", "tokenreviews", ""),
         ("create", "authorization.k8s.io", "subjectaccessreviews", ""),
     ],
@@ -164,3 +162,46 @@ def test_what_no_agent_may(verb: str, group: str, resource: str, subresource: st
 def test_paths_are_left_to_rules_for_everybody() -> None:
     action = Action(verb="get", path="/version")
     assert AUTHORIZER.decide(AGENT, action, "") == "no node rule for this path"
+
+
+@pytest.mark.parametrize(
+    ("name", "subresource", "namespace", "refusal"),
+    [
+        ("sa", "token", "ns", ""),
+        ("", "", "ns", "can only create tokens for individual service accounts"),
+        ("sa", "", "ns", "can only create token subresource of serviceaccount"),
+        ("admin", "token", "ns", "no relationship found between node 'n1' and this object"),
+        ("sa", "token", "elsewhere", "no relationship found between node 'n1' and this object"),
+    ],
+)
+def test_tokens_are_for_the_accounts_of_its_pods(
+    name: str, subresource: str, namespace: str, refusal: str
+) -> None:
+    found = decide(
+        "create", "serviceaccounts", name=name, subresource=subresource, namespace=namespace
+    )
+    assert found == refusal
+
+
+WRONG_VERB = "can only get, create, update, patch, or delete a node lease"
+WRONG_PLACE = 'can only access leases in the "kube-node-lease" system namespace'
+WRONG_NAME = "can only access node lease with the same name as the requesting node"
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "namespace", "refusal"),
+    [
+        ("create", "", "kube-node-lease", ""),
+        *((verb, "n1", "kube-node-lease", "") for verb in ("get", "update", "patch", "delete")),
+        ("get", "n2", "kube-node-lease", WRONG_NAME),
+        ("delete", "n2", "kube-node-lease", WRONG_NAME),
+        ("get", "n1", "kube-system", WRONG_PLACE),
+        ("create", "", "ns", WRONG_PLACE),
+        ("list", "", "kube-node-lease", WRONG_VERB),
+        ("watch", "n1", "kube-node-lease", WRONG_VERB),
+        ("deletecollection", "", "kube-node-lease", WRONG_VERB),
+    ],
+)
+def test_leases(verb: str, name: str, namespace: str, refusal: str) -> None:
+    group = "coordination.k8s.io"
+    assert decide(verb, "leases", name=name, namespace=namespace, group=group) == refusal

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from multidict import CIMultiDictProxy
 
+from moorage.api import names
 from moorage.api.errors import BadRequestError, ForbiddenError
 from moorage.apiserver.authentication.service_accounts import service_account_groups
 from moorage.registry.rbac import Action
@@ -39,8 +40,9 @@ def impersonated(user: User, headers: CIMultiDictProxy[str], is_allowed: IsAllow
     for action in _needed(name, groups, uid, extra):
         if not is_allowed(user, action):
             raise _refused(user, action)
-    if not groups and name.startswith(_ACCOUNT_PREFIX):
-        groups = service_account_groups(name.removeprefix(_ACCOUNT_PREFIX).partition(":")[0])
+    account = _account(name)
+    if not groups and account is not None:
+        groups = service_account_groups(account[0])
     usual = UNAUTHENTICATED if name == ANONYMOUS else AUTHENTICATED
     if usual not in groups:
         groups = (*groups, usual)
@@ -78,12 +80,26 @@ def _needed(
 
 
 def _user_action(name: str) -> Action:
-    if name.startswith(_ACCOUNT_PREFIX):
-        namespace, _, account = name.removeprefix(_ACCOUNT_PREFIX).partition(":")
-        return Action(
-            verb="impersonate", resource="serviceaccounts", namespace=namespace, name=account
-        )
-    return Action(verb="impersonate", resource="users", name=name)
+    account = _account(name)
+    if account is None:
+        return Action(verb="impersonate", resource="users", name=name)
+    return Action(
+        verb="impersonate", resource="serviceaccounts", namespace=account[0], name=account[1]
+    )
+
+
+def _account(name: str) -> tuple[str, str] | None:
+    """Namespace and name of the service account a user name means, None for any other user.
+
+    A name that only begins like one is a user's: who may act as a namespace's accounts may not
+    make such names up. Source: apiserver `serviceaccount.SplitUsername`.
+    """
+    if not name.startswith(_ACCOUNT_PREFIX):
+        return None
+    parts = name.removeprefix(_ACCOUNT_PREFIX).split(":")
+    if len(parts) != 2 or names.dns_label_errors(parts[0]) or names.dns_subdomain_errors(parts[1]):
+        return None
+    return parts[0], parts[1]
 
 
 def _refused(user: User, action: Action) -> ForbiddenError:

@@ -94,7 +94,9 @@ class TokenSigner:
             **{each.kind: {"name": each.name, "uid": each.uid} for each in bound},
         }
         lifetime = seconds
-        if seconds == _VOLUME_SECONDS and set(audiences) & set(self.audiences):
+        is_of_pod = any(each.kind == "pod" for each in bound)
+        is_for_api = set(self.audiences).issuperset(audiences)
+        if seconds == _VOLUME_SECONDS and is_of_pod and is_for_api:
             lifetime = _YEAR_SECONDS
             claims["warnafter"] = now + seconds
         payload = {

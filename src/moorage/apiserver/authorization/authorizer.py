@@ -14,6 +14,8 @@ from moorage.registry.rbac import Action, RuleResolver, allows
 from moorage.registry.request import SYSTEM_MASTERS, User
 
 _REMEMBERED = 20_000
+_REMEMBERED_CHARS = 4_000_000
+_LONGEST_KEY = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,11 @@ class Authorizer:
         self._resolver = resolver
         self._nodes = nodes
         self._decided: dict[_Key, Decision] = {}
+        self._chars = 0
 
     def forget(self) -> None:
         self._decided.clear()
+        self._chars = 0
 
     def is_allowed(self, user: User, action: Action) -> bool:
         return self.decide(user, action).is_allowed
@@ -58,12 +62,21 @@ class Authorizer:
         decision = self._decided.get(key)
         if decision is None:
             decision = self._by_rules(user, action)
-            if len(self._decided) >= _REMEMBERED:
-                self._decided.clear()
-            self._decided[key] = decision
+            self._remember(key, decision)
         if not decision.is_allowed and node_refusal:
             return Decision(is_allowed=False, reason=node_refusal)
         return decision
+
+    def _remember(self, key: _Key, decision: Decision) -> None:
+        chars = _chars(key)
+        if chars > _LONGEST_KEY:
+            # A review can ask about names of megabytes.
+            return
+        self._chars += chars
+        if len(self._decided) >= _REMEMBERED or self._chars > _REMEMBERED_CHARS:
+            self._decided.clear()
+            self._chars = chars
+        self._decided[key] = decision
 
     def check(self, user: User, action: Action, field_selector: str = "") -> None:
         """Raises ForbiddenError, worded for the user, when the action is not allowed."""
@@ -76,6 +89,15 @@ class Authorizer:
             if allows(held.rule, action):
                 return Decision(is_allowed=True, reason=held.source)
         return _NO_RULE
+
+
+def _chars(key: _Key) -> int:
+    name, groups, action = key
+    texts = (
+        name, *groups, action.verb, action.group, action.resource, action.subresource,
+        action.namespace, action.name, action.path,
+    )  # fmt: skip
+    return sum(map(len, texts))
 
 
 def refusal(user: User, action: Action, reason: str = "") -> ForbiddenError:

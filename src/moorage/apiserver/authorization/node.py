@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from moorage.admission.node_restriction import node_name_of
+from moorage.admission.node_restriction import LEASE_NAMESPACE, node_name_of
 from moorage.api import fields
 from moorage.api.pod_references import config_map_names, secret_names
 from moorage.api.pods import Pod
@@ -17,6 +17,7 @@ from moorage.registry.rbac import Action, allows
 from moorage.registry.request import User
 
 _READ = ("get", "list", "watch")
+_LEASE_VERBS = ("get", "create", "update", "patch", "delete")
 
 
 def _rule(group: str, resources: Iterable[str], verbs: Iterable[str]) -> PolicyRule:
@@ -34,7 +35,7 @@ NODE_RULES: tuple[PolicyRule, ...] = (
     _rule("", ["serviceaccounts/token"], ["create"]),
     _rule("", ["events"], ["create", "update", "patch"]),
     _rule("events.k8s.io", ["events"], ["create", "update", "patch"]),
-    _rule("coordination.k8s.io", ["leases"], ["get", "create", "update", "patch", "delete"]),
+    _rule("coordination.k8s.io", ["leases"], _LEASE_VERBS),
     _rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
     _rule(
         "authorization.k8s.io", ["subjectaccessreviews", "localsubjectaccessreviews"], ["create"]
@@ -61,6 +62,10 @@ class NodeAuthorizer:
             return None
         if not action.is_resource:
             return "no node rule for this path"
+        if (action.group, action.resource, action.verb) == ("", "serviceaccounts", "create"):
+            return self._decide_token(node_name, action)
+        if (action.group, action.resource) == ("coordination.k8s.io", "leases"):
+            return _decide_lease(node_name, action)
         if any(allows(rule, action) for rule in NODE_RULES):
             return _ALLOWED
         if not action.group and action.verb in _READ and not action.subresource:
@@ -80,6 +85,14 @@ class NodeAuthorizer:
                 return self._decide_referenced(node_name, action)
             case _:
                 return f"node '{node_name}' may not read {action.resource}"
+
+    def _decide_token(self, node_name: str, action: Action) -> str:
+        """Tokens are for the accounts of the node's pods."""
+        if not action.name:
+            return "can only create tokens for individual service accounts"
+        if action.subresource != "token":
+            return "can only create token subresource of serviceaccount"
+        return self._decide_referenced(node_name, action)
 
     def _decide_pods(self, node_name: str, action: Action, field_selector: str) -> str:
         if action.verb == "get":
@@ -103,6 +116,17 @@ class NodeAuthorizer:
             if action.name in references(pod):
                 return _ALLOWED
         return f"no relationship found between node '{node_name}' and this object"
+
+
+def _decide_lease(node_name: str, action: Action) -> str:
+    """The node's own. A new one's name is in its body, which NodeRestriction looks at."""
+    if action.subresource or action.verb not in _LEASE_VERBS:
+        return "can only get, create, update, patch, or delete a node lease"
+    if action.namespace != LEASE_NAMESPACE:
+        return f'can only access leases in the "{LEASE_NAMESPACE}" system namespace'
+    if action.verb != "create" and action.name != node_name:
+        return "can only access node lease with the same name as the requesting node"
+    return _ALLOWED
 
 
 def _accounts_of(pod: Pod) -> set[str]:

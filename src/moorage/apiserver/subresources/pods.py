@@ -12,10 +12,10 @@ import msgspec
 from moorage.api.clock import Clock, format_time
 from moorage.api.errors import BadRequestError, ConflictError, InvalidError, StatusError
 from moorage.apiserver.call import Call
+from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.negotiation import PLAIN
 from moorage.apiserver.options import write_request
 from moorage.apiserver.replies import Reply, formed
-from moorage.registry.codec import Codec
 from moorage.registry.deletion import DeleteOptions
 from moorage.registry.kind import Obj
 from moorage.registry.objects import Objects
@@ -30,16 +30,14 @@ _EVICTION_TYPE = "io.k8s.api.policy.v1.Eviction"
 class PodSubresources:
     """Answers `pods/binding` and `pods/eviction`."""
 
-    codec: Codec
+    decoder: BodyDecoder
     objects: Objects
     clock: Clock
 
     async def bind(self, call: Call) -> Reply:
         """Assign the pod to the node the Binding names: once, and for good."""
         request = write_request(call.user, call.user_agent, call.query, "CreateOptions")
-        binding = self.codec.decode_as(
-            "Binding", "v1", _BINDING_TYPE, await call.body(), call.media()
-        ).obj
+        binding = await self.decoder.decode_as(call, request, "Binding", "v1", _BINDING_TYPE)
         errors = validate_binding(binding)
         if errors:
             raise InvalidError.of("Binding", call.target.name, errors)
@@ -83,9 +81,9 @@ class PodSubresources:
     async def evict(self, call: Call) -> Reply:
         """End a pod gracefully on somebody's behalf, and note in its status why."""
         request = write_request(call.user, call.user_agent, call.query, "CreateOptions")
-        eviction = self.codec.decode_as(
-            "Eviction", "policy/v1", _EVICTION_TYPE, await call.body(), call.media()
-        ).obj
+        eviction = await self.decoder.decode_as(
+            call, request, "Eviction", "policy/v1", _EVICTION_TYPE
+        )
         name = call.target.name
         if eviction["metadata"].get("name", name) != name:
             raise BadRequestError("name in URL does not match name in Eviction object")

@@ -12,10 +12,10 @@ import msgspec
 from moorage.api import labels
 from moorage.api.errors import BadRequestError, InvalidError
 from moorage.apiserver.call import Call
+from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.options import write_request
 from moorage.apiserver.patching import Patcher
 from moorage.apiserver.replies import Reply, formed
-from moorage.registry.codec import Codec
 from moorage.registry.kind import Obj
 from moorage.registry.objects import Objects
 from moorage.registry.validation import validate_scale
@@ -28,7 +28,7 @@ _API_VERSION = "autoscaling/v1"
 class ScaleSubresource:
     """Reads and writes `spec.replicas` of any kind that has a scale."""
 
-    codec: Codec
+    decoder: BodyDecoder
     objects: Objects
     patcher: Patcher
 
@@ -38,10 +38,7 @@ class ScaleSubresource:
 
     async def update(self, call: Call) -> Reply:
         request = write_request(call.user, call.user_agent, call.query, "UpdateOptions")
-        decoded = self.codec.decode_as(
-            "Scale", _API_VERSION, SCALE_TYPE, await call.body(), call.media()
-        )
-        wanted = decoded.obj
+        wanted = await self.decoder.decode_as(call, request, "Scale", _API_VERSION, SCALE_TYPE)
         updated = await self.objects.update(
             request,
             *call.place,

@@ -20,13 +20,14 @@ from moorage.api.errors import (
 )
 from moorage.apiserver.authentication.service_accounts import BoundObject, TokenSigner
 from moorage.apiserver.call import Call
+from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.options import write_request
 from moorage.apiserver.replies import Reply, formed
-from moorage.registry.codec import Codec
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.objects import Admission, Objects
 from moorage.registry.request import Attributes
 
+_GROUP = "authentication.k8s.io"
 _TYPE = "io.k8s.api.authentication.v1.TokenRequest"
 _DEFAULT_SECONDS = 3600
 _LEAST_SECONDS = 600
@@ -37,7 +38,7 @@ _MOST_SECONDS = 2**32
 class TokenSubresource:
     """Issues tokens. `bindable` maps a kind that tokens may be bound to, to its declaration."""
 
-    codec: Codec
+    decoder: BodyDecoder
     objects: Objects
     admission: Admission
     signer: TokenSigner
@@ -45,18 +46,20 @@ class TokenSubresource:
 
     async def create(self, call: Call) -> Reply:
         request = write_request(call.user, call.user_agent, call.query, "CreateOptions")
-        wanted = self.codec.decode_as(
-            "TokenRequest", "authentication.k8s.io/v1", _TYPE, await call.body(), call.media()
-        ).obj
+        wanted = await self.decoder.decode_as(
+            call, request, "TokenRequest", "authentication.k8s.io/v1", _TYPE
+        )
         name, namespace = call.target.name, call.namespace
+        _check_place(wanted.get("metadata", {}), name, namespace)
         account = self.objects.get(call.kind, namespace, name).obj
+        _check_account_uid(wanted.get("metadata", {}), account)
         attributes = Attributes(
             request=request, operation="CREATE", kind=call.kind, served=call.served,
             namespace=namespace, name=name, obj=wanted, subresource="token",
         )  # fmt: skip
         await self.admission.mutate(attributes)
         await self.admission.validate(attributes)
-        spec = _completed(wanted, name, namespace, self.signer)
+        spec = _completed(wanted, self.signer)
         bound = self._bound_objects(spec.get("boundObjectRef"), name, namespace)
         meta = account["metadata"]
         issued = self.signer.issue(
@@ -90,19 +93,21 @@ class TokenSubresource:
             return []
         kind = self.bindable.get(reference.get("kind", ""))
         if kind is None or reference.get("apiVersion", "v1") != "v1":
-            raise BadRequestError(
-                f"cannot bind token for serviceaccount {account!r} to {reference.get('kind')!r} "
-                "object"
-            )
+            raise BadRequestError(f"cannot bind token to object of type {_shown_type(reference)}")
         name = reference.get("name", "")
         item = self.objects.find(kind, namespace if kind.is_namespaced else "", name)
         if item is None:
             raise NotFoundError.of(kind.plural, name)
         obj = item.obj
+        if kind.name == "Pod" and obj["spec"].get("serviceAccountName") != account:
+            raise BadRequestError(
+                f'cannot bind token for serviceaccount "{account}" to pod running with different '
+                "serviceaccount name."
+            )
         uid = obj["metadata"]["uid"]
         if reference.get("uid") and reference["uid"] != uid:
             raise ConflictError.of(
-                kind.plural,
+                kind.name,
                 name,
                 f"the UID in the bound object reference ({reference['uid']}) does not match the "
                 f"UID in record. The object might have been deleted and then recreated",
@@ -116,14 +121,39 @@ class TokenSubresource:
         return bound
 
 
-def _completed(wanted: Obj, name: str, namespace: str, signer: TokenSigner) -> Obj:
-    """The request's spec with its defaults. Raises BadRequestError, InvalidError."""
-    meta, spec = wanted.get("metadata", {}), dict(wanted.get("spec", {}))
+def _shown_type(reference: Obj) -> str:
+    """A reference's type as Go prints a GroupVersionKind."""
+    return f"{reference.get('apiVersion', '')}, Kind={reference.get('kind', '')}"
+
+
+def _check_place(meta: Obj, name: str, namespace: str) -> None:
+    """Raises InvalidError for a body that names another account than the URL."""
     for field, own in (("name", name), ("namespace", namespace)):
         if meta.get(field, own) != own:
-            raise BadRequestError(
-                f"the {field} of the token request does not match the {field} on the URL"
+            error = FieldError.invalid(
+                f"metadata.{field}",
+                meta[field],
+                f"must match the service account {field} if specified",
             )
+            raise InvalidError.of("TokenRequest", name, [error], group=_GROUP)
+
+
+def _check_account_uid(meta: Obj, account: Obj) -> None:
+    """Raises ConflictError for a body that means an earlier account of that name."""
+    uid = account["metadata"]["uid"]
+    if meta.get("uid", uid) != uid:
+        raise ConflictError.of(
+            "TokenRequest",
+            account["metadata"]["name"],
+            f"the UID in the token request ({meta['uid']}) does not match the UID of the service "
+            f"account ({uid})",
+            group=_GROUP,
+        )
+
+
+def _completed(wanted: Obj, signer: TokenSigner) -> Obj:
+    """The request's spec with its defaults. Raises InvalidError."""
+    spec = dict(wanted.get("spec", {}))
     spec["audiences"] = spec.get("audiences") or list(signer.audiences)
     spec.setdefault("expirationSeconds", _DEFAULT_SECONDS)
     errors: list[FieldError] = []
@@ -143,5 +173,5 @@ def _completed(wanted: Obj, name: str, namespace: str, signer: TokenSigner) -> O
             )
         )
     if errors:
-        raise InvalidError.of("TokenRequest", "", errors, group="authentication.k8s.io")
+        raise InvalidError.of("TokenRequest", "", errors, group=_GROUP)
     return spec

@@ -1,0 +1,120 @@
+"""Reading request bodies: whole before work on the request begins, in time, within a budget.
+
+A body counts from its first byte to the end of its request. Hot path: a small body has arrived with
+its head, and is taken without waiting (bench/api.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestPayloadError
+
+from moorage.api.errors import (
+    BadRequestError,
+    ServerTimeoutError,
+    TooLargeError,
+    TooManyRequestsError,
+)
+from moorage.apiserver.slots import is_exempt
+from moorage.registry.request import User
+from moorage.serving import ByteBudget
+
+LIMIT_BYTES = 3 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodyLimits:
+    """`within_s` is kube-apiserver's `--request-timeout`; the others bound unfinished bodies."""
+
+    within_s: float = 60.0
+    total_bytes: int = 128 * 1024 * 1024
+    per_user_bytes: int = 32 * 1024 * 1024
+    reading_per_user: int = 128
+
+
+class Bodies:
+    """The bodies of requests that are being read or worked on."""
+
+    def __init__(self, limits: BodyLimits) -> None:
+        self._limits = limits
+        self._budget = ByteBudget(total=limits.total_bytes, per_user=limits.per_user_bytes)
+        self._reading: dict[str, int] = {}
+
+    async def read(self, http: web.BaseRequest, user: User) -> bytes:
+        """Read a request's body to its end. Its bytes are held until `release`.
+
+        Raises TooLargeError beyond 3 MiB, ServerTimeoutError when it does not end in time,
+        TooManyRequestsError when the user has too much unfinished, BadRequestError for what is no
+        HTTP body.
+        """
+        declared = http.content_length
+        if declared is not None and declared > LIMIT_BYTES:
+            raise TooLargeError.limit(LIMIT_BYTES)
+        content = http.content
+        if content.is_eof():
+            # All of it is here.
+            try:
+                body = content.read_nowait(-1)
+            except RequestPayloadError as error:
+                raise _malformed(error) from error
+            self._hold(user, len(body))
+            return body
+        return await self._read_slowly(http, user)
+
+    def release(self, user: User, size: int) -> None:
+        """End the request of a body of so many bytes that was read."""
+        if size and not is_exempt(user):
+            self._budget.give_back(user.name, size)
+
+    async def _read_slowly(self, http: web.BaseRequest, user: User) -> bytes:
+        reading = self._reading.get(user.name, 0)
+        if reading >= self._limits.reading_per_user and not is_exempt(user):
+            raise _too_many("request bodies")
+        self._reading[user.name] = reading + 1
+        pieces: list[bytes] = []
+        try:
+            async with asyncio.timeout(self._limits.within_s):
+                await self._collect(http, user, pieces)
+        except BaseException as error:
+            self.release(user, sum(map(len, pieces)))
+            if isinstance(error, TimeoutError):
+                raise ServerTimeoutError(
+                    "Timeout: request did not complete within the allotted timeout"
+                ) from error
+            if isinstance(error, RequestPayloadError):
+                raise _malformed(error) from error
+            raise
+        finally:
+            left = self._reading[user.name] - 1
+            if left:
+                self._reading[user.name] = left
+            else:
+                del self._reading[user.name]
+        return b"".join(pieces)
+
+    async def _collect(self, http: web.BaseRequest, user: User, pieces: list[bytes]) -> None:
+        size = 0
+        while piece := await http.content.readany():
+            size += len(piece)
+            if size > LIMIT_BYTES:
+                raise TooLargeError.limit(LIMIT_BYTES)
+            self._hold(user, len(piece))
+            pieces.append(piece)
+
+    def _hold(self, user: User, size: int) -> None:
+        if size and not is_exempt(user) and not self._budget.take(user.name, size):
+            raise _too_many("bytes of request bodies")
+
+
+def _malformed(error: Exception) -> BadRequestError:
+    return BadRequestError(f"the request's body cannot be read: {error}")
+
+
+def _too_many(what: str) -> TooManyRequestsError:
+    return TooManyRequestsError(
+        f"too many {what} of this user are unfinished, please try again later",
+        {"retryAfterSeconds": 1},
+    )

@@ -1,0 +1,78 @@
+"""Slots: how many requests are worked on at a time, in all and for each user.
+
+A request takes its slot when its body is whole, so slow clients hold none, and streams (watch,
+exec, attach, port-forward, log) never take one. The system's own calls are exempt: whatever pods
+send, nodes go on reporting and controllers go on working. Source: kube-apiserver
+`--max-requests-inflight`, `--max-mutating-requests-inflight`, `WithMaxInFlightLimit`; the bootstrap
+flow schemas `exempt`, `system-nodes`, `kube-controller-manager`, `kube-scheduler`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from moorage.registry.request import User
+
+_READ_VERBS = frozenset({"get", "list", "watch"})
+_EXEMPT_GROUPS = frozenset({"system:masters", "system:nodes"})
+_EXEMPT_USERS = frozenset({"system:kube-controller-manager", "system:kube-scheduler"})
+_STREAMS = frozenset({"exec", "attach", "portforward", "log"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotLimits:
+    """Requests at a time; `per_user` is what one user may have of them."""
+
+    reading: int = 400
+    mutating: int = 200
+    reading_per_user: int = 100
+    mutating_per_user: int = 50
+
+
+@dataclass(slots=True)
+class _Lane:
+    limit: int
+    per_user: int
+    taken: int = 0
+    by_user: dict[str, int] = field(default_factory=dict)
+
+
+class Slots:
+    """The slots of one server."""
+
+    def __init__(self, limits: SlotLimits) -> None:
+        self._reading = _Lane(limits.reading, limits.reading_per_user)
+        self._mutating = _Lane(limits.mutating, limits.mutating_per_user)
+
+    def take(self, user: User, verb: str) -> bool:
+        """Take a slot. Returns False when there is none for that user."""
+        lane = self._lane(verb)
+        own = lane.by_user.get(user.name, 0)
+        if lane.taken >= lane.limit or own >= lane.per_user:
+            return False
+        lane.taken += 1
+        lane.by_user[user.name] = own + 1
+        return True
+
+    def give_back(self, user: User, verb: str) -> None:
+        """End a request that took a slot."""
+        lane = self._lane(verb)
+        lane.taken -= 1
+        left = lane.by_user[user.name] - 1
+        if left:
+            lane.by_user[user.name] = left
+        else:
+            del lane.by_user[user.name]
+
+    def _lane(self, verb: str) -> _Lane:
+        return self._reading if verb in _READ_VERBS else self._mutating
+
+
+def is_exempt(user: User) -> bool:
+    """Whether the limits do not hold for a user: administrators and the cluster's own parts."""
+    return user.name in _EXEMPT_USERS or not _EXEMPT_GROUPS.isdisjoint(user.groups)
+
+
+def is_stream(verb: str, subresource: str) -> bool:
+    """Whether a request lasts as long as its client wants."""
+    return verb == "watch" or subresource in _STREAMS

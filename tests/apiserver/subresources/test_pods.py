@@ -1,0 +1,156 @@
+"""Binding a pod to a node, and evicting it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apiserver.server import Answer, Running, serving
+
+CORE = "/api/v1/namespaces/default"
+POD = f"{CORE}/pods/p"
+MERGE = "application/merge-patch+json"
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Running]:
+    async with serving(tmp_path) as running:
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+        assert (await running.ask("POST", f"{CORE}/serviceaccounts", account)).status == 201
+        yield running
+
+
+async def add_pod(server: Running, status: Any = None, **spec: Any) -> None:
+    pod = {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "p", "labels": {"kept": "1", "both": "old"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}], **spec},
+    }  # fmt: skip
+    assert (await server.ask("POST", f"{CORE}/pods", pod)).status == 201
+    if status:
+        body = {"status": status}
+        answer = await server.ask("PATCH", f"{POD}/status", body, Content_Type=MERGE)
+        assert answer.status == 200, answer.text
+
+
+async def stored(server: Running) -> Any:
+    return (await server.ask("GET", POD)).json
+
+
+async def bind(server: Running, name: str = "p", kind: str = "Node", **meta: Any) -> Answer:
+    binding = {
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, **meta},
+        "target": {"kind": kind, "name": "n1"},
+    }  # fmt: skip
+    return await server.ask("POST", f"{POD}/binding", binding)
+
+
+async def test_a_binding_gives_the_pod_its_node_labels_and_condition(server: Running) -> None:
+    await add_pod(server)
+    uid = (await stored(server))["metadata"]["uid"]
+    done = await bind(server, uid=uid, labels={"both": "new"}, annotations={"a": "b"})
+    assert (done.status, done.json["status"]) == (201, "Success")
+    pod = await stored(server)
+    assert pod["spec"]["nodeName"] == "n1"
+    assert pod["metadata"]["labels"] == {"kept": "1", "both": "new"}
+    assert pod["metadata"]["annotations"] == {"a": "b"}
+    (condition,) = pod["status"]["conditions"]
+    assert (condition["type"], condition["status"]) == ("PodScheduled", "True")
+    assert condition["lastTransitionTime"].endswith("Z")
+
+
+@pytest.mark.parametrize(("was", "is_kept"), [("True", True), ("False", False)])
+async def test_a_condition_keeps_its_time_while_it_does_not_change(
+    server: Running, was: str, is_kept: bool
+) -> None:
+    since = "2020-01-01T00:00:00Z"
+    conditions = [
+        {"type": "Other", "status": "True", "lastTransitionTime": since},
+        {"type": "PodScheduled", "status": was, "reason": "x", "lastTransitionTime": since},
+    ]
+    await add_pod(server, {"conditions": conditions})
+    assert (await bind(server)).status == 201
+    other, scheduled = (await stored(server))["status"]["conditions"]
+    assert other == conditions[0]
+    assert (scheduled["type"], scheduled["status"]) == ("PodScheduled", "True")
+    assert "reason" not in scheduled
+    assert (scheduled["lastTransitionTime"] == since) is is_kept
+
+
+async def test_what_cannot_be_bound(server: Running) -> None:
+    await add_pod(server, schedulingGates=[{"name": "example.com/gate"}])
+    prefix = 'Operation cannot be fulfilled on pods/binding "p": '
+
+    async def refused(code: int, message: str, **how: Any) -> None:
+        answer = await bind(server, **how)
+        assert (answer.status, answer.json["message"]) == (code, message)
+
+    await refused(409, f"{prefix}pod p has non-empty .spec.schedulingGates")
+    uid = (await stored(server))["metadata"]["uid"]
+    why = f"Precondition failed: UID in precondition: other, UID in object meta: {uid}"
+    await refused(409, prefix + why, uid="other")
+    await refused(400, "the name of the binding does not match the name on the URL", name="q")
+    assert (await bind(server, kind="Pod")).status == 422
+    assert "nodeName" not in (await stored(server))["spec"]
+    gates: dict[str, Any] = {"spec": {"schedulingGates": []}}
+    assert (await server.ask("PATCH", POD, gates, Content_Type=MERGE)).status == 200
+    assert (await bind(server)).status == 201
+    await refused(409, f'{prefix}pod p is already assigned to node "n1"')
+
+
+async def test_a_pod_that_is_being_deleted_is_not_bound(server: Running) -> None:
+    await add_pod(server)
+    finalizers = {"metadata": {"finalizers": ["example.com/keep"]}}
+    assert (await server.ask("PATCH", POD, finalizers, Content_Type=MERGE)).status == 200
+    assert (await server.ask("DELETE", POD)).status == 200
+    answer = await bind(server)
+    assert answer.status == 409
+    assert answer.json["message"].endswith("pod p is being deleted, cannot be assigned to a host")
+
+
+async def evict(server: Running, name: str = "p", **options: Any) -> Answer:
+    eviction: dict[str, Any] = {
+        "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name},
+    }  # fmt: skip
+    if options:
+        eviction["deleteOptions"] = options
+    return await server.ask("POST", f"{POD}/eviction", eviction)
+
+
+async def test_an_eviction_says_why_and_deletes_gracefully(server: Running) -> None:
+    await add_pod(server, {"phase": "Running"}, nodeName="n1")
+    assert (await evict(server, gracePeriodSeconds=7)).status == 201
+    pod = await stored(server)
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == 7
+    (condition,) = pod["status"]["conditions"]
+    condition.pop("lastTransitionTime")
+    assert condition == {
+        "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }  # fmt: skip
+    # A second one does not write the status again.
+    revision = pod["metadata"]["resourceVersion"]
+    assert (await evict(server)).status == 201
+    assert (await stored(server))["metadata"]["resourceVersion"] == revision
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+async def test_a_pod_that_is_over_is_only_deleted(server: Running, phase: str) -> None:
+    await add_pod(server, {"phase": phase}, nodeName="n1")
+    finalizers = {"metadata": {"finalizers": ["example.com/keep"]}}
+    assert (await server.ask("PATCH", POD, finalizers, Content_Type=MERGE)).status == 200
+    assert (await evict(server)).status == 201
+    pod = await stored(server)
+    assert "deletionTimestamp" in pod["metadata"]
+    assert "conditions" not in pod["status"]
+
+
+async def test_an_eviction_of_another_name_is_a_bad_request(server: Running) -> None:
+    await add_pod(server)
+    answer = await evict(server, name="q")
+    assert answer.status == 400
+    assert answer.json["message"] == "name in URL does not match name in Eviction object"
+    assert (await server.ask("GET", POD)).status == 200

@@ -1,0 +1,294 @@
+"""Into a pod through its node's agent: which requests reach it, and what becomes of its answers."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.cluster.certificates import Subject
+from tests.apiserver.server import Running, serving
+
+PODS = "/api/v1/namespaces/default/pods"
+NODES = "/api/v1/nodes"
+MERGE = "application/merge-patch+json"
+SPDY = "SPDY/3.1"
+UPGRADED = (
+    f"HTTP/1.1 101 Switching Protocols\r\nUpgrade: {SPDY}\r\nConnection: Upgrade\r\n"
+    "X-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n"
+)
+
+
+def answer(status: str, text: str, content_type: str = "text/plain") -> str:
+    return (
+        f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(text)}\r\n"
+        f"Connection: close\r\n\r\n{text}"
+    )
+
+
+class Agent:
+    """A node agent's listener: gives a set answer, and says everything back in capitals."""
+
+    def __init__(self) -> None:
+        self.heads: list[str] = []
+        self.answer = UPGRADED
+        self.port = 0
+
+    @property
+    def lines(self) -> list[str]:
+        return [head.partition(" HTTP/1.1\r\n")[0] for head in self.heads]
+
+    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        writer.write(self.answer.encode())
+        if self.answer == UPGRADED:
+            while data := await reader.read(4096):
+                writer.write(data.upper())
+        writer.close()
+
+
+class Cluster:
+    """A server, one node with its agent, and pods on it."""
+
+    def __init__(self, server: Running, agent: Agent) -> None:
+        self.server = server
+        self.agent = agent
+
+    async def add_node(self, name: str, status: dict[str, Any]) -> None:
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+        assert (await self.server.ask("POST", NODES, node)).status == 201
+        patched = await self.server.ask(
+            "PATCH", f"{NODES}/{name}/status", {"status": status}, Content_Type=MERGE
+        )
+        assert patched.status == 200, patched.text
+
+    async def add_pod(
+        self, name: str, *containers: str, node: str = "n1", phase: str = "", **spec: Any
+    ) -> None:
+        listed = [{"name": each, "image": "i"} for each in containers or ("app",)]
+        pod = {
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+            "spec": {"containers": listed, **({"nodeName": node} if node else {}), **spec},
+        }  # fmt: skip
+        assert (await self.server.ask("POST", PODS, pod)).status == 201
+        if phase:
+            path = f"{PODS}/{name}/status"
+            status = {"status": {"phase": phase}}
+            assert (await self.server.ask("PATCH", path, status, Content_Type=MERGE)).status == 200
+
+    async def log(self, path: str) -> tuple[int, str]:
+        answer = await self.server.ask("GET", f"{PODS}/{path}")
+        return answer.status, answer.text if answer.status == 200 else answer.json["message"]
+
+    @asynccontextmanager
+    async def connection(
+        self, path: str, **headers: str
+    ) -> AsyncIterator[tuple[str, asyncio.StreamReader, asyncio.StreamWriter]]:
+        """A POST that asks for an upgrade: the head of the answer, and the connection."""
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self.server.port, ssl=self.server.tls()
+        )
+        given = {
+            "Host": "x", "Authorization": "Bearer admin-token", "Content-Length": "0",
+            "Connection": "Upgrade", "Upgrade": SPDY,
+            "X-Stream-Protocol-Version": "v4.channel.k8s.io", **headers,
+        }  # fmt: skip
+        lines = [f"POST {PODS}/{path} HTTP/1.1", *(f"{k}: {v}" for k, v in given.items() if v)]
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        try:
+            async with asyncio.timeout(20):
+                yield (await reader.readuntil(b"\r\n\r\n")).decode(), reader, writer
+        finally:
+            writer.close()
+
+    async def refusal(self, path: str) -> tuple[int, str]:
+        """Status and text of what is not upgraded."""
+        async with self.connection(path) as (head, reader, _):
+            lines = [line.partition(": ") for line in head.lower().split("\r\n")]
+            length = next(int(value) for name, _, value in lines if name == "content-length")
+            return int(head.split()[1]), (await reader.readexactly(length)).decode()
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    agent = Agent()
+    async with serving(tmp_path) as server:
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+        path = "/api/v1/namespaces/default/serviceaccounts"
+        assert (await server.ask("POST", path, account)).status == 201
+        pair = server.authority.issue("agent", Subject("system:node:n1", hosts=("127.0.0.1",)))
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(pair.certificate, pair.key)
+        listener = await asyncio.start_server(agent.talk, "127.0.0.1", 0, ssl=context)
+        agent.port = listener.sockets[0].getsockname()[1]
+        cluster = Cluster(server, agent)
+        addresses = [
+            {"type": "Hostname", "address": "nowhere.invalid"},
+            {"type": "InternalIP", "address": "127.0.0.1"},
+            {"type": "InternalIP", "address": "127.0.0.9"},
+        ]
+        await cluster.add_node("n1", {"addresses": addresses, **endpoint(agent.port)})
+        async with listener:
+            yield cluster
+
+
+def endpoint(port: int) -> dict[str, Any]:
+    return {"daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}
+
+
+AT = "default/web/app"
+
+
+@pytest.mark.parametrize(
+    ("query", "line"),
+    [
+        ("", f"GET /containerLogs/{AT}"),
+        ("?container=app&tailLines=5&timestamps=true&nonsense=1&follow=",
+         f"GET /containerLogs/{AT}?timestamps=true&tailLines=5"),
+        ("?container=first", "GET /containerLogs/default/web/first"),
+    ],
+)  # fmt: skip
+async def test_a_log_is_what_the_agent_gives(cluster: Cluster, query: str, line: str) -> None:
+    await cluster.add_pod("web", initContainers=[{"name": "first", "image": "i"}])
+    cluster.agent.answer = answer("200 OK", "hello\n")
+    assert await cluster.log(f"web/log{query}") == (200, "hello\n")
+    assert cluster.agent.lines == [line]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message"),
+    [
+        ("400 Bad Request", 400, 'so "it" said'),
+        ("404 Not Found", 404,
+         "the server could not find the requested resource (pods/log web)"),
+        ("500 Internal Server Error", 500,
+         'an error on the server ("so \\"it\\" said") has prevented the request from succeeding '
+         "(pods/log web)"),
+    ],
+)  # fmt: skip
+async def test_an_agents_refusal_of_a_log_is_the_apis(
+    cluster: Cluster, status: str, code: int, message: str
+) -> None:
+    await cluster.add_pod("web")
+    cluster.agent.answer = answer(status, 'so "it" said\n')
+    refused = await cluster.server.ask("GET", f"{PODS}/web/log")
+    assert (refused.status, refused.json["message"]) == (code, message)
+    if code != 400:
+        cause = {"reason": "UnexpectedServerResponse", "message": 'so "it" said'}
+        assert refused.json["details"] == {"name": "web", "kind": "pods/log", "causes": [cause]}
+
+
+async def test_a_pod_without_a_node_has_said_nothing(cluster: Cluster) -> None:
+    await cluster.add_pod("web", node="")
+    assert await cluster.log("web/log") == (200, "")
+    assert cluster.agent.heads == []
+    assert (await cluster.refusal("web/portforward"))[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("", "a container name must be specified for pod web, choose one of: [app other] or one "
+             "of the init containers: [first]"),
+        ("?container=gone", "container gone is not valid for pod web"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("subresource", ["log", "exec", "attach"])
+async def test_the_container_must_be_named(
+    cluster: Cluster, subresource: str, query: str, message: str
+) -> None:
+    await cluster.add_pod("web", "app", "other", initContainers=[{"name": "first", "image": "i"}])
+    if subresource == "log":
+        found = await cluster.log(f"web/log{query}")
+    else:
+        found = await cluster.refusal(f"web/{subresource}{query}")
+    assert found[0] == 400
+    assert message in found[1]
+    assert cluster.agent.heads == []
+
+
+async def test_a_node_that_is_not_there_or_says_nothing_of_its_agent(cluster: Cluster) -> None:
+    await cluster.add_node("bare", {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]})
+    await cluster.add_node("lost", endpoint(1))
+    for name, message in (
+        ("gone", "node 'gone' of the pod does not exist"),
+        ("bare", "the agent of node 'bare' has no endpoint (status.daemonEndpoints is empty)"),
+        ("lost", "no preferred addresses found; known addresses: []"),
+    ):
+        await cluster.add_pod(name, node=name)
+        status, said = await cluster.log(f"{name}/log")
+        assert (status, message in said) == (500, True), said
+
+
+async def test_an_agent_that_does_not_answer_is_named(cluster: Cluster) -> None:
+    address = [{"type": "Hostname", "address": "127.0.0.1"}]
+    await cluster.add_node("closed", {"addresses": address, **endpoint(1)})
+    await cluster.add_pod("web", node="closed")
+    status, said = await cluster.log("web/log")
+    assert status == 500
+    assert "dialing the node agent of closed: " in said
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("exec?command=sh&command=-c&command=a%20b&stdin=true&stdout=true&stderr=1&tty=false",
+         f"POST /exec/{AT}?input=1&output=1&error=1&command=sh&command=-c&command=a+b"),
+        ("exec?container=app&command=sh&stdout=true&tty=true",
+         f"POST /exec/{AT}?output=1&tty=1&command=sh"),
+        ("attach?stdout=true&command=sh", f"POST /attach/{AT}?output=1"),
+        ("portforward?ports=80&ports=8080&stdin=true",
+         "POST /portForward/default/web?port=80&port=8080"),
+        ("portforward", "POST /portForward/default/web"),
+    ],
+)  # fmt: skip
+async def test_a_stream_is_a_pipe_to_the_agent(cluster: Cluster, path: str, line: str) -> None:
+    await cluster.add_pod("web", phase="Running")
+    async with cluster.connection(f"web/{path}") as (head, reader, writer):
+        assert head.startswith("HTTP/1.1 101 ")
+        assert "v4.channel.k8s.io" in head
+        for words in (b"first ", b"x" * 100_000):
+            writer.write(words)
+            assert await reader.readexactly(len(words)) == words.upper()
+    assert cluster.agent.lines == [line]
+    assert f"Upgrade: {SPDY}" in cluster.agent.heads[0]
+    # Our credentials are the certificate; the caller's are not the agent's business.
+    assert "admin-token" not in cluster.agent.heads[0]
+
+
+@pytest.mark.parametrize("subresource", ["exec", "attach", "portforward"])
+async def test_an_agents_refusal_of_a_stream_comes_through(
+    cluster: Cluster, subresource: str
+) -> None:
+    await cluster.add_pod("web")
+    cluster.agent.answer = answer("404 Not Found", "<b>never</b>", "text/html")
+    async with cluster.connection(f"web/{subresource}") as (head, reader, _):
+        assert head.startswith("HTTP/1.1 404 ")
+        assert "Content-Type: text/html" in head
+        assert await reader.readexactly(12) == b"<b>never</b>"
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+async def test_a_pod_that_has_ended_takes_no_command(cluster: Cluster, phase: str) -> None:
+    await cluster.add_pod("web", phase=phase)
+    for subresource, message in (
+        ("exec", f"cannot exec into a container in a completed pod; current phase is {phase}"),
+        ("attach", f"cannot attach a container in a completed pod; current phase is {phase}"),
+    ):
+        status, said = await cluster.refusal(f"web/{subresource}?command=sh&stdout=true")
+        assert (status, message in said) == (400, True), said
+    assert cluster.agent.heads == []
+    cluster.agent.answer = answer("200 OK", "last words\n")
+    assert await cluster.log("web/log") == (200, "last words\n")
+
+
+async def test_a_stream_without_an_upgrade_is_a_bad_request(cluster: Cluster) -> None:
+    await cluster.add_pod("web")
+    refused = await cluster.server.ask("POST", f"{PODS}/web/exec?command=sh&stdout=true")
+    assert (refused.status, refused.json["message"]) == (400, "Upgrade request required")
+    assert cluster.agent.heads == []

@@ -1,0 +1,166 @@
+"""Questions about identities and permissions, as clients ask them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apiserver.access import RBAC, ROOT, grant
+from tests.apiserver.server import Answer, Running, serving
+
+ISSUER = "https://kubernetes.default.svc"
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Running]:
+    async with serving(tmp_path) as running:
+        yield running
+
+
+async def review(
+    server: Running, kind: str, spec: dict[str, Any], *, token: str = "admin-token",
+    namespace: str = "",
+) -> Answer:  # fmt: skip
+    is_access = "Access" in kind or "Rules" in kind
+    group = "authorization.k8s.io" if is_access else "authentication.k8s.io"
+    where = f"/namespaces/{namespace}" if namespace else ""
+    body = {"apiVersion": f"{group}/v1", "kind": kind, "spec": spec}
+    if namespace:
+        body["metadata"] = {"namespace": namespace}
+    path = f"/apis/{group}/v1{where}/{kind.lower()}s"
+    return await server.ask("POST", path, body, token=token)
+
+
+async def status(server: Running, kind: str, spec: dict[str, Any], **how: str) -> Any:
+    answer = await review(server, kind, spec, **how)
+    assert answer.status == 201, answer.text
+    assert answer.json["kind"] == kind
+    assert answer.json["spec"] == spec
+    return answer.json["status"]
+
+
+ALICE = {"username": "alice", "groups": ["dev", "system:authenticated"]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"token": "alice-token"},
+         {"authenticated": True, "user": ALICE, "audiences": [ISSUER]}),
+        ({"token": "alice-token", "audiences": ["a", "b"]},
+         {"authenticated": True, "user": ALICE, "audiences": ["a", "b"]}),
+        ({"token": "wrong"}, {"user": {}, "error": "invalid bearer token"}),
+    ],
+)  # fmt: skip
+async def test_whose_a_token_is(server: Running, spec: Any, expected: Any) -> None:
+    assert await status(server, "TokenReview", spec) == expected
+
+
+async def test_a_review_of_no_token_is_a_bad_request(server: Running) -> None:
+    answer = await review(server, "TokenReview", {"token": ""})
+    assert answer.status == 400
+    assert answer.json["message"] == "token is required for TokenReview in authentication"
+
+
+async def test_who_am_i(server: Running) -> None:
+    answer = await review(server, "SelfSubjectReview", {}, token="alice-token")
+    assert answer.json["status"] == {"userInfo": ALICE}
+    assert answer.json["metadata"]["creationTimestamp"].endswith("Z")
+
+
+def on(verb: str = "get", resource: str = "pods", namespace: str = "default", **more: str) -> Any:
+    return {"resourceAttributes": {"verb": verb, "resource": resource, "namespace": namespace,
+                                   **more}}  # fmt: skip
+
+
+def at(path: str, verb: str = "get") -> Any:
+    return {"nonResourceAttributes": {"path": path, "verb": verb}}
+
+
+ALLOWED = [
+    on(), on(name="p"), on("list", "deployments", group="apps"), on(subresource="log"),
+    at("/healthz"),
+]  # fmt: skip
+DENIED = [
+    on("delete"), on(resource="secrets"), on(group="apps"), on(subresource="exec"),
+    on("list", "deployments"), at("/metrics"), at("/healthz", "post"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("spec", [*ALLOWED, *DENIED], ids=repr)
+async def test_what_i_and_others_may(server: Running, spec: Any) -> None:
+    await grant(server, "alice", ["get"], "pods", "pods/log")
+    await grant(server, "alice", ["list"], "deployments", group="apps")
+    is_allowed = spec in ALLOWED
+    found = await status(server, "SelfSubjectAccessReview", spec, token="alice-token")
+    assert found["allowed"] is is_allowed
+    assert ("reason" in found) is is_allowed
+    of_other = {"user": "alice", "groups": ["system:authenticated"], **spec}
+    assert (await status(server, "SubjectAccessReview", of_other))["allowed"] is is_allowed
+    assert not (await status(server, "SubjectAccessReview", {"user": "bob", **spec}))["allowed"]
+    if "resourceAttributes" in spec:
+        local = await status(server, "LocalSubjectAccessReview", of_other, namespace="default")
+        assert local["allowed"] is is_allowed
+
+
+async def test_a_group_alone_may_be_asked_about(server: Running) -> None:
+    spec = {"groups": ["other", "system:masters"], **on("delete")}
+    assert (await status(server, "SubjectAccessReview", spec))["allowed"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "code", "said"),
+    [
+        ("SelfSubjectAccessReview", {}, 422,
+         "exactly one of nonResourceAttributes or resourceAttributes must be specified"),
+        ("SelfSubjectAccessReview", {**on(), **at("/")}, 422,
+         "cannot be specified in combination with resourceAttributes"),
+        ("SubjectAccessReview", on(), 422, "at least one of user or group must be specified"),
+        ("SubjectAccessReview", {"user": "alice"}, 422, "exactly one of"),
+        ("LocalSubjectAccessReview", {"user": "alice", **on(namespace="other")}, 400,
+         "spec.resourceAttributes.namespace must match namespace: default"),
+        ("LocalSubjectAccessReview", {"user": "alice", **on(), **at("/")}, 422,
+         "disallowed on this kind of request"),
+        ("SelfSubjectRulesReview", {}, 400, "no namespace on request"),
+    ],
+)  # fmt: skip
+async def test_questions_that_make_no_sense(
+    server: Running, kind: str, spec: Any, code: int, said: str
+) -> None:
+    namespace = "default" if kind.startswith("Local") else ""
+    answer = await review(server, kind, spec, namespace=namespace)
+    assert (answer.status, said in answer.json["message"]) == (code, True), answer.text
+
+
+async def test_the_rules_that_hold_for_me(server: Running) -> None:
+    await grant(server, "alice", ["get"], "pods", "pods/log")
+    role = {
+        "apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": {"name": "local"},
+        "rules": [{"verbs": ["list"], "apiGroups": ["apps"], "resources": ["deployments"]}],
+    }  # fmt: skip
+    binding = {
+        "apiVersion": f"{RBAC}/v1", "kind": "RoleBinding", "metadata": {"name": "local"},
+        "roleRef": {"kind": "Role", "name": "local"},
+        "subjects": [{"kind": "Group", "name": "dev"}],
+    }  # fmt: skip
+    for path, obj in (("roles", role), ("rolebindings", binding)):
+        answer = await server.ask("POST", f"{ROOT}/namespaces/default/{path}", obj)
+        assert answer.status == 201, answer.text
+
+    async def rules(namespace: str, token: str = "alice-token") -> Any:
+        spec = {"namespace": namespace}
+        return await status(server, "SelfSubjectRulesReview", spec, token=token)
+
+    here, there = await rules("default"), await rules("kube-system")
+    assert here["incomplete"] is False
+    resources = [each["resources"] for each in here["resourceRules"]]
+    assert ["pods", "pods/log"] in resources
+    assert ["deployments"] in resources
+    assert ["deployments"] not in [each["resources"] for each in there["resourceRules"]]
+    assert any("/healthz" in each["nonResourceURLs"] for each in here["nonResourceRules"])
+    everything = await rules("default", "admin-token")
+    assert {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]} in everything["resourceRules"]
+    assert {"verbs": ["*"], "nonResourceURLs": ["*"]} in everything["nonResourceRules"]

@@ -1,0 +1,71 @@
+"""Slots: who takes one, who needs none, who gets none."""
+
+from __future__ import annotations
+
+import pytest
+
+from moorage.apiserver.slots import SlotLimits, Slots, is_exempt, is_stream
+from moorage.registry.request import User
+
+LIMITS = SlotLimits(reading=3, mutating=2, reading_per_user=2, mutating_per_user=1)
+A, B, C = (User(name) for name in "abc")
+
+
+def test_each_user_has_a_share_and_all_have_the_whole() -> None:
+    slots = Slots(LIMITS)
+    assert [slots.take(A, "get"), slots.take(A, "list"), slots.take(A, "get")] == [
+        True,
+        True,
+        False,
+    ]
+    assert slots.take(B, "list")
+    assert not slots.take(C, "get")
+    slots.give_back(A, "get")
+    assert slots.take(C, "get")
+    assert not slots.take(A, "get")
+
+
+@pytest.mark.parametrize("verb", ["create", "update", "patch", "delete", "deletecollection"])
+def test_changes_have_slots_of_their_own(verb: str) -> None:
+    slots = Slots(LIMITS)
+    assert slots.take(A, "get")
+    assert slots.take(A, verb)
+    assert not slots.take(A, verb)
+    assert slots.take(B, verb)
+    assert not slots.take(C, verb)
+    slots.give_back(B, verb)
+    assert slots.take(C, verb)
+
+
+@pytest.mark.parametrize(
+    ("user", "expected"),
+    [
+        (User("x", groups=("system:masters",)), True),
+        (User("system:node:n1", groups=("system:nodes", "system:authenticated")), True),
+        (User("system:kube-controller-manager"), True),
+        (User("system:kube-scheduler"), True),
+        (User("system:serviceaccount:default:default", groups=("system:serviceaccounts",)), False),
+        (User("system:anonymous", groups=("system:unauthenticated",)), False),
+        (User("system:masters"), False),
+    ],
+)
+def test_the_systems_own_are_exempt(user: User, expected: bool) -> None:
+    assert is_exempt(user) is expected
+
+
+@pytest.mark.parametrize(
+    ("verb", "subresource", "expected"),
+    [
+        ("watch", "", True),
+        ("get", "log", True),
+        ("get", "exec", True),
+        ("create", "attach", True),
+        ("create", "portforward", True),
+        ("get", "", False),
+        ("list", "", False),
+        ("get", "status", False),
+        ("create", "binding", False),
+    ],
+)
+def test_streams(verb: str, subresource: str, expected: bool) -> None:
+    assert is_stream(verb, subresource) is expected
