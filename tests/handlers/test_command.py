@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -42,7 +44,7 @@ async def test_a_child_that_keeps_the_output_open_holds_nobody_up(tmp_path: Path
     try:
         assert (await run(["sh", "-c", script], deadline_s=5)).text == "done\n"
     finally:
-        await run(["kill", pid_file.read_text().strip()])
+        os.kill(int(pid_file.read_text()), signal.SIGKILL)
 
 
 async def test_an_absent_program_is_named() -> None:

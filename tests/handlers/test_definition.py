@@ -158,6 +158,11 @@ def test_a_handlers_name_is_a_dns_label(name: str) -> None:
         parse_definition(Path(f"/x/{name}.toml"), LEAST.encode())
 
 
+def test_values_nested_too_deeply() -> None:
+    with pytest.raises(DefinitionError, match="nested too deeply"):
+        parse_definition(PATH, b"a = " + b"[" * 5000)
+
+
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_no_content_does_worse_than_an_error_of_ours(content: bytes) -> None:
     with contextlib.suppress(DefinitionError):
@@ -174,3 +179,65 @@ def test_the_file_in_the_documentation_is_one() -> None:
         set(HandlerDefinition.__struct_fields__)
         - {"name", "path", "options", "is_default", "is_enabled"}
     )
+
+
+def test_every_value_reaches_the_definition_and_none_is_another_keys() -> None:
+    plain = parse_definition(PATH, LEAST.encode())
+    assert plain == HandlerDefinition(
+        name="crun", path=PATH, adapter=AdapterKind.OCI, binary="crun", options=OciOptions()
+    )
+    fields = {name: getattr(plain, name) for name in HandlerDefinition.__struct_fields__}
+    assert fields == {
+        "name": "crun", "path": PATH, "adapter": AdapterKind.OCI, "binary": "crun",
+        "options": OciOptions(), "cgroup_driver": CgroupDriver.CGROUPFS, "platform": None,
+        "annotations": (), "container_annotations": (), "default_seccomp": "builtin",
+        "snapshotter": None, "privileged_without_host_devices": False, "is_enabled": True,
+        "is_default": False, "overhead": fields["overhead"],
+    }  # fmt: skip
+    values = {
+        "cgroup_driver": '"systemd"', "platform": '"linux/arm64"', "annotations": '["a.*"]',
+        "container_annotations": '["b.*"]', "default_seccomp": '"unconfined"',
+        "snapshotter": '"x"', "privileged_without_host_devices": "true", "enabled": "false",
+        "default": "true", "overhead": '{ cpu = "1", memory = "2Mi" }',
+    }  # fmt: skip
+    for key, value in values.items():
+        found = parse_definition(PATH, f"{LEAST}{key} = {value}\n".encode())
+        changed = {
+            name
+            for name in HandlerDefinition.__struct_fields__
+            if getattr(found, name) != getattr(plain, name)
+        }
+        assert changed == {{"enabled": "is_enabled", "default": "is_default"}.get(key, key)}
+
+
+@pytest.mark.parametrize(
+    ("adapter", "options"),
+    [
+        ("oci", {"root": None, "global_arguments": (), "no_pivot_root": False,
+                 "no_new_keyring": False}),
+        ("shim", {"config_path": None, "options_type_url": None, "runtime_binary": None,
+                  "root": None, "no_pivot_root": False, "no_new_keyring": False,
+                  "needs_sandbox": True, "runtime_type": "io.containerd.x.v1"}),
+    ],
+)  # fmt: skip
+def test_options_that_are_left_out(adapter: str, options: dict[str, object]) -> None:
+    more = '[options]\nruntime_type = "io.containerd.x.v1"\n' if adapter == "shim" else ""
+    text = f'adapter = "{adapter}"\nbinary = "x"\n{more}'
+    found = parse_definition(PATH, text.encode()).options
+    shown = {name: getattr(found, name) for name in found.__struct_fields__}
+    assert shown == options
+
+
+@pytest.mark.parametrize(
+    ("type_", "binary", "runtime"),
+    [
+        ("io.containerd.runc.v2", None, "runc"),
+        ("io.containerd.runc.v2", "crun", "crun"),
+        ("io.containerd.kata.v2", None, None),
+        ("io.containerd.kata.v2", "crun", None),
+    ],
+)
+def test_only_runcs_shim_has_a_runtime_behind_it(
+    type_: str, binary: str | None, runtime: str | None
+) -> None:
+    assert ShimOptions(runtime_type=type_, runtime_binary=binary).runtime == runtime

@@ -130,3 +130,16 @@ def test_the_search_path_has_the_systems_folders_once() -> None:
         "/opt/bin:/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin:/bin"
     )
     assert search_path({}).startswith("/usr/local/sbin:")
+
+
+async def test_a_program_that_others_can_write_is_not_run(tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    program(tmp_path, "runc", f"touch {asked}; echo runc version 1.2.0")
+    found = tmp_path / "runc"
+    found.chmod(0o777)
+    handlers = await discover(None, MACHINE, path=str(tmp_path))
+    (runc,) = [each for each in handlers if each.handler == "runc"]
+    assert not runc.available
+    assert "can be written by others (mode 0777)" in runc.reason
+    assert runc.remedy == f"look at it, then chmod go-w {found}"
+    assert not asked.exists()

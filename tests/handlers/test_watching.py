@@ -351,3 +351,96 @@ async def test_a_crowd_of_changes_ends_in_the_last(
         )
     )
     assert not handlers.catalogue.complaints
+
+
+async def test_a_file_that_others_can_write_is_refused_and_its_former_self_stays(
+    watched: Watched, handlers: HandlerFolder
+) -> None:
+    file = watched.second / "runc.toml"
+    file.chmod(0o666)
+    file.write_text('adapter = "oci"\nbinary = "/tmp/evil"\n')
+    catalogue = await watched.until(lambda catalogue: bool(catalogue.complaints))
+    (complaint,) = catalogue.complaints
+    assert str(complaint) == (
+        f"{file}: it can be written by others (mode 0666) (look at it, then chmod go-w {file}); "
+        "what it said before stays in force"
+    )
+    assert offered(catalogue, "runc").program == watched.bin / "runc"
+    file.chmod(0o644)
+    definition(watched.second, "runc", "runc")
+    await watched.until(lambda catalogue: not catalogue.complaints)
+    del handlers
+
+
+async def test_every_file_of_a_folder_that_others_can_write_is_refused(watched: Watched) -> None:
+    definition(watched.second, "runc", "runc")
+    watched.second.chmod(0o777)
+    async with watched.open() as folder:
+        assert folder.catalogue.handlers == {}
+        # A file as young as this might still be in the making.
+        (complaint,) = (
+            await watched.until(lambda catalogue: bool(catalogue.complaints))
+        ).complaints
+    assert str(watched.second) in complaint.problem
+    assert "mode 0777" in complaint.problem
+
+
+@pytest.mark.parametrize("level", ["program", "folder", "target of a link"])
+async def test_a_program_that_others_can_write_is_not_even_asked(
+    watched: Watched, tmp_path: Path, level: str
+) -> None:
+    asked = tmp_path / "asked"
+    program(watched.bin, "runc", f"touch {asked}; echo runc version 1.2.0")
+    definition(watched.second, "runc", "runc")
+    place = {"program": watched.bin / "runc", "folder": watched.bin}.get(level)
+    if place is None:
+        place = tmp_path / "elsewhere"
+        place.mkdir()
+        (watched.bin / "runc").rename(place / "runc")
+        (watched.bin / "runc").symlink_to(place / "runc")
+    place.chmod(0o777)
+    async with watched.open() as folder:
+        runc = offered(folder.catalogue, "runc")
+        assert not runc.is_available
+        assert str(place) in runc.verdict.reason
+        assert runc.verdict.remedy == f"look at it, then chmod go-w {place}"
+        assert not asked.exists()
+        place.chmod(0o755)
+        await folder.refresh()
+        assert offered(folder.catalogue, "runc").is_available
+    assert asked.exists()
+
+
+async def test_generated_files_are_their_owners_alone(watched: Watched) -> None:
+    before = os.umask(0)
+    try:
+        async with watched.open(is_generating=True) as folder:
+            assert folder.catalogue.complaints == ()
+            assert "runc" in folder.catalogue.handlers
+    finally:
+        os.umask(before)
+    assert (watched.second / "runc.toml").stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_program_that_is_slow_is_offered_once_it_has_answered(watched: Watched) -> None:
+    definition(watched.second, "runc", "runc")
+    gate = watched.bin / "gate"
+    os.mkfifo(gate)
+    async with watched.open() as handlers:
+        # It answers when the test opens the gate, which is after the first look.
+        program(watched.bin, "slow", f"cat {gate} > /dev/null; echo slow version 1.0")
+        definition(watched.second, "slow", "slow")
+        pending = await watched.until(
+            lambda catalogue: (
+                "slow" in catalogue.handlers
+                and "not answered yet" in offered(catalogue, "slow").verdict.reason
+            )
+        )
+        assert not offered(pending, "slow").is_available
+        assert offered(pending, "runc").is_available
+        assert not offered(handlers.catalogue, "slow").is_available
+        await asyncio.to_thread(gate.write_text, "")
+        found = await watched.until(
+            lambda catalogue: "not answered yet" not in offered(catalogue, "slow").verdict.reason
+        )
+        assert offered(found, "runc").is_available

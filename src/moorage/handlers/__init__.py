@@ -2,6 +2,7 @@
 
 from moorage.handlers.availability import Containerd, Verdict
 from moorage.handlers.catalogue import Catalogue, Complaint, OfferedHandler, changed_names
+from moorage.handlers.defects import gvisor_defect
 from moorage.handlers.definition import (
     AdapterKind,
     CgroupDriver,
@@ -45,6 +46,7 @@ __all__ = [
     "default_handler",
     "discover",
     "find_containerd",
+    "gvisor_defect",
     "parse_definition",
     "runtime_tables",
     "search_path",

@@ -9,24 +9,30 @@ from moorage.cri.version import Version, parse_version
 from moorage.handlers.command import CommandError, run
 from moorage.handlers.features import HandlerFeatures, parse_features
 from moorage.handlers.runtimes import Runtime
+from moorage.linux.trust import Distrust, distrust
 
 ASK_DEADLINE_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a program said; `failure` is why it could not be asked."""
+    """What a program said; `failure` is why it could not be asked, `distrust` why it was not."""
 
     path: Path
     version: Version | None = None
     features: HandlerFeatures | None = None
     failure: str = ""
+    distrust: Distrust | None = None
 
 
 async def ask_program(
     runtime: Runtime, path: Path, kernel: tuple[int, int], *, deadline_s: float = ASK_DEADLINE_S
 ) -> Program:
     """Ask a program for its version and features. Never raises: what fails is in the answer."""
+    found = distrust(path)
+    if found is not None:
+        # Asking it would run it as root.
+        return Program(path, distrust=found)
     if not runtime.version_arguments:
         return Program(path)
     try:

@@ -16,6 +16,7 @@ from pathlib import Path
 from moorage.cri.version import Version
 from moorage.handlers.machine import Machine
 from moorage.handlers.runtimes import Runtime, shim_program
+from moorage.linux.trust import Distrust
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class Found:
     """Why the program could not be asked, when it is there and doesn't answer."""
     wanted: str = ""
     defined_in: Path | None = None
+    distrust: Distrust | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,18 @@ def _is_installed(found: Found, _engine: Containerd, _machine: Machine) -> Verdi
     if Path(found.wanted).is_absolute():
         return Verdict(f"{found.wanted} is no program that can be run", remedy)
     return Verdict(f"{found.wanted or runtime.program} is not on PATH", remedy)
+
+
+def _is_trusted(found: Found, _engine: Containerd, _machine: Machine) -> Verdict | None:
+    return None if found.distrust is None else distrusted(found.distrust)
+
+
+def distrusted(found: Distrust) -> Verdict:
+    """The verdict on what runs as root and could have been written by others."""
+    return Verdict(
+        f"{found.path} {found.problem}, so what it says or does may be another's",
+        f"look at it, then {found.remedy}",
+    )
 
 
 def _answers(found: Found, _engine: Containerd, _machine: Machine) -> Verdict | None:
@@ -158,6 +172,7 @@ def _installation(runtime: Runtime) -> str:
 
 _MACHINE_RULES: tuple[_Rule, ...] = (
     _is_installed,
+    _is_trusted,
     _answers,
     _has_configuration,
     _has_kvm,

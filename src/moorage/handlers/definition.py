@@ -20,10 +20,12 @@ import msgspec
 
 from moorage.api.names import dns_label_errors
 from moorage.api.quantity import parse as parse_quantity
+from moorage.cri.containerd import RUNC_SHIM
 
 SUFFIX = ".toml"
 BUILTIN_SECCOMP = "builtin"
 UNCONFINED_SECCOMP = "unconfined"
+_DEFAULT_RUNTIME = "runc"
 
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
 _Path = Annotated[str, msgspec.Meta(pattern="^/")]
@@ -87,6 +89,13 @@ class ShimOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="
     no_pivot_root: bool = False
     no_new_keyring: bool = False
     needs_sandbox: bool = True
+
+    @property
+    def runtime(self) -> str | None:
+        """The program that runc's shim drives, as it is spelled; None for other shims."""
+        if self.runtime_type != RUNC_SHIM:
+            return None
+        return self.runtime_binary or _DEFAULT_RUNTIME
 
 
 class Overhead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -194,6 +203,9 @@ def _read(path: Path, content: bytes) -> tuple[str, dict[str, Any]]:
         raise DefinitionError(path, line, "it is not UTF-8 text", "write it anew") from error
     try:
         return text, tomllib.loads(text)
+    except RecursionError as error:
+        problem = "its values are nested too deeply"
+        raise DefinitionError(path, 1, problem, "write `key = value` lines") from error
     except tomllib.TOMLDecodeError as error:
         found = _TOML_PLACE.search(str(error))
         line = int(found["line"]) if found else text.count("\n") + 1

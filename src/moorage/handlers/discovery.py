@@ -19,6 +19,7 @@ from moorage.cri.version import parse_version
 from moorage.handlers.asking import ASK_DEADLINE_S, Program, ask_program
 from moorage.handlers.availability import Containerd, Found, judge
 from moorage.handlers.command import CommandError, run
+from moorage.handlers.defects import Defect, gvisor_defect
 from moorage.handlers.features import NO_FEATURES, HandlerFeatures
 from moorage.handlers.machine import Machine
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime, shim_program
@@ -36,7 +37,8 @@ SYSTEM_FOLDERS = (
 class Handler(msgspec.Struct, frozen=True, kw_only=True):
     """A runtime handler of this machine: the name a RuntimeClass says, and what is behind it.
 
-    `reason` and `remedy` say why it isn't available. `features` are what pods get under the
+    `reason` and `remedy` say why it isn't available, `defect` and `defect_remedy` what of it does
+    not work although it is. `features` are what pods get under the
     engine; `runtime_features` what the runtime itself claims, None when it doesn't say.
     """
 
@@ -47,6 +49,8 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     available: bool = False
     reason: str = ""
     remedy: str = ""
+    defect: str = ""
+    defect_remedy: str = ""
     features: tuple[str, ...] = ()
     runtime_features: tuple[str, ...] | None = None
     configuration: str = ""
@@ -125,10 +129,14 @@ def _handlers(
     found = Found(runtime, configuration=configuration)
     claimed: HandlerFeatures | None = None
     if program is not None:
-        found = Found(runtime, program.path, program.version, configuration, program.failure)
+        found = Found(
+            runtime, program.path, program.version, configuration, program.failure,
+            distrust=program.distrust,
+        )  # fmt: skip
         claimed = program.features
     verdict = judge(found, engine, machine)
     is_honoured = verdict.is_available and (engine is None or engine.reports_features)
+    defect = gvisor_defect(str(found.version or "")) if runtime.is_gvisor else Defect()
     offered = (claimed or NO_FEATURES) if is_honoured else NO_FEATURES
     for name in runtime.handlers:
         yield Handler(
@@ -139,6 +147,8 @@ def _handlers(
             available=verdict.is_available,
             reason=verdict.reason,
             remedy=verdict.remedy,
+            defect=defect.meaning,
+            defect_remedy=defect.remedy,
             features=offered.names,
             runtime_features=None if claimed is None else claimed.names,
             configuration=str(configuration or ""),

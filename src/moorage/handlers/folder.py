@@ -21,6 +21,7 @@ from moorage.handlers.definition import (
     HandlerDefinition,
     parse_definition,
 )
+from moorage.linux.trust import distrust
 
 SYSTEM_FOLDER = Path("/etc/moorage/handlers.d")
 _MOST_BYTES = 64 * 1024
@@ -53,6 +54,7 @@ def read_folders(
     paths = _paths(folders)
     for name, path in sorted(paths.items()):
         try:
+            _require_trusted(path)
             definition = parse_definition(path, _content(path))
         except DefinitionError as error:
             is_kept = name in former
@@ -73,14 +75,33 @@ def _paths(folders: Iterable[Path]) -> dict[str, Path]:
     """The file that decides about each name. Folders that don't exist hold none."""
     paths: dict[str, Path] = {}
     for folder in folders:
-        try:
-            entries = sorted(folder.iterdir())
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        for path in entries:
-            if path.name.endswith(SUFFIX) and not path.name.startswith("."):
-                paths.setdefault(path.name.removesuffix(SUFFIX), path)
+        for path in definitions(folder):
+            paths.setdefault(path.name.removesuffix(SUFFIX), path)
     return paths
+
+
+def definitions(folder: Path) -> list[Path]:
+    """The handler files in a folder, in order of their names; none where there is no folder."""
+    try:
+        entries = sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [
+        path for path in entries if path.name.endswith(SUFFIX) and not path.name.startswith(".")
+    ]
+
+
+def _require_trusted(path: Path) -> None:
+    """Raise DefinitionError for a file that others than root could have written.
+
+    What it says is run as root.
+    """
+    found = distrust(path)
+    if found is not None:
+        about = "it" if found.path == path else str(found.path)
+        raise DefinitionError(
+            path, 0, f"{about} {found.problem}", f"look at it, then {found.remedy}"
+        )
 
 
 def _content(path: Path) -> bytes:

@@ -12,8 +12,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from moorage.handlers.asking import Program
+from moorage.handlers.defects import gvisor_date
 from moorage.handlers.definition import SUFFIX, AdapterKind
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime
+from moorage.linux.private import write_private
+from moorage.linux.trees import make_directories
 
 _HEADER = """\
 # The runtime handler "{name}": {runtime}, found when Moorage started.
@@ -29,7 +32,7 @@ platform = "ptrace"
 network = "host"
 ignore_cgroups = true
 """
-_SYSTRAP_SINCE = (20230101,)
+_SYSTRAP_SINCE = 20230101
 
 
 def generate(
@@ -58,11 +61,11 @@ def write_missing(folder: Path, texts: Mapping[str, str], taken: Iterable[str]) 
     """
     missing = {name: text for name, text in texts.items() if name not in set(taken)}
     if missing:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_directories(folder)
     written = []
     for name, text in missing.items():
         unfinished = folder / f".{name}{SUFFIX}.new"
-        unfinished.write_text(text)
+        write_private(unfinished, text.encode())
         try:
             # A link, unlike a rename, leaves a file alone that came in between.
             os.link(unfinished, folder / f"{name}{SUFFIX}")
@@ -103,8 +106,10 @@ def _text(name: str, runtime: Runtime, program: Program, configuration: Path | N
 
 
 def _is_old_gvisor(runtime: Runtime, program: Program) -> bool:
-    version = program.version
-    return runtime.is_gvisor and version is not None and version.is_before(_SYSTRAP_SINCE)
+    if not runtime.is_gvisor or program.version is None:
+        return False
+    date = gvisor_date(str(program.version))
+    return date is not None and date < _SYSTRAP_SINCE
 
 
 def _quoted(text: str) -> str:

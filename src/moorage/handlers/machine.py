@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import re
 from dataclasses import dataclass
-from pathlib import Path
 
-from moorage.linux.cgroups import cgroups_of, unified_mount
-from moorage.linux.mounts import current_mounts
-
-_KVM = Path("/dev/kvm")
+from moorage.linux.cgroups import current_cgroups
+from moorage.linux.kernel import can_open_kvm, kernel_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +23,8 @@ class Machine:
 
 def this_machine() -> Machine:
     """What this machine offers now: a device or a cgroup mount may come later."""
-    mounts = current_mounts()
-    unified = unified_mount(mounts)
-    controllers = (unified / "cgroup.controllers").read_text() if unified else ""
-    release = re.match(r"(\d+)\.(\d+)", platform.release())
     return Machine(
-        kernel=(int(release[1]), int(release[2])) if release else (0, 0),
-        has_kvm=_can_open(_KVM),
-        is_hugetlb_apart=cgroups_of(mounts, controllers).is_hugetlb_apart,
+        kernel=kernel_version(platform.release()),
+        has_kvm=can_open_kvm(),
+        is_hugetlb_apart=current_cgroups().is_hugetlb_apart,
     )
-
-
-def _can_open(device: Path) -> bool:
-    try:
-        os.close(os.open(device, os.O_RDWR | os.O_CLOEXEC))
-    except OSError:
-        return False
-    return True

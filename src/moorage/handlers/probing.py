@@ -12,17 +12,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from moorage.cri.containerd import RUNC_SHIM
 from moorage.handlers.asking import ASK_DEADLINE_S, Program, ask_program
-from moorage.handlers.availability import AVAILABLE, Found, Verdict, judge
+from moorage.handlers.availability import AVAILABLE, Found, Verdict, distrusted, judge
 from moorage.handlers.catalogue import OfferedHandler
 from moorage.handlers.definition import HandlerDefinition, ShimOptions
 from moorage.handlers.features import NO_FEATURES
 from moorage.handlers.machine import Machine
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime
+from moorage.linux.trust import distrust
 
-_DEFAULT_RUNTIME = "runc"
-"""What the shim of runc's kin runs when its options name nothing."""
 _UNANSWERED = Verdict(
     "its program has not answered yet", "wait a moment; `moor runtimes` shows what comes of it"
 )
@@ -100,6 +98,10 @@ class Prober:
 
     def ask(self, runtime: Runtime, path: Path, machine: Machine) -> Program | None:
         """A program's answer; None while it has not come."""
+        # Not remembered: what is wrong may be with a directory above it.
+        found = distrust(path)
+        if found is not None:
+            return Program(path, distrust=found)
         try:
             status = path.stat()
         except OSError as error:
@@ -141,8 +143,8 @@ def wanted_programs(
     is_shim = isinstance(options, ShimOptions)
     own = _runtime_of(definition.binary, definition, is_shim=is_shim, runtimes=tuple(runtimes))
     wanted = [WantedProgram(definition.binary, own)]
-    if isinstance(options, ShimOptions) and options.runtime_type == RUNC_SHIM:
-        behind = options.runtime_binary or _DEFAULT_RUNTIME
+    behind = options.runtime if isinstance(options, ShimOptions) else None
+    if behind is not None:
         known = _runtime_of(behind, definition, is_shim=False, runtimes=tuple(runtimes))
         wanted.append(WantedProgram(behind, known))
     return tuple(wanted)
@@ -177,14 +179,18 @@ def _found(
         failure=answer.failure,
         wanted=wanted.spelled,
         defined_in=definition.path,
+        distrust=answer.distrust,
     )
 
 
 def _missing_configuration(definition: HandlerDefinition) -> Verdict:
     options = definition.options
     configuration = options.config_path if isinstance(options, ShimOptions) else None
-    if configuration is None or Path(configuration).is_file():
+    if configuration is None:
         return AVAILABLE
+    if Path(configuration).is_file():
+        found = distrust(Path(configuration))
+        return AVAILABLE if found is None else distrusted(found)
     return Verdict(
         f"its configuration {configuration} does not exist",
         f"write it, or mend `config_path` in {definition.path}",

@@ -72,7 +72,8 @@ def _kata(hypervisor: str) -> Runtime:
         is_shim=True,
         source=_KATA_SOURCE,
         needs_kvm=True,
-        annotations=("io.katacontainers.*",),
+        # Kata's own configuration says which of these it heeds; `config_path` would replace that.
+        annotations=("io.katacontainers.config.*",),
         configurations=tuple(folder / file_name for folder in _KATA_FOLDERS),
     )
 
@@ -107,7 +108,9 @@ KNOWN_RUNTIMES: tuple[Runtime, ...] = (
         # containerd 2 writes ociVersion 1.2.0 or later, which older ones refuse.
         minimum_versions={2: (1, 14, 2)},
         needs_hugetlb_with_v1=True,
-        annotations=("module.wasm.image/*", "run.oci.*"),
+        # Not `run.oci.*`: with those a pod replaces its seccomp filter, has a library of the host
+        # loaded into crun, or has crun connect to a socket of the host. Source: crun(1).
+        annotations=("module.wasm.image/*",),
     ),
     Runtime(
         name="youki",
@@ -121,7 +124,8 @@ KNOWN_RUNTIMES: tuple[Runtime, ...] = (
         program="runsc",
         handlers=("runsc", "gvisor"),
         is_gvisor=True,
-        annotations=("dev.gvisor.*",),
+        # What shares mounts; others name files of the host or change runsc's own flags.
+        annotations=("dev.gvisor.spec.mount.*",),
         shim_type="io.containerd.runsc.v1",
         package="runsc",
         shim_source="https://gvisor.dev/docs/user_guide/install/",
@@ -134,7 +138,8 @@ KNOWN_RUNTIMES: tuple[Runtime, ...] = (
         is_shim=True,
         source=_KATA_SOURCE,
         needs_kvm=True,
-        annotations=("io.katacontainers.*",),
+        # Kata's own configuration says which of these it heeds; `config_path` would replace that.
+        annotations=("io.katacontainers.config.*",),
     ),
     _kata("qemu"),
     _kata("clh"),

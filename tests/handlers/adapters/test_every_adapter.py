@@ -110,6 +110,18 @@ async def until_logged(task: Task, line: str) -> None:
             await asyncio.sleep(0.02)
 
 
+async def test_the_program_that_runs_is_the_handlers_own(bench: Workbench) -> None:
+    lines = bench.record_program()
+    async with bench.open() as adapter, asyncio.timeout(DEADLINE_S):
+        task = await bench.run(adapter, *SLEEP)
+        await adapter.kill(task, signal.SIGKILL, to_all=True)
+        await adapter.wait(task)
+        await adapter.delete(task)
+    commands = [line.split() for line in lines.read_text().splitlines() if task.id in line]
+    for verb in ("create", "start", "delete"):
+        assert any(verb in words for words in commands), (verb, commands)
+
+
 async def test_a_task_runs_writes_its_log_and_tells_its_end(bench: Workbench) -> None:
     async with bench.open() as adapter, asyncio.timeout(DEADLINE_S):
         task = await bench.task(adapter, "sh", "-c", "echo out; echo err >&2; exit 3")

@@ -189,3 +189,37 @@ async def test_a_write_that_is_given_up_leaves_no_thread_waiting(pipes: dict[int
     async with asyncio.timeout(DEADLINE_S):
         with pytest.raises(asyncio.CancelledError):
             await writing
+
+
+async def test_a_flood_is_read_for_the_log_at_a_limited_rate(
+    pipes: dict[int, Path], writer: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two chunks are over the limit of the first period: the third waits for the next one."""
+    chunk = b"x" * 65535 + b"\n"
+    monkeypatch.setattr(module, "LOG_BYTES_PER_S", 2 * len(chunk))
+    os.set_blocking(writer, True)
+    loop = asyncio.get_running_loop()
+    output = ProcessOutput(outputs(pipes), log_of(tmp_path))
+    queue = output.attach()
+    start_s, received = loop.time(), 0
+    writing = asyncio.create_task(asyncio.to_thread(os.write, writer, 3 * chunk))
+    async with asyncio.timeout(DEADLINE_S):
+        while received < 3 * len(chunk):
+            piece = await queue.read()
+            assert piece is not None
+            received += len(piece[1])
+        await writing
+    assert loop.time() - start_s >= 1.0
+    output.close()
+
+
+async def test_output_without_a_log_is_not_limited(
+    pipes: dict[int, Path], writer: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOG_BYTES_PER_S", 1)
+    output = ProcessOutput(outputs(pipes), None)
+    queue = output.attach()
+    for _ in range(2):
+        os.write(writer, b"line\n")
+        assert await asyncio.wait_for(queue.read(), DEADLINE_S) == (STDOUT, b"line\n")
+    output.close()

@@ -36,6 +36,7 @@ from moorage.handlers.adapters.shim_service import ShimConnections
 from moorage.handlers.machine import this_machine
 from moorage.linux.process import state
 from tests.handlers.adapters.bundles import process, skip_without, write_bundle
+from tests.handlers.programs import program
 from tests.running import until
 
 pytestmark = pytest.mark.runtime
@@ -92,12 +93,14 @@ class Shims:
 
 
 def open_adapter(root: Path, runtime: str, shim: Path | None = None) -> ShimAdapter:
-    found, behind = shutil.which(SHIM, path=search_path()), shutil.which(runtime)
+    found = shutil.which(SHIM, path=search_path())
     assert found is not None
-    options = ShimOptions(runtime_type="io.containerd.runc.v2", needs_sandbox=False)
+    options = ShimOptions(
+        runtime_type="io.containerd.runc.v2", runtime_binary=runtime, needs_sandbox=False
+    )
     return ShimAdapter(
         ShimProgram(shim or Path(found), root / "events", search_path()),
-        TaskOptions(options, CgroupDriver.CGROUPFS, Path(behind or runtime), root / "state"),
+        TaskOptions(options, CgroupDriver.CGROUPFS, search_path(), root / "state"),
     )
 
 
@@ -506,3 +509,30 @@ async def test_a_shim_that_cannot_start_leaves_nothing(shims: Shims, tmp_path: P
         with pytest.raises(AdapterError, match="no virtual machines here"):
             await adapter.create(task)
     assert not TaskFolder(task.bundle).path.exists()
+
+
+async def test_a_runtime_that_is_not_found_is_refused_before_a_shim_starts(
+    shims: Shims, tmp_path: Path
+) -> None:
+    # With an empty name the shim would run its default, which is not what the handler names.
+    started = tmp_path / "started"
+    shim = program(tmp_path, SHIM, f"touch {started}; exit 1")
+    task = shims.task("true")
+    async with open_adapter(shims.root, "absent-runtime", shim) as adapter:
+        with pytest.raises(AdapterError, match="the runtime absent-runtime behind the shim is not"):
+            await adapter.create(task)
+    assert not started.exists()
+    assert not TaskFolder(task.bundle).path.exists()
+
+
+async def test_a_runtime_installed_later_is_found(shims: Shims, tmp_path: Path) -> None:
+    task = shims.task("sleep", "1000")
+    late = tmp_path / "late-runtime"
+    real = shutil.which(shims.runtime, path=search_path())
+    assert real is not None
+    async with open_adapter(shims.root, str(late)) as adapter, asyncio.timeout(DEADLINE_S):
+        with pytest.raises(AdapterError, match="late-runtime"):
+            await adapter.create(task)
+        late.symlink_to(real)
+        await adapter.create(task)
+        assert await adapter.is_alive(task)

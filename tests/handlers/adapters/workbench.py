@@ -25,6 +25,7 @@ from moorage.linux.cgroups import current_cgroups
 from moorage.linux.process import parent, state
 from moorage.linux.reaper import Reaper
 from tests.handlers.adapters.bundles import skip_without, write_bundle
+from tests.handlers.programs import program
 from tests.running import until
 
 SHIM = "containerd-shim-runc-v2"
@@ -113,6 +114,15 @@ class Workbench:
             if self.sandbox is not None:
                 await adapter.delete(self.sandbox)
 
+    def record_program(self) -> Path:
+        """Put a program in place of the runtime that writes each of its command lines to a file."""
+        real = _found("runc" if self.kind == "shim" else KINDS[self.kind][0])
+        lines = self.root / "lines"
+        self.program = program(
+            self.root / "bin", "recorder", f'echo "$*" >> {lines}\nexec {real} "$@"'
+        )
+        return lines
+
     def processes(self) -> list[str]:
         return [line for _, line in self._related()]
 
@@ -149,21 +159,27 @@ class Workbench:
     def _adapter(self) -> Adapter:
         scratch, state_root = self.root / "x", self.root / "r"
         if self.kind == "shim":
-            options = ShimOptions(runtime_type="io.containerd.runc.v2", needs_sandbox=False)
+            options = ShimOptions(
+                runtime_type="io.containerd.runc.v2",
+                runtime_binary=None if self.program is None else str(self.program),
+                needs_sandbox=False,
+            )
             return ShimAdapter(
                 ShimProgram(_found(SHIM), scratch / "events", search_path()),
-                TaskOptions(options, CgroupDriver.CGROUPFS, _found("runc"), state_root),
+                TaskOptions(options, CgroupDriver.CGROUPFS, search_path(), state_root),
             )
         conmon = Conmon(program=_found("conmon"), exits=self.root / "e")
-        program = self.program or _found(KINDS[self.kind][0])
+        runtime_program = self.program or _found(KINDS[self.kind][0])
         if self.is_gvisor:
             flags = runsc_options(
                 RunscOptions(platform="ptrace", network="host", ignore_cgroups=True), state_root
             )
-            return RunscAdapter(program, flags, conmon, self.reaper, scratch, current_cgroups())
+            return RunscAdapter(
+                runtime_program, flags, conmon, self.reaper, scratch, current_cgroups()
+            )
         apart = self.kind == "crun" and current_cgroups().is_hugetlb_apart
         runtime = OciRuntime(
-            program=program,
+            program=runtime_program,
             root=state_root,
             # On such a layout crun refuses every container as it comes.
             arguments=("--cgroup-manager=disabled",) if apart else (),

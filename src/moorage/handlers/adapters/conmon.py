@@ -38,6 +38,7 @@ from moorage.handlers.adapters.command_line import one_line
 from moorage.linux.child import Child, until_readable
 from moorage.linux.process import Process
 from moorage.linux.process_tree import held, processes_of, with_descendants
+from moorage.linux.trees import make_directories
 
 CREATE_DEADLINE_S = 60.0
 _ANSWER_BYTES = 64 * 1024
@@ -107,7 +108,7 @@ class Conmon:
         """
         files = TaskFiles(task.bundle)
         if task.log is not None:
-            task.log.parent.mkdir(parents=True, exist_ok=True)
+            make_directories(task.log.parent)
         argv = self._argv(task, files, runtime)
         argv += [f"--runtime-arg={each}" for each in runtime_arguments]
         argv += create_arguments  # conmon has options of the same names
@@ -334,6 +335,19 @@ def _launch(
     finally:
         os.close(waiting)
         os.close(starting)
+
+
+def monitor_pid(bundle: Path) -> int | None:
+    """Return the id of the conmon of the task in a bundle; None if there is none, or it has ended.
+
+    Raises OSError other than a missing file.
+    """
+    files = TaskFiles(bundle)
+    monitor = hold(files.monitor, bundle.name)
+    if monitor is None:
+        return None
+    os.close(monitor)
+    return int(files.monitor.read_text())
 
 
 def hold(file: Path, argument: str) -> int | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from moorage.api.logs import Log
 from moorage.handlers.adapters.adapter import STDERR, STDOUT
+from moorage.linux.trees import make_directories
 
 PIECE_BYTES = 16 * 1024
 _NAMES = {STDOUT: b"stdout", STDERR: b"stderr"}
@@ -90,5 +91,5 @@ class CriLog:
 
 
 def _open(path: Path) -> int:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directories(path.parent)
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)

@@ -5,7 +5,9 @@
     attached ──fifo──▶ shim
 
 A pipe holds what is not read yet, so a slow reader slows the process down instead of memory
-filling. Source: fifo(7), pipe(7); poll(2) tells of no end before a first writer has come.
+filling. Output for a log is read at a limited rate too: a process that floods its log waits in
+write(2) instead of filling the disk. Source: fifo(7), pipe(7); poll(2) tells of no end before a
+first writer has come.
 """
 
 from __future__ import annotations
@@ -22,6 +24,9 @@ from moorage.handlers.adapters.cri_log import CriLog
 _CHUNK_BYTES = 64 * 1024
 _QUEUE_BYTES = 256 * 1024
 _REOPEN_S = 0.5
+LOG_BYTES_PER_S = 16 * 1024 * 1024
+"""How much of a process's output is read for its log in a second."""
+_LOG_PERIOD_S = 1.0
 ATTACHED_PATIENCE_S = 10.0
 
 
@@ -77,6 +82,9 @@ class ProcessOutput:
         self._queues: list[OutputQueue] = []
         self._is_reading = False
         self._late: asyncio.TimerHandle | None = None
+        self._period_start_s = 0.0
+        self._period_bytes = 0
+        self._rate_limited: asyncio.TimerHandle | None = None
         self._reopening: asyncio.Event | None = None
         self.ended = asyncio.Event()
         """Set when every writer has gone and all is read."""
@@ -139,6 +147,9 @@ class ProcessOutput:
     def close(self) -> None:
         """Read no more. The process may go on, and waits when its pipes are full."""
         self._pause()
+        if self._rate_limited is not None:
+            self._rate_limited.cancel()
+            self._rate_limited = None
         for pipe in self._open.values():
             os.close(pipe)
         self._open.clear()
@@ -161,6 +172,7 @@ class ProcessOutput:
             return False
         if self._log is not None:
             self._log.write(descriptor, data)
+            self._limit_rate(len(data))
             if self._reopening is not None and self._log.is_at_line_end:
                 self._log.reopen()
                 self._reopening.set()
@@ -174,6 +186,22 @@ class ProcessOutput:
                 loop = asyncio.get_running_loop()
                 self._late = loop.call_later(ATTACHED_PATIENCE_S, self._cut)
         return True
+
+    def _limit_rate(self, size: int) -> None:
+        """Stop reading until the second is over once it has had its share of log."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if now - self._period_start_s >= _LOG_PERIOD_S:
+            self._period_start_s, self._period_bytes = now, 0
+        self._period_bytes += size
+        if self._period_bytes >= LOG_BYTES_PER_S and self._rate_limited is None:
+            self._pause()
+            next_period = self._period_start_s + _LOG_PERIOD_S
+            self._rate_limited = loop.call_at(next_period, self._end_rate_limit)
+
+    def _end_rate_limit(self) -> None:
+        self._rate_limited = None
+        self._resume()
 
     def _end(self, descriptor: int) -> None:
         pipe = self._open.pop(descriptor)
@@ -195,7 +223,11 @@ class ProcessOutput:
                 loop.remove_reader(pipe)
 
     def _resume(self) -> None:
-        if self._is_reading or any(queue.is_full for queue in self._queues):
+        if (
+            self._rate_limited is not None
+            or self._is_reading
+            or any(queue.is_full for queue in self._queues)
+        ):
             return
         if self._late is not None:
             self._late.cancel()

@@ -123,7 +123,7 @@ class RunscAdapter(MonitoredAdapter):
         if self._cgroups is not None:
             # gVisor makes a container's too, for those who look there, and leaves it empty; and
             # forgets it when the pod's kernel has ended.
-            path = _sandbox_cgroup(task) if task.is_sandbox else cgroup_of(task)
+            path = sandbox_cgroup(task) if task.is_sandbox else cgroup_of(task)
             await remove_task_cgroup(self._cgroups, path)
         self._conmon.forget(task)
 
@@ -142,7 +142,7 @@ class RunscAdapter(MonitoredAdapter):
 
     def _place(self, task: Task, pid: int) -> None:
         """Move a monitor, and so what it will start, to the cgroup of the pod's sandbox."""
-        path = _sandbox_cgroup(task)
+        path = sandbox_cgroup(task)
         if path and self._cgroups is not None:
             make_cgroup(self._cgroups, path)
             enter_cgroup(self._cgroups, path, pid)
@@ -196,7 +196,7 @@ class RunscAdapter(MonitoredAdapter):
         await super()._exec(task, files, (*inner, *options), streams)
 
 
-def _sandbox_cgroup(task: Task) -> str:
+def sandbox_cgroup(task: Task) -> str:
     """The cgroup of the pod's sandbox, beside those that its containers are told of."""
     parent = PurePosixPath(cgroup_of(task) or "/").parent
     return str(parent / task.sandbox_id) if parent != PurePosixPath("/") else ""

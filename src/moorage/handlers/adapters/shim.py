@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import shutil
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,6 +54,7 @@ from moorage.handlers.adapters.shim_service import ShimConnections, ShimLostErro
 from moorage.handlers.adapters.shim_streams import AttachedStreams, ShimProcess
 from moorage.handlers.definition import HandlerDefinition, ShimOptions
 from moorage.handlers.discovery import search_path
+from moorage.linux.trees import remove_tree
 
 _LAST_OUTPUT_S = 2.0
 _UNKNOWN_EXIT = 255
@@ -94,14 +94,12 @@ class ShimAdapter:
         The folder's path must be short: a socket's has at most 107 bytes.
         """
         path = search_path()
-        behind = options.runtime_binary
-        found = None if behind is None else shutil.which(behind, path=path)
         return cls(
             ShimProgram(program, folder / f"{definition.name}.events", path),
             TaskOptions(
                 options,
                 definition.cgroup_driver,
-                None if found is None else Path(found),
+                path,
                 folder / f"{definition.name}.state",
             ),
         )
@@ -218,7 +216,7 @@ class ShimAdapter:
             pipes = make_pipes(folder, has_stdin=has_stdin, has_stderr=not has_terminal)
             output = ProcessOutput({key: path for key, path in pipes.items() if key}, None)
         except OSError as error:
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            await asyncio.to_thread(remove_tree, folder)
             raise AdapterError(f"{folder}: {error.strerror or error}") from error
         begun = ShimProcess(output, pipes.get(0), calls, folder, has_terminal=has_terminal)
         try:
@@ -308,7 +306,7 @@ class ShimAdapter:
 
     async def _make(self, task: Task, folder: TaskFolder, pipes: dict[int, Path]) -> int:
         """Start the processes that a task needs, and write down which they are."""
-        options = self._options.any
+        options = await asyncio.to_thread(self._options.of_task)
         keeper = None
         # Whose output nobody keeps needs nobody who keeps it.
         if task.log is not None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from moorage.handlers.adapters.adapter import STDERR, STDOUT
-from moorage.linux.cgroups import cgroups_of
+from moorage.linux.cgroups import Cgroups, cgroups_of
 from moorage.linux.mounts import current_mounts
 from moorage.linux.process import Identity, Process
 
@@ -73,11 +73,16 @@ def memory_file(pid: int) -> str:
 
     Source: cgroup-v2 `memory.events`; `memory.oom_control` of version 1 since Linux 4.13.
     """
-    cgroups = cgroups_of(current_mounts(), "")
     try:
-        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+        text = Path(f"/proc/{pid}/cgroup").read_text()
     except OSError:
         return ""
+    return memory_file_of(text, cgroups_of(current_mounts(), ""))
+
+
+def memory_file_of(text: str, cgroups: Cgroups) -> str:
+    """Return that file for the content of a process's `/proc/PID/cgroup`."""
+    lines = text.splitlines()
     for line in lines:
         _number, controllers, place = line.split(":", 2)
         if "memory" in controllers.split(",") and "memory" in cgroups.v1:

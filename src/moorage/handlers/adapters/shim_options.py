@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 
-from moorage.cri.containerd import RUNC_SHIM
+from moorage.handlers.adapters.adapter import AdapterError
 from moorage.handlers.adapters.generated import shim_pb2 as pb
 from moorage.handlers.definition import CgroupDriver, ShimOptions
 
@@ -22,27 +23,30 @@ RESOURCES = _SPEC + "LinuxResources"
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
-    """A handler's options as a shim understands them. `root` is for the runtime's state."""
+    """A handler's options as a shim understands them. `root` is for the runtime's state.
+
+    The runtime behind runc's shim is looked up on `search_path` for each task.
+    """
 
     handler: ShimOptions
     cgroup_driver: CgroupDriver
-    runtime: Path | None
+    search_path: str
     root: Path
 
-    @property
-    def is_runc(self) -> bool:
-        return self.handler.runtime_type == RUNC_SHIM
+    def of_task(self) -> AnyMessage | None:
+        """Return the options of a new task; None when the shim shall go by its own defaults.
 
-    @property
-    def any(self) -> AnyMessage | None:
-        """The options; None when the shim shall go by its own defaults."""
-        if self.is_runc:
+        Raises:
+            AdapterError: the runtime behind runc's shim cannot be found. The shim is never left to
+                choose one: it would run its default, which is not what the handler names.
+        """
+        if self.handler.runtime is not None:
             return pack(
                 _RUNC,
                 pb.RuncOptions(
                     no_pivot_root=self.handler.no_pivot_root,
                     no_new_keyring=self.handler.no_new_keyring,
-                    binary_name=str(self.runtime or ""),
+                    binary_name=str(self._find_runtime(self.handler.runtime)),
                     root=self.handler.root or str(self.root),
                     systemd_cgroup=self.cgroup_driver is CgroupDriver.SYSTEMD,
                 ),
@@ -59,9 +63,18 @@ class TaskOptions:
 
     def checkpoint(self, *, keeps_running: bool) -> AnyMessage | None:
         """How a checkpoint is taken; None when the shim has no such options."""
-        if not self.is_runc:
+        if self.handler.runtime is None:
             return None
         return pack(_RUNC_CHECKPOINT, pb.RuncCheckpointOptions(exit=not keeps_running))
+
+    def _find_runtime(self, spelled: str) -> Path:
+        program = shutil.which(spelled, path=self.search_path)
+        if program is None:
+            raise AdapterError(
+                f"the runtime {spelled} behind the shim is not an executable on "
+                f"{self.search_path}: install it, or correct runtime_binary in the handler's file"
+            )
+        return Path(program)
 
 
 def pack(kind: str, message: Message) -> AnyMessage:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,6 +19,7 @@ from moorage.handlers.adapters.adapter import Exit
 from moorage.handlers.adapters.shim_keeping import memory_file
 from moorage.handlers.adapters.shim_program import Address
 from moorage.linux.process import Identity, began
+from moorage.linux.trees import remove_tree
 
 _Kind = TypeVar("_Kind")
 
@@ -49,7 +49,7 @@ class TaskFolder:
         (self.bundle / "log").touch(mode=0o600)
 
     def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove_tree(self.path)
 
     def record(self) -> Record | None:
         """None when no task was begun here. Raises msgspec.DecodeError for a damaged file."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -10,6 +9,7 @@ from moorage.handlers.adapters.adapter import AdapterError, TaskNotFoundError
 from moorage.handlers.adapters.fifo_input import ProcessInput
 from moorage.handlers.adapters.fifo_streams import ProcessOutput
 from moorage.handlers.adapters.shim_service import ShimLostError
+from moorage.linux.trees import remove_tree
 
 
 class ProcessCalls(Protocol):
@@ -107,7 +107,7 @@ class ShimProcess(AttachedStreams):
             await self._calls.forget()
         finally:
             self._output.close()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_tree(self._folder)
 
     async def wait(self) -> int:
         try:

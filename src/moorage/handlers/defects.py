@@ -1,0 +1,61 @@
+"""Known defects of runtimes' versions: what works under a handler, and yet not as on Linux.
+
+A handler with a defect stays available: most programs do not notice. People are warned in
+`moor doctor` and `moor runtimes`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# Weekly releases are named by their date: `release-20230227.0`, in Debian `0.0~20221219.0`.
+_GVISOR_DATE = re.compile(r"(?<!\d)20\d{6}(?!\d)")
+_GVISOR_SITE = "https://gvisor.dev/docs/user_guide/install/"
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """What does not work, and what to do. Empty texts: nothing is known."""
+
+    meaning: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _GvisorDefect:
+    fixed_in: int
+    meaning: str
+
+
+# From the oldest fix on. Source: the log of gVisor's pkg/sentry/syscalls/linux/sys_stat.go,
+# "Ignore AT_NO_AUTOMOUNT flag in statx() calls" and "… in fstatat(2)".
+_GVISOR_DEFECTS = (
+    _GvisorDefect(
+        20230227,
+        "statx fails with EINVAL where AT_NO_AUTOMOUNT is given, so `ls` and `stat` of Debian 12 "
+        'and other images with coreutils 9 fail ("Invalid argument"); busybox images work',
+    ),
+    _GvisorDefect(20231030, "fstatat fails with EINVAL where AT_NO_AUTOMOUNT is given"),
+)
+
+
+def gvisor_date(version: str) -> int | None:
+    """Return the date of a gVisor release as YYYYMMDD, None if its version names none."""
+    found = _GVISOR_DATE.search(version)
+    return int(found[0]) if found else None
+
+
+def gvisor_defect(version: str) -> Defect:
+    """Return the worst known defect of a version of runsc."""
+    date = gvisor_date(version)
+    known = [each for each in _GVISOR_DEFECTS if date is not None and date < each.fixed_in]
+    if not known:
+        return Defect()
+    first = known[0]
+    return Defect(
+        first.meaning,
+        f"install runsc {_GVISOR_DEFECTS[-1].fixed_in} or later ({_GVISOR_SITE}) as "
+        "/usr/local/bin/runsc, and write two lines into /etc/moorage/handlers.d/gvisor.toml: "
+        'adapter = "runsc" and binary = "/usr/local/bin/runsc"',
+    )

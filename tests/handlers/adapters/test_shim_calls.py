@@ -1,0 +1,80 @@
+"""How a shim's program is called: with a program in its place that records everything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from moorage.handlers.adapters import AdapterError
+from moorage.handlers.adapters.generated import shim_pb2 as pb
+from moorage.handlers.adapters.shim_program import Address, ShimProgram
+from tests.handlers.programs import program
+
+
+def shim(folder: Path, script: str) -> ShimProgram:
+    record = (
+        f'printf "%s\\n" "$@" > {folder}/argv; env > {folder}/env; pwd > {folder}/pwd; '
+        f"cat > {folder}/input\n{script}"
+    )
+    made = program(folder / "bin", "containerd-shim-x-v1", record)
+    return ShimProgram(made, folder / "events", "/usr/bin:/bin")
+
+
+async def test_a_start_names_everything_and_gives_the_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/h")
+    monkeypatch.setenv("SECRET", "x")
+    monkeypatch.delenv("TMPDIR", raising=False)
+    bundle = tmp_path / "b"
+    bundle.mkdir()
+    found = await shim(tmp_path, "echo unix:///run/s.sock").start("t1", bundle, b"options")
+    assert found == Address("/run/s.sock", 2)
+    events = str(tmp_path / "events")
+    assert (tmp_path / "argv").read_text().splitlines() == [
+        "-namespace", "moorage", "-address", events, "-publish-binary", "/bin/true",
+        "-id", "t1", "start",
+    ]  # fmt: skip
+    assert (tmp_path / "input").read_bytes() == b"options"
+    assert (tmp_path / "pwd").read_text().strip() == str(bundle)
+    lines = (tmp_path / "env").read_text().splitlines()
+    given = dict(line.split("=", 1) for line in lines if "=" in line)
+    for name in ("PWD", "SHLVL", "_", "OLDPWD"):
+        given.pop(name, None)
+    assert given == {
+        "HOME": "/h",
+        "PATH": "/usr/bin:/bin",
+        "TTRPC_ADDRESS": events,
+        "GRPC_ADDRESS": events,
+        "NAMESPACE": "moorage",
+        "MAX_SHIM_VERSION": "3",
+        "GOMAXPROCS": "2",
+    }
+
+
+async def test_a_deletion_reads_the_reply(tmp_path: Path) -> None:
+    reply = pb.DeleteResponse(pid=7, exit_status=3)
+    (tmp_path / "reply").write_bytes(reply.SerializeToString())
+    found = await shim(tmp_path, f"cat {tmp_path}/reply").delete("t1", tmp_path)
+    assert found == reply
+    assert (tmp_path / "argv").read_text().splitlines()[-5:] == [
+        "-id", "t1", "-bundle", str(tmp_path), "delete",
+    ]  # fmt: skip
+    assert (tmp_path / "input").read_bytes() == b""
+
+
+@pytest.mark.parametrize("verb", ["start", "delete"])
+async def test_a_failure_is_told_in_the_shims_words(tmp_path: Path, verb: str) -> None:
+    failing = shim(tmp_path, "echo /run/s.sock; echo no machine >&2; exit 1")
+    call = failing.start("t1", tmp_path, b"") if verb == "start" else failing.delete("t1", tmp_path)
+    with pytest.raises(AdapterError, match=f"containerd-shim-x-v1 {verb}: no machine"):
+        await call
+
+
+async def test_a_reply_that_is_none_and_a_program_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(AdapterError, match="its answer is no reply"):
+        await shim(tmp_path, r"printf '\377\377'").delete("t1", tmp_path)
+    missing = ShimProgram(tmp_path / "absent", tmp_path / "events", "/bin")
+    with pytest.raises(AdapterError, match="absent"):
+        await missing.start("t1", tmp_path, b"")
