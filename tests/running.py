@@ -122,6 +122,13 @@ def skip_without_gvisor() -> None:
         pytest.skip("runsc is not installed: `moor doctor --install` brings it")
 
 
+def newer_runsc() -> Path | None:
+    """A runsc newer than the system's: of MOORAGE_RUNSC, or as `make peers` leaves it."""
+    named = os.environ.get("MOORAGE_RUNSC")
+    program = Path(named or Path.home() / ".cache" / "moorage" / "peers" / "bin" / "runsc")
+    return program if os.access(program, os.X_OK) else None
+
+
 def until(holds: Callable[[], bool], what: str, within_s: float = 30.0) -> None:
     """Ask again and again until something holds: for what announces itself to nobody."""
     deadline = time.monotonic() + within_s

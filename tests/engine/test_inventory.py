@@ -17,7 +17,7 @@ from moorage.engine.paths import EnginePaths
 from moorage.engine.records import ContainerRecord, SandboxRecord, Stage, User
 from moorage.handlers.adapters import Exit
 from moorage.handlers.features import HandlerFeatures
-from tests.engine.test_records import definition
+from tests.engine.test_records import definition, fill_disk
 
 
 def sandbox(sandbox_id: str = "", name: str = "web", attempt: int = 0) -> Sandbox:
@@ -142,11 +142,13 @@ def test_everything_is_there_again_in_a_new_inventory(paths: EnginePaths) -> Non
     assert not (paths.container_records / "c2.json").exists()
 
 
-def test_an_end_counts_though_the_disk_is_full(paths: EnginePaths) -> None:
+def test_an_end_counts_though_the_disk_is_full(
+    paths: EnginePaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inventory = Inventory(paths)
     one = sandbox("a1")
     inventory.save_sandbox(one, one.record)
-    (paths.sandbox_records / "a1.new").symlink_to("/dev/full")
+    fill_disk(monkeypatch)
     inventory.note_sandbox_end(one, msgspec.structs.replace(one.record, is_ready=False))
     assert not one.record.is_ready
 

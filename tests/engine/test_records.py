@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moorage.engine import records
 from moorage.engine.errors import ExhaustedError
 from moorage.engine.networks import Attachment
 from moorage.engine.records import ContainerRecord, RecordFolder, SandboxRecord, Stage, User
@@ -108,7 +109,19 @@ def test_a_damaged_record_is_left_and_the_others_are_read(tmp_path: Path, text: 
     assert not unfinished.exists()
 
 
-def test_a_full_disk_is_its_own_error_and_keeps_the_record_before(tmp_path: Path) -> None:
+def fill_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answer every write of a record as a full disk does, without a disk to fill."""
+
+    def write(path: Path, content: bytes) -> None:
+        path.write_bytes(content[: len(content) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(records, "write_private", write)
+
+
+def test_a_full_disk_is_its_own_error_and_keeps_the_record_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     record = ContainerRecord(
         id="b",
         sandbox_id="s",
@@ -120,9 +133,8 @@ def test_a_full_disk_is_its_own_error_and_keeps_the_record_before(tmp_path: Path
     )
     folder = RecordFolder(tmp_path, ContainerRecord)
     folder.save(record)
-    # What every write to it answers, without a disk to fill.
-    (tmp_path / "b.new").symlink_to("/dev/full")
+    fill_disk(monkeypatch)
     with pytest.raises(ExhaustedError, match="no room for records"):
         folder.save(record)
     assert list(folder.load()) == [record]
-    assert os.strerror(errno.ENOSPC)
+    assert [each.name for each in tmp_path.iterdir() if each.suffix == ".new"] == []

@@ -10,12 +10,18 @@ file. Decision: docs/decisions/021-an-engine-of-our-own.md.
 from moorage.engine.engine import Engine, EngineBusyError, running
 from moorage.engine.errors import EngineError, NotFoundError
 from moorage.engine.images import ImageStore
-from moorage.engine.options import CNI_CONFIGURATIONS, HANDLER_FOLDER, EngineOptions
+from moorage.engine.options import (
+    CNI_CONFIGURATIONS,
+    HANDLER_FOLDER,
+    NEEDED_PROGRAMS,
+    EngineOptions,
+)
 from moorage.engine.paths import EnginePaths
 
 __all__ = [
     "CNI_CONFIGURATIONS",
     "HANDLER_FOLDER",
+    "NEEDED_PROGRAMS",
     "Engine",
     "EngineBusyError",
     "EngineError",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -23,6 +24,7 @@ from moorage.engine.background import Background
 from moorage.engine.cgroups import ContainerCgroups
 from moorage.engine.containers.commands import Commands
 from moorage.engine.containers.life import Containers
+from moorage.engine.containers.log_rate import LogRateLimiter
 from moorage.engine.context import EngineContext
 from moorage.engine.drivers import Drivers
 from moorage.engine.errors import EngineError, FailedError
@@ -48,7 +50,10 @@ from moorage.engine.stats import Statistics
 from moorage.engine.streams import StreamServer
 from moorage.handlers.watching import HandlerFolder
 from moorage.linux.cgroups import current_cgroups
+from moorage.linux.private import PASSABLE, PRIVATE_FILE
 from moorage.linux.reaper import Reaper
+from moorage.linux.trees import make_directories
+from moorage.linux.trust import distrust
 
 log = Log(__name__)
 
@@ -79,7 +84,9 @@ class Engine:
         """Answer the CRI on the engine's socket while the block lasts. Raises OSError."""
         context, options = self.context, self.context.options
         commands = Commands(context)
-        async with StreamServer(commands, options.stream_address, context.clock) as streams:
+        async with StreamServer(
+            commands, options.stream_address, context.clock, port=options.stream_port
+        ) as streams:
             calls = (
                 StatusCalls(context),
                 SandboxCalls(context, self.sandboxes),
@@ -91,6 +98,10 @@ class Engine:
                 ExtensionCalls(self.images, self.handlers),
                 ImageCalls(self.images, HandlerSnapshotters(context.handlers)),
             )
+            limiter = LogRateLimiter(
+                context.inventory, context.paths, current_cgroups(), context.clock
+            )
+            context.start(limiter.run())
             if options.spare_networks > 0:
                 context.start(context.networks.run())
             async with serve(options.socket, calls):
@@ -125,8 +136,10 @@ async def running(options: EngineOptions, clock: Clock | None = None) -> AsyncIt
     Raises EngineBusyError, OSError and EngineError when it cannot run here.
     """
     clock = clock or SystemClock()
+    # First: a task group on the stack below would wrap their error.
+    conmon, skopeo = (_program(name, options) for name in ("conmon", "skopeo"))
     options.paths.prepare()
-    options.socket.parent.mkdir(parents=True, exist_ok=True)
+    make_directories(options.socket.parent, PASSABLE)
     async with AsyncExitStack() as stack:
         stack.enter_context(_alone(options))
         reaper = await stack.enter_async_context(Reaper())
@@ -137,8 +150,8 @@ async def running(options: EngineOptions, clock: Clock | None = None) -> AsyncIt
                 generate_into=options.paths.handlers,
             )
         )
-        images = await stack.enter_async_context(_images(options))
-        drivers = await stack.enter_async_context(_drivers(options, reaper))
+        images = await stack.enter_async_context(_images(options, skopeo))
+        drivers = await stack.enter_async_context(Drivers(options.paths, conmon, reaper))
         background = await stack.enter_async_context(Background())
         context = _context(options, clock, handlers, images, drivers, background)
         containers = Containers(context)
@@ -184,25 +197,34 @@ def _context(
     )
 
 
-def _drivers(options: EngineOptions, reaper: Reaper) -> Drivers:
-    conmon = shutil.which("conmon", path=options.search_path)
-    return Drivers(options.paths, Path(conmon) if conmon else None, reaper)
+def _program(name: str, options: EngineOptions) -> Path | None:
+    """A program of this machine, None where there is none. Raises FailedError."""
+    found = shutil.which(name, path=options.search_path)
+    if found is None:
+        return None
+    untrusted = distrust(Path(found))
+    if untrusted is not None:
+        raise FailedError(f"{name} is not run: {untrusted}")
+    return Path(found)
 
 
-def _images(options: EngineOptions) -> ImageStore:
-    skopeo = shutil.which("skopeo", path=options.search_path)
+def _images(options: EngineOptions, skopeo: Path | None) -> ImageStore:
     return ImageStore(
         ImagePaths(options.paths.images, options.paths.run / "i"),
-        skopeo=Path(skopeo or "skopeo"),
+        skopeo=skopeo or Path("skopeo"),
         mirrors=options.registry_mirrors,
         pinned=options.pinned_images,
+        limits=options.image_limits,
     )
 
 
 @contextmanager
 def _alone(options: EngineOptions) -> Iterator[None]:
     """Hold the folders for this process. Raises EngineBusyError when another has them."""
-    with options.paths.lock.open("a") as lock:
+    # Whoever can open it could hold the lock.
+    descriptor = os.open(options.paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    with os.fdopen(descriptor, "a") as lock:
+        os.fchmod(descriptor, PRIVATE_FILE)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from moorage.engine.errors import FailedError
 from moorage.linux.program import UnfitProgramError, read_program
+from moorage.linux.trees import make_directories
 
 # Program → its Debian package and what to run. busybox's sleep is its longest, again and again.
 _CANDIDATES = (
@@ -22,8 +23,10 @@ _CANDIDATES = (
         ("/init", "sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 2147483 & wait; done"),
     ),
 )
-_PROGRAM_MODE = 0o755
-_MOUNT_POINTS = ("dev", "proc", "sys")
+_PROGRAM_MODE = _DIRECTORY_MODE = 0o755
+# Root of a user namespace can make none in it.
+_MOUNT_POINTS = ("dev", "etc", "proc", "sys")
+_MOUNTED_FILES = ("etc/hostname", "etc/hosts", "etc/resolv.conf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +57,13 @@ class Holder:
         raise FailedError(f"nothing can hold the sandbox of such a pod: {'; '.join(complaints)}")
 
     def _write(self, content: bytes) -> None:
+        for directory in _MOUNT_POINTS:
+            make_directories(self.rootfs / directory, _DIRECTORY_MODE)
+        for name in _MOUNTED_FILES:
+            (self.rootfs / name).touch()
         target = self.rootfs / "init"
         if target.exists() and target.read_bytes() == content:
             return
-        for folder in _MOUNT_POINTS:
-            (self.rootfs / folder).mkdir(parents=True, exist_ok=True)
         # Renamed into place: the one that is there may be running.
         scratch = target.with_suffix(".new")
         scratch.write_bytes(content)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from moorage.engine.images.limits import ImageLimits
 from moorage.engine.paths import EnginePaths
 from moorage.engine.spec.context import Rlimit
 
@@ -13,13 +14,16 @@ CNI_PROGRAMS = (Path("/opt/cni/bin"), Path("/usr/lib/cni"), Path("/usr/libexec/c
 CNI_CONFIGURATIONS = Path("/etc/cni/net.d")
 HANDLER_FOLDER = Path("/etc/moorage/handlers.d")
 
+NEEDED_PROGRAMS = {"conmon": "conmon", "skopeo": "skopeo"}
+"""The programs an engine cannot do without → their Debian packages."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
     """The settings. `search_path` is where programs are looked for, as PATH.
 
     `spare_networks` is how many networks are made in advance; `registry_mirrors` maps a registry
-    to a mirror's URL; `rlimits` are set on every container.
+    to a mirror's URL; `rlimits` are set on every container; `stream_port` is 0 for any port.
     """
 
     paths: EnginePaths
@@ -31,5 +35,7 @@ class EngineOptions:
     spare_networks: int = 4
     registry_mirrors: Mapping[str, str] = field(default_factory=dict)
     stream_address: str = "127.0.0.1"
+    stream_port: int = 0
     rlimits: tuple[Rlimit, ...] = ()
     pinned_images: frozenset[str] = frozenset()
+    image_limits: ImageLimits = field(default_factory=ImageLimits)

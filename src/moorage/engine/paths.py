@@ -19,6 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from moorage.linux.private import PASSABLE, make_private
+
 
 @dataclass(frozen=True, slots=True)
 class EnginePaths:
@@ -76,18 +78,22 @@ class EnginePaths:
         return self.bundles / task_id
 
     def prepare(self) -> None:
-        """Make the folders, for the owner alone. Raises OSError."""
-        for folder in (self.data, self.run):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o711)
-        for folder in (
+        """Make the directories, and close those of an earlier engine to other users.
+
+        A runtime that makes a user namespace reaches its bundle as the namespace's root user, who
+        is nobody here. So what leads to bundles and to sandboxes' files can be gone through by
+        anyone, but not listed, and each of those is closed. Raises OSError.
+        """
+        for directory in (self.run, self.bundles, self.run / "s"):
+            make_private(directory, PASSABLE)
+        for directory in (
+            self.data,
             self.sandbox_records,
             self.container_records,
+            self.handlers,
             self.namespaces,
-            self.bundles,
             self.runtimes,
             self.scratch,
             self.exits,
-            self.handlers,
-            self.run / "s",
         ):
-            folder.mkdir(exist_ok=True, mode=0o711)
+            make_private(directory)

@@ -21,6 +21,7 @@ from moorage.engine.networks import Attachment
 from moorage.handlers.adapters import Exit
 from moorage.handlers.definition import HandlerDefinition
 from moorage.handlers.features import HandlerFeatures
+from moorage.linux.private import write_private
 
 log = Log(__name__)
 
@@ -113,7 +114,8 @@ class RecordFolder(Generic[Record]):
         path = self._path(record.id)
         scratch = path.with_suffix(".new")
         try:
-            scratch.write_bytes(self._encoder.encode(record))
+            # Environments are in it, with secrets.
+            write_private(scratch, self._encoder.encode(record))
             os.replace(scratch, path)
         except OSError as error:
             scratch.unlink(missing_ok=True)

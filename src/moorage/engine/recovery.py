@@ -21,11 +21,13 @@ from moorage.engine.containers.life import Containers
 from moorage.engine.context import EngineContext
 from moorage.engine.errors import EngineError
 from moorage.engine.inventory import Container, Sandbox
+from moorage.engine.leftovers import remove_leftover
 from moorage.engine.records import Stage
 from moorage.engine.sandboxes.files import remove_files
 from moorage.engine.sandboxes.life import Sandboxes
 from moorage.handlers.adapters import AdapterError
 from moorage.linux import pinned
+from moorage.linux.mounts import current_mounts, mounts_below, unmount
 
 log = Log(__name__)
 
@@ -117,7 +119,7 @@ def _has_bundle(context: EngineContext, container: Container) -> bool:
 
 
 def _sweep(context: EngineContext, sandboxes: Iterable[str], tasks: Iterable[str]) -> None:
-    """Remove the folders of what nobody knows. Raises OSError."""
+    """Remove the folders of what nobody knows; what cannot be removed is logged."""
     paths = context.paths
     for folder, known in (
         (paths.bundles, frozenset(tasks)),
@@ -128,9 +130,14 @@ def _sweep(context: EngineContext, sandboxes: Iterable[str], tasks: Iterable[str
                 _remove(entry)
     for left in paths.scratch.iterdir():
         if left.is_file() or left.is_socket():
-            left.unlink()
+            remove_leftover(left)
 
 
 def _remove(folder: Path) -> None:
     log.info("left behind by an earlier engine", folder=folder)
-    remove_files(folder)
+    try:
+        for each in mounts_below(folder, current_mounts()):
+            unmount(each.point)
+        remove_files(folder)
+    except OSError as error:
+        log.warning("what an earlier engine left cannot be removed", folder=folder, reason=error)

@@ -11,6 +11,7 @@ from moorage.engine.images.image import (
     MalformedImageError,
     read_configuration,
 )
+from moorage.engine.images.messages import image_message
 from tests.engine.images.builds import configuration
 
 
@@ -26,11 +27,31 @@ from tests.engine.images.builds import configuration
         ("web:5", None, "web"),
         ("-1", None, "-1"),
         ("²", None, "²"),
+        ("00", 0, ""),
+        ("007", 7, ""),
+        ("0:1000", 0, ""),
+        (":1000", None, ""),
+        ("+1", None, "+1"),
+        (" 1", None, " 1"),
+        ("1e3", None, "1e3"),
+        ("0x0", None, "0x0"),
+        ("9223372036854775807", 2**63 - 1, ""),
+        ("9223372036854775808", None, "9223372036854775808"),
+        ("0" * 5000, None, "0" * 5000),
+        ("9" * 5000, None, "9" * 5000),
     ],
 )
 def test_the_user_is_a_number_or_a_name(user: str, uid: int | None, username: str) -> None:
     image = Image(id="i", layers=(), size_bytes=1, configuration=ImageConfiguration(user=user))
     assert (image.uid, image.username) == (uid, username)
+
+
+def test_an_image_with_a_huge_user_can_be_listed() -> None:
+    for user in ("9" * 20, "9" * 5000):
+        named = ImageConfiguration(user=user)
+        image = Image(id="i", layers=(), size_bytes=1, configuration=named)
+        message = image_message(image)
+        assert (message.HasField("uid"), message.username) == (False, user)
 
 
 def test_a_configuration_is_read() -> None:
@@ -58,6 +79,7 @@ def test_what_is_null_or_left_out_is_empty() -> None:
     [
         b"",
         b"\xff",
+        b'{"x":' + b"[" * 5000 + b"]" * 5000 + b"}",
         b"[]",
         b"{}",
         b'{"rootfs":{"diff_ids":["sha256:../../../etc"]}}',

@@ -75,6 +75,7 @@ FOREIGN = "application/vnd.oci.image.layer.nondistributable.v1.tar"
     ("content", "why"),
     [
         (b"", "cannot be read"),
+        (b'{"x":' + b"[" * 5000 + b"]" * 5000 + b"}", "cannot be read"),
         (b"{}", "cannot be read"),
         (b'{"schemaVersion": 1}', "schema 1"),
         (manifest({"digest": "sha256:/etc/passwd", "size": 1}), "no sha256 digest"),

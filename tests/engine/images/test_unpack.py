@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import shutil
 import stat
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 
 from moorage.engine.errors import ExhaustedError, FailedError
-from moorage.engine.images import ImagePaths, ImageStore
+from moorage.engine.images import ImageLimits, ImagePaths, ImageStore, unpack
 from moorage.linux.mounts import mount, unmount
 from tests.engine.images.builds import (
     Entry,
@@ -266,3 +270,114 @@ async def test_a_header_that_wants_all_memory_is_refused(images: ImageStore, pla
     with pytest.raises(FailedError, match="localhost/a:1"):
         await images.load(archive)
     assert list((place / "data/layers").iterdir()) == []
+
+
+LIMITS = ImageLimits(unpacked_bytes=4 << 20, entries=50, layers=3, depth=20, xattr_bytes=2000)
+
+
+def _sparse(size: int) -> bytes:
+    """A layer with a GNU sparse file that is one hole."""
+    header = tarfile.TarInfo("sparse")
+    header.type, header.size = tarfile.GNUTYPE_SPARSE, 0
+    block = bytearray(header.tobuf(tarfile.GNU_FORMAT))
+    # struct oldgnu_header: no data, and the real size. Source: tar(5).
+    block[386:398], block[398:410] = b"%011o\0" % size, b"%011o\0" % 0
+    block[483:495] = b"%011o\0" % size
+    block[148:156] = b"%06o\0 " % (sum(block[:148]) + 8 * 32 + sum(block[156:]))
+    return bytes(block) + bytes(1024)
+
+
+def _pax_sparse(size: int) -> bytes:
+    """A layer with a sparse file in the form that PAX headers describe."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        header = tarfile.TarInfo("sparse")
+        header.pax_headers = {
+            "GNU.sparse.major": "0", "GNU.sparse.minor": "1", "GNU.sparse.name": "sparse",
+            "GNU.sparse.size": str(size), "GNU.sparse.numblocks": "1",
+            "GNU.sparse.map": f"{size},0",
+        }  # fmt: skip
+        archive.addfile(header)
+    return buffer.getvalue()
+
+
+def _deep(count: int) -> bytes:
+    return layer(Entry("/".join(["d"] * count), b"x"))
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (layer(Entry("zeros", bytes(5 << 20))), "unpacks to more than 4194304 bytes"),
+        (_sparse(5 << 20), "unpacks to more than"),
+        (_sparse(6 << 30), "unpacks to more than"),
+        (_pax_sparse(5 << 20), "unpacks to more than"),
+        (layer(*(Entry(str(number)) for number in range(60))), "more than 50 entries"),
+        (_deep(30), "deeper than 20 names"),
+        (layer(Entry("x", xattrs={"user.a": "y" * 3000})), "bytes of extended attributes"),
+        (layer(Entry("x")) + bytes(16 << 20), "archive is larger"),
+    ],
+    ids=["large", "sparse", "sparser", "pax-sparse", "entries", "depth", "attributes", "padding"],
+)
+async def test_a_layer_beyond_a_limit_is_refused_and_leaves_nothing(
+    place: Path, paths: ImagePaths, content: bytes, complaint: str
+) -> None:
+    async with ImageStore(paths, limits=LIMITS) as images:
+        archive = oci_archive(
+            place / "a.tar", ["localhost/a:1"], [content], packed={0: packed(content)},
+            kinds={0: "+gzip"},
+        )  # fmt: skip
+        with pytest.raises(FailedError, match=complaint):
+            await images.load(archive)
+        assert images.all() == ()
+    assert list((paths.data / "layers").iterdir()) == []
+    assert list((paths.data / "ingest").iterdir()) == []
+
+
+async def test_the_layers_of_an_image_share_its_limit(place: Path, paths: ImagePaths) -> None:
+    parts = [layer(Entry(f"part-{number}", bytes(2 << 20))) for number in range(3)]
+    async with ImageStore(paths, limits=LIMITS) as images:
+        await images.load(oci_archive(place / "b.tar", ["localhost/b:1"], parts[:1]))
+        with pytest.raises(FailedError, match="unpacks to more than"):
+            await images.load(oci_archive(place / "a.tar", ["localhost/a:1"], parts))
+        assert [each.tags for each in images.all()] == [("localhost/b:1",)]
+        many = [layer(Entry(f"l{number}")) for number in range(4)]
+        with pytest.raises(FailedError, match="4 layers, more than 3"):
+            await images.load(oci_archive(place / "c.tar", ["localhost/c:1"], many))
+    assert len(list((paths.data / "layers").iterdir())) == 1
+
+
+async def test_part_of_the_disk_stays_free(place: Path) -> None:
+    small = place / "small"
+    small.mkdir()
+    mount("none", small, "tmpfs", "size=64m")
+    limits = ImageLimits(free_bytes=60 << 20)
+    try:
+        async with ImageStore(ImagePaths(small, place / "run"), limits=limits) as images:
+            large = layer(*(Entry(f"zeros-{number}", bytes(4 << 20)) for number in range(20)))
+            archive = oci_archive(
+                place / "a.tar", ["localhost/a:1"], [large], packed={0: packed(large)},
+                kinds={0: "+gzip"},
+            )  # fmt: skip
+            with pytest.raises(ExhaustedError, match=r"kept free.*make room"):
+                await images.load(archive)
+            assert list((small / "layers").iterdir()) == []
+    finally:
+        unmount(small)
+
+
+async def test_an_archive_that_is_a_bomb_itself_is_refused(place: Path, paths: ImagePaths) -> None:
+    bomb = place / "bomb.tar.gz"
+    bomb.write_bytes(packed(bytes(20 << 20)))
+    async with ImageStore(paths, limits=LIMITS) as images:
+        with pytest.raises(FailedError, match="unpacks to more than 4 MiB"):
+            await images.load(bomb)
+    assert list((paths.data / "ingest").iterdir()) == []
+
+
+@pytest.mark.parametrize("job", ["", '{"blob": 1'])
+def test_a_job_that_cannot_be_done_is_a_failure_of_the_process(job: str) -> None:
+    command = [sys.executable, "-I", str(Path(unpack.__file__))]
+    done = subprocess.run(command, input=job, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["full"] is False

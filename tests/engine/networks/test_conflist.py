@@ -141,3 +141,11 @@ def test_addresses_are_read_from_answers_of_old_versions() -> None:
 @given(st.dictionaries(st.sampled_from(["ips", "interfaces", "ip4", "x"]), json_values))
 def test_any_answer_has_addresses_or_none(result: dict[str, Any]) -> None:
     assert all(isinstance(each, str) and each for each in addresses_of(result, "eth0"))
+
+
+def test_a_configuration_that_others_can_write_is_not_used(tmp_path: Path) -> None:
+    file = tmp_path / "10-a.conf"
+    file.write_text('{"name": "a", "type": "bridge"}')
+    file.chmod(0o666)
+    with pytest.raises(ConflistError, match=f"{file} is not used: .*chmod go-w {file}"):
+        read_conflist(tmp_path)

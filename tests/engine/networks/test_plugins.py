@@ -129,3 +129,11 @@ async def test_port_mappings_that_were_not_made_are_not_removed(bench: Bench) ->
     attachment = await bench.plugins.add(bench.network("bridge", "portmap"), subject)
     await bench.plugins.remove(attachment, None)
     assert [line.split()[1] for line in bench.calls if line.startswith("DEL")] == ["bridge"]
+
+
+async def test_a_plugin_that_others_can_write_is_not_run(bench: Bench) -> None:
+    bench.plugin("first")
+    (bench.folder / "first").chmod(0o777)
+    with pytest.raises(CniError, match=r"first is not run: .*chmod go-w"):
+        await bench.plugins.add(bench.network("first"), SUBJECT)
+    assert bench.calls == []

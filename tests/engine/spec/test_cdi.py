@@ -152,3 +152,11 @@ def test_without_edits_the_spec_is_the_same() -> None:
     spec = spec_of()
     assert apply_edits(spec, NO_EDITS) is spec
     assert requested_devices(pb.ContainerConfig()) == ()
+
+
+def test_a_description_that_others_can_write_is_not_used(folders: CdiFolders) -> None:
+    put(folders.folders[0], "gpu.json", description("gpu0"))
+    file = folders.folders[0] / "gpu.json"
+    file.chmod(0o666)
+    with pytest.raises(InvalidError, match=f"{file} is not used: .*chmod go-w"):
+        folders.edits(["vendor.com/gpu=gpu0"])

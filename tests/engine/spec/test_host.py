@@ -5,38 +5,9 @@ from pathlib import Path
 import pytest
 
 from moorage.engine.spec import look_at_host
-from moorage.engine.spec.host import (
-    LOWEST_OOM_SCORE,
-    has_controller,
-    kernel_version,
-    known_capabilities,
-    oom_score_floor,
-)
+from moorage.engine.spec.host import has_controller, known_capabilities
 from moorage.linux.capabilities import NAMES
 from moorage.linux.cgroups import Cgroups, Layout
-
-
-@pytest.mark.parametrize(
-    ("release", "expected"),
-    [("6.18.5", (6, 18)), ("5.10.0-28-amd64", (5, 10)), ("4.4", (4, 4)), ("next", (0, 0))],
-)
-def test_kernels(release: str, expected: tuple[int, int]) -> None:
-    assert kernel_version(release) == expected
-
-
-@pytest.mark.parametrize(
-    ("own", "score", "expected"),
-    [
-        (["CAP_SYS_RESOURCE"], "0", LOWEST_OOM_SCORE),
-        ([], "0", 0),
-        ([], "-999", -999),
-        ([], "", LOWEST_OOM_SCORE),
-    ],
-)
-def test_the_lowest_score_is_the_engines_own_unless_it_may_lower_it(
-    own: list[str], score: str, expected: int
-) -> None:
-    assert oom_score_floor(own, score) == expected
 
 
 def test_an_older_kernel_knows_fewer_capabilities() -> None:

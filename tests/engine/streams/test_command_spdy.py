@@ -16,7 +16,7 @@ from moorage.streaming.dial import Refused, Upgraded
 from moorage.streaming.spdy import SpdyError
 from moorage.streaming.spdy.frames import FrameType, control_frame
 from moorage.streaming.upgrade import PROTOCOL_VERSION
-from tests.engine.streams.callers import V4, asking, serving, spdy
+from tests.engine.streams.callers import QUICK, V4, asking, serving, spdy
 from tests.engine.streams.targets import (
     DEADLINE_S,
     FakeProcess,
@@ -192,7 +192,7 @@ async def test_a_process_that_closes_its_output_may_still_read() -> None:
 async def test_output_that_a_descendant_keeps_open_does_not_hold_the_end_up() -> None:
     target = FakeTarget(says(b"done", code=4), keeps_output_open=True)
     async with (
-        serving(target) as server,
+        serving(target, QUICK) as server,
         spdy(server.exec_url(OUTPUTS), "error", "stdout", "stderr") as caller,
     ):
         received = await caller.all()
@@ -284,7 +284,7 @@ async def test_leaving_the_server_kills_what_it_runs() -> None:
 async def test_a_client_that_does_not_open_all_streams_is_dropped(names: tuple[str, ...]) -> None:
     target = FakeTarget(says())
     async with (
-        serving(target) as server,
+        serving(target, QUICK) as server,
         spdy(server.exec_url(OUTPUTS), *names) as caller,
     ):
         async with asyncio.timeout(DEADLINE_S):

@@ -19,6 +19,7 @@ from moorage.streaming.spdy.frames import Data, FrameType, control_frame
 from moorage.streaming.websocket import TUNNEL
 from tests.engine.streams.callers import (
     PORT_FORWARD,
+    QUICK,
     asking,
     by_channel,
     messages,
@@ -284,7 +285,7 @@ async def test_a_stream_for_what_is_no_port_is_refused(port: str) -> None:
 
 async def test_half_a_pair_is_reset_after_its_time() -> None:
     async with (
-        serving(FakeTarget()) as server,
+        serving(FakeTarget(), QUICK) as server,
         over_spdy(server.port_forward_url(ASKED)) as client,
     ):
         headers = {"streamType": "error", "port": "80", "requestID": "1"}

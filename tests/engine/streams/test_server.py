@@ -13,6 +13,7 @@ import pytest
 from moorage.cri import pb
 from moorage.engine.errors import ExhaustedError, InvalidError
 from moorage.engine.streams import StreamServer
+from moorage.serving import Limits
 from moorage.streaming.connection import Connection
 from moorage.streaming.dial import Refused, Upgraded
 from tests.clocks import FakeClock
@@ -125,14 +126,17 @@ async def test_what_can_never_work_gets_no_address(
 
 
 @pytest.mark.parametrize(
-    "wire",
+    ("wire", "code"),
     [
-        b"GET /exec/x HTTP/1.1\r\nHost: x\r\nX-Large: " + b"x" * 100_000 + b"\r\n\r\n",
-        b"\x16\x03\x01 no text at all\r\n\r\n",
+        (b"GET /exec/x HTTP/1.1\r\nHost: x\r\nX-Large: " + b"x" * 100_000 + b"\r\n\r\n", b"431"),
+        (b"\x16\x03\x01 no text at all\r\n\r\n", b"400"),
+        (b"TRACK / HTTP/1.1\r\n\r\n", b"405"),
     ],
-    ids=["a huge header", "no HTTP"],
+    ids=["a huge header", "no HTTP", "no method"],
 )
-async def test_a_head_that_is_none_is_answered_and_the_next_client_served(wire: bytes) -> None:
+async def test_a_head_that_is_none_is_answered_and_the_next_client_served(
+    wire: bytes, code: bytes
+) -> None:
     async with serving(FakeTarget(says())) as server:
         url = server.exec_url(EXEC)
         port = int(url.split(":")[2].partition("/")[0])
@@ -141,8 +145,25 @@ async def test_a_head_that_is_none_is_answered_and_the_next_client_served(wire: 
         async with connection:
             await connection.write(wire)
             async with asyncio.timeout(DEADLINE_S):
-                assert (await connection.read()).startswith((b"HTTP/1.1 400", b"HTTP/1.0 400"))
+                assert (await connection.read()).startswith(b"HTTP/1.0 " + code)
         assert await status(url) == 101
+
+
+async def test_clients_without_a_token_keep_no_one_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = Limits(connections=4, reserved=1, head_s=1)
+    monkeypatch.setattr(Limits, "for_descriptors", lambda _: limits)
+    async with serving(FakeTarget(says())) as server:
+        url = server.exec_url(EXEC)
+        port = int(url.split(":")[2].partition("/")[0])
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
+        assert await status(url) == 101
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                # Some made room, the others took too long.
+                assert [await reader.read() for reader, _ in silent] == [b""] * 8
+        finally:
+            for _, writer in silent:
+                writer.close()
 
 
 async def test_a_client_that_says_nothing_does_not_hold_the_end_up() -> None:

@@ -29,6 +29,7 @@ from moorage.linux.cgroup_life import kill_processes, remove_cgroup
 from moorage.linux.cgroups import current_cgroups
 from moorage.linux.mounts import current_mounts, mount, mounts_below, unmount
 from moorage.linux.process import parent, state
+from moorage.linux.trees import remove_tree
 from tests.handlers.programs import program
 
 BUSYBOX = "moorage.local/busybox:1"
@@ -189,7 +190,7 @@ class RunningEngine:
         for each in mounts_below(self.root, current_mounts()):
             unmount(each.point)
         subprocess.run(["ip", "link", "del", self.mark], capture_output=True, check=False)
-        shutil.rmtree(self.root)
+        remove_tree(self.root)
 
     def _launch(self, *more: str) -> subprocess.Popen[bytes]:
         argv = [sys.executable, "-X", "dev", "-m", "tests.engine.whole.serve", str(self.root)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -11,18 +12,46 @@ import pytest
 
 from moorage.cri import pb
 from tests.engine.whole.engines import Caller, RunningEngine, eventually, shell
+from tests.peers import required_peer
 
-pytestmark = [
-    pytest.mark.runtime,
-    pytest.mark.skipif(shutil.which("runsc") is None, reason="runsc is not installed"),
-]
+pytestmark = pytest.mark.runtime
 
 SLEEP = ("sleep", "5123")
+PUBLISHED = "gvisor-published"
+"""A handler of the runsc that `make peers` builds."""
 
 
-async def test_containers_that_share_processes_see_the_pods_first_one(caller: Caller) -> None:
+_LOADERS = (Path("/lib64/ld-linux-x86-64.so.2"), Path("/lib/ld-linux-aarch64.so.1"))
+
+
+@pytest.fixture(params=["gvisor", PUBLISHED])
+async def gvisor(request: pytest.FixtureRequest, caller: Caller) -> str:
+    """A handler: of the machine's runsc, or of the published one by a file."""
+    if request.param == PUBLISHED:
+        return await _published(caller)
+    if shutil.which("runsc") is None:
+        pytest.skip("runsc is not installed")
+    return "gvisor"
+
+
+async def _published(caller: Caller) -> str:
+    file = caller.engine.handlers / f"{PUBLISHED}.toml"
+    text = f'adapter = "runsc"\nbinary = "{required_peer("runsc")}"\n'
+    await asyncio.to_thread(file.write_text, text)
+
+    async def is_listed() -> bool:
+        reply = await caller.cri.call(caller.cri.runtime.Status, pb.StatusRequest())
+        return PUBLISHED in {each.name for each in reply.runtime_handlers}
+
+    await eventually(is_listed, "the handler of the published runsc")
+    return PUBLISHED
+
+
+async def test_containers_that_share_processes_see_the_pods_first_one(
+    caller: Caller, gvisor: str
+) -> None:
     config = caller.pod_config(pid=pb.POD)
-    pod = await caller.run_sandbox(config, "gvisor")
+    pod = await caller.run_sandbox(config, gvisor)
     await caller.run(pod, *SLEEP, pid=pb.POD)
     other = await caller.run(pod, *shell("sleep 6000"), name="other", pid=pb.POD)
     listed = (await caller.exec(other, "ps")).stdout
@@ -32,9 +61,9 @@ async def test_containers_that_share_processes_see_the_pods_first_one(caller: Ca
 
 
 async def test_a_pod_stopped_with_its_containers_leaves_nothing_and_no_complaint(
-    caller: Caller, engine: RunningEngine
+    caller: Caller, engine: RunningEngine, gvisor: str
 ) -> None:
-    pod = await caller.run_pod("gvisor")
+    pod = await caller.run_pod(gvisor)
     for name in ("one", "two", "three"):
         await caller.run(pod, *SLEEP, name=name)
     await caller.stop_pod(pod)
@@ -44,9 +73,9 @@ async def test_a_pod_stopped_with_its_containers_leaves_nothing_and_no_complaint
 
 
 async def test_containers_go_with_a_kernel_that_is_killed(
-    caller: Caller, engine: RunningEngine
+    caller: Caller, engine: RunningEngine, gvisor: str
 ) -> None:
-    pod = await caller.run_pod("gvisor")
+    pod = await caller.run_pod(gvisor)
     main = await caller.run(pod, *SLEEP)
     os.kill(_kernel_of(pod), signal.SIGKILL)
     await caller.ended(main)
@@ -57,6 +86,33 @@ async def test_containers_go_with_a_kernel_that_is_killed(
     await eventually(is_down, "a pod without a kernel that is not ready")
     await caller.remove_pod(pod)
     assert "work beside the calls failed" not in engine.told
+
+
+async def test_programs_of_a_current_c_library_can_look_at_files(caller: Caller) -> None:
+    """Debian 12's own gVisor refuses the flags of its own `ls`; a published one takes them."""
+    pod = await caller.run_pod(await _published(caller))
+    main = await caller.run(pod, *SLEEP, mounts=_host_mounts())
+    loader = _loader()
+    libraries = f"/host/lib/{os.uname().machine}-linux-gnu:/host/usr/lib"
+    listed = await caller.exec(
+        main, f"/host{loader}", "--library-path", libraries, "/host/usr/bin/ls", "-l", "/bin/sh"
+    )
+    assert (listed.exit_code, listed.stderr) == (0, b"")
+
+
+def _loader() -> Path:
+    """The host's loader, where its links lead: inside they would lead elsewhere."""
+    return next(each for each in _LOADERS if each.exists()).resolve()
+
+
+def _host_mounts() -> list[pb.Mount]:
+    """The host's programs and libraries, below /host."""
+    places = (Path("/usr"), Path("/lib"), Path("/lib64"))
+    return [
+        pb.Mount(container_path=f"/host{each}", host_path=str(each.resolve()), readonly=True)
+        for each in places
+        if each.exists()
+    ]
 
 
 def _kernel_of(pod: str) -> int:

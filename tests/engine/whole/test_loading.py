@@ -28,3 +28,15 @@ async def test_an_image_with_two_names_is_loaded_under_both(caller: Caller, tmp_
         asked = pb.ImageStatusRequest(image=pb.ImageSpec(image=name))
         found = await caller.cri.call(caller.cri.images.ImageStatus, asked)
         assert sorted(found.image.repo_tags) == names
+
+
+async def test_only_names_of_the_archive_are_reported(caller: Caller, tmp_path: Path) -> None:
+    layer = write_layer({"opt": Folder()})
+    names = ["moorage.local/before:1", "moorage.local/after:1"]
+    for name in names:
+        image = Image(name=name, platform=Platform("amd64"), layers=(layer,))
+        archive = tmp_path / "one.tar"
+        archive.write_bytes(write_archive([image]))
+        request = engine_pb.LoadImagesRequest(archive=str(archive))
+        reply = await caller.cri.call(caller.cri.engine.LoadImages, request)
+        assert list(reply.names) == [name]

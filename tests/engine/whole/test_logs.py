@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
 import pytest
 
-from tests.engine.whole.engines import Caller, RunningEngine, shell
+from tests.engine.whole.engines import Caller, RunningEngine, shell, until
 
 pytestmark = [pytest.mark.runtime]
 
@@ -41,6 +42,30 @@ async def test_a_flood_from_a_command_is_cut_at_what_fits_an_answer(
     assert (answer.stderr, answer.exit_code) == (b"end\n", 0)
     assert (await caller.exec(main, "true")).exit_code == 0
     assert engine.rss_bytes < 250 << 20
+
+
+async def test_a_container_that_floods_its_log_is_throttled(
+    caller: Caller, engine: RunningEngine
+) -> None:
+    pod = await caller.run_pod()
+    quiet = await caller.run(pod, "sleep", "1000", name="quiet")
+    flooding = await caller.run(pod, "yes", name="flooding")
+
+    def is_throttled(container: str) -> bool:
+        pid = int((engine.run / "b" / container / "monitor").read_text())
+        return "/throttled-monitors" in Path(f"/proc/{pid}/cgroup").read_text()
+
+    await asyncio.to_thread(until, lambda: is_throttled(flooding), "the monitor is throttled")
+    assert not is_throttled(quiet)
+    log = Path((await caller.status(flooding)).log_path)
+    size = await asyncio.to_thread(_size, log)
+    await asyncio.to_thread(until, lambda: _size(log) > size, "the log grows")
+    await caller.stop(flooding)
+    await caller.remove(flooding)
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size
 
 
 async def test_a_line_without_an_end_is_kept_in_pieces(caller: Caller) -> None:

@@ -8,12 +8,12 @@ Source: kernel cgroup-v1 documents (cpuacct, memory, pids), cgroup-v2 document.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Generic, TypeVar
 
 from moorage.engine.cgroups.files import number, numbers, read
+from moorage.linux.cgroup_life import files_below, read_text
 from moorage.linux.cgroups import Cgroups, folder_in
 
 Figures = TypeVar("Figures", bound="Usage | Accounts")
@@ -170,11 +170,19 @@ class UsageReader:
             return self._accounts.figures(path).oom_kills
         # Version 1 counts each cgroup apart.
         found = [
-            numbers(read(f"{below}/memory.oom_control")).get("oom_kill")
-            for below, _, _ in os.walk(folder)
+            numbers(_text(opened)).get("oom_kill")
+            for opened in files_below(folder, "memory.oom_control")
         ]
         counted = [count for count in found if count is not None]
         return sum(counted) if counted else None
+
+
+def _text(opened: int) -> str:
+    """The content of a cgroup's file, empty where the cgroup has gone meanwhile."""
+    try:
+        return read_text(opened)
+    except OSError:
+        return ""
 
 
 class _Plan(Generic[Figures]):

@@ -21,7 +21,7 @@ from moorage.engine.context import EngineContext
 from moorage.engine.drivers import handler_traits
 from moorage.engine.errors import InvalidError, NotFoundError, PreconditionError
 from moorage.engine.images import Image
-from moorage.engine.inventory import Sandbox
+from moorage.engine.inventory import Inventory, Sandbox
 from moorage.engine.records import ContainerRecord, User
 from moorage.engine.sandboxes.context import id_mappings, sandbox_context
 from moorage.engine.sandboxes.files import remove_files
@@ -32,6 +32,7 @@ from moorage.engine.spec import (
     look_up_container,
     resolve_identity,
 )
+from moorage.linux.private import make_private_for, write_private
 
 ROOTFS = "rootfs"
 _VOLUMES = "volumes"
@@ -73,20 +74,22 @@ class ContainerMaker:
         context, config, sandbox = self._context, order.config, order.sandbox
         image = self._image(config)
         bundle = context.paths.bundle(order.id)
-        bundle.mkdir(mode=0o711)
+        mappings = id_mappings(sandbox.namespace_options)
+        make_private_for(bundle, mappings)
         mounted: list[str] = []
         undoing.push_async_callback(self._unmake, order.id, mounted)
         await context.images.mount_rootfs(
             order.id,
             image,
             bundle / ROOTFS,
-            id_mappings=id_mappings(sandbox.namespace_options),
+            id_mappings=mappings,
             snapshotter=sandbox.record.definition.snapshotter or "",
         )
         self._name_images(config)
         original = config.SerializeToString()
         await self._mount_images(config, bundle, mounted)
-        target_pid = self._target(config, sandbox)
+        options = config.linux.security_context.namespace_options
+        target_pid = find_target_pid(options, context.inventory, sandbox)
         identity = await asyncio.to_thread(self._write_spec, order, image, bundle, target_pid)
         number = stop_signal(config.stop_signal, image.configuration.stop_signal)
         return ContainerRecord(
@@ -124,7 +127,8 @@ class ContainerMaker:
             rlimits=context.options.rlimits,
         )
         document = context.specs.container(request, found)
-        (bundle / "config.json").write_bytes(_encoder.encode(document))
+        # The environment is in it, with secrets.
+        write_private(bundle / "config.json", _encoder.encode(document))
         return identity
 
     async def _unmake(self, container_id: str, mounted: list[str]) -> None:
@@ -165,17 +169,23 @@ class ContainerMaker:
             )
             volume.host_path = str(place)
 
-    def _target(self, config: pb.ContainerConfig, sandbox: Sandbox) -> int | None:
-        """The first process of the container whose process namespace is to be joined."""
-        options = config.linux.security_context.namespace_options
-        if options.pid != pb.TARGET:
-            return None
-        target = self._context.inventory.containers.find(options.target_id)
-        if target.sandbox is not sandbox:
-            raise InvalidError(f"target container {target.id} is not in sandbox {sandbox.id}")
-        if not target.is_running:
-            raise PreconditionError(f"target container {target.id} is not running")
-        return target.record.pid
+
+def find_target_pid(
+    options: pb.NamespaceOption, inventory: Inventory, sandbox: Sandbox
+) -> int | None:
+    """Return the first process of the container whose process namespace is to be joined.
+
+    None when no container's is. Raises NotFoundError, InvalidError for a container of another
+    pod, PreconditionError for one that does not run.
+    """
+    if options.pid != pb.TARGET:
+        return None
+    target = inventory.containers.find(options.target_id)
+    if target.sandbox is not sandbox:
+        raise InvalidError(f"target container {target.id} is not in sandbox {sandbox.id}")
+    if not target.is_running:
+        raise PreconditionError(f"target container {target.id} is not running")
+    return target.record.pid
 
 
 def _defaults(image: Image) -> ImageDefaults:

@@ -2,6 +2,7 @@
 
 from moorage.engine.images.credentials import Credentials
 from moorage.engine.images.image import Image, ImageConfiguration
+from moorage.engine.images.limits import ImageLimits
 from moorage.engine.images.manifest import Platform
 from moorage.engine.images.service import ImageCalls
 from moorage.engine.images.store import NATIVE, OVERLAYFS, ImagePaths, ImageStore
@@ -15,6 +16,7 @@ __all__ = [
     "Image",
     "ImageCalls",
     "ImageConfiguration",
+    "ImageLimits",
     "ImagePaths",
     "ImageStore",
     "Platform",

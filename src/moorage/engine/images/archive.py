@@ -7,19 +7,22 @@ Source: OCI image-spec, "Image Layout"; docker save; containerd's import for the
 
 from __future__ import annotations
 
+import errno
 import gzip
+import os
 import posixpath
-import shutil
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
 from moorage.cri.reference import InvalidReferenceError, Reference, parse
 from moorage.engine.images.image import SHA256, MalformedImageError, read_configuration
 from moorage.engine.images.layers import Blob
+from moorage.engine.images.limits import ImageLimits, free_bytes, in_words
 from moorage.engine.images.manifest import (
     Descriptor,
     Index,
@@ -35,6 +38,8 @@ _REF_NAME = "org.opencontainers.image.ref.name"
 _GZIP_MAGIC = b"\x1f\x8b"
 _DOCUMENT_LIMIT_BYTES = 16 * 1024 * 1024
 _LINKS_LIMIT = 8
+_ENTRIES_LIMIT = 100_000
+_COPIED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,9 @@ class _Part:
     length: int
 
 
-def read_archive(archive: Path, scratch: Path, platform: Platform) -> tuple[ArchivedImage, ...]:
+def read_archive(
+    archive: Path, scratch: Path, platform: Platform, limits: ImageLimits | None = None
+) -> tuple[ArchivedImage, ...]:
     """The images in an archive. Blocks; `scratch` is a folder for a copy of a packed one.
 
     Raises MalformedImageError, OSError.
@@ -73,7 +80,7 @@ def read_archive(archive: Path, scratch: Path, platform: Platform) -> tuple[Arch
         plain = scratch / "archive.tar"
         try:
             with gzip.open(archive) as reader, plain.open("xb") as writer:
-                shutil.copyfileobj(reader, writer, 1 << 20)
+                _copy_bounded(reader, writer, limits or ImageLimits(), scratch)
         except (EOFError, gzip.BadGzipFile) as error:
             raise MalformedImageError(
                 f"archive {archive} cannot be decompressed: {error}"
@@ -85,6 +92,22 @@ def read_archive(archive: Path, scratch: Path, platform: Platform) -> tuple[Arch
     if "manifest.json" in contents:
         return _read_saved(contents)
     raise MalformedImageError(f"archive {archive} has neither index.json nor manifest.json")
+
+
+def _copy_bounded(
+    reader: gzip.GzipFile, writer: IO[bytes], limits: ImageLimits, scratch: Path
+) -> None:
+    """Raises MalformedImageError, OSError when it would leave too little of the disk."""
+    left, reserve = limits.unpacked_bytes, limits.reserve_bytes(scratch)
+    while chunk := reader.read(_COPIED_BYTES):
+        left -= len(chunk)
+        if left < 0:
+            limit = in_words(limits.unpacked_bytes)
+            raise MalformedImageError(f"it unpacks to more than {limit}; raise --image-limit")
+        if free_bytes(scratch) < reserve:
+            why = f"{os.strerror(errno.ENOSPC)}: {in_words(reserve)} are kept free"
+            raise OSError(errno.ENOSPC, why, str(scratch))
+        writer.write(chunk)
 
 
 class _Contents:
@@ -105,6 +128,8 @@ class _Contents:
                     elif entry.islnk():
                         links[path] = entry.linkname
                     opened.members.clear()  # type: ignore[attr-defined]
+                    if len(self._parts) + len(links) > _ENTRIES_LIMIT:
+                        raise MalformedImageError(f"it has more than {_ENTRIES_LIMIT} files")
         except tarfile.TarError as error:
             raise MalformedImageError(f"archive {archive} cannot be read: {error}") from error
         # Docker has equal layers of several images in the archive once, and links to it.
@@ -188,7 +213,7 @@ def _names(entry: Descriptor) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _read_saved(contents: _Contents) -> tuple[ArchivedImage, ...]:
     try:
         saved = msgspec.json.decode(contents.document("manifest.json"), type=tuple[_Saved, ...])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedImageError(f"manifest.json in {contents.path}: {error}") from error
     return tuple(
         ArchivedImage(

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import IO
 
 _CHUNK_BYTES = 1 << 20
+_LIMIT_BYTES = 128 << 30
 _GZIP_WBITS = 31
 
 
@@ -25,14 +26,24 @@ class LayerError(Exception):
 class BlobStream:
     """What `tarfile` reads from: an object with `read`."""
 
-    def __init__(self, blob: IO[bytes], offset: int, length: int, compression: str) -> None:
-        """The blob is `length` bytes of the file from `offset`.
+    def __init__(
+        self,
+        blob: IO[bytes],
+        offset: int,
+        length: int,
+        compression: str,
+        limit_bytes: int = _LIMIT_BYTES,
+    ) -> None:
+        """The blob is `length` bytes of the file from `offset`; it may hold twice `limit_bytes`.
+
+        An archive is more than its content: headers, padding.
 
         Raises LayerError when that compression is unknown or its program is missing.
         """
         blob.seek(offset)
         self._blob = blob
         self._left = length
+        self._plain_left = 2 * limit_bytes + _CHUNK_BYTES
         self._packed = hashlib.sha256()
         # A blob that is not packed is its own content: one sum serves for both.
         self._plain = hashlib.sha256() if compression else self._packed
@@ -50,6 +61,9 @@ class BlobStream:
                 chunk = next(self._chunks, b"")
                 if not chunk:
                     break
+                self._plain_left -= len(chunk)
+                if self._plain_left < 0:
+                    raise LayerError("its archive is larger than the limit of an image allows")
                 if self._plain is not self._packed:
                     self._plain.update(chunk)
                 self._rest = memoryview(chunk)
@@ -68,13 +82,17 @@ class BlobStream:
             self._packed.update(chunk)
             yield chunk
 
-    def check(self, digest: str, diff_id: str) -> None:
-        """Read to the end and compare; an empty digest is not known. Raises LayerError."""
+    def digests(self) -> tuple[str, str]:
+        """Read to the end; return the digests of the blob and of its content. Raises LayerError."""
         while self.read(_CHUNK_BYTES):
             continue
         for _ in self.packed():
             continue
-        packed, plain = (f"sha256:{each.hexdigest()}" for each in (self._packed, self._plain))
+        return f"sha256:{self._packed.hexdigest()}", f"sha256:{self._plain.hexdigest()}"
+
+    def check(self, digest: str, diff_id: str) -> None:
+        """Read to the end and compare; an empty digest is not known. Raises LayerError."""
+        packed, plain = self.digests()
         if digest and digest != packed:
             raise LayerError(f"the blob's digest is {packed}")
         if diff_id != plain:

@@ -10,19 +10,20 @@ what is believed to be in it.
 from __future__ import annotations
 
 import asyncio
-import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from moorage.engine.errors import NotFoundError
+from moorage.engine.errors import FailedError, NotFoundError
 from moorage.engine.images import index
 from moorage.engine.images.image import Image
 from moorage.engine.images.layers import Blob, Layers
+from moorage.engine.images.limits import in_words
 from moorage.engine.images.manifest import digest_of
 from moorage.engine.images.rootfs import failure
 from moorage.engine.images.threads import in_thread
+from moorage.engine.leftovers import remove_leftover
 
 _UNPACK_AT_ONCE = 4
 
@@ -113,15 +114,32 @@ class Catalogue:
         needed |= self._in_use() | set(self._held)
         try:
             doomed = self.layers.discard(needed)
-            for folder in doomed:
-                await in_thread(shutil.rmtree, folder)
         except OSError as error:
             raise failure("layers that nobody needs", error) from error
+        for folder in doomed:
+            # One that stays is removed at the next start; who asks for removals cannot help it.
+            await in_thread(remove_leftover, folder)
 
     async def _unpack(self, blobs: Sequence[tuple[str, Blob]], name: str) -> None:
+        limits = self.layers.limits
+        if len(blobs) > limits.layers:
+            raise FailedError(
+                f'failed to unpack image "{name}": it has {len(blobs)} layers, more than '
+                f"{limits.layers}; put several into one"
+            )
+        diff_ids = [diff_id for diff_id, _ in blobs]
+
         async def one(diff_id: str, blob: Blob) -> None:
             async with self._slots:
-                await self.layers.add(diff_id, blob, name)
+                await self.layers.add(diff_id, blob, name, diff_ids)
+            size_bytes, _ = self.layers.size(diff_ids)
+            # Layers are unpacked beside one another, each within what the others had left.
+            if size_bytes > limits.unpacked_bytes:
+                raise FailedError(
+                    f'failed to unpack image "{name}": it unpacks to more than '
+                    f"{in_words(limits.unpacked_bytes)}, which is the engine's limit: use a "
+                    "smaller image, or raise it with --image-limit"
+                )
 
         try:
             async with asyncio.TaskGroup() as tasks:

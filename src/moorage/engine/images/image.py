@@ -9,7 +9,14 @@ from collections.abc import Mapping
 
 import msgspec
 
+DOCUMENT_LIMIT_BYTES = 8 << 20
+"""Of a manifest and of a configuration."""
+
 SHA256 = "sha256:"
+
+# Of an int64. What is longer is not even parsed: the interpreter refuses very long numbers.
+_MAX_UID = 2**63 - 1
+_UID_DIGITS = 1000
 
 
 class MalformedImageError(ValueError):
@@ -51,7 +58,10 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     def uid(self) -> int | None:
         """The numeric user it runs as, None when it names one. Source: CRI Image.uid."""
         user = self._user
-        return int(user) if user.isdecimal() and user.isascii() else None
+        if not (user.isdecimal() and user.isascii()):
+            return None
+        # Beyond the message's range it counts as a name, as in containerd: nobody has that name.
+        return int(user) if len(user) <= _UID_DIGITS and int(user) <= _MAX_UID else None
 
     @property
     def username(self) -> str:
@@ -94,9 +104,11 @@ def read_configuration(blob: bytes) -> tuple[ImageConfiguration, tuple[str, ...]
 
     Raises MalformedImageError.
     """
+    if len(blob) > DOCUMENT_LIMIT_BYTES:
+        raise MalformedImageError(f"its configuration is larger than {DOCUMENT_LIMIT_BYTES} bytes")
     try:
         read = msgspec.json.decode(blob, type=_Blob)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedImageError(f"its configuration cannot be read: {error}") from error
     for each in read.rootfs.diff_ids:
         check_digest(each)

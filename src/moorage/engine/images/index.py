@@ -19,6 +19,7 @@ from moorage.cri.reference import InvalidReferenceError, parse
 from moorage.engine.errors import NotFoundError
 from moorage.engine.images.image import SHA256, Image, MalformedImageError, read_configuration
 from moorage.linux.durable import write_durably
+from moorage.linux.private import make_private
 
 log = Log(__name__)
 
@@ -101,7 +102,7 @@ class IndexFiles:
 
     def load(self, present: Container[str]) -> dict[str, Image]:
         """The images whose layers are all present. Blocks. Raises OSError."""
-        self._configurations.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(self._configurations)
         try:
             read = msgspec.json.decode(self._index.read_bytes(), type=_File)
         except FileNotFoundError:

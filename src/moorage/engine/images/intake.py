@@ -5,11 +5,10 @@ Pulls of one name with the same credentials are one pull.
 
 from __future__ import annotations
 
-import errno
 import secrets
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from moorage.cri.reference import Reference
@@ -24,8 +23,17 @@ from moorage.engine.images.pulling import Puller
 from moorage.engine.images.rootfs import failure
 from moorage.engine.images.skopeo import Progress, Skopeo
 from moorage.engine.images.threads import in_thread
+from moorage.engine.leftovers import remove_leftover
+from moorage.linux.private import make_private
+from moorage.linux.trees import remove_tree
 
-_TRIES = 20
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """An image from an archive, and the names it has there, which may not be all it has here."""
+
+    image: Image
+    names: tuple[str, ...]
 
 
 class Intake:
@@ -45,15 +53,16 @@ class Intake:
         self._catalogue = catalogue
         self._skopeo = skopeo
         self._platform = platform
-        self._puller = Puller(skopeo, platform)
+        self._puller = Puller(skopeo, platform, catalogue.layers.limits)
         self._flights = flights
 
     def load_folders(self) -> None:
         """Make the folders, and remove what an earlier life left there. Blocks. Raises OSError."""
         for each in (self._folder, self._run):
-            each.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(each)
         for left in self._folder.iterdir():
-            _clear(left)
+            # A program that is being killed may still write there.
+            remove_leftover(left)
         for left in self._run.glob("*.auth.json"):
             left.unlink()
         self._skopeo.configure()
@@ -66,23 +75,24 @@ class Intake:
             (reference.full, credentials), lambda: self._pull(reference, credentials, progress)
         )
 
-    async def load(self, archive: Path) -> tuple[Image, ...]:
-        """The images of an archive. Raises EngineError."""
-        images = []
+    async def load(self, archive: Path) -> tuple[Loaded, ...]:
+        """Install the images of an archive. Raises EngineError."""
+        loaded = []
         try:
             async with self._tidied(), self._scratch() as folder:
-                for each in await in_thread(read_archive, archive, folder, self._platform):
+                for each in await in_thread(
+                    read_archive, archive, folder, self._platform, self._catalogue.layers.limits
+                ):
                     blobs = list(zip(layers_in(each), each.blobs, strict=True))
-                    images.append(
-                        await self._catalogue.install(
-                            each.configuration, blobs, each.tags, each.digests
-                        )
+                    image = await self._catalogue.install(
+                        each.configuration, blobs, each.tags, each.digests
                     )
+                    loaded.append(Loaded(image, each.tags or (image.id,)))
         except MalformedImageError as error:
             raise FailedError(f"failed to load images from {archive}: {error}") from error
         except OSError as error:
             raise failure(f"failed to load images from {archive}", error) from error
-        return tuple(images)
+        return tuple(loaded)
 
     async def _pull(
         self, reference: Reference, credentials: Credentials | None, progress: Progress
@@ -132,16 +142,4 @@ class Intake:
         try:
             yield folder
         finally:
-            await in_thread(shutil.rmtree, folder)
-
-
-def _clear(folder: Path) -> None:
-    """Remove a folder although a program that is being killed may still write there."""
-    for left in reversed(range(_TRIES)):
-        try:
-            shutil.rmtree(folder)
-        except OSError as error:
-            if not left or error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
-                raise
-        if not folder.exists():
-            return
+            await in_thread(remove_tree, folder)

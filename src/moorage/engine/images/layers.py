@@ -13,7 +13,6 @@ import errno
 import json
 import os
 import secrets
-import shutil
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,12 +21,19 @@ from typing import Any
 
 import msgspec
 
+from moorage.api.logs import Log
 from moorage.engine.errors import EngineError, ExhaustedError, FailedError
 from moorage.engine.images.flights import Flights
 from moorage.engine.images.image import SHA256
+from moorage.engine.images.limits import ImageLimits
 from moorage.engine.images.threads import in_thread
+from moorage.engine.leftovers import remove_leftover
 from moorage.handlers.command import CommandError, run
 from moorage.linux.durable import rename_durably
+from moorage.linux.private import make_private
+from moorage.linux.trees import remove_tree
+
+log = Log(__name__)
 
 _UNPACK = Path(__file__).with_name("unpack.py")
 _RECORD, _TREE = "layer.json", "tree"
@@ -62,21 +68,35 @@ class LayerRecord(msgspec.Struct, frozen=True, rename={"size_bytes": "bytes"}):
 class Layers:
     """The layers of a store."""
 
-    def __init__(self, folder: Path, flights: Flights[None], *, is_marked: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        flights: Flights[None],
+        *,
+        is_marked: bool,
+        limits: ImageLimits | None = None,
+    ) -> None:
         """`is_marked`: leave overlayfs's marks in the trees, which only some file systems can."""
         self._folder = folder
         self._flights = flights
         self._is_marked = is_marked
+        self.limits = limits or ImageLimits()
         self._sizes: dict[str, tuple[int, int]] = {}
 
     def load(self) -> None:
         """See what is there, and remove what was being made or removed. Blocks. Raises OSError."""
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(self._folder)
         for each in self._folder.iterdir():
             if each.name.startswith("."):
-                shutil.rmtree(each)
-            else:
+                remove_leftover(each)
+                continue
+            try:
                 record = read_record(each)
+            except (OSError, msgspec.DecodeError) as error:
+                # Images that need it are forgotten, and pulled again.
+                log.warning("layer cannot be read and is removed", layer=each.name, reason=error)
+                remove_leftover(each)
+            else:
                 self._sizes[SHA256 + each.name] = (record.size_bytes, record.inodes)
 
     def __contains__(self, diff_id: object) -> bool:
@@ -105,14 +125,15 @@ class Layers:
         """Bytes and inodes of all layers."""
         return self.size(self._sizes)
 
-    async def add(self, diff_id: str, blob: Blob, image: str) -> None:
+    async def add(self, diff_id: str, blob: Blob, image: str, others: Collection[str] = ()) -> None:
         """Unpack a layer unless it is there; asked for twice at once, it is done once.
 
-        Raises FailedError for a blob that is not what the image says, ExhaustedError when the disk
-        is full; nothing stays then.
+        `others` are the image's other layers, which count for its limits. Raises FailedError for a
+        blob that is not what the image says or exceeds a limit, ExhaustedError when the disk is
+        full; nothing stays then.
         """
         if diff_id not in self._sizes:
-            await self._flights.join(diff_id, lambda: self._unpack(diff_id, blob, image))
+            await self._flights.join(diff_id, lambda: self._unpack(diff_id, blob, image, others))
 
     def discard(self, needed: Collection[str]) -> list[Path]:
         """Take away all layers but these; returns folders that only wait to be deleted.
@@ -127,7 +148,7 @@ class Layers:
             folders.append(doomed)
         return folders
 
-    async def _unpack(self, diff_id: str, blob: Blob, image: str) -> None:
+    async def _unpack(self, diff_id: str, blob: Blob, image: str, others: Collection[str]) -> None:
         if diff_id in self._sizes:
             return
         scratch = self._folder / f"{_NEW}{secrets.token_hex(8)}"
@@ -145,6 +166,7 @@ class Layers:
                 "folder": str(tree),
                 "record": str(scratch / _RECORD),
                 "is_marked": self._is_marked,
+                "budget": self._budget(others),
             }
             outcome = await _run(job)
             if outcome:
@@ -154,7 +176,19 @@ class Layers:
             outcome = {"error": str(error), "full": error.errno in FULL}
             raise _failure(diff_id, blob, image, outcome) from error
         finally:
-            await in_thread(_remove, scratch)
+            await in_thread(remove_tree, scratch)
+
+    def _budget(self, others: Collection[str]) -> dict[str, int]:
+        """What a layer may take beside the image's layers that are there already."""
+        limits = self.limits
+        size_bytes, entries = self.size(others)
+        return {
+            "size_bytes": max(0, limits.unpacked_bytes - size_bytes),
+            "entries": max(0, limits.entries - entries),
+            "depth": limits.depth,
+            "xattr_bytes": limits.xattr_bytes,
+            "reserve_bytes": limits.reserve_bytes(self._folder),
+        }
 
     def _finish(self, scratch: Path, diff_id: str) -> None:
         record = read_record(scratch)
@@ -203,8 +237,3 @@ def _failure(diff_id: str, blob: Blob, image: str, outcome: Mapping[str, Any]) -
 def _make_folder(tree: Path) -> None:
     tree.mkdir(parents=True)
     tree.chmod(0o755)
-
-
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)

@@ -13,7 +13,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from moorage.engine.images.image import MalformedImageError, check_digest
+from moorage.engine.images.image import (
+    DOCUMENT_LIMIT_BYTES,
+    MalformedImageError,
+    check_digest,
+)
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _SCHEMA_1 = "application/vnd.docker.distribution.manifest.v1"
@@ -98,6 +102,8 @@ def digest_of(content: bytes) -> str:
 
 def read_manifest(content: bytes) -> Manifest | Index:
     """What a manifest's bytes say, every digest known to be one. Raises MalformedImageError."""
+    if len(content) > DOCUMENT_LIMIT_BYTES:
+        raise MalformedImageError(f"its manifest is larger than {DOCUMENT_LIMIT_BYTES} bytes")
     try:
         kind = msgspec.json.decode(content, type=_Kind)
         if kind.schema_version == 1 or kind.media_type.startswith(_SCHEMA_1):
@@ -108,7 +114,7 @@ def read_manifest(content: bytes) -> Manifest | Index:
             _check(kind.manifests)
             return Index(kind.manifests)
         manifest = msgspec.json.decode(content, type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedImageError(f"its manifest cannot be read: {error}") from error
     _check((manifest.config, *manifest.layers))
     for layer in manifest.layers:

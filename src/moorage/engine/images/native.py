@@ -12,15 +12,19 @@ import fcntl
 import os
 import shutil
 import stat
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from moorage.engine.images.layers import read_record, tree_of
 from moorage.linux.bind import bind
+from moorage.linux.descent import Descent
 from moorage.linux.idmap import IdMappings
+from moorage.linux.trees import Step, Visit, remove_entry, remove_tree, walk
 
 _ROOT = "root"
 _FICLONE = 0x40049409
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 _OVERLAY_XATTRS = "trusted.overlay."
 Owner = Callable[[os.stat_result], tuple[int, int]]
 
@@ -46,8 +50,7 @@ class Native:
         if root.is_dir():
             return
         scratch = home / f".{_ROOT}.new"
-        if scratch.exists():
-            shutil.rmtree(scratch)
+        remove_tree(scratch)
         scratch.mkdir()
         scratch.chmod(0o755)
         owner = _owner(mappings)
@@ -56,10 +59,10 @@ class Native:
             for layer in layers:
                 record = read_record(layer)
                 _hide(scratch, record.whiteouts, record.opaques)
-                _Copy(owner, set(record.whiteouts)).folder(tree_of(layer), scratch)
+                _Copy(owner, set(record.whiteouts)).tree(tree_of(layer), scratch)
             scratch.rename(root)
         except BaseException:
-            shutil.rmtree(scratch)
+            remove_tree(scratch)
             raise
 
 
@@ -75,33 +78,39 @@ def _owner(mappings: IdMappings | None) -> Owner:
 def _hide(root: Path, whiteouts: Collection[str], opaques: Collection[str]) -> None:
     """Remove what a layer hides of those below it."""
     for path in opaques:
-        folder = _place(root, path)
-        if folder is not None and stat.S_ISDIR(folder.lstat().st_mode):
-            for each in folder.iterdir():
-                _remove(each)
+        with _descended(root, Path(path).parts) as place:
+            if place is not None:
+                for name in os.listdir(place.directory):
+                    remove_entry(place.directory, name, within=root / path)
     for path in whiteouts:
-        hidden = _place(root, path)
-        if hidden is not None:
-            _remove(hidden)
+        hidden = Path(path)
+        with _descended(root, hidden.parts[:-1]) as place:
+            if place is not None:
+                remove_entry(place.directory, hidden.name, within=root / hidden.parent)
 
 
-def _place(root: Path, path: str) -> Path | None:
-    """Where a path is below the root without following links; None where it is not."""
-    place = root
-    for part in Path(path).parts:
-        if not stat.S_ISDIR(place.lstat().st_mode):
-            return None
-        place /= part
-        if not os.path.lexists(place):
-            return None
-    return place
+@contextmanager
+def _descended(root: Path, parts: Sequence[str]) -> Iterator[Descent | None]:
+    """A directory below the root, reached without following links; None where there is none."""
+    with _opened(root) as top, Descent(top) as place:
+        try:
+            for part in parts:
+                place.enter(part)
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                raise
+            yield None
+        else:
+            yield place
 
 
-def _remove(path: Path) -> None:
-    if stat.S_ISDIR(path.lstat().st_mode):
-        shutil.rmtree(path)
-    else:
-        path.unlink()
+@contextmanager
+def _opened(directory: Path) -> Iterator[int]:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 class _Copy:
@@ -110,55 +119,92 @@ class _Copy:
     def __init__(self, owner: Owner, whiteouts: Collection[str]) -> None:
         self._owner = owner
         self._whiteouts = whiteouts
-        self._copied: dict[int, Path] = {}
+        # Where the first name of a file with several names was copied to.
+        self._copied: dict[int, tuple[str, ...]] = {}
 
-    def folder(self, source: Path, target: Path, path: str = "") -> None:
-        """The content of a folder, then its attributes: filling it changes its times."""
-        with os.scandir(source) as entries:
-            for entry in entries:
-                inner = f"{path}/{entry.name}" if path else entry.name
-                if inner not in self._whiteouts:
-                    self._entry(Path(entry.path), target / entry.name, inner)
-        self._attributes(source, target)
+    def tree(self, source: Path, target: Path) -> None:
+        """Copy a directory's content and attributes, those last: filling it changes its times."""
+        with _opened(target) as root, Descent(root) as place:
+            for visit in walk(source):
+                is_root = visit.name == "."
+                if visit.step is Step.OTHER:
+                    if "/".join((*place.names, visit.name)) not in self._whiteouts:
+                        self._entry(visit, place, root)
+                elif visit.step is Step.ENTER:
+                    if not is_root:
+                        _make_directory(place, visit.name)
+                        place.enter(visit.name)
+                else:
+                    if not is_root:
+                        place.leave()
+                    self._attributes(visit, place)
 
-    def _entry(self, source: Path, target: Path, path: str) -> None:
-        found = source.lstat()
-        is_folder = stat.S_ISDIR(found.st_mode)
-        if os.path.lexists(target) and not (is_folder and stat.S_ISDIR(target.lstat().st_mode)):
-            _remove(target)
-        if is_folder:
-            target.mkdir(exist_ok=True, mode=0o700)
-            self.folder(source, target, path)
-            return
-        first = self._copied.setdefault(found.st_ino, target)
-        if first is not target:
-            os.link(first, target, follow_symlinks=False)
-            return
-        if stat.S_ISREG(found.st_mode):
-            _copy_file(source, target)
-        elif stat.S_ISLNK(found.st_mode):
-            target.symlink_to(os.readlink(source))
+    def _entry(self, visit: Visit, place: Descent, root: int) -> None:
+        remove_entry(place.directory, visit.name)
+        status = visit.status
+        if status.st_nlink > 1:
+            first = self._copied.setdefault(status.st_ino, (*place.names, visit.name))
+            if first != (*place.names, visit.name):
+                _link(root, first, place.directory, visit.name)
+                return
+        if stat.S_ISREG(status.st_mode):
+            _copy_file(visit, place.directory)
+        elif stat.S_ISLNK(status.st_mode):
+            text = os.readlink(visit.name, dir_fd=visit.directory)
+            os.symlink(text, visit.name, dir_fd=place.directory)
         else:
-            os.mknod(target, found.st_mode, found.st_rdev)
-        self._attributes(source, target)
+            os.mknod(visit.name, status.st_mode, status.st_rdev, dir_fd=place.directory)
+        self._attributes(visit, place)
 
-    def _attributes(self, source: Path, target: Path) -> None:
-        found = source.lstat()
-        os.chown(target, *self._owner(found), follow_symlinks=False)
-        if not stat.S_ISLNK(found.st_mode):
-            target.chmod(stat.S_IMODE(found.st_mode))
+    def _attributes(self, visit: Visit, place: Descent) -> None:
+        status = visit.status
+        # Calls for extended attributes take paths alone.
+        source = f"/proc/self/fd/{visit.directory}/{visit.name}"
+        target = f"/proc/self/fd/{place.directory}/{visit.name}"
+        os.chown(target, *self._owner(status), follow_symlinks=False)
+        if not stat.S_ISLNK(status.st_mode):
+            os.chmod(target, stat.S_IMODE(status.st_mode))
         for name in os.listxattr(source, follow_symlinks=False):
             if not name.startswith(_OVERLAY_XATTRS):
                 value = os.getxattr(source, name, follow_symlinks=False)
                 os.setxattr(target, name, value, follow_symlinks=False)
-        os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns), follow_symlinks=False)
+        os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns), follow_symlinks=False)
 
 
-def _copy_file(source: Path, target: Path) -> None:
-    with source.open("rb") as reader, target.open("xb") as writer:
-        try:
-            fcntl.ioctl(writer, _FICLONE, reader.fileno())
-        except OSError as error:
-            if error.errno not in (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY):
-                raise
-            shutil.copyfileobj(reader, writer, 1 << 20)
+def _make_directory(place: Descent, name: str) -> None:
+    """Make a directory unless there is one; anything else in its place is removed."""
+    try:
+        present = os.stat(name, dir_fd=place.directory, follow_symlinks=False)
+    except FileNotFoundError:
+        pass
+    else:
+        if stat.S_ISDIR(present.st_mode):
+            return
+        os.unlink(name, dir_fd=place.directory)
+    os.mkdir(name, 0o700, dir_fd=place.directory)
+
+
+def _link(root: int, first: Sequence[str], directory: int, name: str) -> None:
+    """Give a file that was copied another name; both may be deeper than a path can say."""
+    with Descent(root) as place:
+        for part in first[:-1]:
+            place.enter(part)
+        os.link(
+            first[-1], name, src_dir_fd=place.directory, dst_dir_fd=directory, follow_symlinks=False
+        )
+
+
+def _copy_file(visit: Visit, directory: int) -> None:
+    flags = os.O_NOFOLLOW | os.O_CLOEXEC
+    source = os.open(visit.name, os.O_RDONLY | flags, dir_fd=visit.directory)
+    with open(source, "rb") as reader:
+        target = os.open(
+            visit.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flags, 0o600, dir_fd=directory
+        )
+        with open(target, "wb") as writer:
+            try:
+                fcntl.ioctl(writer, _FICLONE, reader.fileno())
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY):
+                    raise
+                shutil.copyfileobj(reader, writer, 1 << 20)

@@ -18,6 +18,7 @@ from pathlib import Path
 from moorage.engine.images.layers import tree_of
 from moorage.linux.idmap import IdMappings, mount_idmapped, user_namespace
 from moorage.linux.mounts import mount, unmount
+from moorage.linux.trees import make_directories
 
 _OPTIONS_LIMIT_BYTES = os.sysconf("SC_PAGE_SIZE") - 1
 _SPECIAL = re.compile(r"[:,\\]")
@@ -65,7 +66,8 @@ def _lowers(home: Path, layers: Sequence[Path]) -> list[Path]:
     if layers:
         return [tree_of(each) for each in reversed(layers)]
     empty = home / _EMPTY
-    empty.mkdir(exist_ok=True)
+    # What a container sees of it is its root.
+    make_directories(empty, 0o755)
     return [empty]
 
 

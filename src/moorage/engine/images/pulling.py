@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from moorage.cri.reference import Reference, parse
-from moorage.engine.errors import FailedError
+from moorage.engine.errors import ExhaustedError, FailedError
 from moorage.engine.images.image import (
     SHA256,
     MalformedImageError,
@@ -24,6 +24,7 @@ from moorage.engine.images.image import (
     read_configuration,
 )
 from moorage.engine.images.layers import Blob
+from moorage.engine.images.limits import ImageLimits, free_bytes, in_words
 from moorage.engine.images.manifest import (
     OCI_MANIFEST,
     Descriptor,
@@ -62,7 +63,8 @@ class Offer:
 class Puller:
     """Asks registries by way of skopeo."""
 
-    def __init__(self, skopeo: Skopeo, platform: Platform) -> None:
+    def __init__(self, skopeo: Skopeo, platform: Platform, limits: ImageLimits) -> None:
+        self._limits = limits
         self._skopeo = skopeo
         self._platform = platform
 
@@ -107,11 +109,37 @@ class Puller:
         progress: Progress,
     ) -> None:
         """Put the blobs of the layers that are not present into a folder. Raises EngineError."""
+        self._check_size(offer, present, folder)
         await asyncio.to_thread(_stand_in, offer, present, folder)
         await self._skopeo.copy(
             offer.exact, auth, folder, progress, offer.asked.full,
             is_oci=offer.manifest.media_type == OCI_MANIFEST,
         )  # fmt: skip
+        self._check_layers(offer, present, folder)
+
+    def _check_size(self, offer: Offer, present: Container[str], folder: Path) -> None:
+        """Refuse what would not fit, by what its manifest says, before anything is fetched."""
+        needed = sum(
+            each.size
+            for diff_id, each in zip(offer.layers, offer.manifest.layers, strict=True)
+            if diff_id not in present
+        )
+        limits = self._limits
+        if needed > limits.unpacked_bytes:
+            raise _failure(
+                offer.asked,
+                f"its layers are {in_words(needed)}, more than {in_words(limits.unpacked_bytes)}; "
+                "use a smaller image, or raise the engine's --image-limit",
+            )
+        free = free_bytes(folder) - limits.reserve_bytes(folder)
+        if needed > free:
+            raise ExhaustedError(
+                f'failed to pull image "{offer.asked.full}": no space left on device: its layers '
+                f"are {in_words(needed)}, and {in_words(max(0, free))} may be used; make room or "
+                "remove images"
+            )
+
+    def _check_layers(self, offer: Offer, present: Container[str], folder: Path) -> None:
         for diff_id, blob in offer.blobs(folder):
             if diff_id not in present and not blob.path.exists():
                 raise _failure(offer.asked, f"layer {blob.digest} was not delivered")

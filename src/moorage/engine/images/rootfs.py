@@ -12,20 +12,24 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import msgspec
 
+from moorage.api.logs import Log
 from moorage.engine.errors import EngineError, ExhaustedError, FailedError, NotFoundError
 from moorage.engine.images.image import Image
 from moorage.engine.images.layers import FULL, Layers
 from moorage.engine.images.snapshotter import Snapshotter
 from moorage.engine.images.threads import in_thread
-from moorage.engine.images.usage import taken
+from moorage.engine.leftovers import remove_leftover
 from moorage.linux.bind import is_mount_point, unmount_all
 from moorage.linux.idmap import IdMappings, IdmapUnsupportedError
+from moorage.linux.private import make_private
+from moorage.linux.trees import disk_use, remove_tree
+
+log = Log(__name__)
 
 _RECORD = "rootfs.json"
 _OLD = ".old-"
@@ -53,17 +57,17 @@ class RootFilesystems:
 
     def load(self) -> None:
         """See what is there. Blocks. Raises OSError."""
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(self._folder)
         for home in self._folder.iterdir():
             if home.name.startswith("."):
-                shutil.rmtree(home)
+                remove_leftover(home)
                 continue
             try:
                 content = (home / _RECORD).read_bytes()
                 self._records[home.name] = msgspec.json.decode(content, type=RootfsRecord)
-            except (FileNotFoundError, msgspec.DecodeError):
+            except (OSError, msgspec.DecodeError):
                 # Cut short before anything was mounted on it.
-                shutil.rmtree(home)
+                remove_leftover(home)
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -129,19 +133,26 @@ class RootFilesystems:
     async def usage(self, container_id: str) -> tuple[int, int]:
         """Bytes and inodes that a container takes for itself. Raises NotFoundError."""
         writable = self._writable(container_id, self._record(container_id))
-        return await asyncio.to_thread(taken, (writable,))
+        return await asyncio.to_thread(disk_use, [writable])
 
     async def total_usage(self) -> tuple[int, int]:
         """Bytes and inodes that all containers take."""
         folders = [self._writable(*each) for each in self._records.items()]
-        return await asyncio.to_thread(taken, folders)
+        return await asyncio.to_thread(disk_use, folders)
 
     async def keep_only(self, known: Collection[str]) -> None:
-        """Unmount and remove the root filesystems of all other containers. Raises FailedError."""
+        """Unmount and remove the root filesystems of all other containers.
+
+        One that cannot be is logged, and stays for the next start.
+        """
         for container_id in self.ids:
-            if container_id not in known:
+            if container_id in known:
+                continue
+            try:
                 await self.unmount(container_id, Path(self._record(container_id).target))
                 await self.remove(container_id)
+            except EngineError as error:
+                log.warning("root filesystem of no container stays", id=container_id, reason=error)
 
     def _record(self, container_id: str) -> RootfsRecord:
         try:
@@ -184,7 +195,7 @@ def remove_home(home: Path) -> None:
         home.rename(doomed)
     except FileNotFoundError:
         return
-    shutil.rmtree(doomed)
+    remove_tree(doomed)
 
 
 def failure(what: str, error: OSError) -> EngineError:

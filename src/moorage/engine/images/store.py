@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,24 +20,28 @@ from typing import Self
 
 from moorage.api.logs import Log
 from moorage.cri.reference import InvalidReferenceError, Reference, parse
-from moorage.engine.errors import InvalidError, NotFoundError
+from moorage.engine.errors import FailedError, InvalidError, NotFoundError
 from moorage.engine.images.catalogue import Catalogue
 from moorage.engine.images.credentials import Credentials
 from moorage.engine.images.flights import Flights
 from moorage.engine.images.image import Image
 from moorage.engine.images.index import IndexFiles
-from moorage.engine.images.intake import Intake
+from moorage.engine.images.intake import Intake, Loaded
 from moorage.engine.images.layers import Layers
+from moorage.engine.images.limits import ImageLimits
 from moorage.engine.images.manifest import Platform
 from moorage.engine.images.native import Native
 from moorage.engine.images.overlayfs import Overlayfs
 from moorage.engine.images.rootfs import RootFilesystems
+from moorage.engine.images.saving import SaveableImage, SavedImage, save_images
 from moorage.engine.images.skopeo import Progress, Skopeo
 from moorage.engine.images.snapshotter import Snapshotter
+from moorage.engine.images.threads import in_thread
 from moorage.engine.images.usage import FilesystemUsage, StoreUsage
 from moorage.engine.images.volumes import ImageVolumes
 from moorage.linux.idmap import IdMappings
 from moorage.linux.overlay import supports_overlay
+from moorage.linux.private import make_private
 
 log = Log(__name__)
 
@@ -66,6 +70,7 @@ class ImageStore:
         platform: Platform | None = None,
         pinned: Collection[str] = (),
         stall_s: float = _STALL_S,
+        limits: ImageLimits | None = None,
     ) -> None:
         """`snapshotter` is overlayfs or native, found out when empty; `mirrors` maps a registry to
         the URL asked in its stead; `pinned` are images not to be collected; a pull that does not
@@ -78,6 +83,7 @@ class ImageStore:
         self._paths = paths
         self._pinned = {_reference(each).full for each in pinned}
         self._chosen = snapshotter
+        self._limits = limits or ImageLimits()
         self._skopeo = Skopeo(skopeo, paths.run, dict(mirrors or {}), stall_s)
         self._platform = platform or Platform.of_this_machine()
 
@@ -98,7 +104,7 @@ class ImageStore:
 
     def _prepare(self) -> None:
         for folder in (self._paths.data, self._paths.run):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(folder)
         self._can_overlay = supports_overlay(self._paths.data)
         self._chosen = self._chosen or (OVERLAYFS if self._can_overlay else NATIVE)
 
@@ -106,7 +112,9 @@ class ImageStore:
         data, run = self._paths.data, self._paths.run
         stages = run / "stages"
         snapshotters: dict[str, Snapshotter] = {OVERLAYFS: Overlayfs(stages), NATIVE: Native()}
-        layers = Layers(data / "layers", Flights(tasks), is_marked=self._can_overlay)
+        layers = Layers(
+            data / "layers", Flights(tasks), is_marked=self._can_overlay, limits=self._limits
+        )
         self._rootfs = RootFilesystems(data / "containers", layers, snapshotters)
         self._volumes = ImageVolumes(data / "volumes", stages, layers, snapshotters[self._chosen])
         self._catalogue = Catalogue(
@@ -162,10 +170,47 @@ class ImageStore:
 
         Raises FailedError, ExhaustedError.
         """
-        images = await self._intake.load(archive)
-        for image in images:
-            log.info("image loaded", image=image.name, id=image.id)
-        return images
+        return tuple(each.image for each in await self._load_archive(archive))
+
+    async def load_names(self, archive: Path) -> tuple[str, ...]:
+        """Load all images of an archive; return the names they have there, an id for one without.
+
+        Raises: FailedError, ExhaustedError.
+        """
+        loaded = await self._load_archive(archive)
+        return tuple(dict.fromkeys(name for each in loaded for name in each.names))
+
+    async def _load_archive(self, archive: Path) -> tuple[Loaded, ...]:
+        loaded = await self._intake.load(archive)
+        for each in loaded:
+            log.info("image loaded", image=each.image.name, id=each.image.id)
+        return loaded
+
+    async def save(
+        self, references: Sequence[str], target: Path, known: Path | None = None
+    ) -> tuple[SavedImage, ...]:
+        """Write images to a new OCI archive, under the names they are asked for by.
+
+        `known` is a directory of layers' blobs, by the digits of their diff-ids. Raises
+        NotFoundError, FailedError when the file exists or cannot be written.
+        """
+        images = [self.find(each) for each in references]
+        layers = {layer for image in images for layer in image.layers}
+        with self._catalogue.holding(layers):
+            saveable = [
+                SaveableImage(
+                    name=_saved_name(reference, image),
+                    configuration=await self.configuration(image),
+                    layers=tuple(
+                        (each, self._catalogue.layers.path(each)) for each in image.layers
+                    ),
+                )
+                for reference, image in zip(references, images, strict=True)
+            ]
+            try:
+                return await in_thread(_save, saveable, target, known)
+            except OSError as error:
+                raise FailedError(f"images cannot be saved to {target}: {error}") from error
 
     async def remove(self, reference: str) -> None:
         """Remove the image under all its names; unknown is no error.
@@ -243,6 +288,29 @@ class ImageStore:
         """
         await self._rootfs.keep_only(known_container_ids)
         await self._catalogue.collect()
+
+
+def _saved_name(reference: str, image: Image) -> str:
+    """The full name asked for; for an id the image's own name."""
+    named = (*image.tags, *image.digests)
+    try:
+        full = parse(reference).full
+    except InvalidReferenceError:
+        return image.name
+    return full if full in named else image.name
+
+
+def _save(
+    images: Sequence[SaveableImage], target: Path, known: Path | None
+) -> tuple[SavedImage, ...]:
+    """Write the archive; what could not be finished is removed. Blocks. Raises OSError."""
+    with target.open("xb") as file:
+        try:
+            # Beside the archive: the store's own scratch may be in memory.
+            return save_images(images, file, target.parent, known)
+        except BaseException:
+            target.unlink()
+            raise
 
 
 def _reference(name: str) -> Reference:

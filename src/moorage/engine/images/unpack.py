@@ -4,7 +4,7 @@
 
 What a layer says is not trusted: its paths and links are followed only after the chroot, so they
 cannot lead out, and memory is limited. Run as a file, so that it starts without the rest of
-Moorage: it imports its neighbour `blob_stream` and the standard library alone.
+Moorage: it imports `blob_stream`, `linux.trees` and the standard library alone.
 Source: OCI image-spec, "Image Layer Filesystem Changeset"; overlayfs, "whiteouts and opaque
 directories".
 """
@@ -22,19 +22,32 @@ import stat
 import sys
 import tarfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
     # An isolated interpreter does not look beside the program it runs.
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from blob_stream import BlobStream, LayerError  # type: ignore[import-not-found]
+
+    # The packages above `linux` are empty; those above this file are not.
+    sys.path.append(str(Path(__file__).resolve().parents[3]))
 else:
     from moorage.engine.images.blob_stream import BlobStream, LayerError
+
+from moorage.linux.trees import disk_use, make_directories, remove_tree
 
 _CHUNK_BYTES = 1 << 20
 # tarfile copies what is left of its buffer at each read: a large one makes small files dear.
 _BUFFER_BYTES = 1 << 15
 _MEMORY_BYTES = 1 << 30
+# What an entry without content takes on disk, roughly: inode and name.
+_ENTRY_BYTES = 512
+_CHECKED_EACH_BYTES = 16 << 20
+_HOW = (
+    ", which is the engine's limit: use a smaller image, or raise it with `moor engine "
+    "--image-limit`"
+)
 _PR_SET_PDEATHSIG = 1
 _WHITEOUT, _OPAQUE, _HIDDEN = ".wh.", ".wh..wh..opq", ".wh..wh."
 _OPAQUE_XATTR = "trusted.overlay.opaque"
@@ -45,11 +58,58 @@ _DROPPED_XATTRS = ("user.overlay.",)
 _UNMARKABLE = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EINVAL})
 
 
+class Budget:
+    """What a layer may still take. Raises LayerError, or ENOSPC where the disk's reserve begins."""
+
+    def __init__(
+        self, *, size_bytes: int, entries: int, depth: int, xattr_bytes: int, reserve_bytes: int
+    ) -> None:
+        self._size_bytes = self._left_bytes = size_bytes
+        self._entries = self._left_entries = entries
+        self._depth = depth
+        self._xattr_bytes = xattr_bytes
+        self._reserve_bytes = reserve_bytes
+        self._unchecked_bytes = _CHECKED_EACH_BYTES
+
+    def entry(self, path: str) -> None:
+        """Count an entry with its inode and name."""
+        self._left_entries -= 1
+        if self._left_entries < 0:
+            raise LayerError(f"the image has more than {self._entries} entries{_HOW}")
+        if path.count("/") >= self._depth:
+            raise LayerError(f"path {path[:40]}… is deeper than {self._depth} names{_HOW}")
+        self.take(_ENTRY_BYTES)
+
+    def take(self, size_bytes: int) -> None:
+        """Count bytes about to be written."""
+        self._left_bytes -= size_bytes
+        if self._left_bytes < 0:
+            limit = self._size_bytes
+            raise LayerError(f"the image unpacks to more than {limit} bytes{_HOW}")
+        self._unchecked_bytes += size_bytes
+        if self._unchecked_bytes >= _CHECKED_EACH_BYTES:
+            self._unchecked_bytes = 0
+            found = os.statvfs("/")
+            if found.f_bavail * found.f_frsize < self._reserve_bytes:
+                why = f"{os.strerror(errno.ENOSPC)}: {self._reserve_bytes} bytes are kept free"
+                raise OSError(errno.ENOSPC, why)
+
+    def attributes(self, path: str, size_bytes: int) -> None:
+        """Count the extended attributes of an entry."""
+        if size_bytes > self._xattr_bytes:
+            raise LayerError(
+                f"{path} has {size_bytes} bytes of extended attributes, more than "
+                f"{self._xattr_bytes}{_HOW}"
+            )
+        self.take(size_bytes)
+
+
 class Extraction:
     """Entries put below the root directory, one after another."""
 
-    def __init__(self, *, is_marked: bool) -> None:
+    def __init__(self, budget: Budget, *, is_marked: bool) -> None:
         """`is_marked`: leave overlayfs's marks in the tree; else they are only listed."""
+        self._budget = budget
         self._is_marked = is_marked
         self._folder_times: dict[str, int] = {}
         self._made: set[str] = set()
@@ -67,6 +127,9 @@ class Extraction:
     def add(self, archive: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
         """Raises LayerError, OSError."""
         path = _path(entry.name)
+        self._budget.entry(path)
+        if entry.size < 0:
+            raise LayerError(f"entry {path} has a negative size")
         folder, _, name = path.rpartition("/")
         if name.startswith(_WHITEOUT):
             self._hide(folder, name)
@@ -75,12 +138,12 @@ class Extraction:
             raise LayerError(f"entry {path} is of an unknown kind {entry.type!r}")
         self._make_room(path, folder, entry)
         if entry.isreg():
-            _write(archive, entry, path)
+            self._write(archive, entry, path)
         else:
             self._makers[entry.type](path, entry)
         self._made.add(path)
         if not entry.islnk():
-            _set_attributes(path, entry)
+            self._set_attributes(path, entry)
         if entry.isdir():
             self._folder_times[path] = _nanoseconds(entry)
             if path in self.whiteouts:
@@ -99,7 +162,7 @@ class Extraction:
     def _make_room(self, path: str, folder: str, entry: tarfile.TarInfo) -> None:
         if folder:
             # A file in the way of a folder is the layer's own contradiction, and an error.
-            os.makedirs(f"/{folder}", 0o755, exist_ok=True)
+            make_directories(Path(f"/{folder}"), 0o755)
         try:
             present = os.lstat(f"/{path}")
         except FileNotFoundError:
@@ -108,13 +171,13 @@ class Extraction:
             if not entry.isdir():
                 if not path:
                     raise LayerError("the root is no directory")
-                _remove_tree(f"/{path}")
+                remove_tree(Path(f"/{path}"))
         else:
             os.unlink(f"/{path}")
 
     def _hide(self, folder: str, name: str) -> None:
         if name == _OPAQUE:
-            os.makedirs(f"/{folder}", 0o755, exist_ok=True)
+            make_directories(Path(f"/{folder}"), 0o755)
             self._make_opaque(folder)
             return
         if name.startswith(_HIDDEN):
@@ -128,7 +191,7 @@ class Extraction:
             if os.path.isdir(f"/{path}") and not os.path.islink(f"/{path}"):
                 self._make_opaque(path)
             return
-        os.makedirs(f"/{folder}", 0o755, exist_ok=True)
+        make_directories(Path(f"/{folder}"), 0o755)
         self.whiteouts.add(path)
         if self._is_marked:
             os.mknod(f"/{path}", stat.S_IFCHR | 0o000, os.makedev(0, 0))
@@ -160,6 +223,42 @@ class Extraction:
     def _fifo(self, path: str, _entry: tarfile.TarInfo) -> None:
         os.mkfifo(f"/{path}", 0o600)
 
+    def _write(self, archive: tarfile.TarFile, entry: tarfile.TarInfo, path: str) -> None:
+        source = archive.extractfile(entry)
+        if source is None:
+            raise LayerError(f"entry {path} has no content")
+        left = entry.size
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with open(os.open(f"/{path}", flags, 0o600), "wb", buffering=0) as target:
+            while left:
+                chunk = source.read(min(_CHUNK_BYTES, left))
+                if not chunk:
+                    raise LayerError(f"file {path} is cut short")
+                left -= len(chunk)
+                # Sparse entries say more bytes than the archive has.
+                self._budget.take(len(chunk))
+                while chunk:
+                    chunk = chunk[target.write(chunk) :]
+
+    def _set_attributes(self, path: str, entry: tarfile.TarInfo) -> None:
+        full = f"/{path}"
+        os.chown(full, entry.uid, entry.gid, follow_symlinks=False)
+        if not entry.issym():
+            # After the owner, whose change takes set-user-id away.
+            os.chmod(full, entry.mode & 0o7777)
+        attributes = _attributes(entry)
+        if attributes:
+            self._budget.attributes(path, sum(map(len, attributes.values())))
+        for name, content in attributes.items():
+            try:
+                os.setxattr(full, name, content, follow_symlinks=False)
+            except OSError as error:
+                # As containerd does: an attribute this file system cannot hold is left out.
+                if error.errno not in _UNMARKABLE:
+                    raise
+        moment = _nanoseconds(entry)
+        os.utime(full, ns=(moment, moment), follow_symlinks=False)
+
 
 def _path(name: str) -> str:
     """A path below the root without dots. Raises LayerError for one that would leave it."""
@@ -169,68 +268,18 @@ def _path(name: str) -> str:
     return "/".join(parts)
 
 
-def _write(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: str) -> None:
-    source = archive.extractfile(entry)
-    if source is None:
-        raise LayerError(f"entry {path} has no content")
-    left = entry.size
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    with open(os.open(f"/{path}", flags, 0o600), "wb", buffering=0) as target:
-        while left:
-            chunk = source.read(min(_CHUNK_BYTES, left))
-            if not chunk:
-                raise LayerError(f"file {path} is cut short")
-            left -= len(chunk)
-            while chunk:
-                chunk = chunk[target.write(chunk) :]
-
-
-def _set_attributes(path: str, entry: tarfile.TarInfo) -> None:
-    full = f"/{path}"
-    os.chown(full, entry.uid, entry.gid, follow_symlinks=False)
-    if not entry.issym():
-        # After the owner, whose change takes set-user-id away.
-        os.chmod(full, entry.mode & 0o7777)
+def _attributes(entry: tarfile.TarInfo) -> dict[str, bytes]:
+    """The extended attributes that are kept."""
+    found = {}
     for key, value in entry.pax_headers.items():
         name = key.removeprefix(_XATTR)
         if name != key and name.startswith(_KEPT_XATTRS) and not name.startswith(_DROPPED_XATTRS):
-            content = value.encode("utf-8", "surrogateescape")
-            try:
-                os.setxattr(full, name, content, follow_symlinks=False)
-            except OSError as error:
-                # As containerd does: an attribute this file system cannot hold is left out.
-                if error.errno not in _UNMARKABLE:
-                    raise
-    moment = _nanoseconds(entry)
-    os.utime(full, ns=(moment, moment), follow_symlinks=False)
+            found[name] = value.encode("utf-8", "surrogateescape")
+    return found
 
 
 def _nanoseconds(entry: tarfile.TarInfo) -> int:
     return int(entry.mtime * 1_000_000_000)
-
-
-def _remove_tree(path: str) -> None:
-    for folder, folders, files in os.walk(path, topdown=False):
-        for name in (*files, *folders):
-            each = f"{folder}/{name}"
-            if os.path.isdir(each) and not os.path.islink(each):
-                os.rmdir(each)
-            else:
-                os.unlink(each)
-    os.rmdir(path)
-
-
-def _measure(path: str) -> tuple[int, int]:
-    """Bytes on disk and inodes below a folder, itself included; hard links count once."""
-    seen: set[int] = set()
-    taken = 0
-    for folder, folders, files in os.walk(path):
-        for each in (folder, *(f"{folder}/{name}" for name in (*folders, *files))):
-            found = os.lstat(each)
-            if found.st_ino not in seen:
-                seen.add(found.st_ino)
-                taken += found.st_blocks * 512
-    return taken, len(seen)
 
 
 def run(job: dict[str, Any]) -> None:
@@ -244,13 +293,15 @@ def run(job: dict[str, Any]) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     private = os.open(job["record"], flags, 0o600)
     with open(job["blob"], "rb") as blob, open(private, "w", encoding="utf-8") as record:
-        stream = BlobStream(blob, job["offset"], job["length"], job["compression"])
+        stream = BlobStream(
+            blob, job["offset"], job["length"], job["compression"], job["budget"]["size_bytes"]
+        )
         # Loaded while they can still be found.
         "x".encode("idna")
         os.chroot(job["folder"])
         os.chdir("/")
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-        extraction = Extraction(is_marked=job["is_marked"])
+        extraction = Extraction(Budget(**job["budget"]), is_marked=job["is_marked"])
         with tarfile.open(fileobj=stream, mode="r|", bufsize=_BUFFER_BYTES) as archive:
             while (entry := archive.next()) is not None:
                 extraction.add(archive, entry)
@@ -258,7 +309,7 @@ def run(job: dict[str, Any]) -> None:
                 archive.members.clear()  # type: ignore[attr-defined]
         stream.check(job["digest"], job["diff_id"])
         extraction.finish()
-        taken, inodes = _measure("/")
+        taken, inodes = disk_use([Path("/")])
         known = {
             "bytes": taken,
             "inodes": inodes,

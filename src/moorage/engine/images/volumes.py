@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import shutil
 import stat
 from pathlib import Path
 
@@ -22,7 +21,9 @@ from moorage.engine.images.layers import Layers
 from moorage.engine.images.rootfs import failure, remove_home, write_home
 from moorage.engine.images.snapshotter import Snapshotter
 from moorage.engine.images.threads import in_thread
+from moorage.engine.leftovers import remove_leftover
 from moorage.linux.bind import bind, is_mount_point, open_in_root, unmount_all
+from moorage.linux.private import make_private
 
 _RECORD = "volume.json"
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
@@ -52,8 +53,8 @@ class ImageVolumes:
 
     def load(self) -> None:
         """See what is mounted, and forget what isn't any more. Blocks. Raises OSError."""
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._stages.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(self._folder)
+        make_private(self._stages)
         for stage in self._stages.iterdir():
             unmount_all(stage)
             # Folders only, and only empty ones: what is still mounted must not be emptied.
@@ -65,13 +66,13 @@ class ImageVolumes:
             record = None
             try:
                 record = msgspec.json.decode((home / _RECORD).read_bytes(), type=VolumeRecord)
-            except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+            except (OSError, msgspec.DecodeError):
                 # Cut short before anything was mounted on it.
                 record = None
             if record is not None and is_mount_point(Path(record.target)):
                 self._records[Path(record.target)] = record
             else:
-                shutil.rmtree(home)
+                remove_leftover(home)
 
     def layers_in_use(self) -> set[str]:
         return {layer for record in self._records.values() for layer in record.layers}

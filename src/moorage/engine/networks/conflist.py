@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from moorage.linux.trust import distrust
+
 _SUFFIXES = (".conf", ".conflist", ".json")
 # The reference plugins that give every pod the same, whatever its name: what they make can be
 # made before the pod is known.
@@ -50,6 +52,9 @@ def read_conflist(folder: Path) -> Conflist:
         files = []
     if not files:
         raise ConflistError(f"no network configuration in {folder}")
+    found = distrust(files[0])
+    if found is not None:
+        raise ConflistError(f"network configuration {files[0]} is not used: {found}")
     return parse_conflist(files[0].read_bytes(), files[0])
 
 

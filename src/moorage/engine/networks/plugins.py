@@ -24,6 +24,7 @@ from moorage.engine.networks.conflist import (
     plugin_input,
 )
 from moorage.handlers.command import CommandError, run
+from moorage.linux.trust import distrust
 
 INTERFACE = "eth0"
 DEADLINE_S = 60.0
@@ -117,6 +118,9 @@ class Plugins:
         program = shutil.which(kind, path=self._path)
         if program is None:
             raise CniError(f"the network plugin {kind} is not in {self._path}")
+        found = distrust(Path(program))
+        if found is not None:
+            raise CniError(f"the network plugin {kind} is not run: {found}")
         environment = {
             **self._environment,
             "CNI_COMMAND": command,

@@ -5,12 +5,14 @@ Source: CRI `DNSConfig`, resolv.conf(5); 64 MiB of shared memory as every engine
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from moorage.cri import pb
 from moorage.engine.spec.context import SandboxFiles
-from moorage.linux.mounts import mount, unmount
+from moorage.linux.idmap import IdMappings
+from moorage.linux.mounts import NO_EXECUTION, NO_PRIVILEGE, mount, unmount
+from moorage.linux.private import make_private_for
+from moorage.linux.trees import remove_tree
 
 SHARED_MEMORY_BYTES = 64 * 1024 * 1024
 _HOST_RESOLV_CONF = Path("/etc/resolv.conf")
@@ -29,11 +31,14 @@ def write_files(
     config: pb.PodSandboxConfig,
     hostname: str,
     addresses: tuple[str, ...],
-    owner: tuple[int, int] = (0, 0),
+    mappings: IdMappings | None = None,
 ) -> SandboxFiles:
-    """Write a sandbox's files and mount its shared memory, which is the owner's. Raises OSError."""
+    """Write a sandbox's files and mount its shared memory. Raises OSError.
+
+    With mappings, the root user of that user namespace owns the memory and reaches the files.
+    """
     options = config.linux.security_context.namespace_options
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_for(folder, mappings)
     files = files_of(folder, config)
     for path, text in (
         (files.hostname, f"{hostname}\n"),
@@ -45,9 +50,9 @@ def write_files(
             path.chmod(0o644)
     if files.shm is not None:
         files.shm.mkdir(exist_ok=True)
-        uid, gid = owner
+        uid, gid = mappings.root if mappings is not None else (0, 0)
         limits = f"mode=1777,size={SHARED_MEMORY_BYTES},uid={uid},gid={gid}"
-        mount("shm", files.shm, "tmpfs", limits)
+        mount("shm", files.shm, "tmpfs", limits, NO_PRIVILEGE | NO_EXECUTION)
     return files
 
 
@@ -65,8 +70,7 @@ def files_of(folder: Path, config: pb.PodSandboxConfig) -> SandboxFiles:
 def remove_files(folder: Path) -> None:
     """Unmount the shared memory and remove the folder; gone already is no error. Raises OSError."""
     release_shared_memory(folder)
-    if folder.is_dir():
-        shutil.rmtree(folder)
+    remove_tree(folder)
 
 
 def release_shared_memory(folder: Path) -> None:

@@ -47,10 +47,15 @@ from moorage.engine.spec import (
 from moorage.handlers.adapters import Adapter, AdapterError, Task
 from moorage.handlers.catalogue import OfferedHandler
 from moorage.linux import pinned
+from moorage.linux.bind import bind, unmount_all
+from moorage.linux.private import make_private_for, write_private
+from moorage.linux.trees import make_directory
+from moorage.linux.trust import distrust
 
 log = Log(__name__)
 
 END_DEADLINE_S = 20.0
+_ROOTFS = "rootfs"
 
 
 class Sandboxes:
@@ -139,7 +144,7 @@ class Sandboxes:
         options = sandbox.namespace_options
         attachment: Attachment | None = None
         files = context.paths.sandbox_files(sandbox.id)
-        undoing.callback(remove_files, files)
+        undoing.push_async_callback(asyncio.to_thread, self._remove_folders, sandbox)
         undoing.callback(context.inventory.forget_sandbox, sandbox)
         undoing.push_async_callback(remove_pod_cgroup, context, sandbox.id)
         context.inventory.note_making(sandbox)
@@ -164,7 +169,7 @@ class Sandboxes:
             config,
             _hostname(config),
             attachment.addresses if attachment else (),
-            mappings.root if mappings else (0, 0),
+            mappings,
         )
         task_pid = 0
         if adapter.needs_sandbox or is_holding_processes(config):
@@ -192,17 +197,17 @@ class Sandboxes:
         context = self._context
         argv = await asyncio.to_thread(context.holder.prepare)
         task = sandbox.task(context.paths)
+        rootfs = self._make_bundle(sandbox, task.bundle)
         traits = handler_traits(sandbox.record.definition, sandbox.record.features)
         found = await asyncio.to_thread(look_up_sandbox, sandbox.config, traits, context.host)
         request = SandboxRequest(
             sandbox=sandbox_context(context.paths, sandbox),
             argv=argv,
-            rootfs=context.holder.rootfs,
+            rootfs=rootfs,
             handler=traits,
         )
         document = context.specs.sandbox(request, found)
-        task.bundle.mkdir(mode=0o711)
-        (task.bundle / "config.json").write_bytes(msgspec.json.encode(document))
+        write_private(task.bundle / "config.json", msgspec.json.encode(document))
         try:
             pid = await adapter.create(task)
             await adapter.start(task)
@@ -212,6 +217,19 @@ class Sandboxes:
             ) from error
         context.start(self._watch(sandbox, adapter, task))
         return pid
+
+    def _make_bundle(self, sandbox: Sandbox, bundle: Path) -> Path:
+        """Make the directory of the sandbox's own task; where its root file system is."""
+        rootfs = self._context.holder.rootfs
+        mappings = id_mappings(sandbox.namespace_options)
+        make_private_for(bundle, mappings)
+        if mappings is None:
+            return rootfs
+        # Root of a user namespace cannot go through the engine's data.
+        shown = bundle / _ROOTFS
+        make_directory(shown)
+        bind(rootfs, shown, is_read_only=True)
+        return shown
 
     async def _watch(self, sandbox: Sandbox, adapter: Adapter, task: Task) -> None:
         """Take a sandbox down whose own task ends unasked: its containers cannot go on."""
@@ -262,6 +280,7 @@ class Sandboxes:
     def _remove_folders(self, sandbox: Sandbox) -> None:
         paths = self._context.paths
         remove_files(paths.sandbox_files(sandbox.id))
+        unmount_all(paths.bundle(sandbox.id) / _ROOTFS)
         remove_files(paths.bundle(sandbox.id))
 
     def _handler(self, name: str) -> OfferedHandler:
@@ -305,6 +324,9 @@ def _check(config: pb.PodSandboxConfig) -> None:
 def _program(handler: OfferedHandler) -> Path:
     if handler.program is None:
         raise FailedError(f'runtime handler "{handler.name}" has no program')
+    found = distrust(handler.program)
+    if found is not None:
+        raise FailedError(f'runtime handler "{handler.name}" is not run: {found}')
     return handler.program
 
 

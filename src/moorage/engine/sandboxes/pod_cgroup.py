@@ -10,6 +10,7 @@ from __future__ import annotations
 from moorage.engine.cgroups import container_cgroup
 from moorage.engine.context import EngineContext
 from moorage.engine.inventory import Sandbox
+from moorage.linux.private import make_private
 
 _MADE = "cgroups"
 
@@ -23,7 +24,7 @@ async def make_pod_cgroup(context: EngineContext, sandbox: Sandbox) -> None:
     missing = await context.cgroups.missing(driver, place.parent)
     if missing:
         folder = context.paths.sandbox_files(sandbox.id)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         # In one step: half a path would be another cgroup's.
         scratch = folder / f"{_MADE}.new"
         scratch.write_text("\n".join(missing))

@@ -25,11 +25,22 @@ class ExtensionCalls:
         archive = Path(request.archive)
         if not archive.is_absolute():
             raise InvalidError(f"archive {request.archive!r} is no absolute path")
-        loaded = dict.fromkeys(each.id for each in await self._images.load(archive))
-        # One image may have come under several names.
-        images = [self._images.find(each) for each in loaded]
-        names = [name for each in images for name in each.tags or (each.id,)]
-        return engine_pb.LoadImagesResponse(names=names)
+        return engine_pb.LoadImagesResponse(names=await self._images.load_names(archive))
+
+    async def save_images(
+        self, request: engine_pb.SaveImagesRequest
+    ) -> engine_pb.SaveImagesResponse:
+        for path in filter(None, (request.archive, request.known_layers)):
+            if not Path(path).is_absolute():
+                raise InvalidError(f"{path!r} is no absolute path")
+        known = Path(request.known_layers) if request.known_layers else None
+        saved = await self._images.save(request.images, Path(request.archive), known)
+        return engine_pb.SaveImagesResponse(
+            images=[
+                engine_pb.SavedImage(name=each.name, id=each.id, is_exact=each.is_exact)
+                for each in saved
+            ]
+        )
 
     async def watch_handlers(
         self, request: engine_pb.WatchHandlersRequest

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
+from moorage.api.yaml_values import parse_document
 from moorage.cri import pb
 from moorage.engine.errors import InvalidError
+from moorage.linux.trust import distrust
 
 DEFAULT_FOLDERS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 _ANNOTATION = "cdi.k8s.io/"
@@ -116,6 +117,10 @@ class CdiFolders:
         for folder in reversed(self.folders):
             specs = []
             for path in _files(folder):
+                distrusted = distrust(path)
+                if distrusted is not None:
+                    complaints.append(f"{path} is not used: {distrusted}")
+                    continue
                 try:
                     specs.append(parse_spec(path.read_bytes(), is_json=path.suffix == ".json"))
                 except (OSError, ValueError) as error:
@@ -138,8 +143,8 @@ def parse_spec(content: bytes, *, is_json: bool) -> CdiSpec:
     try:
         if is_json:
             return msgspec.json.decode(content, type=CdiSpec)
-        return msgspec.convert(yaml.safe_load(content), CdiSpec)
-    except (msgspec.MsgspecError, yaml.YAMLError) as error:
+        return msgspec.convert(parse_document(content).value, CdiSpec)
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(str(error)) from error
 
 

@@ -187,10 +187,19 @@ def _read(host: Path, target: str, permissions: str) -> Iterator[HostDevice]:
     yield device
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    for parent, folders, files in os.walk(folder):
-        folders[:] = sorted(each for each in folders if each not in _OWN_FOLDERS)
-        yield from (Path(parent, each) for each in sorted(files))
+def _walk(directory: Path) -> Iterator[Path]:
+    """Everything but directories, at any depth that a path can have."""
+    waiting = [str(directory)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as found:
+                entries = sorted(found, key=lambda each: each.name)
+        except OSError:
+            # Gone meanwhile, or deeper than a path can say.
+            continue
+        inner = [each for each in entries if each.is_dir(follow_symlinks=False)]
+        yield from (Path(each.path) for each in entries if each not in inner)
+        waiting += [each.path for each in reversed(inner) if each.name not in _OWN_FOLDERS]
 
 
 def _kind(mode: int) -> str:

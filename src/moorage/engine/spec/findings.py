@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from moorage.cri import pb
 from moorage.engine.errors import InvalidError
@@ -30,6 +31,8 @@ from moorage.engine.spec.propagation import Peers, parse_peers
 from moorage.engine.spec.seccomp.choice import SecurityContext, choose_seccomp
 from moorage.engine.spec.seccomp.files import read_profile
 from moorage.linux.mounts import MOUNTINFO
+from moorage.linux.trees import make_directories
+from moorage.linux.trust import distrust
 
 _MISSING_MODE = 0o755
 
@@ -50,9 +53,6 @@ class Findings:
     app_armor: frozenset[str] = frozenset()
 
 
-NOTHING_FOUND = Findings()
-
-
 def look_up_container(
     config: pb.ContainerConfig, handler: HandlerTraits, host: HostFacts, cdi: CdiFolders
 ) -> Findings:
@@ -65,6 +65,10 @@ def look_up_container(
     has_all = security.privileged and handler.has_host_devices_when_privileged
     names = requested_devices(config)
     edits = cdi.edits(names) if names else NO_EDITS
+    for hook in edits.hooks:
+        untrusted = distrust(Path(hook.path))
+        if untrusted is not None:
+            raise InvalidError(f"CDI hook {hook.path} is not run: {untrusted}")
     devices = (
         *(all_host_devices() if has_all else ()),
         *asked_devices(config.devices),
@@ -100,16 +104,29 @@ def _source(mount: pb.Mount) -> str:
             f"mount {mount.container_path}: host_path {what} is no absolute path; "
             "give the whole path"
         )
-    real = os.path.realpath(path)
-    if not os.path.lexists(real):
-        try:
-            os.makedirs(real, _MISSING_MODE, exist_ok=True)
-        except OSError as error:
-            raise InvalidError(
-                f"mount {mount.container_path}: host_path {path} is absent and no directory can be "
-                f"made there: {error.strerror}"
-            ) from error
+    try:
+        real = _real(path)
+        if not os.path.lexists(real):
+            make_directories(Path(real), _MISSING_MODE)
+    except OSError as error:
+        raise InvalidError(
+            f"mount {mount.container_path}: host_path {path} is absent and no directory can be "
+            f"made there: {error.strerror}"
+        ) from error
     return real
+
+
+def _real(path: str) -> str:
+    """A path without links, resolved by the kernel where it exists. Raises OSError."""
+    try:
+        found = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        # Chains longer than the kernel follows, on which this recurses, were refused above.
+        return os.path.realpath(path)
+    try:
+        return os.readlink(f"/proc/self/fd/{found}")
+    finally:
+        os.close(found)
 
 
 def _profile(security: SecurityContext, handler: HandlerTraits, host: HostFacts) -> Document | None:

@@ -6,18 +6,14 @@ Source: proc(5); capabilities(7); the kernel's cgroup-v1 and cgroup-v2 documents
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.linux.capabilities import NAMES, SYS_RESOURCE, effective_capabilities
-from moorage.linux.cgroups import Cgroups, Layout, cgroups_of, unified_mount
-from moorage.linux.mounts import current_mounts
+from moorage.linux.capabilities import NAMES, effective_capabilities
+from moorage.linux.cgroups import Cgroups, Layout, current_cgroups
+from moorage.linux.kernel import kernel_version
+from moorage.linux.oom import LOWEST_OOM_SCORE, oom_score_floor, own_oom_score
 
-LOWEST_OOM_SCORE = -1000
-
-_RELEASE = re.compile(r"^(\d+)\.(\d+)")
 _V1_SWAP = "memory.memsw.limit_in_bytes"
 _V2_SWAP = "memory.swap.max"
 
@@ -47,7 +43,7 @@ def look_at_host() -> HostFacts:
     status = Path("/proc/self/status").read_text()
     own = effective_capabilities(status)
     uname = os.uname()
-    cgroups = _cgroups()
+    cgroups = current_cgroups()
     return HostFacts(
         kernel=kernel_version(uname.release),
         machine=uname.machine,
@@ -57,16 +53,10 @@ def look_at_host() -> HostFacts:
         has_app_armor=_text("/sys/module/apparmor/parameters/enabled") == "Y",
         has_selinux=Path("/sys/fs/selinux/enforce").exists(),
         has_seccomp="\nSeccomp:" in status,
-        oom_score_floor=oom_score_floor(own, _text("/proc/self/oom_score_adj")),
+        oom_score_floor=oom_score_floor(own, own_oom_score()),
         known_capabilities=known_capabilities(_text("/proc/sys/kernel/cap_last_cap")),
         own_capabilities=own,
     )
-
-
-def kernel_version(release: str) -> tuple[int, int]:
-    """Major and minor of a kernel's release; (0, 0) for a name without them."""
-    found = _RELEASE.match(release)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def known_capabilities(last: str) -> frozenset[str]:
@@ -74,22 +64,9 @@ def known_capabilities(last: str) -> frozenset[str]:
     return frozenset(NAMES[: int(last) + 1] if last.isdecimal() else NAMES)
 
 
-def oom_score_floor(own: Iterable[str], own_score: str) -> int:
-    """The lowest oom_score_adj this process may give: its own, unless it may lower it."""
-    if SYS_RESOURCE in own or not own_score:
-        return LOWEST_OOM_SCORE
-    return int(own_score)
-
-
 def has_controller(cgroups: Cgroups, name: str) -> bool:
     """Whether a runtime finds the controller: on a hybrid it looks at version 1 only."""
     return name in (cgroups.v2 if cgroups.layout is Layout.V2 else cgroups.v1)
-
-
-def _cgroups() -> Cgroups:
-    mounts = current_mounts()
-    unified = unified_mount(mounts)
-    return cgroups_of(mounts, _text(f"{unified}/cgroup.controllers") if unified else "")
 
 
 def _has_swap_accounting(cgroups: Cgroups) -> bool:

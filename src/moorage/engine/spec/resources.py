@@ -10,7 +10,8 @@ from typing import Any
 
 from moorage.cri import pb
 from moorage.engine.errors import InvalidError
-from moorage.engine.spec.host import LOWEST_OOM_SCORE, HostFacts
+from moorage.engine.spec.host import HostFacts
+from moorage.linux.oom import LOWEST_OOM_SCORE
 
 SANDBOX_SHARES = 2
 SANDBOX_OOM_SCORE = -998

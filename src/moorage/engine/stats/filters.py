@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from moorage.cri import pb
+from moorage.engine.labels import has_labels
 from moorage.engine.stats.subjects import ContainerSubject, SandboxSubject
 
 
@@ -22,7 +23,7 @@ def select_containers(
         for each in subjects
         if each.id.startswith(wanted.id)
         and each.sandbox_id.startswith(wanted.pod_sandbox_id)
-        and _has_labels(each.labels, wanted.label_selector)
+        and has_labels(each.labels, wanted.label_selector)
     ]
 
 
@@ -35,9 +36,5 @@ def select_sandboxes(
     return [
         each
         for each in subjects
-        if each.id.startswith(wanted.id) and _has_labels(each.labels, wanted.label_selector)
+        if each.id.startswith(wanted.id) and has_labels(each.labels, wanted.label_selector)
     ]
-
-
-def _has_labels(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    return all(labels.get(key) == value for key, value in wanted.items())

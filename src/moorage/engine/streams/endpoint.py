@@ -40,6 +40,8 @@ from moorage.engine.streams.protocols import (
 from moorage.engine.streams.requests import Asked, path_of
 from moorage.engine.streams.target import Target
 from moorage.engine.streams.tokens import Tokens
+from moorage.linux.descriptors import descriptor_limit
+from moorage.serving import Acceptor, Limits, prove
 from moorage.streaming.channel_socket import ChannelSocket
 from moorage.streaming.deadlines import Deadlines, IdleTimer
 from moorage.streaming.pipe import ByteStream
@@ -87,9 +89,12 @@ class Endpoint:
             application.router.add_route(method, "/{action}/{token}", self._answer)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_S)
         await runner.setup()
+        assert runner.server is not None
+        # The engine's other half of the descriptors is for containers.
+        limits = Limits.for_descriptors(descriptor_limit() // 2)
         try:
-            await web.SockSite(runner, listener).start()
-            yield
+            async with Acceptor(runner.server, [listener], limits):
+                yield
         finally:
             live = tuple(self._live)
             for task in live:
@@ -101,6 +106,7 @@ class Endpoint:
         asked = self._tokens.redeem(request.match_info["token"])
         if asked is None or request.match_info["action"] != path_of(asked):
             raise web.HTTPNotFound(text="no such stream: its address works once, for a minute")
+        prove(request)
         task = asyncio.current_task()
         assert task is not None
         self._live.add(task)

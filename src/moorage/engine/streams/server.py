@@ -33,7 +33,9 @@ class StreamServer:
         address: str = "127.0.0.1",
         clock: Clock | None = None,
         deadlines: Deadlines | None = None,
+        port: int = 0,
     ) -> None:
+        self._port = port
         self._target = target
         self._address = address
         self._clock = clock or SystemClock()
@@ -46,7 +48,9 @@ class StreamServer:
     async def __aenter__(self) -> Self:
         """Raises OSError when the address cannot be listened on."""
         family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
-        self._listener = socket.create_server((self._address, 0), family=family, backlog=_BACKLOG)
+        self._listener = socket.create_server(
+            (self._address, self._port), family=family, backlog=_BACKLOG
+        )
         self._serving = asyncio.create_task(self._serve(), name="streams")
         return self
 

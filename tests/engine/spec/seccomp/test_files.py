@@ -37,3 +37,11 @@ def test_a_profile_that_is_none_says_why(tmp_path: Path, content: bytes | None, 
 def test_a_path_must_be_whole() -> None:
     with pytest.raises(InvalidError, match="no absolute path"):
         read_profile("p.json")
+
+
+def test_a_profile_that_others_can_write_is_not_used(tmp_path: Path) -> None:
+    place = tmp_path / "profile.json"
+    place.write_text('{"defaultAction": "SCMP_ACT_ALLOW"}')
+    place.chmod(0o666)
+    with pytest.raises(InvalidError, match=f"{place} is not used: .*chmod go-w {place}"):
+        read_profile(str(place))

@@ -11,6 +11,7 @@ import msgspec
 
 from moorage.engine.errors import InvalidError
 from moorage.engine.spec.context import Document
+from moorage.linux.trust import distrust
 
 _FIELDS = (
     "defaultAction",
@@ -28,6 +29,9 @@ def read_profile(path: str) -> Document:
     place = Path(path)
     if not place.is_absolute():
         raise InvalidError(f"seccomp profile {path!r} is no absolute path; give the whole path")
+    found = distrust(place)
+    if found is not None:
+        raise InvalidError(f"seccomp profile {path} is not used: {found}")
     try:
         content = place.read_bytes()
     except OSError as error:
@@ -35,9 +39,9 @@ def read_profile(path: str) -> Document:
             f"seccomp profile {path} cannot be read: {error.strerror}; put it there on this node"
         ) from error
     try:
-        found = msgspec.json.decode(content, type=Document)
+        profile = msgspec.json.decode(content, type=Document)
     except msgspec.MsgspecError as error:
         raise InvalidError(f"seccomp profile {path} is no JSON object: {error}") from error
-    if not isinstance(found.get("defaultAction"), str):
+    if not isinstance(profile.get("defaultAction"), str):
         raise InvalidError(f"seccomp profile {path} has no defaultAction; add one")
-    return {name: found[name] for name in _FIELDS if name in found}
+    return {name: profile[name] for name in _FIELDS if name in profile}

@@ -1,0 +1,49 @@
+"""How large an image may become on disk, whatever it says of itself.
+
+A layer is a small file that can stand for any number of bytes: by compression, by sparse entries,
+by entries without content. So size is counted as it is unpacked, and some of the disk stays free
+for everything else that needs it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageLimits:
+    """For each image: bytes and entries of all its layers when unpacked, and how many layers.
+
+    `depth` is of names in a path, `xattr_bytes` of all attributes of one entry. `free_bytes` of the
+    disk are left, or a twentieth of it where that is less.
+    """
+
+    unpacked_bytes: int = 128 * _GIB
+    entries: int = 4_000_000
+    layers: int = 500
+    depth: int = 1024
+    xattr_bytes: int = 128 << 10
+    free_bytes: int = _GIB
+
+    def reserve_bytes(self, place: Path) -> int:
+        """How much of the disk of that directory must stay free. Raises OSError."""
+        found = os.statvfs(place)
+        return min(self.free_bytes, found.f_blocks * found.f_frsize // 20)
+
+
+def free_bytes(place: Path) -> int:
+    """What is free on the disk of that directory. Raises OSError."""
+    found = os.statvfs(place)
+    return found.f_bavail * found.f_frsize
+
+
+def in_words(size_bytes: int) -> str:
+    """A size for people: `128 GiB`."""
+    for unit, name in ((_GIB, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size_bytes >= unit:
+            return f"{size_bytes / unit:.4g} {name}"
+    return f"{size_bytes} bytes"

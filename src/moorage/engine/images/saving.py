@@ -1,0 +1,256 @@
+"""Images written to an OCI archive, for other engines to load.
+
+A store keeps no blobs, only unpacked layers, so layers are packed again: entries in order of their
+paths, the layer's whiteouts put back. A layer whose very bytes are known (`known`, a directory of
+blobs by diff-id) is written as it was. An image of such layers alone keeps its id; of any other the
+files are the same and the id is not, since an id is the digest of the packed bytes.
+Source: OCI image-spec, "Image Layout", "Image Layer Filesystem Changeset".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import stat
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from moorage.engine.images.image import SHA256
+from moorage.engine.images.layers import LayerRecord, read_record, tree_of
+
+_INDEX = "application/vnd.oci.image.index.v1+json"
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_CONFIGURATION = "application/vnd.oci.image.config.v1+json"
+_LAYER = "application/vnd.oci.image.layer.v1.tar"
+_NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
+_WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
+_XATTR = "SCHILY.xattr."
+_KEPT_XATTRS = ("user.", "security.capability")
+_MICRO = 1_000_000
+_MICRO_NS = 1_000
+_TYPES = {
+    stat.S_IFREG: tarfile.REGTYPE,
+    stat.S_IFDIR: tarfile.DIRTYPE,
+    stat.S_IFLNK: tarfile.SYMTYPE,
+    stat.S_IFCHR: tarfile.CHRTYPE,
+    stat.S_IFBLK: tarfile.BLKTYPE,
+    stat.S_IFIFO: tarfile.FIFOTYPE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SaveableImage:
+    """An image under one name: its configuration blob and its layers, from the bottom up."""
+
+    name: str
+    configuration: bytes
+    layers: tuple[tuple[str, Path], ...]
+    """Diff-id and the layer's directory in the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedImage:
+    """What was written: `is_exact` when the image has kept its id."""
+
+    name: str
+    id: str
+    is_exact: bool
+
+
+@dataclass(slots=True)
+class _Blobs:
+    """Blobs that wait to be put into the archive, by digest."""
+
+    scratch: Path
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    def path(self, digest: str) -> Path:
+        return self.scratch / digest.removeprefix(SHA256)
+
+    def add(self, content: bytes, media_type: str) -> dict[str, Any]:
+        """Keep a blob; its descriptor."""
+        digest = SHA256 + hashlib.sha256(content).hexdigest()
+        self.path(digest).write_bytes(content)
+        self.sizes[digest] = len(content)
+        return self.descriptor(digest, media_type)
+
+    def descriptor(self, digest: str, media_type: str) -> dict[str, Any]:
+        return {"mediaType": media_type, "digest": digest, "size": self.sizes[digest]}
+
+
+def save_images(
+    images: Sequence[SaveableImage], target: BinaryIO, scratch: Path, known: Path | None
+) -> tuple[SavedImage, ...]:
+    """Write an archive with images. Blocks. Raises OSError.
+
+    `scratch` is a directory for the packed layers, which are removed again.
+    """
+    with tempfile.TemporaryDirectory(dir=scratch) as directory:
+        blobs = _Blobs(Path(directory))
+        packed: dict[str, str] = {}
+        listed, saved = [], []
+        for image in images:
+            for diff_id, layer in image.layers:
+                if diff_id not in packed:
+                    packed[diff_id] = _pack(diff_id, layer, blobs, known)
+            manifest, found = _manifest(image, packed, blobs)
+            listed.append({**manifest, "annotations": dict.fromkeys(_NAMES, image.name)})
+            saved.append(found)
+        index = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": listed}
+        with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            _put(archive, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
+            _put(archive, "index.json", _json(index))
+            for digest in sorted(blobs.sizes):
+                header = tarfile.TarInfo(f"blobs/sha256/{digest.removeprefix(SHA256)}")
+                header.size = blobs.sizes[digest]
+                with blobs.path(digest).open("rb") as blob:
+                    archive.addfile(header, blob)
+    return tuple(saved)
+
+
+def _manifest(
+    image: SaveableImage, packed: Mapping[str, str], blobs: _Blobs
+) -> tuple[dict[str, Any], SavedImage]:
+    """An image's entry in the index, and what became of it."""
+    layers = [packed[diff_id] for diff_id, _ in image.layers]
+    is_exact = layers == [diff_id for diff_id, _ in image.layers]
+    content = image.configuration
+    configuration = json.loads(content)
+    if not is_exact:
+        configuration["rootfs"]["diff_ids"] = layers
+        content = _json(configuration)
+    described = blobs.add(content, _CONFIGURATION)
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": _MANIFEST,
+        "config": described,
+        "layers": [blobs.descriptor(each, _LAYER) for each in layers],
+    }
+    platform = {
+        key: configuration[key]
+        for key in ("architecture", "os", "variant")
+        if configuration.get(key)
+    }
+    entry = {**blobs.add(_json(manifest), _MANIFEST), "platform": platform}
+    return entry, SavedImage(image.name, described["digest"], is_exact)
+
+
+def _pack(diff_id: str, layer: Path, blobs: _Blobs, known: Path | None) -> str:
+    """Have a layer as an uncompressed blob; its digest, which is its diff-id too."""
+    scratch = blobs.scratch / ".packing"
+    source = None if known is None else known / diff_id.removeprefix(SHA256)
+    if source is not None and source.is_file():
+        shutil.copyfile(source, scratch)
+        if SHA256 + _digest(scratch) == diff_id:
+            return _keep(scratch, diff_id, blobs)
+    with scratch.open("wb") as file:
+        pack_layer(tree_of(layer), read_record(layer), file)
+    return _keep(scratch, SHA256 + _digest(scratch), blobs)
+
+
+def _keep(scratch: Path, digest: str, blobs: _Blobs) -> str:
+    blobs.sizes[digest] = scratch.stat().st_size
+    scratch.rename(blobs.path(digest))
+    return digest
+
+
+def pack_layer(tree: Path, record: LayerRecord, target: BinaryIO) -> None:
+    """Write an unpacked layer as a tar archive. Blocks. Raises OSError."""
+    hidden, opaque = frozenset(record.whiteouts), frozenset(record.opaques)
+    links: dict[tuple[int, int], str] = {}
+    with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        _pack_entry(archive, tree, "./", links)
+        if "" in opaque:
+            _put(archive, _OPAQUE, b"")
+        for path in _paths(tree):
+            if path in hidden:
+                # Overlayfs's own mark, where the tree has it.
+                continue
+            _pack_entry(archive, tree / path, path, links)
+            if path in opaque:
+                _put(archive, f"{path}/{_OPAQUE}", b"")
+        for path in sorted(hidden):
+            folder, _, name = path.rpartition("/")
+            _put(archive, f"{folder}/{_WHITEOUT}{name}" if folder else f"{_WHITEOUT}{name}", b"")
+
+
+def _pack_entry(
+    archive: tarfile.TarFile, place: Path, path: str, links: dict[tuple[int, int], str]
+) -> None:
+    status = place.lstat()
+    header = tarfile.TarInfo(path)
+    header.uid, header.gid = status.st_uid, status.st_gid
+    header.mode = stat.S_IMODE(status.st_mode)
+    # A reader takes the time as a float, which is good for microseconds.
+    header.mtime, rest = divmod(round(status.st_mtime_ns / _MICRO_NS), _MICRO)
+    header.type = _TYPES[stat.S_IFMT(status.st_mode)]
+    inode = (status.st_dev, status.st_ino)
+    if not header.isdir() and inode in links:
+        header.type, header.linkname = tarfile.LNKTYPE, links[inode]
+        archive.addfile(header)
+        return
+    if status.st_nlink > 1:
+        links[inode] = path
+    if header.issym():
+        header.linkname = os.readlink(place)
+    elif header.ischr() or header.isblk():
+        header.devmajor, header.devminor = os.major(status.st_rdev), os.minor(status.st_rdev)
+    header.pax_headers = _pax_xattrs(place)
+    if rest:
+        header.pax_headers["mtime"] = f"{header.mtime}.{rest:06d}"
+    if not header.isreg():
+        archive.addfile(header)
+        return
+    header.size = status.st_size
+    with open(os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        archive.addfile(header, file)
+
+
+def _pax_xattrs(place: Path) -> dict[str, str]:
+    """The attributes that belong to the image, as records of a pax header."""
+    return {
+        _XATTR + name: os.getxattr(place, name, follow_symlinks=False).decode(
+            "utf-8", "surrogateescape"
+        )
+        for name in os.listxattr(place, follow_symlinks=False)
+        if name.startswith(_KEPT_XATTRS)
+    }
+
+
+def _paths(tree: Path) -> Iterator[str]:
+    """What is below a tree, parents first, in order of names; without recursion."""
+    waiting = _names(tree, "")
+    while waiting:
+        path = waiting.pop()
+        yield path
+        place = tree / path
+        if place.is_dir() and not place.is_symlink():
+            waiting += _names(tree, path)
+
+
+def _names(tree: Path, folder: str) -> list[str]:
+    """The paths in a directory, the first one last."""
+    names = sorted(os.listdir(tree / folder), reverse=True)
+    return [f"{folder}/{name}" if folder else name for name in names]
+
+
+def _put(archive: tarfile.TarFile, path: str, content: bytes) -> None:
+    header = tarfile.TarInfo(path)
+    header.size = len(content)
+    archive.addfile(header, io.BytesIO(content))
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
