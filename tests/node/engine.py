@@ -9,7 +9,7 @@ import grpc
 
 from moorage.cri import CriError, pb
 from moorage.node.runtime.engine import ExecResult
-from moorage.node.runtime.labels import POD_UID
+from moorage.node.runtime.labels import OWNER, POD_UID
 from tests.clocks import FakeClock
 
 _NANO = 1_000_000_000
@@ -19,7 +19,9 @@ class FakeEngine:
     """Sandboxes and containers as messages; the test ends containers with `end`.
 
     Every call that changes something is kept in `calls`. `stubborn` containers ignore being
-    stopped until `end`; `handlers` are those sandboxes may ask for.
+    stopped until `end`; `handlers` are those sandboxes may ask for. `reports_handlers` false leaves
+    `runtime_handler` empty, as CRI-O does; `runs_everything_under` is an engine's own choice.
+    `stops_sandbox_at_start`: the next start finds its sandbox stopped from outside.
     """
 
     def __init__(self, clock: FakeClock) -> None:
@@ -29,6 +31,9 @@ class FakeEngine:
         self._containers: dict[str, tuple[str, pb.ContainerStatus]] = {}
         self.calls: list[str] = []
         self.handlers = {"", "crun"}
+        self.reports_handlers = True
+        self.runs_everything_under = ""
+        self.stops_sandbox_at_start = False
         self.failing: dict[str, str] = {}
         self.hooks: dict[str, int] = {}
 
@@ -49,6 +54,17 @@ class FakeEngine:
         for sandbox_id, status in self._containers.values():
             if sandbox_id == newest.id and status.state == pb.CONTAINER_RUNNING:
                 self._end(status, 137)
+
+    def forget_everything(self) -> None:
+        """The machine was rebooted."""
+        self._sandboxes.clear()
+        self._containers.clear()
+
+    def age_sandboxes(self) -> None:
+        """Make sandboxes those of an earlier version: owned by a bare node name, no record."""
+        for each in self._sandboxes.values():
+            each.labels[OWNER] = "n1"
+            each.annotations.clear()
 
     @property
     def running(self) -> list[str]:
@@ -76,7 +92,10 @@ class FakeEngine:
             created_at=self._now_ns(),
             network=pb.PodSandboxNetworkStatus(ip=f"10.1.0.{self._count}"),
             labels=config.labels,
-            runtime_handler=handler,
+            annotations=config.annotations,
+            runtime_handler=(self.runs_everything_under or handler)
+            if self.reports_handlers
+            else "",
         )
         return sandbox_id
 
@@ -125,8 +144,12 @@ class FakeEngine:
         return container_id
 
     async def start_container(self, container_id: str) -> None:
-        _, status = _found(self._containers, container_id)
+        sandbox_id, status = _found(self._containers, container_id)
         self._call("start", status.metadata.name)
+        if self.stops_sandbox_at_start:
+            self.stops_sandbox_at_start = False
+            self._sandboxes[sandbox_id].state = pb.SANDBOX_NOTREADY
+            raise _refused("StartContainer", "can't find shim for sandbox")
         status.state, status.started_at = pb.CONTAINER_RUNNING, self._now_ns()
 
     async def stop_container(self, container_id: str, grace_s: int) -> None:

@@ -75,7 +75,7 @@ def a_sandbox(id_: str = "s0", **fields: Any) -> SandboxView:
         "handler": "",
         "is_host_network": False,
         "ips": ("10.1.0.5",),
-        "owner": "n1",
+        "owner": "c1_n1",
     }
     return SandboxView(id=id_, **(usual | fields))
 

@@ -13,6 +13,13 @@ def test_counters_by_label() -> None:
     assert list(found.lines()) == ['n{a="2",b="x"} 1']
 
 
+def test_no_digit_of_a_sample_is_lost() -> None:
+    found = Counter("n", "h")
+    for amount in (1_234_567, 0.125):
+        found.count(amount)
+    assert list(found.lines()) == ["n 1234567.125"]
+
+
 def test_histograms_count_everything_up_to_each_bound() -> None:
     found = Histogram("n", "h", ["handler"])
     for seconds in (0.005, 0.3, 99):

@@ -4,13 +4,17 @@ from moorage.cri.client import CriClient, CriError
 from moorage.cri.generated import engine_pb2 as engine_pb
 from moorage.cri.generated import runtime_pb2 as pb
 from moorage.cri.handlers import HandlersUnknownError, handlers_in, handlers_of
+from moorage.cri.probing import Probed, UnusableEngineError, probe
 
 __all__ = [
     "CriClient",
     "CriError",
     "HandlersUnknownError",
+    "Probed",
+    "UnusableEngineError",
     "engine_pb",
     "handlers_in",
     "handlers_of",
     "pb",
+    "probe",
 ]

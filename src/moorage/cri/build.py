@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 _MESSAGES = ("python_out", "mypy_out")
 _SERVICES = ("grpc_python_out", "mypy_grpc_out")
-_PLUGINS = ("protoc-gen-mypy", "protoc-gen-mypy_grpc")
+# protoc's plugin → the function of `mypy_protobuf.main` that it runs.
+_PLUGINS = {"protoc-gen-mypy": "main", "protoc-gen-mypy_grpc": "grpc"}
 
 
 def generate_stubs(proto: Path, target: Path, source: Path, *, has_services: bool) -> None:
@@ -31,14 +34,12 @@ def generate_stubs(proto: Path, target: Path, source: Path, *, has_services: boo
         copy = root / target.relative_to(source) / proto.name
         copy.parent.mkdir(parents=True)
         shutil.copy(proto, copy)
-        # The plugins are beside the interpreter, which need not be on PATH.
-        scripts = Path(sys.executable).parent
         status = protoc.main(
             [
                 "protoc",
                 f"-I{root}",
                 f"-I{well_known}",
-                *(f"--plugin={plugin}={scripts / plugin}" for plugin in _PLUGINS),
+                *(f"--plugin={each.name}={each}" for each in _write_plugins(root)),
                 *(f"--{output}={root}" for output in outputs),
                 str(copy),
             ]
@@ -48,3 +49,18 @@ def generate_stubs(proto: Path, target: Path, source: Path, *, has_services: boo
         for module in copy.parent.glob("*.py*"):
             shutil.copy(module, target / module.name)
     (target / "__init__.py").touch()
+
+
+def _write_plugins(directory: Path) -> Iterator[Path]:
+    """Write the plugins' programs, which run in this interpreter with this search path.
+
+    Those that pip installs are in no known place: an isolated build has them outside PATH and away
+    from the interpreter.
+    """
+    for name, function in _PLUGINS.items():
+        code = f"import sys; sys.path[:] = {sys.path!r}\n"
+        code += f"from mypy_protobuf.main import {function}; {function}()"
+        program = directory / name
+        program.write_text(f"#!/bin/sh\nexec {shlex.join([sys.executable, '-c', code])}\n")
+        program.chmod(0o755)
+        yield program

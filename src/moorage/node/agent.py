@@ -17,7 +17,8 @@ from moorage.api.logs import Log
 from moorage.api.nodes import Node
 from moorage.client import Client, EventRecorder, Informer
 from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES, SERVICES
-from moorage.cri import CriClient
+from moorage.cri import CriClient, CriError
+from moorage.linux.private import make_private
 from moorage.node.cgroups.quality import QualityTree
 from moorage.node.cgroups.tree import CgroupTree
 from moorage.node.cgroups.values import pod_directory
@@ -28,18 +29,24 @@ from moorage.node.garbage.images import ImageCollector
 from moorage.node.garbage.orphans import OrphanCollector
 from moorage.node.garbage.usage import UsageWatch
 from moorage.node.images.pulling import ImagePuller
+from moorage.node.images.records import PullRecords
 from moorage.node.logs.rotation import LogKeeper
 from moorage.node.machine.engine_health import EngineHealth, ReadHandlers, reported_handlers
 from moorage.node.machine.lease import NodeLease
 from moorage.node.machine.machine import Machine, this_machine
 from moorage.node.machine.node_object import NodeObject
-from moorage.node.machine.node_status import allocatable_of, capacity_of
+from moorage.node.machine.node_status import (
+    allocatable_of,
+    allocatable_pids,
+    capacity_of,
+)
 from moorage.node.metrics import Metrics
 from moorage.node.objects import ObjectCache
 from moorage.node.options import RUNTIME_CLASS, NodeOptions
 from moorage.node.paths import NodePaths
 from moorage.node.pods.classes import RuntimeClasses
 from moorage.node.pods.events import PodEvents
+from moorage.node.pods.handler_records import HandlerRecords
 from moorage.node.pods.hooks import Hooks
 from moorage.node.pods.roster import Roster
 from moorage.node.pods.sandboxes import SandboxMaker
@@ -83,7 +90,7 @@ async def run_node(
     options.check()
     clock = clock or SystemClock()
     for directory in (options.root_dir, options.root_dir / "pods", options.pod_logs_dir):
-        await asyncio.to_thread(directory.mkdir, parents=True, exist_ok=True)
+        await asyncio.to_thread(make_private, directory)
     if machine is None:
         machine = await asyncio.to_thread(this_machine, options.root_dir)
     async with HttpClient() as http:
@@ -148,12 +155,15 @@ class _Agent:
         self._lease = NodeLease(
             client, self._node, clock, name=options.name, duration_s=options.lease_duration_s
         )
+        paths = NodePaths(options.root_dir, options.pod_logs_dir)
+        self._pull_records = PullRecords(paths.image_records, clock)
         self._context = self._make_context(http)
         self._roster = Roster(self._context, self._pods, self._node)
         self._quality = QualityTree(
             self._context.cgroups,
             clock,
             allocatable=self._allocatable,
+            pids_limit=allocatable_pids(facts.max_pids, options.reserved),
             pods=lambda: [each.pod for each in self._roster if each.is_active],
         )
 
@@ -177,6 +187,7 @@ class _Agent:
             if server is not None:
                 tasks.create_task(serve(server, self._context, self._roster))
             await self._observer.wait_listed()
+            await self._recover_pulls()
             await self._pods.wait_synced()
             await self._node.wait_registered()
             tasks.create_task(self._nodes.run())
@@ -184,6 +195,15 @@ class _Agent:
             for keeper in self._keepers():
                 tasks.create_task(keeper.run())
             tasks.create_task(self._housekeep())
+
+    async def _recover_pulls(self) -> None:
+        """Before any pod: whose images are on the node. Raises OSError."""
+        await asyncio.to_thread(self._pull_records.load)
+        try:
+            await self._context.images.recover()
+        except CriError as error:
+            # Their intents stay, and a later look at the images settles them.
+            log.warning("earlier pulls cannot be settled yet", error=error)
 
     def _on_node(self, before: Node | None, after: Node | None) -> None:
         del before
@@ -220,6 +240,7 @@ class _Agent:
                 workers=lambda: self._roster.uids,
             ),
             OrphanCollector(
+                owner=options.owner,
                 node_name=options.name,
                 engine=self._engine,
                 observer=self._observer,
@@ -231,8 +252,12 @@ class _Agent:
                 clock=self._clock,
                 workers=lambda: self._roster.uids,
             ),
-            ImageCollector(self._engine, options.image_garbage, self._clock),
-            UsageWatch(lambda: self._roster, context.paths, self._metrics, self._clock),
+            ImageCollector(
+                self._engine, options.image_garbage, self._clock, self._context.images.tidy
+            ),
+            UsageWatch(
+                lambda: self._roster, self._engine, context.paths, self._metrics, self._clock
+            ),
         )
 
     def _make_context(self, http: HttpClient) -> NodeContext:
@@ -241,10 +266,20 @@ class _Agent:
         events = PodEvents(self._recorder)
         hooks = Hooks(engine, http, clock)
         user_namespaces = UserNamespaces(paths, max_pods=options.max_pods)
-        images = ImagePuller(engine, events, clock, parallel_pulls=options.parallel_pulls)
+        images = ImagePuller(
+            engine,
+            events,
+            clock,
+            parallel_pulls=options.parallel_pulls,
+            records=self._pull_records,
+            verification=options.image_verification,
+        )
         cgroups = CgroupTree(self._machine.cgroups, options.cgroup_root)
         classes = RuntimeClasses(
-            self._client, self._classes, is_enabled=options.is_enabled(RUNTIME_CLASS)
+            self._client,
+            self._classes,
+            HandlerRecords(paths),
+            is_enabled=options.is_enabled(RUNTIME_CLASS),
         )
         volumes = VolumeKeeper(
             objects=self._objects,

@@ -15,6 +15,14 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 Labels = tuple[str, ...]
 
 
+def sample_text(value: float) -> str:
+    """Return a sample's value as the shortest text that reads back as the same number.
+
+    Byte counts and seconds of CPU need every digit: rates are differences of them.
+    """
+    return repr(float(value)).removesuffix(".0")
+
+
 class Counter:
     """Things that happened, by labels; a gauge when `set` is used."""
 
@@ -47,7 +55,7 @@ class Counter:
 
     def lines(self) -> Iterator[str]:
         for key, value in self._values.items():
-            yield f"{self.name}{_braced(self._labels, key)} {value:g}"
+            yield f"{self.name}{_braced(self._labels, key)} {sample_text(value)}"
 
 
 class Gauge(Counter):
@@ -84,7 +92,7 @@ class Histogram:
                 shown = "+Inf" if bound == float("inf") else f"{bound:g}"
                 yield f"{self.name}_bucket{_braced(names, (*key, shown))} {total}"
             braced = _braced(self._labels, key)
-            yield f"{self.name}_sum{braced} {self._sums[key]:g}"
+            yield f"{self.name}_sum{braced} {sample_text(self._sums[key])}"
             yield f"{self.name}_count{braced} {total}"
 
 

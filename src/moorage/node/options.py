@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from moorage.api.host_ports import Listener
 from moorage.api.nodes import Taint
+from moorage.node.images.verification import AllowlistError, Verification
+from moorage.node.runtime.labels import owner_of
 
 RUNTIME_CLASS = "RuntimeClass"
 GATES = {RUNTIME_CLASS: True}
@@ -63,25 +66,33 @@ class ContainerGarbageOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRotationOptions:
-    """How long one container's log may grow, and how many files of it are kept."""
+    """How long one container's log may grow, and how many files of it are kept.
+
+    The kubelet looks every 10 s; every second bounds what a flooding container writes between two
+    looks to the engine's limit of the log rate.
+    """
 
     max_bytes: int = 10 * 1024 * 1024
     max_files: int = 5
-    period_s: float = 10.0
+    period_s: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOptions:
     """Everything about one node agent that is not the cluster's or the engine's.
 
-    `reserved` is kept back from what pods may be given (resource name → quantity). `node_ip` and
+    `reserved` is kept back from what pods may be given (resource name → quantity; `pid` too, as in
+    KubeletConfiguration's `systemReserved`). `node_ip` and
     `hostname` are found on the machine when empty. `service_environment` overrides variables of
     the service environment, such as KUBERNETES_SERVICE_HOST where nothing routes cluster IPs.
+    `cluster_id` tells this cluster's sandboxes from another's on the same engine.
+    `listeners` are the ports of this host that the cluster itself uses: no pod gets them.
     `oom_score_floor` is the lowest oom_score_adj the engine may set here: -1000 with
     CAP_SYS_RESOURCE, the engine's own score without.
     """
 
     name: str
+    cluster_id: str = ""
     node_ip: str = ""
     hostname: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -101,6 +112,7 @@ class NodeOptions:
     cluster_domain: str = "cluster.local"
     resolv_conf: Path | None = Path("/etc/resolv.conf")
     service_environment: Mapping[str, str] = field(default_factory=dict)
+    listeners: tuple[Listener, ...] = ()
     parallel_pulls: int = 5
     seccomp_default: bool = False
     gates: Mapping[str, bool] = field(default_factory=dict)
@@ -110,8 +122,14 @@ class NodeOptions:
     relist_period_s: float = 1.0
     refresh_period_s: float = 30.0
     image_garbage: ImageGarbageOptions = ImageGarbageOptions()
+    image_verification: Verification = field(default_factory=Verification)
     container_garbage: ContainerGarbageOptions = ContainerGarbageOptions()
     log_rotation: LogRotationOptions = LogRotationOptions()
+
+    @property
+    def owner(self) -> str:
+        """What this agent's sandboxes are labelled with."""
+        return owner_of(self.cluster_id, self.name)
 
     def is_enabled(self, gate: str) -> bool:
         """Whether a feature gate is on. Raises KeyError for a gate that does not exist."""
@@ -132,6 +150,10 @@ class NodeOptions:
             )
         if not self.cgroup_root.startswith("/"):
             raise OptionsError(f"cgroup root {self.cgroup_root!r} must be an absolute path")
+        try:
+            self.image_verification.check()
+        except AllowlistError as error:
+            raise OptionsError(str(error)) from error
         if self.log_rotation.max_files < 2:
             raise OptionsError("log rotation needs at least 2 files: the current and one before")
         if self.image_garbage.low_percent >= self.image_garbage.high_percent:

@@ -22,6 +22,11 @@ class NodePaths:
     def pods(self) -> Path:
         return self.root / "pods"
 
+    @property
+    def image_records(self) -> Path:
+        """What was pulled, and with whose credentials."""
+        return self.root / "image_manager"
+
     def pod(self, uid: str) -> PodPaths:
         return PodPaths(self.pods / uid)
 
@@ -66,6 +71,11 @@ class PodPaths:
     @property
     def user_namespace(self) -> Path:
         return self.root / "userns"
+
+    @property
+    def runtime_handler(self) -> Path:
+        """The handler the pod was admitted with."""
+        return self.root / "runtime-handler"
 
     @property
     def directories(self) -> tuple[Path, ...]:

@@ -50,6 +50,17 @@ async def test_all_pods_together_may_use_what_is_allocatable() -> None:
     ]
 
 
+async def test_all_pods_together_leave_process_ids_to_the_machine() -> None:
+    tree = FakeTree()
+    found: Any = tree
+    quality = QualityTree(found, FakeClock(), allocatable=ALLOCATABLE, pids_limit=28672, pods=list)
+    await quality.prepare()
+    assert tree.set[0] == (
+        "kubepods",
+        CgroupValues(shares=2048, memory_bytes=1 << 30, pids=28672),
+    )
+
+
 async def test_a_new_agent_does_not_starve_what_runs() -> None:
     tree = FakeTree(BURSTABLE)
     await tree_of(tree).prepare()

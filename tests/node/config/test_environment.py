@@ -192,3 +192,37 @@ def test_environment_files(text: str, value: str | None) -> None:
 def test_a_file_that_is_no_environment_file_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="couldn't parse env file"):
         env_file_value(text, "K")
+
+
+def test_variables_that_double_each_other_are_refused() -> None:
+    """Forty of them would take 32 TiB; the agent was killed for less."""
+    doubling = [{"name": f"A{n}", "value": f"$(A{n - 1})$(A{n - 1})"} for n in range(1, 40)]
+    with pytest.raises(ConfigError, match="becomes longer than"):
+        environment({"name": "A0", "value": "x" * 60}, *doubling)
+
+
+@pytest.mark.parametrize("of", ["configMapKeyRef", "secretKeyRef", "fieldRef"])
+def test_one_large_value_under_many_names_is_refused(of: str) -> None:
+    large = "x" * 100_000
+    sources = EnvironmentSources(
+        config_maps={"large": ConfigMap(data={"k": large})},
+        secrets={"large": Secret(data={"k": encoded(large)})},
+    )
+    field = {"fieldPath": "metadata.annotations['k']"}
+    origin = field if of == "fieldRef" else {"name": "large", "key": "k"}
+    env = [{"name": f"A{n}", "valueFrom": {of: origin}} for n in range(100)]
+    pod = a_pod(meta={"annotations": {"k": large}})
+    with pytest.raises(ConfigError, match="the environment is longer"):
+        container_environment(pod, a_container(env=env), sources, WHERE)
+
+
+@pytest.mark.parametrize("of", ["configMapRef", "secretRef"])
+def test_one_large_object_under_many_prefixes_is_refused(of: str) -> None:
+    large = "x" * 100_000
+    sources = EnvironmentSources(
+        config_maps={"large": ConfigMap(data={"k": large})},
+        secrets={"large": Secret(data={"k": encoded(large)})},
+    )
+    origins = [{"prefix": f"P{n}", of: {"name": "large"}} for n in range(100)]
+    with pytest.raises(ConfigError, match="the environment is longer"):
+        container_environment(a_pod(), a_container(envFrom=origins), sources, WHERE)

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.node.config.expansion import expand, expand_strictly
+from moorage.node.config.errors import ConfigError
+from moorage.node.config.expansion import (
+    MOST_OF_ALL,
+    MOST_OF_ONE,
+    expand,
+    expand_all,
+    expand_strictly,
+)
 
 VALUES = {"A": "one", "B.c": "two", "EMPTY": "", "DOLLAR": "$(A)"}
 
@@ -53,3 +60,23 @@ def test_doubling_every_dollar_keeps_a_text_as_it_is(text: str) -> None:
 @given(st.text(alphabet="()AB x"))
 def test_a_text_without_dollars_is_never_changed(text: str) -> None:
     assert expand(text, VALUES) == text
+
+
+def test_a_text_that_no_program_could_get_is_refused_before_it_is_made() -> None:
+    half = {"A": "x" * (MOST_OF_ONE // 2)}
+    assert len(expand("$(A)$(A)", half)) == MOST_OF_ONE
+    with pytest.raises(ConfigError, match="fewer or shorter"):
+        expand("$(A)$(A).", half)
+
+
+def test_a_long_text_that_references_shorten_is_taken() -> None:
+    text = "$$" * MOST_OF_ONE
+    assert expand(text, {}) == "$" * MOST_OF_ONE
+
+
+def test_all_words_of_a_command_are_bounded_together() -> None:
+    values = {"A": "x" * MOST_OF_ONE}
+    words = ["$(A)"] * (MOST_OF_ALL // MOST_OF_ONE)
+    assert expand_all(words, values) == [values["A"]] * len(words)
+    with pytest.raises(ConfigError, match="the command is longer"):
+        expand_all([*words, "x"], values)

@@ -10,7 +10,8 @@ from moorage.node.config.sandbox import SandboxSetting, dotted, sandbox_config
 from tests.node.objects import UID, a_pod, wire_container
 
 SETTING = SandboxSetting(
-    node_name="n1",
+    owner="c1_n1",
+    handler="crun",
     log_directory=Path("/var/log/pods/x"),
     cgroup_parent="/moorage/kubepods/podx",
     cluster_domain="cluster.local",
@@ -27,14 +28,31 @@ def test_who_it_is_and_where_it_lives() -> None:
         "io.kubernetes.pod.name": "web",
         "io.kubernetes.pod.namespace": "shop",
         "io.kubernetes.pod.uid": UID,
-        "moorage.dev/node": "n1",
+        "moorage.dev/node": "c1_n1",
     }
-    assert found.annotations == {"note": "x"}
+    assert found.annotations == {
+        "note": "x",
+        "moorage.dev/runtime-class": "",
+        "moorage.dev/runtime-handler": "crun",
+    }
     assert (found.hostname, found.log_directory) == ("web", "/var/log/pods/x")
     assert found.dns_config == pb.DNSConfig(
         servers=["10.96.0.10"], searches=["svc"], options=["ndots:5"]
     )
     assert found.linux.cgroup_parent == "/moorage/kubepods/podx"
+
+
+def test_a_pods_author_cannot_write_its_owner_class_or_handler() -> None:
+    chosen = {
+        "moorage.dev/node": "c2_n1",
+        "moorage.dev/runtime-class": "other",
+        "moorage.dev/runtime-handler": "runc",
+    }
+    pod = a_pod(meta={"labels": chosen, "annotations": chosen}, runtimeClassName="fast")
+    found = sandbox_config(pod, 0, SETTING)
+    assert found.labels["moorage.dev/node"] == "c1_n1"
+    assert found.annotations["moorage.dev/runtime-class"] == "fast"
+    assert found.annotations["moorage.dev/runtime-handler"] == "crun"
 
 
 def test_on_the_nodes_network_it_has_the_nodes_name() -> None:

@@ -99,6 +99,36 @@ def test_non_root_must_be_shown_to_hold(
 
 
 @pytest.mark.parametrize(
+    ("user", "complaint"),
+    [
+        (ImageUser(uid=1), None),
+        (ImageUser(uid=2**31 - 1), None),
+        (ImageUser(uid=2**31), "image has an invalid user id (2147483648)"),
+        (ImageUser(uid=2**32), "image has an invalid user id (4294967296)"),
+        (ImageUser(uid=-1), "image has an invalid user id (-1)"),
+        (ImageUser(uid=0, name="root"), "image will run as root"),
+        (ImageUser(name="0x0"), "image has non-numeric user (0x0)"),
+        (ImageUser(name="root"), "image has non-numeric user (root)"),
+        (ImageUser(), None),
+    ],
+)
+@pytest.mark.parametrize("of_pod", [False, True])
+def test_an_images_odd_user_is_not_taken_for_another(
+    user: ImageUser, complaint: str | None, of_pod: bool
+) -> None:
+    wish = {"runAsNonRoot": True}
+    given = ({}, wish) if of_pod else (wish, {})
+    if complaint is None:
+        security(*given, user)
+        return
+    with pytest.raises(ConfigError) as caught:
+        security(*given, user)
+    assert complaint in str(caught.value)
+    # A user that the pod chooses takes the image's place.
+    security({**given[0], "runAsUser": 5}, given[1], user)
+
+
+@pytest.mark.parametrize(
     ("own", "of_pod", "by_default", "wanted"),
     [
         ({}, {}, False, Profile(profile_type=Profile.Unconfined)),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Collection
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +19,7 @@ from moorage.node.garbage.images import (
     sandbox_image,
 )
 from moorage.node.options import ImageGarbageOptions
-from tests.clocks import FakeClock
+from tests.clocks import START, FakeClock
 
 OPTIONS = ImageGarbageOptions(high_percent=85, low_percent=80)
 
@@ -116,19 +118,30 @@ async def test_only_what_nobody_needs_is_removed(monkeypatch: pytest.MonkeyPatch
     full = SimpleNamespace(f_blocks=100, f_frsize=1, f_bavail=0)
     monkeypatch.setattr("moorage.node.garbage.images.os.statvfs", lambda _: full)
     engine, clock = FakeEngine(), FakeClock()
-    collector = ImageCollector(engine, OPTIONS, clock)  # type: ignore[arg-type]
+    tidied = []
+
+    async def tidy(images: Collection[str], before: datetime) -> None:
+        tidied.append((set(images), before))
+
+    collector = ImageCollector(engine, OPTIONS, clock, tidy)  # type: ignore[arg-type]
     await collector.collect()
     assert engine.removed == [], "too young to go"
     clock.advance(121)
     await collector.collect()
     assert engine.removed == ["free"]
+    present = {each.id for each in await engine.images()}
+    assert tidied == [(present, START), (present, START + timedelta(seconds=121))]
+
+
+async def _nothing(images: Collection[str], before: datetime) -> None:
+    del images, before
 
 
 async def test_a_disk_with_room_keeps_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     roomy = SimpleNamespace(f_blocks=100, f_frsize=1, f_bavail=50)
     monkeypatch.setattr("moorage.node.garbage.images.os.statvfs", lambda _: roomy)
     engine, clock = FakeEngine(), FakeClock()
-    collector = ImageCollector(engine, OPTIONS, clock)  # type: ignore[arg-type]
+    collector = ImageCollector(engine, OPTIONS, clock, _nothing)  # type: ignore[arg-type]
     await collector.collect()
     clock.advance(10_000)
     await collector.collect()

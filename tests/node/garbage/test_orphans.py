@@ -28,6 +28,7 @@ class FakeNode:
     def collector(self) -> OrphanCollector:
         me: Any = self
         return OrphanCollector(
+            owner="c1_n1",
             node_name="n1",
             engine=me,
             observer=me,
@@ -40,7 +41,7 @@ class FakeNode:
             workers=lambda: self.workers,
         )
 
-    def put(self, uid: str, owner: str = "n1") -> None:
+    def put(self, uid: str, owner: str = "c1_n1") -> None:
         sandbox = a_sandbox(f"s-{uid}", uid=uid, owner=owner)
         self.views[uid] = PodView(uid, "web", "shop", (sandbox,))
 
@@ -112,10 +113,27 @@ async def test_a_pod_nobody_wants_is_ended_and_cleaned_up(node: FakeNode) -> Non
 
 async def test_pods_with_a_worker_and_those_of_other_agents_are_left_alone(node: FakeNode) -> None:
     node.put("ours")
-    node.put("theirs", owner="n2")
+    node.put("theirs", owner="c1_n2")
     node.put("kubelets", owner="")
     node.workers.add("ours")
     assert await collect(node) == []
+
+
+async def test_pods_of_another_cluster_are_left_alone_though_its_node_has_the_same_name(
+    node: FakeNode,
+) -> None:
+    node.put("theirs", owner="c2_n1")
+    node.put("earlier", owner="n1")
+    assert await collect(node) == []
+
+
+@pytest.mark.parametrize("trace", ["pods/earlier", "logs/shop_web_earlier"])
+async def test_orphans_of_an_earlier_version_are_ended_where_we_have_traces_of_them(
+    node: FakeNode, tmp_path: Path, trace: str
+) -> None:
+    node.put("earlier", owner="n1")
+    (tmp_path / trace).mkdir(parents=True)
+    assert (await collect(node))[:2] == ["stop earlier", "remove s-earlier"]
 
 
 async def test_a_directory_is_left_while_something_of_its_pod_runs(node: FakeNode) -> None:

@@ -1,29 +1,99 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from moorage.api.pods import Pod
-from moorage.node.garbage.usage import UsageWatch, disk_use_bytes
+from moorage.cri import CriError, pb
+from moorage.linux.trees import disk_use
+from moorage.node.garbage.usage import (
+    StorageUsage,
+    UsageWatch,
+    exceeded_limit,
+)
 from moorage.node.metrics import Metrics
 from moorage.node.paths import NodePaths
+from moorage.node.runtime.labels import POD_UID
 from moorage.node.status.knowledge import Ending
 from tests.clocks import FakeClock
-from tests.node.objects import UID, Wire, a_pod
+from tests.nesting import nest
+from tests.node.objects import UID, Wire, a_pod, wire_container
+
+MIB = 1024 * 1024
+VOLUMES: list[Wire] = [
+    {"name": "v", "emptyDir": {"sizeLimit": "1Mi"}},
+    {"name": "w", "emptyDir": {}},
+    {"name": "tmpfs", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+]
+
+
+def limited(name: str, limit: str) -> Wire:
+    return wire_container(name=name, resources={"limits": {"ephemeral-storage": limit}})
 
 
 def test_files_are_counted_once_whatever_their_names(tmp_path: Path) -> None:
     (tmp_path / "dir").mkdir()
     (tmp_path / "dir/one").write_bytes(b"x" * 8192)
-    before = disk_use_bytes(tmp_path)
+    before = disk_use([tmp_path]).size_bytes
     os.link(tmp_path / "dir/one", tmp_path / "two")
     (tmp_path / "link").symlink_to("/dev/zero")
     assert before >= 8192
-    assert disk_use_bytes(tmp_path) - before < 4097
-    assert disk_use_bytes(tmp_path / "gone") == 0
+    assert disk_use([tmp_path]).size_bytes - before < 4097
+    assert disk_use([tmp_path / "gone"]).size_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("pod", "usage", "signal", "message"),
+    [
+        (
+            a_pod(volumes=VOLUMES),
+            StorageUsage({"v": MIB + 1, "w": 0}),
+            "emptydirfs.limit",
+            'Usage of EmptyDir volume "v" exceeds the limit "1Mi". ',
+        ),
+        (
+            a_pod(limited("a", "1Mi"), limited("b", "2Mi"), volumes=VOLUMES),
+            StorageUsage({"v": MIB, "w": MIB}, {"a": MIB, "b": 1}),
+            "ephemeralpodfs.limit",
+            "Pod ephemeral local storage usage exceeds the total limit of containers 3Mi. ",
+        ),
+        (
+            a_pod(limited("a", "1Mi"), limited("b", "2Mi")),
+            StorageUsage({}, {"a": MIB + 1, "b": 0}),
+            "ephemeralcontainerfs.limit",
+            'Container a exceeded its local ephemeral storage limit "1Mi". ',
+        ),
+        (
+            a_pod(limited("a", "4Mi"), limited("b", "1Mi")),
+            StorageUsage({}, {"a": MIB, "b": MIB + 1}),
+            "ephemeralcontainerfs.limit",
+            'Container b exceeded its local ephemeral storage limit "1Mi". ',
+        ),
+    ],
+)
+def test_a_pod_exceeds_the_limit_that_upstream_names_first(
+    pod: Pod, usage: StorageUsage, signal: str, message: str
+) -> None:
+    exceeded = exceeded_limit(pod, usage)
+    assert exceeded is not None
+    assert (exceeded.signal, exceeded.message) == (signal, message)
+
+
+@pytest.mark.parametrize(
+    ("pod", "usage"),
+    [
+        (a_pod(volumes=VOLUMES), StorageUsage({"v": MIB, "w": 9 * MIB})),
+        (a_pod(limited("a", "1Mi"), limited("b", "1Mi")), StorageUsage({}, {"a": MIB, "b": MIB})),
+        (a_pod(), StorageUsage({}, {"main": 9 * MIB})),
+    ],
+)
+def test_a_pod_at_its_limit_does_not_exceed_it(pod: Pod, usage: StorageUsage) -> None:
+    assert exceeded_limit(pod, usage) is None
 
 
 class FakeWorker:
@@ -36,15 +106,78 @@ class FakeWorker:
         return len(self.endings) == 1
 
 
+class FakeEngine:
+    """Container statistics, or a failure to read them."""
+
+    def __init__(self, *stats: pb.ContainerStats, fails: bool = False) -> None:
+        self._stats, self._fails = stats, fails
+
+    async def container_stats(self) -> Sequence[pb.ContainerStats]:
+        if self._fails:
+            raise CriError("ListContainerStats", grpc.StatusCode.UNAVAILABLE, "gone")
+        return self._stats
+
+
+def writable_layer(uid: str, container: str, used_bytes: int) -> pb.ContainerStats:
+    stats = pb.ContainerStats()
+    stats.attributes.labels[POD_UID] = uid
+    stats.attributes.metadata.name = container
+    stats.writable_layer.used_bytes.value = used_bytes
+    return stats
+
+
+def watch_of(
+    root: Path, *workers: FakeWorker, engine: FakeEngine | None = None
+) -> tuple[UsageWatch, Metrics]:
+    metrics = Metrics()
+    watch = UsageWatch(
+        lambda: workers,  # type: ignore[arg-type, return-value]
+        engine or FakeEngine(),  # type: ignore[arg-type]
+        NodePaths(root, root / "logs"),
+        metrics,
+        FakeClock(),
+    )
+    return watch, metrics
+
+
 def watching(root: Path, **source: Any) -> tuple[UsageWatch, FakeWorker, Metrics]:
     volume: Wire = {"name": "v", "emptyDir": source}
-    worker, metrics = FakeWorker(a_pod(volumes=[volume])), Metrics()
-    paths = NodePaths(root, root / "logs")
-    place = paths.pod(UID).volume("empty-dir", "v")
+    worker = FakeWorker(a_pod(volumes=[volume]))
+    place = NodePaths(root, root / "logs").pod(UID).volume("empty-dir", "v")
     place.mkdir(parents=True)
     (place / "data").write_bytes(b"x" * 8192)
-    watch = UsageWatch(lambda: [worker], paths, metrics, FakeClock())  # type: ignore[list-item]
+    watch, metrics = watch_of(root, worker)
     return watch, worker, metrics
+
+
+async def test_writable_layer_and_logs_of_a_container_count_together(tmp_path: Path) -> None:
+    worker = FakeWorker(a_pod(limited("a", "1Mi"), limited("b", "8Mi")))
+    meta = worker.pod.metadata
+    logs = NodePaths(tmp_path, tmp_path / "logs").pod_logs(meta.namespace, meta.name, UID) / "a"
+    logs.mkdir(parents=True)
+    (logs / "0.log").write_bytes(b"x" * 8192)
+    engine = FakeEngine(
+        writable_layer("another-pod", "a", 9 * MIB),
+        writable_layer(UID, "b", MIB),
+        writable_layer(UID, "a", MIB - 4096),
+    )
+    watch, metrics = watch_of(tmp_path, worker, engine=engine)
+    await watch.look()
+    assert [each.message for each in worker.endings] == [
+        'Container a exceeded its local ephemeral storage limit "1Mi". '
+    ]
+    assert metrics.evictions.value(eviction_signal="ephemeralcontainerfs.limit") == 1
+
+
+async def test_volumes_are_measured_while_the_engine_does_not_answer(tmp_path: Path) -> None:
+    volume: Wire = {"name": "v", "emptyDir": {"sizeLimit": "1Ki"}}
+    worker = FakeWorker(a_pod(limited("a", "1Mi"), volumes=[volume]))
+    place = NodePaths(tmp_path, tmp_path / "logs").pod(UID).volume("empty-dir", "v")
+    place.mkdir(parents=True)
+    (place / "data").write_bytes(b"x" * 8192)
+    watch, _ = watch_of(tmp_path, worker, engine=FakeEngine(fails=True))
+    await watch.look()
+    assert 'EmptyDir volume "v"' in worker.endings[0].message
 
 
 async def test_a_pod_that_fills_its_volume_is_evicted_once(tmp_path: Path) -> None:
@@ -63,3 +196,19 @@ async def test_others_are_left_alone(tmp_path: Path, source: Any) -> None:
     watch, worker, _ = watching(tmp_path, **source)
     await watch.look()
     assert worker.endings == []
+
+
+@pytest.mark.usefixtures("removed_by_us")
+async def test_a_volume_of_any_depth_is_measured(tmp_path: Path) -> None:
+    watch, worker, _ = watching(tmp_path, sizeLimit="1Mi")
+    nest(NodePaths(tmp_path, tmp_path).pod(UID).volume("empty-dir", "v") / "deep", 3000)
+    await watch.look()
+    assert [each.reason for each in worker.endings] == ["Evicted"]
+
+
+async def test_one_volume_that_cannot_be_measured_keeps_no_other_from_it(tmp_path: Path) -> None:
+    _, worker, _ = watching(tmp_path, sizeLimit="1Ki")
+    broken = FakeWorker(a_pod(volumes=[{"name": "v", "emptyDir": {"sizeLimit": "no size"}}]))
+    watch, _ = watch_of(tmp_path, broken, worker)
+    await watch.look()
+    assert worker.endings

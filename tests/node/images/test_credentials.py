@@ -25,7 +25,7 @@ def a_secret(auths: Any, *, is_old: bool = False) -> Secret:
 def users(image: str, *registries: str) -> list[str]:
     """Who is tried for an image; each registry's user is named after it."""
     secret = a_secret({each: {"username": each, "password": "x"} for each in registries})
-    return [each.username for each in matching(credentials_in(secret), parse(image))]
+    return [each.auth.username for each in matching(credentials_in(secret), parse(image))]
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,11 @@ def test_forms_of_a_credential(is_old: bool) -> None:
         a_secret({"a.example": {"auth": "abc"}}),
         Secret(type="kubernetes.io/dockercfg", data={".dockercfg": "!"}),
         Secret(type="kubernetes.io/dockercfg", data={".dockercfg": "W10="}),
+        Secret(type="kubernetes.io/dockercfg", data={".dockercfg": "W1tb" * 2000}),
         a_secret([]),
         a_secret({"a.example": {"username": 5}}),
     ],
-    ids=["no json", "auth no base64", "no base64", "a list", "auths a list", "a number"],
+    ids=["no json", "auth no base64", "no base64", "deep", "a list", "auths a list", "a number"],
 )
 def test_secrets_that_cannot_be_read(secret: Secret) -> None:
     with pytest.raises(SecretFormatError, match="pull secret"):

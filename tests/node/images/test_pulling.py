@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+from pathlib import Path
 from typing import Any
 
 import grpc
+import msgspec
 import pytest
 
 from moorage.api.configuration import Secret
 from moorage.cri import CriError, pb
 from moorage.node.config.security import ImageUser
 from moorage.node.images.pulling import FoundImage, ImageError, ImagePuller
+from moorage.node.images.records import PullRecords
+from moorage.node.images.verification import Verification
 from moorage.node.pods.spec import Kind, Member
 from tests.clocks import FakeClock
 from tests.node.objects import UID, a_container, a_pod
@@ -25,6 +30,8 @@ class FakeEngine:
         self.user = ""
         self.failure: CriError | None = None
         self.pulls: list[tuple[str, str]] = []
+        self.gate: asyncio.Event | None = None
+        self.began = asyncio.Event()
 
     async def image(self, reference: str) -> pb.Image | None:
         return self.present.get(reference)
@@ -35,6 +42,9 @@ class FakeEngine:
         del sandbox
         user = auth.username if auth is not None else ""
         self.pulls.append((image.image, user))
+        self.began.set()
+        if self.gate is not None:
+            await self.gate.wait()
         if self.failure is not None:
             raise self.failure
         if self.user != user or image.image not in self.registry:
@@ -57,11 +67,23 @@ class FakeEvents:
 
 
 class Case:
-    def __init__(self) -> None:
+    """A node; `restart` is its agent's."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self.engine, self.events, self.clock = FakeEngine(), FakeEvents(), FakeClock()
+        self.verification = Verification()
+        self.restart()
+
+    def restart(self) -> None:
         engine: Any = self.engine
         events: Any = self.events
-        self.puller = ImagePuller(engine, events, self.clock, parallel_pulls=1)
+        self.records = PullRecords(self.directory, self.clock)
+        self.records.load()
+        self.puller = ImagePuller(
+            engine, events, self.clock, parallel_pulls=1, records=self.records,
+            verification=self.verification,
+        )  # fmt: skip
 
     async def ensure(
         self, image: str = "app:1", policy: str = "", secrets: tuple[Secret, ...] = ()
@@ -81,8 +103,8 @@ class Case:
 
 
 @pytest.fixture
-def case() -> Case:
-    return Case()
+def case(tmp_path: Path) -> Case:
+    return Case(tmp_path)
 
 
 PRESENT = (
@@ -226,3 +248,157 @@ async def test_a_secret_that_cannot_be_read_is_passed_over(case: Case) -> None:
 async def test_whom_an_image_runs_as(case: Case, image: pb.Image, user: ImageUser) -> None:
     case.engine.present["app:1"] = image
     assert (await case.ensure()).user == user
+
+
+def secret_of(user: str, *, uid: str = "u1", name: str = "pull") -> Secret:
+    auths = {"docker.io": {"username": user, "password": "x"}}
+    text = base64.b64encode(json.dumps({"auths": auths}).encode()).decode()
+    return msgspec.convert(
+        {
+            "metadata": {"uid": uid, "namespace": "team", "name": name},
+            "type": "kubernetes.io/dockerconfigjson",
+            "data": {".dockerconfigjson": text},
+        },
+        Secret,
+    )
+
+
+MINE = secret_of("good")
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_a_private_image_is_not_for_a_pod_without_its_secret(
+    case: Case, *, is_restarted: bool
+) -> None:
+    case.engine.user = "good"
+    await case.ensure(secrets=(MINE,))
+    if is_restarted:
+        case.restart()
+    for stranger in ((), (secret_of("bad", uid="u2", name="other"),)):
+        error = await case.fail(policy="IfNotPresent", secrets=stranger)
+        assert error.reason == "ErrImagePull"
+        assert "denied" in error.message
+        case.puller.forget(UID)
+        never = await case.fail(policy="Never", secrets=stranger)
+        message = 'Container image "app:1" is not present with pull policy of Never'
+        assert (never.reason, never.message) == ("ErrImageNeverPull", message)
+        # By its id it is the same image.
+        case.engine.present["sha256:app"] = case.engine.registry["app:1"]
+        assert (await case.fail(image="sha256:app", policy="Never", secrets=stranger)).reason == (
+            "ErrImageNeverPull"
+        )
+    pulls = len(case.engine.pulls)
+    for policy in ("IfNotPresent", "Never"):
+        for own in (MINE, secret_of("good", uid="u3", name="copy"), secret_of("renewed")):
+            assert (await case.ensure(policy=policy, secrets=(own,))).reference == "sha256:app"
+    assert len(case.engine.pulls) == pulls
+    assert case.events.told[-1] == PRESENT
+
+
+async def test_who_can_pull_for_himself_has_the_image_from_then_on(case: Case) -> None:
+    case.engine.user = "good"
+    await case.ensure(secrets=(MINE,))
+    case.engine.user = "other"
+    theirs = secret_of("other", uid="u2", name="other")
+    await case.ensure(secrets=(theirs,))
+    assert case.engine.pulls[-1] == ("app:1", "other")
+    pulls = len(case.engine.pulls)
+    for each in (MINE, theirs):
+        await case.ensure(secrets=(each,))
+    assert len(case.engine.pulls) == pulls
+
+
+async def test_an_image_pulled_without_credentials_is_everybodys(case: Case) -> None:
+    await case.ensure()
+    case.engine.user = "good"
+    for secrets in ((), (MINE,)):
+        await case.ensure(policy="Never", secrets=secrets)
+    assert case.engine.pulls == [("app:1", "")]
+
+
+@pytest.mark.parametrize("policy", ["NeverVerify", "NeverVerifyPreloadedImages"])
+async def test_preloaded_images_are_everybodys(case: Case, policy: str) -> None:
+    case.verification = Verification(policy)
+    case.restart()
+    case.engine.present["app:1"] = case.engine.registry["app:1"]
+    case.engine.user = "good"
+    await case.ensure(policy="Never")
+    # A pull that fails changes nothing about that.
+    assert (await case.fail(policy="Always")).reason == "ErrImagePull"
+    await case.ensure(policy="Never")
+
+
+async def test_never_verify_is_as_before(case: Case) -> None:
+    case.verification = Verification("NeverVerify")
+    case.restart()
+    case.engine.user = "good"
+    await case.ensure(secrets=(MINE,))
+    await case.ensure(policy="Never")
+
+
+@pytest.mark.parametrize(
+    "verification",
+    [Verification("AlwaysVerify"),
+     Verification("NeverVerifyAllowlistedImages", ("docker.io/library/other",))],
+)  # fmt: skip
+async def test_stricter_policies_look_at_preloaded_images_too(
+    case: Case, verification: Verification
+) -> None:
+    case.verification = verification
+    case.restart()
+    case.engine.present["app:1"] = case.engine.registry["app:1"]
+    assert (await case.fail(policy="Never")).reason == "ErrImageNeverPull"
+    await case.ensure(policy="IfNotPresent")
+    await case.ensure(policy="Never")
+    assert case.engine.pulls == [("app:1", "")]
+
+
+async def test_an_agent_that_died_during_a_pull_gives_the_image_to_nobody(case: Case) -> None:
+    case.engine.user = "good"
+    case.engine.gate = asyncio.Event()
+    pull = asyncio.create_task(case.ensure(secrets=(MINE,)))
+    await case.engine.began.wait()
+    pull.cancel()
+    await asyncio.wait([pull])
+    # The engine goes on with what it was asked for.
+    case.engine.gate = None
+    image = case.engine.registry["app:1"]
+    case.engine.present["app:1"] = case.engine.present["app@sha256:" + "0" * 64] = image
+    case.restart()
+    await case.puller.recover()
+    for name in ("app:1", "app@sha256:" + "0" * 64):
+        assert (await case.fail(image=name, policy="Never")).reason == "ErrImageNeverPull"
+    assert case.records.unsettled() == []
+    await case.ensure(secrets=(MINE,))
+    await case.ensure(policy="Never", secrets=(MINE,))
+
+
+async def test_a_pod_that_goes_during_a_pull_leaves_a_preloaded_image_to_all(case: Case) -> None:
+    case.engine.present["app:1"] = case.engine.registry["app:1"]
+    case.engine.gate = asyncio.Event()
+    pull = asyncio.create_task(case.ensure(policy="Always"))
+    await case.engine.began.wait()
+    pull.cancel()
+    await asyncio.wait([pull])
+    await case.ensure(policy="Never")
+    await case.puller.recover()
+    case.restart()
+    await case.ensure(policy="Never")
+
+
+async def test_without_room_for_a_record_nothing_is_pulled(case: Case) -> None:
+    (case.directory / "pulling").rmdir()
+    error = await case.fail()
+    assert error.reason == "ErrImagePull"
+    assert error.message.startswith("failed to record image pull intent: ")
+    assert case.engine.pulls == []
+
+
+async def test_records_are_forgotten_with_their_images(case: Case) -> None:
+    case.engine.user = "good"
+    await case.ensure(secrets=(MINE,))
+    await case.puller.tidy([], case.clock.now())
+    assert case.records.is_pulled("app:1", "sha256:app"), "too young"
+    case.clock.advance(120)
+    await case.puller.tidy([], case.clock.now())
+    assert not case.records.is_pulled("app:1", "sha256:app")

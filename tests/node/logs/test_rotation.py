@@ -10,7 +10,7 @@ from moorage.cri import CriError
 from moorage.node.logs.rotation import LogKeeper, pieces_of
 from moorage.node.options import LogRotationOptions
 from moorage.node.paths import NodePaths
-from moorage.node.runtime.views import PodView
+from moorage.node.runtime.views import ContainerView, PodView
 from tests.clocks import FakeClock
 from tests.node.objects import UID, a_pod, a_view, engine_has
 
@@ -36,6 +36,7 @@ class Node:
         self.log.parent.mkdir(parents=True)
         self.engine, self.clock = FakeEngine(self.log), FakeClock()
         self.container = engine_has(log_path=str(self.log))
+        self.others: list[ContainerView] = []
         self.links = root / "containers"
         self.links.mkdir()
         self.keeper = LogKeeper(
@@ -49,7 +50,7 @@ class Node:
 
     @property
     def pods(self) -> list[PodView]:
-        return [a_view(self.container)]
+        return [a_view(self.container, *self.others)]
 
     async def rotate(self, content: str) -> None:
         self.log.write_text(content)
@@ -57,7 +58,8 @@ class Node:
         await self.look()
 
     async def look(self) -> None:
-        await self.keeper._rotate_if_long(self.container)
+        await self.keeper.rotate_long()
+        await self.keeper.compress_rotated()
 
     @property
     def names(self) -> list[str]:
@@ -87,6 +89,39 @@ async def test_older_pieces_are_compressed_and_the_oldest_removed(node: Node) ->
     assert node.names == ["0.log", "0.log.20260101-000200.gz", "0.log.20260101-000300"]
     with gzip.open(pieces_of(node.log)[0]) as file:
         assert file.read() == b"second------"
+
+
+async def test_a_second_rotation_within_a_second_does_not_overwrite_the_first(node: Node) -> None:
+    await node.rotate("first-------")
+    node.log.write_text("second------")
+    await node.look()
+    assert node.names == ["0.log", "0.log.20260101-000100"]
+    assert pieces_of(node.log)[0].read_text() == "first-------"
+    await node.rotate("second------")
+    assert node.names == ["0.log", "0.log.20260101-000100.gz", "0.log.20260101-000200"]
+
+
+async def test_a_log_is_rotated_while_another_is_compressed(tmp_path: Path, node: Node) -> None:
+    other = tmp_path / "shop_web" / "other" / "0.log"
+    other.parent.mkdir()
+    other.write_text("0123456789")
+    node.others = [engine_has(name="other", log_path=str(other))]
+    node.log.write_text("0123456789")
+    await node.keeper.rotate_long()
+    assert len(pieces_of(node.log)) == len(pieces_of(other)) == 1
+
+
+async def test_a_log_whose_directory_has_gone_does_not_end_the_rotation(node: Node) -> None:
+    for content in ("first-------", "second------"):
+        node.log.write_text(content)
+        node.clock.advance(60)
+        await node.keeper.rotate_long()
+    for piece in pieces_of(node.log):
+        piece.unlink()
+    node.log.unlink()
+    node.log.parent.rmdir()
+    await node.keeper.compress_rotated()
+    assert not node.log.parent.exists()
 
 
 async def test_an_engine_that_refuses_goes_on_in_the_old_file(node: Node) -> None:
@@ -125,3 +160,9 @@ async def test_a_pods_logs_go_as_a_whole(tmp_path: Path, node: Node) -> None:
     await node.keeper.remove_pod(a_pod(), node.pods[0])
     assert not directory.exists()
     await node.keeper.remove_pod(a_pod(), node.pods[0])
+
+
+def test_logs_of_other_agents_on_the_same_engine_are_theirs_to_rotate(node: Node) -> None:
+    assert node.keeper._is_ours(node.container)
+    assert not node.keeper._is_ours(engine_has(log_path="/elsewhere/pods/app/0.log"))
+    assert not node.keeper._is_ours(engine_has(log_path=""))

@@ -99,6 +99,15 @@ async def test_listeners_hear_of_changes_only(case: Case) -> None:
     assert case.changes == 2
 
 
+async def test_handlers_in_another_order_are_no_change(case: Case) -> None:
+    await case.health.wait_asked()
+    for _ in range(4):
+        case.engine.handlers.reverse()
+        await case.after(5)
+    assert case.changes == 1
+    assert [each.name for each in case.health.handlers] == ["", "crun"]
+
+
 async def test_an_engine_that_is_not_ready_says_why_and_keeps_its_handlers(case: Case) -> None:
     await case.health.wait_asked()
     case.engine.runtime = pb.RuntimeCondition(type="RuntimeReady", reason="R", message="M")

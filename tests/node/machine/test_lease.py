@@ -104,3 +104,15 @@ async def test_a_lease_that_was_deleted_is_made_again() -> None:
     await case.after(1)
     assert case.server.lease is not None
     await case.end()
+
+
+async def test_what_is_written_of_a_lease() -> None:
+    case = Case()
+    await case.after(0)
+    assert case.server.lease is not None
+    meta = case.server.lease["metadata"]
+    assert (meta["name"], meta["namespace"]) == ("n1", "kube-node-lease")
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "node-uid"}
+    assert meta["ownerReferences"] == [owner]
+    assert case.server.lease["spec"]["renewTime"] == "2026-01-01T00:00:00.000000Z"
+    await case.end()

@@ -25,6 +25,7 @@ from moorage.node.machine.node_status import (
 from moorage.node.machine.pressure import Pressure
 
 FACTS = MachineFacts(
+    max_pids=32768,
     cpu_count=4,
     memory_bytes=8 << 30,
     swap_bytes=0,
@@ -147,6 +148,20 @@ def test_the_largest_images_come_first_and_the_nameless_not_at_all() -> None:
     ]
     found = images_of(images)
     assert (len(found), found[0].size_bytes, len(found[0].names)) == (50, 9, 5)
+
+
+def test_the_engines_order_of_images_and_their_names_makes_no_difference() -> None:
+    tags = [f"name{index}:1" for index in range(7)]
+    digests = [f"name{index}@sha256:{index}" for index in range(2)]
+
+    def images(step: int) -> list[pb.Image]:
+        listed = [
+            pb.Image(id="i", repo_tags=tags[::step], repo_digests=digests[::step], size=1),
+            pb.Image(id="j", repo_tags=["other:1"], size=1),
+        ]
+        return listed[::step]
+
+    assert images_of(images(1)) == images_of(images(-1))
 
 
 def test_the_patch_names_what_differs_and_always_the_heartbeats() -> None:

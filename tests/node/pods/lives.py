@@ -23,10 +23,13 @@ from moorage.node.cgroups.tree import CgroupTree
 from moorage.node.config.security import SecurityDefaults
 from moorage.node.context import NodeContext
 from moorage.node.images.pulling import ImagePuller
+from moorage.node.images.records import PullRecords
+from moorage.node.images.verification import Verification
 from moorage.node.metrics import Metrics
 from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths
 from moorage.node.pods.classes import RuntimeClasses
+from moorage.node.pods.handler_records import HandlerRecords
 from moorage.node.pods.hooks import Hooks
 from moorage.node.pods.sandboxes import SandboxMaker
 from moorage.node.pods.starting import ContainerStarter
@@ -34,6 +37,7 @@ from moorage.node.pods.stopping import ContainerStopper
 from moorage.node.pods.user_namespaces import UserNamespaces
 from moorage.node.pods.worker import PodWorker
 from moorage.node.runtime.observer import Observer
+from moorage.node.runtime.views import PodView
 from moorage.node.status.writer import StatusWriter
 from moorage.node.volumes.pod_volumes import VolumeKeeper
 from tests.clocks import FakeClock, settle
@@ -110,8 +114,9 @@ class FakeApi:
             raise NotFoundError.of("runtimeclasses", name, group="node.k8s.io")
         return self.classes[name]
 
-    def add_class(self, name: str, handler: str) -> None:
-        self.classes[name] = RuntimeClass(metadata=ObjectMeta(name=name), handler=handler)
+    def add_class(self, name: str, handler: str, created: str = "2026-01-01T00:00:00Z") -> None:
+        meta = ObjectMeta(name=name, creation_timestamp=created)
+        self.classes[name] = RuntimeClass(metadata=meta, handler=handler)
 
 
 class FakeEvents:
@@ -147,6 +152,18 @@ class FakeInformer:
         return
 
 
+class ClassInformer:
+    """The classes that the API has, always up to date."""
+
+    is_synced = True
+
+    def __init__(self, api: FakeApi) -> None:
+        self._api = api
+
+    def get(self, name: str) -> RuntimeClass | None:
+        return self._api.classes.get(name)
+
+
 class FakeLogs:
     async def remove_pod(self, pod: Pod, view: Any) -> None:
         """There are no logs to remove."""
@@ -159,6 +176,7 @@ class Life:
         self.clock = FakeClock()
         self.engine, self.api, self.events = FakeEngine(self.clock), FakeApi(), FakeEvents()
         self.root = root
+        self.has_classes_enabled = True
         self.observer = Observer(self.engine, self.clock, period_s=1.0)  # type: ignore[arg-type]
         self.context = self._make_context()
         self.worker: PodWorker
@@ -183,6 +201,15 @@ class Life:
         await self.observer.relist()
         self.context = self._make_context()
         self.begin(self.api.pod)
+
+    def forget_records(self) -> None:
+        """No handler of a pod was ever recorded here."""
+        for record in self.root.glob("pods/*/runtime-handler"):
+            record.unlink()
+
+    @property
+    def view(self) -> PodView:
+        return self.observer.view(UID)
 
     def ask_to_delete(self, grace_s: int = 30) -> None:
         assert self.api.pod is not None
@@ -234,6 +261,7 @@ class Life:
         api: Any = self.api
         events: Any = self.events
         informer: Any = FakeInformer()
+        followed: Any = ClassInformer(api)
         logs: Any = FakeLogs()
         checks: Any = None
         tokens: Any = SimpleNamespace(forget=lambda _: None, renewal_s=lambda _: None)
@@ -249,8 +277,14 @@ class Life:
         paths = NodePaths(self.root, self.root / "logs")
         hooks = Hooks(engine, None, clock)  # type: ignore[arg-type]
         users = UserNamespaces(paths, max_pods=2)
-        images = ImagePuller(engine, events, clock, parallel_pulls=1)
-        classes = RuntimeClasses(api, informer, is_enabled=True)
+        records = PullRecords(paths.image_records, clock)
+        records.load()
+        images = ImagePuller(
+            engine, events, clock, parallel_pulls=1, records=records, verification=Verification()
+        )
+        classes = RuntimeClasses(
+            api, followed, HandlerRecords(paths), is_enabled=self.has_classes_enabled
+        )
         return NodeContext(
             options=options,
             paths=paths,

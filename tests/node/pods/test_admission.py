@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from moorage.api.host_ports import Listener
 from moorage.api.pods import Pod
 from moorage.node.pods.admission import Room, refusal
 from tests.node.objects import Wire, a_node, a_pod, wire_container
@@ -185,4 +186,39 @@ def test_strict_groups_need_an_engine_that_knows_them() -> None:
     assert refused(pod, groups=False) == (
         "SupplementalGroupsPolicyNotSupported",
         "SupplementalGroupsPolicy=Strict is not supported in this node",
+    )
+
+
+LISTENERS = (Listener("API server", "127.0.0.1", 6443), Listener("agent", "192.0.2.1", 10250))
+
+
+@pytest.mark.parametrize(
+    ("pod", "where"),
+    [
+        (with_port(port=6443), "API server (127.0.0.1:6443)"),
+        (with_port("127.0.0.1", 6443), "API server (127.0.0.1:6443)"),
+        (with_port("192.0.2.1", 10250), "agent (192.0.2.1:10250)"),
+        (with_port(port=10250, meta={"annotations": {"kubernetes.io/config.source": "file"}}),
+         "agent (192.0.2.1:10250)"),
+        (with_port("127.0.0.1", 10250), None),
+        (with_port(port=6443, protocol="UDP"), None),
+    ],
+)  # fmt: skip
+def test_no_pod_gets_the_clusters_own_ports(pod: Pod, where: str | None) -> None:
+    """Whatever way it came: the API server's admission may not have seen it."""
+    room = Room(
+        node=a_node(), allocatable=ALLOCATABLE, has_groups_policy=True, others=(),
+        listeners=LISTENERS,
+    )  # fmt: skip
+    found = refusal(pod, room)
+    if where is None:
+        assert found is None
+        return
+    assert found is not None
+    number = pod.spec.containers[0].ports[0].host_port
+    name = pod.spec.containers[0].name
+    assert (found.reason, found.message) == (
+        "NodePorts",
+        f'Predicate NodePorts failed: hostPort {number} of container "{name}" is used by the '
+        f"{where}; choose another port",
     )

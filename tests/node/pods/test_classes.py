@@ -1,24 +1,42 @@
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from moorage.api.errors import NotFoundError, UnavailableError
 from moorage.api.meta import ObjectMeta
+from moorage.api.pods import Pod
 from moorage.api.runtimeclasses import RuntimeClass
 from moorage.client.resources import RUNTIME_CLASSES
 from moorage.client.rest import UnreachableError
-from moorage.node.pods.classes import ClassUnreadableError, RuntimeClasses
+from moorage.node.paths import NodePaths
+from moorage.node.pods.classes import (
+    ClassUnreadableError,
+    HandlerUnknownError,
+    RuntimeClasses,
+)
+from moorage.node.pods.handler_records import HandlerRecords
 from moorage.node.runtime.views import PodView
 from moorage.runtimeclass import ClassMissing
-from tests.node.objects import a_pod, a_sandbox, a_view
+from tests.node.objects import UID, a_pod, a_sandbox, a_view
 
 FRESH = PodView("u")
+_ROOT = tempfile.TemporaryDirectory()
 
 
-def a_class(name: str, handler: str) -> RuntimeClass:
-    return RuntimeClass(metadata=ObjectMeta(name=name), handler=handler)
+POD_MADE = "2026-01-01T00:00:05Z"
+
+
+def a_class(name: str, handler: str, made: str = "2026-01-01T00:00:00Z") -> RuntimeClass:
+    meta = ObjectMeta(name=name, creation_timestamp=made)
+    return RuntimeClass(metadata=meta, handler=handler)
+
+
+def pod_of(name: str | None) -> Pod:
+    return a_pod(meta={"creationTimestamp": POD_MADE}, runtimeClassName=name)
 
 
 class FakeServer:
@@ -63,10 +81,13 @@ def classes(
     server: FakeServer | None = None,
     is_enabled: bool = True,
     is_synced: bool = True,
+    root: Path | None = None,
 ) -> RuntimeClasses:
     informer: Any = FakeInformer(*known, is_synced=is_synced)
     client: Any = server or FakeServer()
-    return RuntimeClasses(client, informer, is_enabled=is_enabled)
+    root = root or Path(tempfile.mkdtemp(dir=_ROOT.name))
+    records = HandlerRecords(NodePaths(root, root / "logs"))
+    return RuntimeClasses(client, informer, records, is_enabled=is_enabled)
 
 
 @pytest.mark.parametrize(
@@ -101,10 +122,83 @@ async def test_a_pod_keeps_its_handler_when_its_class_has_vanished() -> None:
     assert await classes().handler(a_pod(runtimeClassName="gone"), view) == "runsc"
 
 
-async def test_a_class_made_again_counts_with_its_new_handler() -> None:
+async def test_a_class_made_again_with_another_handler_changes_no_pod() -> None:
     view = a_view(a_sandbox(handler="runsc", is_ready=False))
     found = classes(a_class("sandboxed", "kata"))
-    assert await found.handler(a_pod(runtimeClassName="sandboxed"), view) == "kata"
+    pod = a_pod(runtimeClassName="sandboxed")
+    assert await found.handler(pod, view) == "runsc"
+    assert found.replacing_handler(pod, "runsc") == "kata"
+
+
+async def test_the_first_answer_is_kept_for_later_agents_whatever_becomes_of_the_class(
+    tmp_path: Path,
+) -> None:
+    pod = pod_of("sandboxed")
+    assert await classes(a_class("sandboxed", "runsc"), root=tmp_path).handler(pod, FRESH) == (
+        "runsc"
+    )
+    for later in (
+        classes(root=tmp_path),
+        classes(a_class("sandboxed", "kata"), root=tmp_path),
+        classes(root=tmp_path, is_enabled=False),
+        classes(root=tmp_path, server=FakeServer(failure=UnreachableError("no route"))),
+    ):
+        assert await later.handler(pod, FRESH) == "runsc"
+        assert later.known_handler(pod, FRESH) == "runsc"
+
+
+async def test_a_pod_admitted_while_the_gate_was_off_keeps_the_default(tmp_path: Path) -> None:
+    pod = pod_of("sandboxed")
+    known = a_class("sandboxed", "runsc")
+    assert await classes(known, root=tmp_path, is_enabled=False).handler(pod, FRESH) == ""
+    assert await classes(known, root=tmp_path).handler(pod, FRESH) == ""
+
+
+SILENT = a_view(a_sandbox(handler=None, is_ready=False))
+"""A sandbox of an earlier version on an engine that does not report handlers."""
+
+
+async def test_a_class_older_than_the_pod_says_what_it_was_admitted_with(tmp_path: Path) -> None:
+    found = classes(a_class("sandboxed", "runsc"), root=tmp_path)
+    assert found.known_handler(pod_of("sandboxed"), SILENT) is None
+    assert await found.handler(pod_of("sandboxed"), SILENT) == "runsc"
+    assert await classes(root=tmp_path).handler(pod_of("sandboxed"), SILENT) == "runsc"
+
+
+@pytest.mark.parametrize(
+    ("known", "is_enabled", "why"),
+    [
+        ((), True, "the class does not exist any more"),
+        ((a_class("sandboxed", "runc", "2026-01-01T00:00:06Z"),), True, "after the pod"),
+        ((a_class("sandboxed", "runc"),), False, "the feature gate RuntimeClass is off"),
+    ],
+)
+@pytest.mark.parametrize("is_damaged", [False, True])
+async def test_where_nothing_says_the_handler_none_is_chosen(
+    tmp_path: Path,
+    known: tuple[RuntimeClass, ...],
+    is_enabled: bool,
+    why: str,
+    is_damaged: bool,
+) -> None:
+    if is_damaged:
+        # Cut off by a power failure, and its sandboxes gone with it.
+        record = tmp_path / "pods" / UID / "runtime-handler"
+        record.parent.mkdir(parents=True)
+        record.write_text("")
+    found = classes(*known, root=tmp_path, is_enabled=is_enabled)
+    with pytest.raises(HandlerUnknownError, match=f"{why}.*delete the pod"):
+        await found.handler(pod_of("sandboxed"), FRESH if is_damaged else SILENT)
+
+
+@pytest.mark.parametrize("name", [None, "", "legacy"])
+async def test_a_pod_without_class_has_the_default_whatever_the_engine_reports(
+    tmp_path: Path, name: str | None
+) -> None:
+    found = classes(root=tmp_path)
+    assert await found.handler(pod_of(name), SILENT) == ""
+    assert found.known_handler(pod_of(name), SILENT) == ""
+    assert not (tmp_path / "pods").exists()
 
 
 @pytest.mark.parametrize("failure", [UnavailableError("overloaded"), UnreachableError("no route")])
@@ -135,7 +229,7 @@ def test_a_class_is_gone_only_when_all_are_known(
 def test_every_change_is_told_by_name() -> None:
     informer = FakeInformer()
     heard: list[str] = []
-    found = RuntimeClasses(FakeServer(), informer, is_enabled=True)  # type: ignore[arg-type]
+    found = RuntimeClasses(FakeServer(), informer, None, is_enabled=True)  # type: ignore[arg-type]
     found.on_change(heard.append)
     informer.tell(None, a_class("new", "runc"))
     informer.tell(a_class("old", "runc"), None)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from moorage.node.pods.operations import Operations
 from tests.clocks import FakeClock, settle
 
@@ -71,6 +73,7 @@ async def test_cancelled_work_counts_as_running_until_it_has_ended() -> None:
         assert "mount" not in found
 
 
+@pytest.mark.failing_reconciles
 async def test_work_that_breaks_is_tried_again_after_a_pause() -> None:
     clock = FakeClock()
     found = operations(clock)

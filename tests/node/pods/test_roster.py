@@ -14,7 +14,7 @@ from moorage.node.pods import roster as roster_module
 from moorage.node.pods.roster import Roster
 from moorage.node.runtime.views import PodView
 from moorage.node.status.knowledge import Ending
-from tests.clocks import settle
+from tests.clocks import FakeClock, settle
 from tests.node.objects import a_node, a_pod, a_sandbox, wire_container
 
 
@@ -62,6 +62,7 @@ async def roster_of(*pods: Pod, running: str = "") -> AsyncIterator[tuple[Roster
     views = {uid: PodView(uid, sandboxes=(a_sandbox(uid=uid),)) for uid in running.split()}
     nothing = SimpleNamespace(add_listener=lambda _: None, on_change=lambda _: None)
     context: Any = SimpleNamespace(
+        options=SimpleNamespace(listeners=()),
         observer=SimpleNamespace(
             add_listener=lambda _: None, view=lambda uid: views.get(uid) or PodView(uid)
         ),
@@ -69,6 +70,7 @@ async def roster_of(*pods: Pod, running: str = "") -> AsyncIterator[tuple[Roster
         classes=nothing,
         events=SimpleNamespace(pod=lambda *_: None),
         allocatable=lambda: {"cpu": "2", "pods": "110"},
+        clock=FakeClock(),
     )
     informer: Any = FakeInformer(*pods)
     node: Any = SimpleNamespace(node=a_node())
@@ -142,3 +144,27 @@ async def test_coming_and_going_is_told() -> None:
         informer.tell(pod("a"), None)
         await settle()
     assert heard == [1, 0]
+
+
+async def test_a_worker_that_breaks_ends_no_other_and_goes_on_after_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs: list[str] = []
+
+    class Breaking(FakeWorker):
+        async def run(self) -> None:
+            runs.append(self.uid)
+            if self.uid == "a" and len(runs) < 4:
+                raise RecursionError("too deep")
+            await super().run()
+
+    monkeypatch.setattr(roster_module, "PodWorker", Breaking)
+    told: list[Any] = []
+    async with roster_of(pod("a"), pod("b")) as (roster, _):
+        context: Any = roster._context
+        context.events = SimpleNamespace(pod=lambda *about: told.append(about[2:]))
+        while runs.count("a") < 3:
+            await settle()
+            context.clock.advance(120)
+        assert set(roster.uids) == {"a", "b"}
+    assert told[0] == ("FailedSync", "error handling the pod: too deep")

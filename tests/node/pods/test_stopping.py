@@ -36,12 +36,17 @@ def test_patience_with_one_container(reason: Reason, meta: Any, wanted: int) -> 
 
 
 class FakeObserver:
+    """Keeps what is looked at again."""
+
+    def __init__(self) -> None:
+        self.refreshed: list[tuple[str, ...]] = []
+
     def view(self, uid: str) -> Any:
         del uid
         return a_view()
 
-    async def refresh_container(self, *_: str) -> None:
-        """Nobody looks."""
+    async def refresh_container(self, *which: str) -> None:
+        self.refreshed.append(which)
 
     refresh_sandbox = refresh_container
 
@@ -121,3 +126,105 @@ async def test_an_orphan_is_given_the_time_it_remembers(
     memory = remembering(grace_period_s=remembered)
     await stopper(engine).stop_orphan(a_view(engine_has(memory=memory)))
     assert engine.calls == [f"app-0 {grace_s}", "stop_sandbox s0"]
+
+
+class Blocking(FakeEngine):
+    """Containers end at the moment they are told to, except those that are held or fail."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock)
+        self.clock = clock
+        self.held: dict[str, asyncio.Event] = {}
+
+    async def stop_container(self, container_id: str, grace_s: int) -> None:
+        self.calls.append(f"{container_id} {grace_s}")
+        if container_id in self.held:
+            await self.held[container_id].wait()
+        self.fail_if("stop_container", container_id)
+
+    def fail_if(self, call: str, container_id: str) -> None:
+        if reason := self.failing.get(f"{call} {container_id}"):
+            raise CriError("StopContainer", grpc.StatusCode.UNKNOWN, reason)
+
+
+SIDECAR = wire_container("proxy", restartPolicy="Always")
+
+
+def _pod_with_sidecar(engine: Any, clock: FakeClock) -> tuple[ContainerStopper, Any, Any]:
+    stopping = ContainerStopper(
+        engine=engine,
+        observer=FakeObserver(),  # type: ignore[arg-type]
+        hooks=Hooks(engine, None, clock),  # type: ignore[arg-type]
+        events=FakeEvents(),  # type: ignore[arg-type]
+        clock=clock,
+    )
+    pod = a_pod(wire_container("app"), wire_container("other"), initContainers=[SIDECAR])
+    view = a_view(*(engine_has(name, id_=name) for name in ("app", "other", "proxy")))
+    return stopping, pod, view
+
+
+async def test_a_sidecar_ends_after_every_main_container() -> None:
+    engine = Blocking(FakeClock())
+    engine.held = {"app": asyncio.Event(), "other": asyncio.Event()}
+    stopping, pod, view = _pod_with_sidecar(engine, engine.clock)
+    task = asyncio.ensure_future(stopping.stop_pod(pod, view, 30))
+    await settle()
+    assert engine.calls == ["app 30", "other 30"]
+    engine.held["app"].set()
+    engine.clock.advance(5)
+    await settle()
+    assert engine.calls == ["app 30", "other 30"]
+    engine.held["other"].set()
+    await task
+    assert engine.calls == ["app 30", "other 30", "proxy 25", "stop_sandbox s0"]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_sidecar_does_not_outlive_the_grace_period_of_a_failing_container() -> None:
+    engine = Blocking(FakeClock())
+    engine.failing["stop_container app"] = "stuck"
+    stopping, pod, view = _pod_with_sidecar(engine, engine.clock)
+    task = asyncio.ensure_future(stopping.stop_pod(pod, view, 30))
+    await settle()
+    assert engine.calls == ["app 30", "other 30"]
+    engine.clock.advance(30)
+    with pytest.raises(StopError, match=r"failed to stop container app: .* desc = stuck"):
+        await task
+    # The sandbox is left, so that the next try sees what is alive.
+    assert engine.calls == ["app 30", "other 30", "proxy 2"]
+    # Neither the wait for its turn nor the sleep goes on.
+    await settle()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize(
+    ("grace_s", "calls"), [(0, ["stop 2"]), (1, ["go on, within 1 s", "stop 2"])]
+)
+async def test_a_pod_without_grace_runs_no_hook(grace_s: int, calls: list[str]) -> None:
+    class Hooked(FakeEngine):
+        async def exec_sync(
+            self, container_id: str, command: Sequence[str], timeout_s: int
+        ) -> ExecResult:
+            del container_id
+            self.calls.append(f"{' '.join(command)}, within {timeout_s} s")
+            return ExecResult(b"", b"", 0)
+
+        async def stop_container(self, container_id: str, grace_s: int) -> None:
+            del container_id
+            self.calls.append(f"stop {grace_s}")
+
+    clock = FakeClock()
+    engine: Any = Hooked(clock)
+    stopping, _, _ = _pod_with_sidecar(engine, clock)
+    hook = {"preStop": {"exec": {"command": ["go", "on"]}}}
+    meta = {"deletionGracePeriodSeconds": grace_s}
+    pod = a_pod(wire_container(lifecycle=hook), meta=meta)
+    await stopping.kill(pod, Kill(engine_has(), "", Reason.CHANGED))
+    assert engine.calls == calls
+
+
+async def test_what_was_stopped_is_looked_at_at_once() -> None:
+    stopping = stopper(FakeEngine(FakeClock()))
+    await stopping.stop_orphan(a_view(engine_has(id_="c1"), engine_has("other", id_="c2")))
+    observer: Any = stopping.observer
+    assert sorted(observer.refreshed) == [("c1", "s0"), ("c2", "s0"), ("s0",)]

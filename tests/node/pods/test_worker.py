@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.node.objects import a_pod, wire_container
+import pytest
+
+from tests.node.objects import UID, a_pod, wire_container
 from tests.node.pods.lives import Life, living
 
 
@@ -140,6 +142,39 @@ async def test_a_sandbox_that_dies_is_stopped_and_replaced(tmp_path: Path) -> No
             "run_sandbox",
         ]
         assert "SandboxChanged" in life.events.reasons
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+async def test_nothing_is_started_in_a_sandbox_that_was_stopped_from_outside(
+    tmp_path: Path, is_removed: bool
+) -> None:
+    async with living(tmp_path) as life:
+        life.begin(a_pod())
+        await life.until(lambda: phase(life) == "Running")
+        container = life.observer.view(UID).containers[0]
+        life.engine.kill_sandbox()
+        if is_removed:
+            await life.engine.remove_sandbox(container.sandbox_id)
+        # The container's end is reported before its sandbox's.
+        ended = await life.observer.refresh_container(container.id, container.sandbox_id)
+        assert is_removed == (ended is None)
+        await life.look()
+        await life.until(lambda: life.engine.running == ["app"])
+        started = calls(life, "run_sandbox", "create", "start")
+        assert started == ["run_sandbox", "create app", "start app"] * 2
+        assert not any(each.startswith("Failed") for each in life.events.told)
+
+
+async def test_a_start_that_failed_because_its_sandbox_was_stopped_is_no_failure(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path) as life:
+        life.engine.stops_sandbox_at_start = True
+        life.begin(a_pod())
+        await life.until(lambda: life.engine.running == ["app"])
+        assert calls(life, "run_sandbox", "start") == [
+            "run_sandbox", "start app", "run_sandbox", "start app",
+        ]  # fmt: skip
 
 
 async def test_a_class_that_does_not_exist_yet_is_waited_for(tmp_path: Path) -> None:

@@ -85,6 +85,15 @@ async def test_what_a_command_prints_is_cut() -> None:
     [
         (HttpAnswer(204, ""), CheckResult(Outcome.SUCCESS, "")),
         (HttpAnswer(200, "hi"), CheckResult(Outcome.SUCCESS, "hi")),
+        (HttpAnswer(299, "hi"), CheckResult(Outcome.SUCCESS, "hi")),
+        (
+            HttpAnswer(199, "x"),
+            CheckResult(Outcome.FAILURE, "HTTP probe failed with statuscode: 199"),
+        ),
+        (
+            HttpAnswer(400, "x"),
+            CheckResult(Outcome.FAILURE, "HTTP probe failed with statuscode: 400"),
+        ),
         (
             HttpAnswer(302, "moved"),
             CheckResult(Outcome.WARNING, "Probe terminated redirects, Response body: moved"),
@@ -110,6 +119,20 @@ async def test_tcp() -> None:
     assert await check({"tcpSocket": {"port": port}}) == CheckResult(
         Outcome.FAILURE, f"dial tcp 127.0.0.1:{port}: connect: connection refused"
     )
+
+
+async def test_a_tcp_probe_hangs_up_once_it_is_connected() -> None:
+    heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.set_result(await reader.read())
+        writer.close()
+
+    server = await asyncio.start_server(listen, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, asyncio.timeout(10):
+        assert (await check({"tcpSocket": {"port": port}})).outcome is Outcome.SUCCESS
+        assert await heard == b""
 
 
 async def test_a_probe_that_names_nothing_to_ask() -> None:

@@ -23,6 +23,13 @@ def action(**fields: Any) -> HTTPGetAction:
     [
         ({}, "http://10.1.0.5/"),
         ({"path": "healthz?full=1"}, "http://10.1.0.5/healthz?full=1"),
+        (
+            {"path": "/dial?request=echo%3Fmsg%3Dx%26y"},
+            "http://10.1.0.5/dial?request=echo%3Fmsg%3Dx%26y",
+        ),
+        ({"path": "/a%20b%2Fc"}, "http://10.1.0.5/a%20b%2Fc"),
+        ({"path": "/a b?c d&e=+ü#f"}, "http://10.1.0.5/a%20b?c%20d&e=+%C3%BC"),
+        ({"path": "/50%?a=b"}, "http://10.1.0.5/50%25%3Fa=b"),
         ({"path": "/a", "port": 81, "scheme": "HTTPS"}, "https://10.1.0.5:81/a"),
         ({"host": "web.example", "port": "http"}, "http://web.example:8080/"),
     ],

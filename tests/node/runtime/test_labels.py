@@ -6,7 +6,9 @@ from moorage.node.runtime.labels import (
     container_annotations,
     container_hash,
     container_labels,
+    owner_of,
     remembered,
+    sandbox_handler,
 )
 from tests.node.objects import UID, a_container, a_pod, remembering, wire_container
 
@@ -70,3 +72,25 @@ def test_labels_say_whose_it_is() -> None:
         "io.kubernetes.pod.uid": UID,
         "io.kubernetes.container.name": "app",
     }
+
+
+OURS = {"moorage.dev/node": owner_of("c1", "n1")}
+RECORDED = {"moorage.dev/runtime-handler": "crun"}
+
+
+@pytest.mark.parametrize(
+    ("reported", "labels", "annotations", "wanted"),
+    [
+        ("runc", OURS, RECORDED, "runc"),
+        ("", OURS, RECORDED, "crun"),
+        ("", OURS, {"moorage.dev/runtime-handler": ""}, ""),
+        ("", OURS, {}, None),
+        # Earlier versions passed on what the pod's author wrote.
+        ("", {"moorage.dev/node": "n1"}, RECORDED, None),
+        ("", {}, RECORDED, None),
+    ],
+)
+def test_a_sandboxs_handler_from_the_engine_or_from_our_own_record(
+    reported: str, labels: dict[str, str], annotations: dict[str, str], wanted: str | None
+) -> None:
+    assert sandbox_handler(reported, labels, annotations) == wanted

@@ -23,6 +23,7 @@ from moorage.node.options import ServerOptions
 from moorage.node.pods.worker import PodWorker
 from moorage.node.runtime.engine import ExecResult
 from moorage.node.server.endpoint import serve
+from moorage.serving import Limits
 from moorage.streaming.dial import Refused, Upgraded, Upstream, dial
 from tests.node.objects import UID, a_pod
 from tests.node.pods.lives import Life, living
@@ -195,6 +196,23 @@ async def test_who_may_call(
         assert await node.get("/healthz", node.context(client)) == (status, said)
 
 
+async def test_clients_without_a_certificate_keep_no_one_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = Limits(connections=4, reserved=1, head_s=1)
+    monkeypatch.setattr(Limits, "for_descriptors", lambda _: limits)
+    async with a_node(tmp_path) as node:
+        silent = [await asyncio.open_connection(HOST, node.port) for _ in range(8)]
+        assert (await node.get("/healthz", node.context(None)))[0] == 401
+        assert await node.get("/healthz") == (200, "ok")
+        try:
+            async with asyncio.timeout(20):
+                assert [await reader.read() for reader, _ in silent] == [b""] * 8
+        finally:
+            for _, writer in silent:
+                writer.close()
+
+
 async def test_a_certificate_of_another_authority_ends_the_handshake(tmp_path: Path) -> None:
     async with a_node(tmp_path, API_SERVER) as node:
         with pytest.raises((aiohttp.ClientError, ssl.SSLError, ConnectionError)):
@@ -341,7 +359,8 @@ async def test_pods_and_logs_of_the_node(tmp_path: Path) -> None:
         assert (status, text) == (200, "hello\n")
         status, text = await node.get("/metrics")
         assert status == 200
-        assert "kubelet_running_pods" in text
+        assert "\nkubelet_running_pods 1\n" in text.replace("1.0\n", "1\n")
+        assert '\nkubelet_running_containers{container_state="running"} 1' in text
 
 
 async def test_a_port_that_is_taken_is_an_error(tmp_path: Path) -> None:

@@ -1,6 +1,18 @@
 from __future__ import annotations
 
-from moorage.node.server.statistics import Rates, resource_text
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from moorage.api.clock import parse_time
+from moorage.cri import pb
+from moorage.node.options import NodeOptions
+from moorage.node.runtime.labels import POD_UID
+from moorage.node.runtime.views import pod_view
+from moorage.node.server.statistics import Rates, Statistics, resource_text
+from tests.clocks import START_NS, FakeClock
+from tests.node.objects import a_sandbox, engine_has, exited
 
 SECOND = 1_000_000_000
 
@@ -30,3 +42,177 @@ def test_the_form_that_metrics_server_reads() -> None:
         'pod_memory_working_set_bytes{namespace="shop",pod="web"} 7',
         "resource_scrape_error 0",
     ]
+    types = dict(line.split()[2:] for line in lines if line.startswith("# TYPE "))
+    assert types == {
+        name: "counter" if name.endswith("_total") else "gauge"
+        for name in (each.partition("{")[0].partition(" ")[0] for each in lines if each[0] != "#")
+    }
+
+
+def test_metrics_keep_every_digit() -> None:
+    use = {
+        "cpu": {"usageCoreNanoSeconds": 1_234_567 * SECOND + SECOND // 8},
+        "memory": {"workingSetBytes": 8_123_456_789},
+    }
+    text = resource_text({"node": use, "pods": []})
+    assert "node_cpu_usage_seconds_total 1234567.125\n" in text
+    assert "node_memory_working_set_bytes 8123456789\n" in text
+
+
+def test_pods_of_other_clusters_on_the_engine_are_not_counted() -> None:
+    pods = [
+        pod_view("a", [a_sandbox(uid="a", owner="c1_n1")], [engine_has(uid="a")]),
+        pod_view("b", [a_sandbox(uid="b", owner="n1")], [exited(uid="b")]),
+        pod_view("c", [a_sandbox(uid="c", owner="c2_n1")], [engine_has(uid="c")]),
+    ]
+    context: Any = SimpleNamespace(
+        options=NodeOptions(name="n1", cluster_id="c1"), observer=SimpleNamespace(pods=pods)
+    )
+    roster: Any = None
+    count, states = Statistics(context, roster).running()
+    assert (count, states["running"], states["exited"]) == (2, 1, 1)
+
+
+def _usage(total_ns: int, at_ns: int, **more: Any) -> pb.ContainerStats:
+    return pb.ContainerStats(
+        attributes=pb.ContainerAttributes(
+            id=more.pop("id", "c1"),
+            metadata=pb.ContainerMetadata(name=more.pop("name", "app")),
+            labels={POD_UID: more.pop("uid", "u1")},
+        ),
+        cpu=pb.CpuUsage(
+            timestamp=at_ns, usage_core_nano_seconds=pb.UInt64Value(value=total_ns),
+            **more.pop("cpu", {}),
+        ),
+        memory=pb.MemoryUsage(
+            timestamp=at_ns, working_set_bytes=pb.UInt64Value(value=7),
+            usage_bytes=pb.UInt64Value(value=9), rss_bytes=pb.UInt64Value(value=5),
+            page_faults=pb.UInt64Value(value=3), major_page_faults=pb.UInt64Value(value=2),
+            available_bytes=pb.UInt64Value(value=1),
+        ),
+        **more,
+    )  # fmt: skip
+
+
+class FakeFigures:
+    """An engine with the figures of one moment."""
+
+    def __init__(self) -> None:
+        self.containers: list[pb.ContainerStats] = []
+        self.sandboxes: list[pb.PodSandboxStats] = []
+
+    async def container_stats(self) -> list[pb.ContainerStats]:
+        return self.containers
+
+    async def sandbox_stats(self) -> list[pb.PodSandboxStats]:
+        return self.sandboxes
+
+
+def _statistics(figures: FakeFigures, clock: FakeClock, root: Path) -> Statistics:
+    meta = SimpleNamespace(name="web", namespace="shop", creation_timestamp="2026-01-01T00:00:00Z")
+    workers = [
+        SimpleNamespace(uid="u1", pod=SimpleNamespace(metadata=meta), is_active=True),
+        SimpleNamespace(uid="u2", pod=SimpleNamespace(metadata=meta), is_active=False),
+    ]
+    context: Any = SimpleNamespace(
+        options=NodeOptions(name="n1", root_dir=root), engine=figures, clock=clock
+    )
+    roster: Any = workers
+    return Statistics(context, roster)
+
+
+async def test_a_summary_has_each_active_pod_with_its_containers(tmp_path: Path) -> None:
+    figures, clock = FakeFigures(), FakeClock()
+    layer = pb.FilesystemUsage(timestamp=START_NS, used_bytes=pb.UInt64Value(value=11),
+                               inodes_used=pb.UInt64Value(value=4))  # fmt: skip
+    exact = {"usage_nano_cores": pb.UInt64Value(value=50)}
+    figures.containers = [
+        _usage(SECOND, START_NS, writable_layer=layer, cpu=exact),
+        _usage(3 * SECOND, START_NS, id="c2", name="side"),
+        _usage(SECOND, START_NS, id="c3", uid="u2"),
+    ]
+    interface = pb.NetworkInterfaceUsage(
+        name="eth0", rx_bytes=pb.UInt64Value(value=1), rx_errors=pb.UInt64Value(value=2),
+        tx_bytes=pb.UInt64Value(value=3), tx_errors=pb.UInt64Value(value=4),
+    )  # fmt: skip
+    other = pb.NetworkInterfaceUsage(name="eth1", rx_bytes=pb.UInt64Value(value=5))
+    figures.sandboxes = [
+        pb.PodSandboxStats(
+            attributes=pb.PodSandboxAttributes(
+                id="s1", metadata=pb.PodSandboxMetadata(uid="u1")
+            ),
+            linux=pb.LinuxPodSandboxStats(
+                network=pb.NetworkUsage(timestamp=START_NS, default_interface=interface,
+                                        interfaces=[other]),
+                process=pb.ProcessUsage(process_count=pb.UInt64Value(value=6)),
+            ),
+        )
+    ]  # fmt: skip
+    statistics = _statistics(figures, clock, tmp_path)
+    found = await statistics.summary()
+    (pod,) = found["pods"]
+    assert pod["podRef"] == {"name": "web", "namespace": "shop", "uid": "u1"}
+    assert pod["startTime"] == "2026-01-01T00:00:00Z"
+    stamp = "2026-01-01T00:00:00Z"
+    memory = {"time": stamp, "workingSetBytes": 7, "availableBytes": 1, "usageBytes": 9,
+              "rssBytes": 5, "pageFaults": 3, "majorPageFaults": 2}  # fmt: skip
+    first, second = pod["containers"]
+    assert first == {
+        "name": "app",
+        "cpu": {"time": stamp, "usageNanoCores": 50, "usageCoreNanoSeconds": SECOND},
+        "memory": memory,
+        "rootfs": {"time": stamp, "usedBytes": 11, "inodesUsed": 4},
+    }
+    assert second == {
+        "name": "side", "cpu": {"time": stamp, "usageCoreNanoSeconds": 3 * SECOND},
+        "memory": memory,
+    }  # fmt: skip
+    assert pod["cpu"] == {"time": stamp, "usageNanoCores": 50, "usageCoreNanoSeconds": 4 * SECOND}
+    assert pod["memory"] == {"time": stamp, "workingSetBytes": 14, "usageBytes": 18, "rssBytes": 10}
+    shown = {"name": "eth0", "rxBytes": 1, "rxErrors": 2, "txBytes": 3, "txErrors": 4}
+    more = {"name": "eth1", "rxBytes": 5, "rxErrors": 0, "txBytes": 0, "txErrors": 0}
+    assert pod["network"] == {"time": stamp, **shown, "interfaces": [shown, more]}
+    assert pod["process_stats"] == {"process_count": 6}
+    # The second reading has a rate of its own for what the engine gave none.
+    figures.containers = [_usage(5 * SECOND, START_NS + 4 * SECOND, id="c2", name="side")]
+    figures.sandboxes = []
+    (pod,) = (await statistics.summary())["pods"]
+    assert pod["containers"][0]["cpu"]["usageNanoCores"] == SECOND // 2
+    assert not {"network", "process_stats"} & pod.keys()
+    # A container that was not there in between begins anew.
+    figures.containers = []
+    await statistics.summary()
+    figures.containers = [_usage(9 * SECOND, START_NS + 8 * SECOND, id="c2")]
+    (pod,) = (await statistics.summary())["pods"]
+    assert "usageNanoCores" not in pod["containers"][0]["cpu"]
+
+
+def _uptime_s() -> float:
+    return float(Path("/proc/uptime").read_text().split()[0])
+
+
+async def test_the_nodes_own_figures_are_the_machines(tmp_path: Path) -> None:
+    clock = FakeClock()
+    statistics = _statistics(FakeFigures(), clock, tmp_path)
+    node = (await statistics.summary())["node"]
+    assert node["nodeName"] == "n1"
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = node["memory"]
+    assert 0 < memory["workingSetBytes"] < total
+    assert abs(memory["workingSetBytes"] + memory["availableBytes"] - total) < total * 0.01
+    assert memory["usageBytes"] < total
+    assert 0 < memory["rssBytes"] < total
+    disk = os.statvfs(tmp_path)
+    assert node["fs"]["capacityBytes"] == disk.f_blocks * disk.f_frsize
+    assert node["fs"]["inodes"] == disk.f_files
+    assert (
+        0 <= node["fs"]["usedBytes"] <= node["fs"]["capacityBytes"] - node["fs"]["availableBytes"]
+    )
+    assert node["fs"]["inodesUsed"] + node["fs"]["inodesFree"] == node["fs"]["inodes"]
+    assert "usageNanoCores" not in node["cpu"]
+    assert node["cpu"]["usageCoreNanoSeconds"] > 0
+    uptime_s = _uptime_s()
+    started = parse_time(node["startTime"]).timestamp()
+    assert abs(clock.now().timestamp() - uptime_s - started) < 60
+    text = await statistics.resource_metrics()
+    assert "node_memory_working_set_bytes " in text

@@ -98,6 +98,8 @@ def test_init_done() -> None:
 @pytest.mark.parametrize(
     ("side", "a", "begun", "wanted"),
     [
+        ("-", "w", False, "Pending"),
+        ("-", "R", True, "Pending"),
         ("r", "w", False, "Pending"),
         ("R", "w", False, "Pending"),
         ("R", "R", True, "Running"),

@@ -85,6 +85,9 @@ async def test_what_cannot_wait_takes_along_what_waits() -> None:
         writer.submit(pod(), status(podIP="10.1.0.5", phase="Running"))
         await settle()
     assert server.written == [{"podIP": "10.1.0.5", "phase": "Running"}]
+    # The moment that was waited for is waited for no more.
+    await settle()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_what_the_api_has_is_not_written_again() -> None:

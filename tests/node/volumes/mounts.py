@@ -13,8 +13,11 @@ class FakeMounter:
     def __init__(self) -> None:
         self.sizes: dict[Path, int] = {}
         self.binds: dict[Path, Path] = {}
+        self.without_programs: set[Path] = set()
 
-    def mount_tmpfs(self, target: Path, size_bytes: int) -> None:
+    def mount_tmpfs(self, target: Path, size_bytes: int, *, has_programs: bool = True) -> None:
+        if not has_programs:
+            self.without_programs.add(target)
         self.sizes[target] = size_bytes
 
     def bind(self, source: str, target: Path) -> None:

@@ -163,3 +163,19 @@ def test_after_any_updates_exactly_the_last_is_seen(
     assert found == updates[-1]
     tops = {each.name for each in target.iterdir() if not each.name.startswith("..")}
     assert tops == {path.partition("/")[0] for path in updates[-1]}
+
+
+@pytest.mark.usefixtures("removed_by_us")
+def test_a_payload_as_deep_as_a_path_can_be(tmp_path: Path) -> None:
+    path = "/".join(["d"] * 1500)
+    payload = {path: ProjectedFile(b"deep", 0o644)}
+    before = os.umask(0o077)
+    try:
+        assert write_payload(tmp_path, payload, START)
+    finally:
+        os.umask(before)
+    assert not write_payload(tmp_path, payload, START)
+    assert (tmp_path / path).read_bytes() == b"deep"
+    assert (tmp_path / path).parent.stat().st_mode & 0o777 == 0o755
+    assert write_payload(tmp_path, {"flat": ProjectedFile(b"", 0o644)}, START)
+    assert not (tmp_path / "d").exists()

@@ -169,3 +169,29 @@ def test_recursive_read_only(fields: Wire, is_supported: bool, wanted: bool | st
     with pytest.raises(ConfigError) as caught:
         is_recursive(found, is_supported)
     assert str(caught.value) == f"{REFUSED} {wanted}"
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_supported", "expected"),
+    [
+        (None, True, False),
+        ("Disabled", True, False),
+        ("Enabled", True, True),
+        ("IfPossible", True, True),
+        ("IfPossible", False, False),
+    ],
+)
+def test_the_engine_is_asked_to_make_all_below_a_mount_read_only(
+    case: Case, mode: str | None, is_supported: bool, expected: bool
+) -> None:
+    fields = {} if mode is None else {"recursiveReadOnly": mode}
+    plain, found = case.mounts(
+        mount(mountPath="/other"), mount(readOnly=True, **fields), recursive=is_supported
+    )
+    assert (found.readonly, found.recursive_read_only) == (True, expected)
+    assert (plain.readonly, plain.recursive_read_only) == (False, False)
+
+
+def test_what_the_runtime_cannot_make_read_only_is_refused(case: Case) -> None:
+    with pytest.raises(ConfigError, match="it is not supported by the runtime"):
+        case.mounts(mount(readOnly=True, recursiveReadOnly="Enabled"), recursive=False)

@@ -78,3 +78,19 @@ def test_nonsense_is_refused(path: str, kind: str, complaint: str) -> None:
 
 def test_devices_are_told_apart() -> None:
     check_host_path(Path("/dev/null"), "CharDevice")
+
+
+@pytest.mark.usefixtures("removed_by_us")
+def test_directories_are_made_as_deep_as_a_path_can_be_and_open_to_all(
+    root: Path,
+) -> None:
+    before = os.umask(0o077)
+    try:
+        deep = root.joinpath(*["d"] * 1500)
+        check_host_path(deep, "DirectoryOrCreate")
+        check_host_path(root / "d/made", "FileOrCreate")
+    finally:
+        os.umask(before)
+    assert deep.stat().st_mode & 0o777 == 0o755
+    assert (root / "d").stat().st_mode & 0o777 == 0o755
+    assert (root / "d/made").stat().st_mode & 0o777 == 0o644

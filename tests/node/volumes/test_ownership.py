@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from moorage.linux.trees import walk
 from moorage.node.volumes.ownership import ON_ROOT_MISMATCH, give_to_group
+from tests.nesting import nest
 
 GROUP = os.getgid()
 
@@ -61,3 +63,24 @@ def test_a_link_itself_is_given_not_what_it_names(tmp_path: Path) -> None:
     (volume / "link").symlink_to(outside)
     give_to_group(volume, GROUP, is_read_only=False, policy=None)
     assert mode(outside) == "600"
+
+
+@pytest.mark.usefixtures("removed_by_us")
+def test_a_tree_of_any_depth_is_given(tmp_path: Path) -> None:
+    root = tmp_path / "volume"
+    nest(root, 2000)
+    group = os.getgid()
+    give_to_group(root, group, is_read_only=False, policy=None)
+    for visit in walk(root):
+        assert visit.status.st_gid == group
+        assert visit.status.st_mode & 0o060 == 0o060
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.touch(mode=0o600)
+    root = tmp_path / "volume"
+    root.mkdir()
+    (root / "link").symlink_to(outside)
+    give_to_group(root, os.getgid(), is_read_only=False, policy=None)
+    assert outside.stat().st_mode & 0o777 == 0o600

@@ -198,3 +198,21 @@ def test_what_must_be_fetched_is_told_beforehand() -> None:
     assert found.tokens == {TokenWanted("", 3600)}
     assert needs_of(volume(secret={"secretName": "b"})).secrets == {"b"}
     assert needs_of(volume(emptyDir={})) == needs_of(volume(hostPath={"path": "/"}))
+
+
+@pytest.mark.parametrize("kind", ["configMap", "secret", "projected"])
+def test_one_large_value_at_many_paths_is_refused(kind: str) -> None:
+    """A secret's files are in the machine's memory: a pod of 3 MiB could fill it."""
+    large = "x" * 1_000_000
+    sources = VolumeSources(
+        config_maps={"large": ConfigMap(data={"k": large})},
+        secrets={"large": Secret(data={"k": base64.b64encode(large.encode()).decode()})},
+    )
+    items = [{"key": "k", "path": f"p{n}"} for n in range(70)]
+    source: dict[str, Any] = {
+        "configMap": {"name": "large", "items": items},
+        "secret": {"secretName": "large", "items": items},
+        "projected": {"sources": [{"configMap": {"name": "large", "items": items}}]},
+    }[kind]
+    with pytest.raises(ConfigError, match="larger than 67108864 bytes together"):
+        payload_of(a_pod(), volume(**{kind: source}), sources, WHERE)

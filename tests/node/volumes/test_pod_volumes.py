@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 import base64
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,13 @@ from moorage.api.configuration import ConfigMap, Secret
 from moorage.api.errors import ForbiddenError
 from moorage.api.pods import Pod
 from moorage.client.resources import CONFIG_MAPS
+from moorage.linux.bind import bind, unmount_all
 from moorage.node.paths import NodePaths
+from moorage.node.volumes.mounting import SystemMounter
 from moorage.node.volumes.payload import TokenWanted
 from moorage.node.volumes.pod_volumes import VolumeError, VolumeKeeper
 from tests.clocks import START_S, FakeClock
+from tests.nesting import nest
 from tests.node.objects import UID, WHERE, Wire, a_pod, wire_container
 from tests.node.volumes.mounts import FakeMounter
 
@@ -227,3 +232,96 @@ async def test_everything_of_a_pod_is_unmounted_and_removed(node: Node) -> None:
     assert not node.mounter.sizes
     assert not node.paths.pod(UID).root.exists()
     await node.keeper.remove(UID)
+
+
+class StuckMounter(SystemMounter):
+    """The kernel's mount table, on which some unmounts have no effect and report none."""
+
+    def __init__(self, stuck: Path) -> None:
+        self.stuck: Path | None = stuck
+
+    def unmount(self, target: Path) -> None:
+        if target != self.stuck:
+            super().unmount(target)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+async def test_nothing_is_removed_through_a_mount_that_would_not_go(tmp_path: Path) -> None:
+    node = Node(tmp_path / "node")
+    source = tmp_path / "host"
+    source.mkdir()
+    (source / "kept").write_text("kept")
+    await node.keeper.mount(with_volumes({"name": "e", "emptyDir": {}}), WHERE)
+    first, second = (node.paths.pod(UID).subpath("e", "app", number) for number in (0, 1))
+    mounter = StuckMounter(first)
+    node.keeper._mounter = mounter
+    for target in (first, second):
+        target.mkdir(parents=True)
+        mounter.bind(str(source), target)
+    try:
+        with pytest.raises(OSError, match="still mounted") as caught:
+            await node.keeper.remove(UID)
+        assert caught.value.filename == str(first)
+        assert (source / "kept").read_text() == "kept"
+        assert (first / "kept").exists()
+        assert not (second / "kept").exists()
+        mounter.stuck = None
+        await node.keeper.remove(UID)
+        assert not node.paths.pod(UID).root.exists()
+        assert (source / "kept").read_text() == "kept"
+    finally:
+        mounter.stuck = None
+        for point in mounter.mounts_below(tmp_path):
+            mounter.unmount(point)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+async def test_a_volume_in_use_is_removed_without_what_is_mounted_in_it(tmp_path: Path) -> None:
+    node = Node(tmp_path / "node")
+    node.keeper._mounter = mounter = SystemMounter()
+    source = tmp_path / "host"
+    source.mkdir()
+    (source / "kept").write_text("kept")
+    await node.keeper.mount(with_volumes({"name": "e", "emptyDir": {}}), WHERE)
+    target = node.place("empty-dir", "e") / "deep"
+    target.mkdir()
+    mounter.bind(str(source), target)
+    user = await asyncio.create_subprocess_exec("sleep", "1000", cwd=target)
+    try:
+        await node.keeper.remove(UID)
+        assert not node.paths.pod(UID).root.exists()
+        assert (source / "kept").read_text() == "kept"
+    finally:
+        user.kill()
+        await user.wait()
+
+
+@pytest.mark.usefixtures("removed_by_us")
+async def test_a_volume_of_any_depth_is_removed(node: Node) -> None:
+    await node.keeper.mount(with_volumes({"name": "v", "emptyDir": {}}), WHERE)
+    nest(node.place("empty-dir", "v") / "deep", 3000)
+    await node.keeper.remove(UID)
+    assert not node.paths.pod(UID).root.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+async def test_what_could_not_be_unmounted_is_left_alone(node: Node, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "data").write_text("the host's")
+    await node.keeper.mount(with_volumes({"name": "v", "emptyDir": {}}), WHERE)
+    point = node.paths.pod(UID).subpath("v", "main", 0)
+    point.mkdir(parents=True)
+    # The keeper's mounter knows nothing of this one, as if unmounting had failed silently.
+    bind(precious, point)
+    try:
+        for _ in range(2):
+            with pytest.raises(OSError, match="mounted"):
+                await node.keeper.remove(UID)
+            assert (precious / "data").read_text() == "the host's"
+        # The agent after this one finds the pod by its directory.
+        assert node.paths.pod(UID).root.exists()
+    finally:
+        unmount_all(point)
+    await node.keeper.remove(UID)
+    assert not node.paths.pod(UID).root.exists()

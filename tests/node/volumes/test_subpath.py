@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path, PurePosixPath
 
 import pytest
 
+from moorage.linux.trees import disk_use
 from moorage.node.config.errors import ConfigError
 from moorage.node.volumes.subpath import bind_subpath, check_subpath, open_inside
 from tests.node.volumes.mounts import FakeMounter
@@ -112,3 +114,26 @@ def test_the_part_is_bound_by_its_descriptor(volume: Path, tmp_path: Path, subpa
         bind_subpath(volume, PurePosixPath(subpath), target, mounter)
     assert mounter.binds == {target: volume / subpath}
     assert target.is_dir() == (volume / subpath).is_dir()
+
+
+@pytest.mark.usefixtures("removed_by_us")
+def test_a_subpath_as_deep_as_a_path_can_be_needs_few_descriptors(volume: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, before[1]))
+    try:
+        found = open_inside(volume, PurePosixPath("/".join(["d"] * 1500)))
+        os.close(found)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert disk_use([volume / "d"]).inodes == 1500
+
+
+def test_a_file_is_no_directory_on_the_way(volume: Path) -> None:
+    with pytest.raises(NotADirectoryError):
+        open_inside(volume, PurePosixPath("file/below"))
+
+
+def test_a_link_back_to_the_top_from_deep_below(volume: Path) -> None:
+    (volume / "a/b").mkdir(parents=True)
+    (volume / "a/b/top").symlink_to(volume)
+    assert opened(volume, "a/b/top/dir") == volume / "dir"

@@ -30,6 +30,7 @@ class FakeServer:
     async def create(self, resource: Any, body: Any, namespace: str, **where: str) -> TokenRequest:
         if self.failure is not None:
             raise self.failure
+        assert (body["kind"], body["apiVersion"]) == ("TokenRequest", "authentication.k8s.io/v1")
         self.asked.append((resource.plural, namespace, where, body["spec"]))
         life_s = body["spec"]["expirationSeconds"]
         end = self._clock.now() + timedelta(seconds=life_s)

@@ -1,8 +1,8 @@
 """The parents of pods' cgroups: all pods together, and one for each lower quality of service.
 
-All pods together may not use more than the node's allocatable; burstable pods weigh as much as
-they request, best-effort ones next to nothing. Source: kubelet `qos_container_manager_linux.go`,
-`node_container_manager_linux.go`.
+All pods together may not use more than the node's allocatable memory and process ids; burstable
+pods weigh as much as they request, best-effort ones next to nothing. Source: kubelet
+`qos_container_manager_linux.go`, `node_container_manager_linux.go`.
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ class QualityTree:
         clock: Clock,
         *,
         allocatable: Mapping[str, str],
+        pids_limit: int | None = None,
         pods: Callable[[], Iterable[Pod]],
     ) -> None:
         self._tree = tree
         self._allocatable = allocatable
+        self._pids_limit = pids_limit
         self._pods = pods
         self._burstable: CgroupValues | None = None
         self._wake = Wake(clock)
@@ -74,7 +76,11 @@ class QualityTree:
     def _make(self) -> None:
         cpu = quantity.parse(self._allocatable.get("cpu", "0"))
         memory = quantity.parse(self._allocatable.get("memory", "0"))
-        whole = CgroupValues(shares=shares(cpu.milli), memory_bytes=memory.value or None)
+        whole = CgroupValues(
+            shares=shares(cpu.milli),
+            memory_bytes=memory.value or None,
+            pids=self._pids_limit,
+        )
         self._tree.ensure(KUBEPODS, whole)
         if not self._tree.exists(_directory(BURSTABLE)):
             # One that is there belongs to pods that run: it keeps its weight until they are known.

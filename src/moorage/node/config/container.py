@@ -13,7 +13,7 @@ from moorage.api.pods import Pod
 from moorage.cri import pb
 from moorage.node.config.environment import Environment
 from moorage.node.config.errors import ConfigError
-from moorage.node.config.expansion import expand
+from moorage.node.config.expansion import expand_all
 from moorage.node.config.namespaces import namespaces
 from moorage.node.config.resources import container_resources
 from moorage.node.config.security import ImageUser, SecurityDefaults, container_security
@@ -48,8 +48,8 @@ def container_config(
     config = pb.ContainerConfig(
         metadata=pb.ContainerMetadata(name=container.name, attempt=setting.restart_count),
         image=pb.ImageSpec(image=setting.image_ref, user_specified_image=container.image),
-        command=[expand(each, variables) for each in container.command],
-        args=[expand(each, variables) for each in container.args],
+        command=expand_all(container.command, variables),
+        args=expand_all(container.args, variables),
         working_dir=container.working_dir,
         envs=[
             pb.KeyValue(key=name, value=value.encode(errors="surrogateescape"))

@@ -18,10 +18,12 @@ from moorage.api.containers import EnvVarSource
 from moorage.api.pods import Pod
 from moorage.node.config.downward import Surroundings, field_value, resource_value
 from moorage.node.config.errors import ConfigError, MissingError
-from moorage.node.config.expansion import expand
+from moorage.node.config.expansion import check_size, expand
 from moorage.node.runtime.labels import AnyContainer
 
 T = TypeVar("T")
+
+_ENVIRONMENT = "the environment"
 
 Environment = dict[str, str]
 EnvFileReader = Callable[[str, str], str]
@@ -68,8 +70,13 @@ def references(containers: Iterable[AnyContainer]) -> References:
 def container_environment(
     pod: Pod, container: AnyContainer, sources: EnvironmentSources, where: Surroundings
 ) -> Environment:
-    """NAME → value. Raises ConfigError for what is missing and not optional."""
+    """NAME → value.
+
+    Raises ConfigError for what is missing and not optional, and for more than a program can get:
+    one large value may be referred to many times.
+    """
     own = _from_whole_objects(pod, container, sources)
+    size = sum(len(name) + len(value) for name, value in own.items())
     for variable in container.env:
         if variable.value:
             own[variable.name] = expand(variable.value, own, sources.services)
@@ -79,6 +86,8 @@ def container_environment(
                 own[variable.name] = value
         else:
             own[variable.name] = ""
+        size += len(variable.name) + len(own.get(variable.name, ""))
+        check_size(size, _ENVIRONMENT)
     return {**sources.services, **own}
 
 
@@ -91,20 +100,25 @@ def _from_whole_objects(
     pod: Pod, container: AnyContainer, sources: EnvironmentSources
 ) -> Environment:
     own: Environment = {}
+    size = 0
     for origin in container.env_from:
+        found: Environment = {}
         if origin.config_map_ref is not None:
             ref = origin.config_map_ref
             config_map = _found(sources.config_maps, ref.name, "configmap", bool(ref.optional))
             if config_map is not None:
-                own |= {origin.prefix + key: value for key, value in config_map.data.items()}
+                found |= {origin.prefix + key: value for key, value in config_map.data.items()}
         if origin.secret_ref is not None:
             secret_ref = origin.secret_ref
             secret = _found(sources.secrets, secret_ref.name, "secret", bool(secret_ref.optional))
             if secret is not None:
-                own |= {
+                found |= {
                     origin.prefix + key: _decoded(pod, secret_ref.name, key, value)
                     for key, value in secret.data.items()
                 }
+        size += sum(len(name) + len(value) for name, value in found.items())
+        check_size(size, _ENVIRONMENT)
+        own |= found
     return own
 
 

@@ -7,28 +7,73 @@ core/v1 Container.command, third_party/forked/golang/expansion.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+from moorage.node.config.errors import ConfigError
+
+# What execve(2) takes: a string of 32 pages, all of them in 6 MiB. References to references grow
+# exponentially, so a text that no program could get is refused before it is made.
+MOST_OF_ONE = 128 * 1024
+MOST_OF_ALL = 6 * 1024 * 1024
 
 _REFERENCE = re.compile(r"\$(?:\$|\((?P<name>[^)]*)\))")
+_SHOWN = 60
 
 
 def expand(text: str, *values: Mapping[str, str]) -> str:
-    """The text with its references replaced from the first mapping that has the name."""
+    """The text with its references replaced from the first mapping that has the name.
 
-    def replacement(match: re.Match[str]) -> str:
-        name = match["name"]
-        if name is None:
-            return "$"
-        for mapping in values:
-            if name in mapping:
-                return mapping[name]
-        return match[0]
+    Raises ConfigError when references make it longer than MOST_OF_ONE characters.
+    """
+    if "$" not in text:
+        return text
+    size = len(text)
+    pieces: list[str] = []
+    end = 0
+    for match in _REFERENCE.finditer(text):
+        found = _replacement(match, values)
+        size += len(found) - len(match[0])
+        if size > max(MOST_OF_ONE, len(text)):
+            raise ConfigError(
+                f"{text[:_SHOWN]!r} becomes longer than the {MOST_OF_ONE} bytes that a program can "
+                "be given: use fewer or shorter $(NAME) references"
+            )
+        pieces += (text[end : match.start()], found)
+        end = match.end()
+    return "".join((*pieces, text[end:]))
 
-    return _REFERENCE.sub(replacement, text) if "$" in text else text
+
+def expand_all(texts: Iterable[str], *values: Mapping[str, str]) -> list[str]:
+    """`expand` for a command's words. Raises ConfigError beyond MOST_OF_ALL characters too."""
+    expanded: list[str] = []
+    size = 0
+    for text in texts:
+        expanded.append(expand(text, *values))
+        size += len(expanded[-1])
+        check_size(size, "the command")
+    return expanded
+
+
+def check_size(size: int, what: str) -> None:
+    """Raise ConfigError when all strings of a kind are more than any program can be given."""
+    if size > MOST_OF_ALL:
+        raise ConfigError(
+            f"{what} is longer than the {MOST_OF_ALL} bytes that a program can be given"
+        )
+
+
+def _replacement(match: re.Match[str], values: Iterable[Mapping[str, str]]) -> str:
+    name = match["name"]
+    if name is None:
+        return "$"
+    for mapping in values:
+        if name in mapping:
+            return mapping[name]
+    return match[0]
 
 
 def expand_strictly(text: str, values: Mapping[str, str]) -> str:
-    """As `expand`, but raises KeyError with the first name that has no value."""
+    """As `expand`, but raises KeyError too, with the first name that has no value."""
     for match in _REFERENCE.finditer(text):
         name = match["name"]
         if name is not None and name not in values:

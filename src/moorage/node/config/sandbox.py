@@ -17,14 +17,15 @@ from moorage.node.config.namespaces import namespaces
 from moorage.node.config.resources import overhead_resources, sandbox_resources
 from moorage.node.config.security import sandbox_security
 from moorage.node.pods.spec import sidecars
-from moorage.node.runtime.labels import sandbox_labels
+from moorage.node.runtime.labels import sandbox_annotations, sandbox_labels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSetting:
-    """What this node adds to a pod's own wishes."""
+    """What this node adds to a pod's own wishes. `owner` is this agent's, as labels.owner_of."""
 
-    node_name: str
+    owner: str
+    handler: str
     log_directory: Path
     cgroup_parent: str
     cluster_domain: str
@@ -41,8 +42,8 @@ def sandbox_config(pod: Pod, attempt: int, setting: SandboxSetting) -> pb.PodSan
         ),
         log_directory=str(setting.log_directory),
         dns_config=setting.resolver.to_cri(),
-        labels=sandbox_labels(pod, setting.node_name),
-        annotations=meta.annotations,
+        labels=sandbox_labels(pod, setting.owner),
+        annotations=sandbox_annotations(pod, setting.handler),
         port_mappings=_port_mappings(pod),
         linux=_linux(pod, setting),
     )

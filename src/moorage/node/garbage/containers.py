@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from moorage.api.clock import Clock
 from moorage.api.logs import Log
-from moorage.cri import CriError
 from moorage.node.logs.rotation import LogKeeper
 from moorage.node.options import ContainerGarbageOptions
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
 from moorage.node.runtime.views import ContainerView, PodView, SandboxView, State
+from moorage.node.trouble import apart
 
 log = Log(__name__)
 
@@ -93,21 +93,20 @@ class ContainerCollector:
     async def run(self) -> None:
         while True:
             await self._clock.sleep(self._options.period_s)
-            try:
-                await self.collect()
-            except (CriError, OSError) as error:
-                log.warning("container garbage not removed", error=error)
+            await self.collect()
 
     async def collect(self) -> None:
-        """Remove what may go now. Raises CriError, OSError."""
+        """Remove what may go now; what cannot be removed is logged."""
         owned = set(self._workers())
         pods = [each for each in self._observer.pods if each.uid in owned]
         garbage = garbage_in(pods, self._options, self._clock.now().timestamp())
         for pod, container in garbage.containers:
-            await self._logs.remove_container(pod, container)
-            await self._engine.remove_container(container.id)
-            self._observer.forget_container(container.id)
+            with apart("removing a dead container", container=container.id):
+                await self._logs.remove_container(pod, container)
+                await self._engine.remove_container(container.id)
+                self._observer.forget_container(container.id)
         for sandbox in garbage.sandboxes:
-            await self._engine.stop_sandbox(sandbox.id)
-            await self._engine.remove_sandbox(sandbox.id)
-            self._observer.forget_sandbox(sandbox.id)
+            with apart("removing a dead sandbox", sandbox=sandbox.id):
+                await self._engine.stop_sandbox(sandbox.id)
+                await self._engine.remove_sandbox(sandbox.id)
+                self._observer.forget_sandbox(sandbox.id)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import msgspec
 
@@ -18,6 +19,9 @@ from moorage.api.logs import Log
 from moorage.cri import CriError, pb
 from moorage.node.options import ImageGarbageOptions
 from moorage.node.runtime.engine import Engine
+
+Tidy = Callable[[Collection[str], datetime], Awaitable[None]]
+"""What else follows the images: given the ids of those there are, and since when that holds."""
 
 log = Log(__name__)
 
@@ -67,9 +71,15 @@ def chosen(
 
 
 class ImageCollector:
-    """Keeps the images' disk below its threshold. `run()` goes on until cancelled."""
+    """Keeps the images' disk below its threshold. `run()` goes on until cancelled.
 
-    def __init__(self, engine: Engine, options: ImageGarbageOptions, clock: Clock) -> None:
+    `tidy` is called at each look with the images that there are.
+    """
+
+    def __init__(
+        self, engine: Engine, options: ImageGarbageOptions, clock: Clock, tidy: Tidy
+    ) -> None:
+        self._tidy = tidy
         self._engine = engine
         self._options = options
         self._clock = clock
@@ -87,9 +97,11 @@ class ImageCollector:
     async def collect(self) -> None:
         """Look at images and disk, and remove what must go. Raises CriError, OSError."""
         now_s = self._clock.monotonic()
+        looked = self._clock.now()
         images = await self._engine.images()
         used = await self._used(images)
         self._note(images, used, now_s)
+        await self._tidy({each.id for each in images}, looked)
         wanted = bytes_to_free(await self._disk(), self._options)
         if wanted <= 0:
             return

@@ -1,7 +1,7 @@
 """What earlier agents left of pods that are gone: sandboxes, directories, mounts and cgroups.
 
-Only what bears this node's name is touched: other agents may use the same engine. Source: kubelet
-`HandlePodCleanups`, `cleanupOrphanedPodDirs`.
+Only what bears this agent's owner label is touched: other clusters may use the same engine. Source:
+kubelet `HandlePodCleanups`, `cleanupOrphanedPodDirs`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from moorage.api.clock import Clock
 from moorage.api.logs import Log
 from moorage.api.meta import ObjectMeta
 from moorage.api.pods import Pod
-from moorage.cri import CriError
 from moorage.node.cgroups.tree import CgroupTree
 from moorage.node.cgroups.values import KUBEPODS, QOS_DIRECTORIES
 from moorage.node.logs.rotation import LogKeeper
@@ -24,6 +23,7 @@ from moorage.node.pods.stopping import ContainerStopper, StopError
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
 from moorage.node.runtime.views import PodView
+from moorage.node.trouble import apart
 from moorage.node.volumes.pod_volumes import VolumeKeeper
 
 log = Log(__name__)
@@ -37,6 +37,7 @@ class OrphanCollector:
     def __init__(
         self,
         *,
+        owner: str,
         node_name: str,
         engine: Engine,
         observer: Observer,
@@ -48,6 +49,7 @@ class OrphanCollector:
         clock: Clock,
         workers: Callable[[], Collection[str]],
     ) -> None:
+        self._owner = owner
         self._node_name = node_name
         self._engine = engine
         self._observer = observer
@@ -62,13 +64,14 @@ class OrphanCollector:
     async def run(self) -> None:
         """To be started when pods and engine have been listed."""
         while True:
-            await self.collect()
+            with apart("looking for orphans"):
+                await self.collect()
             await self._clock.sleep(_PERIOD_S)
 
     async def collect(self) -> None:
         """Look once. Failures are logged, and tried again at the next look."""
         for view in self._observer.pods:
-            if self._is_orphan(view.uid) and self._is_ours(view):
+            if self._is_orphan(view.uid) and await self._is_ours(view):
                 await self._attempt(view.uid, self._end(view))
         for uid in await asyncio.to_thread(_names, self._paths.pods):
             if self._is_orphan(uid) and self._observer.view(uid).is_stopped:
@@ -79,13 +82,26 @@ class OrphanCollector:
         return uid not in self._workers()
 
     async def _attempt(self, uid: str, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        except (StopError, CriError, OSError) as error:
-            log.warning("orphan not removed", uid=uid, error=error)
+        with apart("removing an orphan", uid=uid):
+            try:
+                await work
+            except StopError as error:
+                log.warning("orphan not removed", uid=uid, error=error)
 
-    def _is_ours(self, view: PodView) -> bool:
-        return any(each.owner == self._node_name for each in view.sandboxes)
+    async def _is_ours(self, view: PodView) -> bool:
+        """Whether this agent, or an earlier version of it, created the pod's sandboxes.
+
+        Earlier versions wrote the bare node name, which two clusters of one machine share: there a
+        directory of the pod in our own tree is what tells ours from theirs.
+        """
+        owners = {each.owner for each in view.sandboxes}
+        if self._owner in owners:
+            return True
+        return self._node_name in owners and await asyncio.to_thread(self._has_traces, view)
+
+    def _has_traces(self, view: PodView) -> bool:
+        logs = self._paths.pod_logs(view.namespace, view.name, view.uid)
+        return logs.exists() or self._paths.pod(view.uid).root.exists()
 
     async def _end(self, view: PodView) -> None:
         log.info("orphan ends", pod=f"{view.namespace}/{view.name}", uid=view.uid)

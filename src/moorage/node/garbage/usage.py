@@ -1,40 +1,71 @@
-"""Evicting pods that fill an emptyDir beyond its limit.
+"""Local ephemeral storage limits: evicts pods that exceed one.
 
-Memory-backed volumes are limited by their file system; those on disk are measured now and then.
-Source: core/v1 EmptyDirVolumeSource `sizeLimit`; kubelet eviction manager.
+Three limits, checked in the kubelet's order: an emptyDir's `sizeLimit` (memory-backed ones are
+limited by their file system), the pod's total of `ephemeral-storage` limits, and each container's
+own. A container uses its writable layer and its logs; the pod uses its containers and its
+emptyDirs on disk. Source: kubelet `eviction_manager.go` `localStorageEviction`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from moorage.api import quantity
 from moorage.api.clock import Clock
+from moorage.api.logs import Log
 from moorage.api.pods import Pod
+from moorage.cri import CriError
+from moorage.linux.trees import disk_use
 from moorage.node.metrics import Metrics
 from moorage.node.paths import NodePaths
 from moorage.node.pods.worker import PodWorker
+from moorage.node.runtime.engine import Engine
+from moorage.node.runtime.labels import POD_UID
 from moorage.node.status.knowledge import Ending
+from moorage.node.trouble import apart
 from moorage.node.volumes.kinds import EMPTY_DIR, PLUGINS
+from moorage.runtimeclass import pod_limits
 
+log = Log(__name__)
+
+_EPHEMERAL_STORAGE = "ephemeral-storage"
+_EMPTY_DIR_SIGNAL = "emptydirfs.limit"
+_POD_SIGNAL = "ephemeralpodfs.limit"
+_CONTAINER_SIGNAL = "ephemeralcontainerfs.limit"
 _PERIOD_S = 10.0
-_BLOCK_BYTES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class StorageUsage:
+    """Bytes on disk of one pod, by the names of its emptyDirs and of its containers."""
+
+    empty_dirs: Mapping[str, int] = field(default_factory=dict)
+    containers: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ExceededLimit:
+    """The limit that a pod exceeds: the kubelet's eviction signal and message."""
+
+    signal: str
+    message: str
 
 
 class UsageWatch:
-    """Looks at limited volumes. `run()` goes on until cancelled."""
+    """Measures the pods that have such limits. `run()` goes on until cancelled."""
 
     def __init__(
         self,
         workers: Callable[[], Iterable[PodWorker]],
+        engine: Engine,
         paths: NodePaths,
         metrics: Metrics,
         clock: Clock,
     ) -> None:
         self._workers = workers
+        self._engine = engine
         self._paths = paths
         self._metrics = metrics
         self._clock = clock
@@ -45,38 +76,107 @@ class UsageWatch:
             await self.look()
 
     async def look(self) -> None:
-        """Measure once, and evict whoever is beyond a limit."""
-        for worker in list(self._workers()):
-            if worker.is_active:
-                await self._look(worker)
+        """Measure every limited pod once, and evict those that exceed a limit.
 
-    async def _look(self, worker: PodWorker) -> None:
-        for volume, limit in _limited(worker.pod):
-            place = self._paths.pod(worker.uid).volume(PLUGINS[EMPTY_DIR], volume)
-            used = await asyncio.to_thread(disk_use_bytes, place)
-            if used > quantity.parse(limit).value:
-                message = f'Usage of EmptyDir volume "{volume}" exceeds the limit "{limit}". '
-                if worker.evict(Ending("Evicted", message)):
-                    self._metrics.evictions.count(eviction_signal="emptydirfs.limit")
+        A pod that cannot be measured is logged and measured again the next time.
+        """
+        limited = [worker for worker in self._workers() if worker.is_active and _is_limited(worker)]
+        layers = await self._writable_layers(limited)
+        for worker in limited:
+            with apart("measuring ephemeral storage", pod=worker.uid):
+                usage = await asyncio.to_thread(self._measure, worker.pod, layers)
+                exceeded = exceeded_limit(worker.pod, usage)
+                if exceeded and worker.evict(Ending("Evicted", exceeded.message)):
+                    self._metrics.evictions.count(eviction_signal=exceeded.signal)
+
+    async def _writable_layers(self, workers: Iterable[PodWorker]) -> dict[tuple[str, str], int]:
+        """Bytes of writable layers by pod UID and container name, if a pod has a limit on them."""
+        if not any(_limits_ephemeral_storage(worker.pod) for worker in workers):
+            return {}
+        try:
+            stats = await self._engine.container_stats()
+        except CriError as error:
+            log.warning("writable layers not measured", error=error)
+            return {}
+        return {
+            (each.attributes.labels[POD_UID], each.attributes.metadata.name): int(
+                each.writable_layer.used_bytes.value
+            )
+            for each in stats
+        }
+
+    def _measure(self, pod: Pod, layers: Mapping[tuple[str, str], int]) -> StorageUsage:
+        """Blocks. Raises OSError."""
+        meta = pod.metadata
+        place = self._paths.pod(meta.uid)
+        empty_dirs = {
+            name: disk_use([place.volume(PLUGINS[EMPTY_DIR], name)]).size_bytes
+            for name in _empty_dirs_on_disk(pod)
+        }
+        if not _limits_ephemeral_storage(pod):
+            return StorageUsage(empty_dirs)
+        logs = self._paths.pod_logs(meta.namespace, meta.name, meta.uid)
+        names = [each.name for each in (*pod.spec.init_containers, *pod.spec.containers)]
+        containers = {
+            name: layers.get((meta.uid, name), 0) + disk_use([logs / name]).size_bytes
+            for name in names
+        }
+        return StorageUsage(empty_dirs, containers)
 
 
-def _limited(pod: Pod) -> Iterator[tuple[str, str]]:
-    for volume in pod.spec.volumes:
-        source = volume.empty_dir
-        if source is not None and source.size_limit and not source.medium:
-            yield volume.name, source.size_limit
+def exceeded_limit(pod: Pod, usage: StorageUsage) -> ExceededLimit | None:
+    """Return the first limit the pod exceeds, or None."""
+    return (
+        _exceeded_empty_dir(pod, usage)
+        or _exceeded_pod_limit(pod, usage)
+        or _exceeded_container_limit(pod, usage)
+    )
 
 
-def disk_use_bytes(directory: Path) -> int:
-    """What a directory takes on disk, files with several names counted once. Blocks."""
-    total, seen = 0, set()
-    for parent, _, files in os.walk(directory):
-        for name in files:
-            try:
-                info = os.lstat(os.path.join(parent, name))
-            except FileNotFoundError:
-                continue
-            if (info.st_dev, info.st_ino) not in seen:
-                seen.add((info.st_dev, info.st_ino))
-                total += info.st_blocks * _BLOCK_BYTES
-    return total
+def _exceeded_empty_dir(pod: Pod, usage: StorageUsage) -> ExceededLimit | None:
+    for name, limit in _empty_dirs_on_disk(pod).items():
+        if limit and usage.empty_dirs[name] > quantity.parse(limit).value:
+            message = f'Usage of EmptyDir volume "{name}" exceeds the limit "{limit}". '
+            return ExceededLimit(_EMPTY_DIR_SIGNAL, message)
+    return None
+
+
+def _exceeded_pod_limit(pod: Pod, usage: StorageUsage) -> ExceededLimit | None:
+    limit = pod_limits(pod.spec).get(_EPHEMERAL_STORAGE)
+    if limit is None or not limit.value:
+        return None
+    total = sum(usage.empty_dirs.values()) + sum(usage.containers.values())
+    if total <= limit.value:
+        return None
+    message = f"Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "
+    return ExceededLimit(_POD_SIGNAL, message)
+
+
+def _exceeded_container_limit(pod: Pod, usage: StorageUsage) -> ExceededLimit | None:
+    for container in pod.spec.containers:
+        limit = container.resources.limits.get(_EPHEMERAL_STORAGE, "0")
+        allowed = quantity.parse(limit).value
+        if allowed and usage.containers.get(container.name, 0) > allowed:
+            message = (
+                f'Container {container.name} exceeded its local ephemeral storage limit "{limit}". '
+            )
+            return ExceededLimit(_CONTAINER_SIGNAL, message)
+    return None
+
+
+def _is_limited(worker: PodWorker) -> bool:
+    return any(_empty_dirs_on_disk(worker.pod).values()) or _limits_ephemeral_storage(worker.pod)
+
+
+def _limits_ephemeral_storage(pod: Pod) -> bool:
+    limit = pod_limits(pod.spec).get(_EPHEMERAL_STORAGE)
+    return limit is not None and limit.value > 0
+
+
+def _empty_dirs_on_disk(pod: Pod) -> dict[str, str]:
+    """The size limits of emptyDirs that are not memory-backed, "" without one, by name."""
+    return {
+        volume.name: volume.empty_dir.size_limit or ""
+        for volume in pod.spec.volumes
+        if volume.empty_dir is not None and not volume.empty_dir.medium
+    }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -18,6 +19,7 @@ import msgspec
 from moorage.api.configuration import Secret
 from moorage.cri import pb
 from moorage.cri.reference import DEFAULT_REGISTRY, Reference
+from moorage.node.images.verification import PullSecret
 
 _CONFIG_JSON = ("kubernetes.io/dockerconfigjson", ".dockerconfigjson")
 _CONFIG = ("kubernetes.io/dockercfg", ".dockercfg")
@@ -48,19 +50,31 @@ class Credential:
 
     pattern: str
     auth: pb.AuthConfig
+    source: PullSecret
 
 
 def credentials_in(secret: Secret) -> list[Credential]:
     """The credentials of one pull secret. Raises SecretFormatError."""
-    entries = _entries(secret)
-    return [Credential(_pattern(key), _auth(secret, value)) for key, value in entries.items()]
+    found = []
+    for key, value in _entries(secret).items():
+        auth = _auth(secret, value)
+        found.append(Credential(_pattern(key), auth, _source(secret, auth)))
+    return found
 
 
-def matching(credentials: Iterable[Credential], image: Reference) -> list[pb.AuthConfig]:
+def matching(credentials: Iterable[Credential], image: Reference) -> list[Credential]:
     """Those to try for an image, in order."""
     fitting = [each for each in credentials if _fits(each.pattern, image)]
     fitting.sort(key=lambda each: each.pattern, reverse=True)
-    return [each.auth for each in fitting]
+    return fitting
+
+
+def _source(secret: Secret, auth: pb.AuthConfig) -> PullSecret:
+    """What of a credential is kept with an image that it pulled."""
+    meta = secret.metadata
+    parts = (auth.username, auth.password, auth.identity_token, auth.registry_token)
+    digest = hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+    return PullSecret(meta.uid, meta.namespace, meta.name, digest)
 
 
 def _entries(secret: Secret) -> Mapping[str, _Entry]:
@@ -74,7 +88,7 @@ def _entries(secret: Secret) -> Mapping[str, _Entry]:
 def _decoded(secret: Secret, key: str, form: type[T]) -> T:
     try:
         return msgspec.json.decode(base64.b64decode(secret.data[key]), type=form)
-    except (msgspec.DecodeError, binascii.Error) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, binascii.Error) as error:
         raise _unreadable(secret, str(error)) from error
 
 

@@ -9,8 +9,9 @@ whose texts are kept.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from moorage.api.clock import Clock
 from moorage.api.configuration import Secret
@@ -20,7 +21,14 @@ from moorage.client.recorder import NORMAL, WARNING
 from moorage.cri import CriError, pb
 from moorage.cri.reference import InvalidReferenceError, parse, with_default_tag
 from moorage.node.config.security import ImageUser
-from moorage.node.images.credentials import SecretFormatError, credentials_in, matching
+from moorage.node.images.credentials import (
+    Credential,
+    SecretFormatError,
+    credentials_in,
+    matching,
+)
+from moorage.node.images.records import PullRecords
+from moorage.node.images.verification import Access, PullSecret, Verification
 from moorage.node.pods.events import PodEvents
 from moorage.node.pods.spec import Member, spoken_seconds
 from moorage.node.runtime.engine import Engine
@@ -32,6 +40,8 @@ NEVER = "Never"
 
 _FIRST_PAUSE_S = 10.0
 _LONGEST_PAUSE_S = 300.0
+# Records have whole seconds, and one that is written meanwhile must stay.
+_PRUNE_MARGIN_S = 60.0
 _FORGET_S = 2 * _LONGEST_PAUSE_S
 
 _KNOWN_CAUSES = {
@@ -72,8 +82,17 @@ class ImagePuller:
     """Images for the containers of this node's pods."""
 
     def __init__(
-        self, engine: Engine, events: PodEvents, clock: Clock, *, parallel_pulls: int
+        self,
+        engine: Engine,
+        events: PodEvents,
+        clock: Clock,
+        *,
+        parallel_pulls: int,
+        records: PullRecords,
+        verification: Verification,
     ) -> None:
+        self._records = records
+        self._verification = verification
         self._engine = engine
         self._events = events
         self._clock = clock
@@ -108,9 +127,11 @@ class ImagePuller:
             message = f'Failed to apply default image tag "{image}": {error}'
             self._events.about(pod, about, WARNING, "InspectFailed", message)
             raise ImageError("InvalidImageName", message) from error
+        present: str | None = None
         if policy != ALWAYS:
             found = await self._present(pod, about, name)
-            if found is not None:
+            present = found.id if found is not None else ""
+            if found is not None and await self._is_accessible(pod, name, found.id, secrets):
                 self._events.about(
                     pod, about, NORMAL, "Pulled",
                     f'Container image "{image}" already present on machine and can be accessed '
@@ -121,7 +142,26 @@ class ImagePuller:
                 message = f'Container image "{image}" is not present with pull policy of Never'
                 self._events.about(pod, about, WARNING, "ErrImageNeverPull", message)
                 raise ImageError("ErrImageNeverPull", message)
-        return await self._pull(pod, about, image, name, secrets, sandbox)
+        return await self._pull(pod, about, image, name, present, secrets, sandbox)
+
+    async def tidy(self, images: Collection[str], before: datetime) -> None:
+        """Settle and forget pulls; `images` are the ids that were on the node at that time.
+
+        Raises CriError, OSError.
+        """
+        await self.recover()
+        await self._records.prune(images, before.timestamp() - _PRUNE_MARGIN_S)
+
+    async def recover(self) -> None:
+        """Settle pulls whose end nobody saw, as those that an earlier agent began.
+
+        An image that came from one is nobody's until some credential is shown. Raises CriError,
+        OSError.
+        """
+        for name, present in self._records.unsettled():
+            found = await self._engine.image(name)
+            if found is not None and found.id != present:
+                await self._records.settle(name, found.id, parse(name).repository)
 
     def forget(self, uid: str) -> None:
         """A pod is gone: its failures do not matter any more."""
@@ -136,12 +176,33 @@ class ImagePuller:
             self._events.about(pod, about, WARNING, "InspectFailed", message)
             raise ImageError("ImageInspectError", message) from error
 
+    async def _is_accessible(
+        self, pod: Pod, name: str, image_ref: str, secrets: Sequence[Secret]
+    ) -> bool:
+        """Whether the pod may use the image as it is on the node, by the node's policy."""
+        repository = parse(name).repository
+        is_pulled = self._records.is_pulled(name, image_ref)
+        if not self._verification.is_needed(repository, is_pulled=is_pulled):
+            return True
+        access = self._records.access(image_ref, repository)
+        if access.node_pods_accessible:
+            return True
+        own = access.admits(each.source for each in self._credentials(pod, name, secrets))
+        if own is None:
+            return False
+        try:
+            await self._records.note(image_ref, repository, Access.by(own))
+        except OSError as error:
+            log.warning("record of a pull cannot be written", image=name, error=error)
+        return True
+
     async def _pull(
         self,
         pod: Pod,
         about: Member,
         image: str,
         name: str,
+        present: str | None,
         secrets: Sequence[Secret],
         sandbox: pb.PodSandboxConfig,
     ) -> FoundImage:
@@ -152,8 +213,7 @@ class ImagePuller:
         try:
             async with self._slots:
                 begun_s = self._clock.monotonic()
-                reference = await self._pull_with_any(pod, name, secrets, sandbox)
-            found = await self._engine.image(name)
+                reference, found = await self._recorded_pull(pod, name, present, secrets, sandbox)
         except CriError as error:
             self._events.about(
                 pod, about, WARNING, "Failed", f'Failed to pull image "{image}": {error}'
@@ -168,6 +228,53 @@ class ImagePuller:
             f"({_spoken(now_s - asked_s)} including waiting). Image size: {size} bytes.",
         )  # fmt: skip
         return _found(found, reference)
+
+    async def _recorded_pull(
+        self,
+        pod: Pod,
+        name: str,
+        present: str | None,
+        secrets: Sequence[Secret],
+        sandbox: pb.PodSandboxConfig,
+    ) -> tuple[str, pb.Image | None]:
+        """Pull, and note on disk that and how it was pulled. Raises CriError, ImageError.
+
+        `present` is the id that the name has on the node, None where that was not asked.
+        """
+        if present is None:
+            present = await self._image_ref(name) or ""
+        try:
+            await self._records.begin(name, present)
+        except OSError as error:
+            message = f"failed to record image pull intent: {error}"
+            raise ImageError("ErrImagePull", message) from error
+        is_settled = False
+        try:
+            try:
+                reference, source = await self._pull_with_any(pod, name, secrets, sandbox)
+                found = await self._engine.image(name)
+            except CriError:
+                is_settled = True
+                await self._records.failed(name, await self._image_ref(name))
+                raise
+            is_settled = True
+            image_ref = found.id if found is not None else reference
+            await self._records.succeeded(
+                name, image_ref, parse(name).repository, Access.by(source)
+            )
+        finally:
+            if not is_settled:
+                # The pod has gone meanwhile; the engine may go on with the pull.
+                self._records.abandoned(name)
+        return reference, found
+
+    async def _image_ref(self, name: str) -> str | None:
+        """The id that the name has on the node, empty for none; None when the engine is silent."""
+        try:
+            found = await self._engine.image(name)
+        except CriError:
+            return None
+        return found.id if found is not None else ""
 
     def _check_backoff(self, pod: Pod, about: Member, image: str, key: tuple[str, str]) -> None:
         failure = self._failures.get(key)
@@ -197,23 +304,27 @@ class ImagePuller:
 
     async def _pull_with_any(
         self, pod: Pod, name: str, secrets: Sequence[Secret], sandbox: pb.PodSandboxConfig
-    ) -> str:
-        """Pull with each fitting credential until one is accepted, without any if none fits."""
+    ) -> tuple[str, PullSecret | None]:
+        """Pull with each fitting credential until one is accepted, without any if none fits.
+
+        Returns: the engine's reference, and the credential that was accepted, None without one.
+        """
         spec = pb.ImageSpec(
             image=name, user_specified_image=name, annotations=pod.metadata.annotations
         )
-        candidates: list[pb.AuthConfig | None] = [*self._credentials(pod, name, secrets)]
+        candidates: list[Credential | None] = [*self._credentials(pod, name, secrets)]
         failure: CriError | None = None
-        for auth in candidates or [None]:
+        for credential in candidates or [None]:
+            auth, source = (credential.auth, credential.source) if credential else (None, None)
             try:
-                return await self._engine.pull_image(spec, auth, sandbox)
+                return await self._engine.pull_image(spec, auth, sandbox), source
             except CriError as error:
                 failure = error
         assert failure is not None
         raise failure
 
     @staticmethod
-    def _credentials(pod: Pod, name: str, secrets: Sequence[Secret]) -> list[pb.AuthConfig]:
+    def _credentials(pod: Pod, name: str, secrets: Sequence[Secret]) -> list[Credential]:
         found = []
         for secret in secrets:
             try:

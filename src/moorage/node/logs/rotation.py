@@ -1,7 +1,8 @@
 """Keeping container logs small, and removing those of containers that are gone.
 
-A log that has grown too long is renamed and the engine told to open a new one; older pieces are
-compressed, the oldest removed. Source: kubelet `container_log_manager.go`, CRI logging design.
+A log that exceeds the limit is renamed and reopened by the engine; older pieces are compressed
+and the oldest removed, beside the rotation of others. Source: kubelet
+`container_log_manager.go`, CRI logging design.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from moorage.api.clock import Clock
 from moorage.api.logs import Log
 from moorage.api.pods import Pod
 from moorage.cri import CriError
+from moorage.linux.trees import remove_tree
 from moorage.node.options import LogRotationOptions
 from moorage.node.paths import NodePaths, legacy_log_link
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
 from moorage.node.runtime.views import ContainerView, PodView, State
+from moorage.node.trouble import apart
 
 log = Log(__name__)
 
@@ -47,22 +50,57 @@ class LogKeeper:
         self._links = links
         self._options = options
         self._clock = clock
+        self._rotated: dict[Path, None] = {}
+        self._has_rotated = asyncio.Event()
 
     async def run(self) -> None:
-        """Rotate what has grown too long, again and again, until cancelled."""
-        while True:
-            await self._clock.sleep(self._options.period_s)
-            for pod in self._observer.pods:
-                for container in pod.containers:
-                    if container.state is State.RUNNING and container.log_path:
-                        await self._rotate_if_long(container)
+        """Rotate logs that exceed the limit and compress rotated ones, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._compress())
+            while True:
+                await self._clock.sleep(self._options.period_s)
+                await self.rotate_long()
+
+    async def rotate_long(self) -> None:
+        """Rotate every running container's log that exceeds the limit, once.
+
+        What fails is logged and tried again the next time. Compressing is left to `run`, so that
+        the log of one container does not wait for that of another.
+        """
+        containers = [
+            container
+            for pod in self._observer.pods
+            for container in pod.containers
+            if container.state is State.RUNNING and self._is_ours(container)
+        ]
+        sizes = await asyncio.to_thread(_sizes, [Path(each.log_path) for each in containers])
+        for container, size in zip(containers, sizes, strict=True):
+            if size is None or size >= self._options.max_bytes:
+                await self._rotate_or_reopen(container, size)
+
+    async def compress_rotated(self) -> None:
+        """Compress and thin out the pieces of the logs rotated since the last call."""
+        while self._rotated:
+            path = next(iter(self._rotated))
+            del self._rotated[path]
+            try:
+                # The present file counts too.
+                await asyncio.to_thread(_thin_out, path, self._options.max_files - 1)
+            except OSError as error:
+                # Its directory goes with the pod.
+                log.warning("rotated log not compressed", path=path, error=error)
+
+    def _is_ours(self, container: ContainerView) -> bool:
+        """Whether the log is in this agent's tree: others on the same engine rotate their own."""
+        path = Path(container.log_path)
+        return bool(container.log_path) and path.is_relative_to(self._paths.logs)
 
     async def remove_pod(self, pod: Pod, view: PodView) -> None:
         """Remove every log of a pod. Raises OSError."""
         meta = pod.metadata
         await asyncio.to_thread(self._unlink, meta.name, meta.namespace, view.containers)
         directory = self._paths.pod_logs(meta.namespace, meta.name, meta.uid)
-        await asyncio.to_thread(_remove_tree, directory)
+        await asyncio.to_thread(remove_tree, directory)
 
     async def remove_container(self, view: PodView, container: ContainerView) -> None:
         """Remove the logs of one container that is being removed. Raises OSError."""
@@ -77,23 +115,27 @@ class LogKeeper:
             name = legacy_log_link(pod, namespace, container.name, container.id)
             (self._links / name).unlink(missing_ok=True)
 
-    async def _rotate_if_long(self, container: ContainerView) -> None:
+    async def _compress(self) -> None:
+        while True:
+            await self._has_rotated.wait()
+            self._has_rotated.clear()
+            await self.compress_rotated()
+
+    async def _rotate_or_reopen(self, container: ContainerView, size: int | None) -> None:
         path = Path(container.log_path)
-        try:
-            size = await asyncio.to_thread(_size, path)
+        with apart("rotating a log", path=path):
             if size is None:
-                # It was renamed, and whoever did it ended before the engine was told.
+                # It was renamed, and the agent that did it ended before the engine reopened it.
                 await self._engine.reopen_log(container.id)
-            elif size >= self._options.max_bytes:
+            else:
                 await self._rotate(container, path)
-        except (CriError, OSError) as error:
-            log.warning("log not rotated", path=path, error=error)
 
     async def _rotate(self, container: ContainerView, path: Path) -> None:
-        # The present file and the one to come count too.
-        await asyncio.to_thread(_thin_out, path, self._options.max_files - 2)
         stamp = self._clock.now().strftime("%Y%m%d-%H%M%S")
         renamed = path.with_name(f"{path.name}.{stamp}")
+        if await asyncio.to_thread(_has_piece, renamed):
+            # A second rotation within one second would overwrite the first piece.
+            return
         await asyncio.to_thread(path.rename, renamed)
         try:
             await self._engine.reopen_log(container.id)
@@ -101,13 +143,27 @@ class LogKeeper:
             # The engine still writes to the old file: it keeps its name.
             await asyncio.to_thread(renamed.rename, path)
             raise
+        self._rotated[path] = None
+        self._has_rotated.set()
+
+
+def _sizes(paths: Iterable[Path]) -> list[int | None]:
+    return [_size(path) for path in paths]
 
 
 def _size(path: Path) -> int | None:
+    """Bytes, None for a file that does not exist; one that cannot be read counts as empty."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
         return None
+    except OSError as error:
+        log.warning("log not measured", path=path, error=error)
+        return 0
+
+
+def _has_piece(renamed: Path) -> bool:
+    return renamed.exists() or renamed.with_name(renamed.name + _COMPRESSED).exists()
 
 
 def pieces_of(path: Path) -> list[Path]:
@@ -118,13 +174,17 @@ def pieces_of(path: Path) -> list[Path]:
 
 
 def _thin_out(path: Path, keep: int) -> None:
-    """Compress the rotated pieces and remove the oldest beyond `keep`."""
+    """Remove the oldest rotated pieces beyond `keep` and compress all others but the newest.
+
+    The newest may still be read by a client that follows the log, and the engine may have
+    written its last lines a moment ago. Source: kubelet `container_log_manager.go`.
+    """
     for unfinished in path.parent.glob(f"{path.name}.*{_UNFINISHED}"):
         unfinished.unlink()
     pieces = pieces_of(path)
     for old in pieces[: max(0, len(pieces) - keep)]:
         old.unlink()
-    for piece in pieces[max(0, len(pieces) - keep) :]:
+    for piece in pieces[max(0, len(pieces) - keep) : -1]:
         if not piece.name.endswith(_COMPRESSED):
             _compress(piece)
 
@@ -140,8 +200,3 @@ def _compress(piece: Path) -> None:
 def _remove_pieces(path: Path) -> None:
     for piece in (path, *pieces_of(path)):
         piece.unlink(missing_ok=True)
-
-
-def _remove_tree(directory: Path) -> None:
-    if directory.is_dir():
-        shutil.rmtree(directory)

@@ -43,6 +43,11 @@ async def reported_handlers(status: pb.StatusResponse) -> Handlers:
     )
 
 
+def in_order(handlers: Handlers) -> Handlers:
+    """Handlers by name: an engine lists a set, and CRI-O in another order each time."""
+    return tuple(sorted(handlers, key=lambda each: each.name))
+
+
 class EngineHealth:
     """The engine's state as last seen. Listeners hear of every change."""
 
@@ -128,7 +133,7 @@ class EngineHealth:
             conditions.get("NetworkReady"), "container runtime network not ready"
         )
         if self.runtime_trouble is None:
-            self.handlers = await self._read_handlers(status)
+            self.handlers = in_order(await self._read_handlers(status))
             self.has_groups_policy = (
                 status.features.supplemental_groups_policy if status.HasField("features") else None
             )

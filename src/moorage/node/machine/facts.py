@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from moorage.linux.kernel import max_pids
+
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 _MACHINE_ID = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 _SYSTEM_UUID = (Path("/sys/class/dmi/id/product_uuid"), Path("/proc/device-tree/vm,uuid"))
@@ -31,6 +33,7 @@ class MachineFacts:
     memory_bytes: int
     swap_bytes: int
     disk_bytes: int
+    max_pids: int
     huge_pages: Mapping[str, int]
     machine_id: str
     system_uuid: str
@@ -53,6 +56,7 @@ def read_facts(root_dir: Path) -> MachineFacts:
         memory_bytes=memory["MemTotal"],
         swap_bytes=memory.get("SwapTotal", 0),
         disk_bytes=disk.f_blocks * disk.f_frsize,
+        max_pids=max_pids(),
         huge_pages=_huge_pages(),
         machine_id=_first_line(*_MACHINE_ID),
         system_uuid=_first_line(*_SYSTEM_UUID),

@@ -81,6 +81,15 @@ def allocatable_of(capacity: Mapping[str, str], reserved: Mapping[str, str]) -> 
     return found
 
 
+def allocatable_pids(max_pids: int, reserved: Mapping[str, str]) -> int:
+    """Return how many processes and threads all pods together may have; at least 1.
+
+    `pid` in `reserved` is what the rest of the machine keeps. Source: KubeletConfiguration
+    `systemReserved`; kubelet `getNodeAllocatableInternalAbsolute`.
+    """
+    return max(1, max_pids - quantity.parse(reserved.get("pid", "0")).value)
+
+
 def node_status(known: NodeKnowledge) -> NodeStatus:
     """The status to report."""
     facts = known.facts
@@ -188,7 +197,9 @@ def images_of(images: Iterable[pb.Image]) -> list[ContainerImage]:
     """The largest images of the node, with their names; those without a name are left out."""
     found = [
         ContainerImage(
-            names=(*image.repo_digests, *image.repo_tags)[:_MAX_NAMES], size_bytes=image.size
+            # Sorted, since an engine lists a set: another order would be another status.
+            names=(*sorted(image.repo_digests), *sorted(image.repo_tags))[:_MAX_NAMES],
+            size_bytes=image.size,
         )
         for image in images
         if image.repo_digests or image.repo_tags

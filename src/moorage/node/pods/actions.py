@@ -15,12 +15,14 @@ from moorage.client.recorder import NORMAL, WARNING
 from moorage.client.resources import PODS
 from moorage.client.rest import UnreachableError
 from moorage.cri import CriError
+from moorage.linux.private import make_private
 from moorage.node.cgroups.tree import CgroupError
 from moorage.node.cgroups.values import pod_directory, pod_values
 from moorage.node.config.downward import Surroundings
 from moorage.node.config.errors import ConfigError
 from moorage.node.config.namespaces import has_recursive_read_only
 from moorage.node.context import NodeContext
+from moorage.node.pods.classes import ClassUnreadableError, HandlerUnknownError
 from moorage.node.pods.plan import Kill, NewSandbox, Reason
 from moorage.node.pods.sandboxes import SandboxError
 from moorage.node.pods.spec import Member, described, grace_period_s
@@ -28,6 +30,7 @@ from moorage.node.pods.starting import HookFailedError, Launch, StartError
 from moorage.node.pods.stopping import StopError
 from moorage.node.runtime.views import PodView, SandboxView
 from moorage.node.volumes.pod_volumes import Mounted, VolumeError
+from moorage.runtimeclass import ClassMissing
 
 log = Log(__name__)
 
@@ -57,9 +60,11 @@ class PodActions:
         ips = context.host_ips if on_host else context.observer.view(pod.metadata.uid).ips
         return Surroundings(context.host_ips, ips, context.allocatable())
 
-    def has_recursive_read_only(self, view: PodView) -> bool:
-        handler = view.sandbox.handler if view.sandbox is not None else ""
-        return has_recursive_read_only(handler, self._context.health.handlers)
+    def has_recursive_read_only(self, pod: Pod, view: PodView) -> bool:
+        handler = self._context.classes.known_handler(pod, view)
+        return handler is not None and has_recursive_read_only(
+            handler, self._context.health.handlers
+        )
 
     async def prepare(self, pod: Pod) -> None:
         """Make directories and the cgroup, which the sandbox is put into."""
@@ -74,13 +79,24 @@ class PodActions:
             message = f"error making pod data directories: {error}"
             context.events.pod(pod, WARNING, "Failed", message)
             raise HinderedError("PodDirectoryError", message) from error
+        view = context.observer.view(pod.metadata.uid)
+        if view.sandboxes:
+            await self._adopt_handler(pod, view)
+
+    async def _adopt_handler(self, pod: Pod, view: PodView) -> None:
+        """Record the handler of a pod that an earlier agent started, while it can be known."""
+        try:
+            await self._context.classes.handler(pod, view)
+        except (ClassMissing, ClassUnreadableError, HandlerUnknownError, OSError) as error:
+            # What runs goes on; a new sandbox would need the handler, and says so then.
+            log.warning("handler not known", pod=described(pod), error=error)
 
     def _prepare(self, pod: Pod) -> None:
         meta, paths = pod.metadata, self._context.paths
         for directory in paths.pod(meta.uid).directories:
-            directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+            make_private(directory)
         logs = paths.pod_logs(meta.namespace, meta.name, meta.uid)
-        logs.mkdir(mode=0o755, parents=True, exist_ok=True)
+        make_private(logs)
         values = pod_values(pod, pids_limit=self._context.options.pod_pids_limit)
         self._context.cgroups.ensure(pod_directory(pod), values)
 
@@ -142,11 +158,27 @@ class PodActions:
     async def start(
         self, pod: Pod, member: Member, view: PodView, sandbox: SandboxView, volumes: Mounted
     ) -> None:
-        """Bring a container to run; one whose hook failed is ended again. Raises StartError."""
+        """Bring a container to run; one whose hook failed is ended again. Raises StartError.
+
+        In a sandbox that was stopped from outside nothing is started: the observer has it then,
+        and the plan replaces it first.
+        """
         context = self._context
+        # What ended a container may have ended its sandbox too, which is reported after it.
+        if view.latest(member.name) is not None and not await self._serves(pod, sandbox):
+            return
         try:
-            config = await context.sandboxes.config(pod, sandbox.attempt, sandbox.handler)
-        except (ConfigError, OSError) as error:
+            handler = sandbox.handler
+            if handler is None:
+                handler = await context.classes.handler(pod, view)
+            config = await context.sandboxes.config(pod, sandbox.attempt, handler)
+        except (
+            ConfigError,
+            OSError,
+            ClassMissing,
+            ClassUnreadableError,
+            HandlerUnknownError,
+        ) as error:
             raise StartError("CreateContainerConfigError", str(error)) from error
         launch = Launch(
             pod=pod,
@@ -155,7 +187,7 @@ class PodActions:
             sandbox_config=config,
             volumes=volumes,
             where=self.surroundings(pod),
-            has_recursive_read_only=self.has_recursive_read_only(view),
+            has_recursive_read_only=self.has_recursive_read_only(pod, view),
         )
         try:
             await context.starter.start(launch, member)
@@ -163,6 +195,22 @@ class PodActions:
             if error.container is not None:
                 await self.kill(pod, Kill(error.container, "FailedPostStartHook", Reason.HOOK))
             raise
+        except StartError:
+            if await self._serves(pod, sandbox):
+                raise
+
+    async def _serves(self, pod: Pod, sandbox: SandboxView) -> bool:
+        """Whether the engine has the sandbox ready now; the observer learns of it when not."""
+        observer = self._context.observer
+        try:
+            found = await observer.refresh_sandbox(sandbox.id)
+            if found is None:
+                await observer.refresh_pod(pod.metadata.uid)
+        except CriError as error:
+            # The start that follows fails likewise, and reports it.
+            log.warning("sandbox not readable", pod=described(pod), error=error)
+            return True
+        return found is not None and found.is_ready
 
     async def kill(self, pod: Pod, kill: Kill) -> None:
         """End one container of a pod that goes on."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from moorage.api import quantity
+from moorage.api.host_ports import HostPort, Listener, collide, complaint, host_port_of
 from moorage.api.node_affinity import matches_node
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
@@ -25,8 +26,6 @@ from moorage.runtimeclass.overhead import pod_requests_without_overhead
 
 _ZERO = Quantity(0)
 _ORDER = ("cpu", "memory", "ephemeral-storage")
-_ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
-
 _SAFE_NET = frozenset(
     {
         "net.ipv4.ip_local_port_range",
@@ -47,12 +46,16 @@ _SAFE_IPC = frozenset({"kernel.shm_rmid_forced"})
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The node as admission sees it: its object with present status, and the pods it runs."""
+    """The node as admission sees it: its object with present status, and the pods it runs.
+
+    `listeners` are the ports of the host that the cluster itself uses.
+    """
 
     node: Node
     allocatable: Mapping[str, str]
     has_groups_policy: bool
     others: Sequence[Pod]
+    listeners: Sequence[Listener] = ()
 
 
 def refusal(pod: Pod, room: Room) -> Ending | None:
@@ -155,16 +158,16 @@ def _affinity(pod: Pod, room: Room) -> Ending | None:
 
 
 def _ports(pod: Pod, room: Room) -> Ending | None:
+    why = complaint(pod, room.listeners)
+    if why:
+        return _predicate("NodePorts", why)
     taken = [port for other in room.others for port in _host_ports(other)]
     for wanted in _host_ports(pod):
-        if any(_collide(wanted, each) for each in taken):
+        if any(collide(wanted, each) for each in taken):
             return _predicate(
                 "NodePorts", "node(s) didn't have free ports for the requested pod ports"
             )
     return None
-
-
-HostPort = tuple[str, int, str]
 
 
 def _host_ports(pod: Pod) -> Iterable[HostPort]:
@@ -172,14 +175,7 @@ def _host_ports(pod: Pod) -> Iterable[HostPort]:
         if container in pod.spec.containers or container.restart_policy == "Always":
             for port in container.ports:
                 if port.host_port:
-                    yield port.protocol or "TCP", port.host_port, port.host_ip
-
-
-def _collide(left: HostPort, right: HostPort) -> bool:
-    same_port = left[:2] == right[:2]
-    return same_port and (
-        left[2] == right[2] or left[2] in _ANY_ADDRESS or right[2] in _ANY_ADDRESS
-    )
+                    yield host_port_of(port)
 
 
 def _taints(pod: Pod, room: Room) -> Ending | None:

@@ -14,6 +14,7 @@ from moorage.api.logs import Log
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
 from moorage.client import Informer
+from moorage.client.backoff import Backoff
 from moorage.client.recorder import WARNING
 from moorage.node.context import NodeContext
 from moorage.node.machine.node_object import NodeObject
@@ -23,6 +24,8 @@ from moorage.node.pods.worker import PodWorker
 from moorage.node.status.knowledge import Ending
 
 log = Log(__name__)
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 
 
 class Roster:
@@ -97,8 +100,20 @@ class Roster:
         self._announce()
 
     async def _work(self, worker: PodWorker) -> None:
+        pauses = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         try:
-            await worker.run()
+            while True:
+                try:
+                    await worker.run()
+                except Exception as error:
+                    # A fault in handling one pod must not end the others.
+                    log.exception("pod's worker broke", pod=described(worker.pod))
+                    self._context.events.pod(
+                        worker.pod, WARNING, "FailedSync", f"error handling the pod: {error}"
+                    )
+                    await self._context.clock.sleep(pauses.next_s())
+                else:
+                    return
         finally:
             del self._workers[worker.uid]
             self._announce()
@@ -125,6 +140,7 @@ class Roster:
                 for each in self._workers.values()
                 if each.is_active and each.pod.status.phase != FAILED
             ],
+            listeners=self._context.options.listeners,
         )
         return refusal(pod, room)
 

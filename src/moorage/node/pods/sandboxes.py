@@ -22,7 +22,11 @@ from moorage.node.config.sandbox import SandboxSetting, sandbox_config
 from moorage.node.metrics import Metrics
 from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths
-from moorage.node.pods.classes import ClassUnreadableError, RuntimeClasses
+from moorage.node.pods.classes import (
+    ClassUnreadableError,
+    HandlerUnknownError,
+    RuntimeClasses,
+)
 from moorage.node.pods.events import PodEvents
 from moorage.node.pods.spec import described
 from moorage.node.pods.user_namespaces import UserNamespaces
@@ -80,7 +84,23 @@ class SandboxMaker:
             raise SandboxError(
                 "SandboxStatusError", f"{_FAILED}the engine lost sandbox {sandbox_id}"
             )
+        if handler and found.handler != handler:
+            await self._end_stray(found, handler)
         return found
+
+    async def _end_stray(self, sandbox: SandboxView, handler: str) -> None:
+        """End a sandbox that the engine says runs under another handler. Raises SandboxError."""
+        message = (
+            f'{_FAILED}the engine was asked for handler "{handler}" and made sandbox {sandbox.id} '
+            f'under "{sandbox.handler}"; it was stopped'
+        )
+        try:
+            await self.engine.stop_sandbox(sandbox.id)
+            await self.observer.refresh_sandbox(sandbox.id)
+        except CriError as error:
+            message += f", which failed: {error}"
+        self.metrics.started_pods_errors.count()
+        raise SandboxError("WrongRuntimeHandler", message)
 
     async def config(self, pod: Pod, attempt: int, handler: str) -> pb.PodSandboxConfig:
         """The configuration of a pod's sandbox. Raises ConfigError, OSError."""
@@ -90,7 +110,8 @@ class SandboxMaker:
             user_namespace = await self.user_namespaces.of(pod)
         meta = pod.metadata
         setting = SandboxSetting(
-            node_name=self.options.name,
+            owner=self.options.owner,
+            handler=handler,
             log_directory=self.paths.pod_logs(meta.namespace, meta.name, meta.uid),
             cgroup_parent=self.cgroup_parent(pod),
             cluster_domain=self.options.cluster_domain,
@@ -113,6 +134,15 @@ class SandboxMaker:
         except ClassUnreadableError as error:
             self.metrics.started_pods_errors.count()
             raise SandboxError("RuntimeClassUnreadable", f"{_FAILED}{error}") from error
+        except HandlerUnknownError as error:
+            self.metrics.started_pods_errors.count()
+            raise SandboxError("RuntimeHandlerUnknown", f"{_FAILED}{error}") from error
+        except OSError as error:
+            self.metrics.started_pods_errors.count()
+            raise SandboxError(
+                "RuntimeHandlerNotRecorded",
+                f"{_FAILED}the pod's runtime handler cannot be recorded: {error}",
+            ) from error
 
     async def _run(self, pod: Pod, config: pb.PodSandboxConfig, handler: str) -> str:
         begun_s = self.clock.monotonic()
@@ -135,10 +165,11 @@ class SandboxMaker:
         advice = ""
         if offered and handler not in offered:
             advice = f"; the engine offers {', '.join(offered)}: configure {handler}, or {_ELSE}"
-        return (
-            f'{_FAILED}{error} (RuntimeClass "{name}" asks for handler "{handler}" on node '
-            f"{self.options.name}{advice})"
-        )
+        asks = f'RuntimeClass "{name}" asks for handler "{handler}"'
+        if self.classes.is_gone(pod) or self.classes.replacing_handler(pod, handler) is not None:
+            asks = f'the pod was admitted under handler "{handler}" of RuntimeClass "{name}"'
+            advice += "; the class has changed since: delete the pod to use what it names now"
+        return f"{_FAILED}{error} ({asks} on node {self.options.name}{advice})"
 
     def _dns(self, pod: Pod) -> PodDns:
         found = pod_dns(

@@ -26,6 +26,7 @@ from moorage.client.recorder import NORMAL, WARNING
 from moorage.client.resources import CONFIG_MAPS, SECRETS
 from moorage.client.rest import UnreachableError
 from moorage.cri import CriError, pb
+from moorage.linux.private import make_private
 from moorage.node.config.container import ContainerSetting, container_config
 from moorage.node.config.downward import Surroundings
 from moorage.node.config.environment import (
@@ -306,7 +307,7 @@ class ContainerStarter:
         else:
             hostname = hostname_of(launch.pod, self.options.cluster_domain)
             text = hosts_file(hostname, launch.sandbox.ips, spec.host_aliases)
-        paths.root.mkdir(parents=True, exist_ok=True)
+        make_private(paths.root)
         # Written in place: containers that run already have this very file mounted.
         paths.hosts_file.write_text(text)
         paths.hosts_file.chmod(0o644)
@@ -413,7 +414,7 @@ def _target(launch: Launch, member: Member) -> str | None:
 
 
 def _message_file(directory: Path, path: str) -> pb.Mount:
-    directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+    make_private(directory)
     file = directory / secrets.token_hex(4)
     file.touch()
     # Whoever the container runs as must be able to write it.

@@ -101,6 +101,7 @@ class PodWorker:
         self._released: set[str] = set()
         self._obstacle: Waiting | None = None
         self._has_told_class_gone = False
+        self._replacing_handler: str | None = None
         self._stop_grace_s = 0
         self._first_seen_s = context.clock.monotonic()
         self._adopt()
@@ -167,6 +168,7 @@ class PodWorker:
                 writing.cancel()
         context.writer.forget(self.uid)
         context.images.forget(self.uid)
+        context.classes.forget(self.uid)
         context.metrics.probes.forget(pod_uid=self.uid)
 
     # The step
@@ -392,17 +394,35 @@ class PodWorker:
 
     def _tell_if_class_is_gone(self, view: PodView) -> None:
         """A pod outlives its class; its user is told once that it can have no successor."""
-        if self._has_told_class_gone or view.sandbox is None:
+        if view.sandbox is None:
             return
-        if self._context.classes.is_gone(self._pod):
+        classes = self._context.classes
+        handler = classes.known_handler(self._pod, view)
+        if handler is None:
+            return
+        self._report_replaced_class(handler)
+        if not self._has_told_class_gone and classes.is_gone(self._pod):
             self._has_told_class_gone = True
             self._context.events.pod(
                 self._pod, WARNING, "RuntimeClassGone",
                 f'RuntimeClass "{self._pod.spec.runtime_class_name}" does not exist any more: this '
-                f'pod goes on under handler "{view.sandbox.handler}" on node '
+                f'pod goes on under handler "{handler}" on node '
                 f"{self._context.options.name}, but no new pod can name the class until it is "
                 "created again",
             )  # fmt: skip
+
+    def _report_replaced_class(self, handler: str) -> None:
+        """Record an event, once, when the pod's class was created again with another handler."""
+        other = self._context.classes.replacing_handler(self._pod, handler)
+        if other is None or other == self._replacing_handler:
+            return
+        self._replacing_handler = other
+        self._context.events.pod(
+            self._pod, WARNING, "RuntimeClassReplaced",
+            f'RuntimeClass "{self._pod.spec.runtime_class_name}" names handler "{other}" now: this '
+            f'pod stays under handler "{handler}", with which it was admitted; delete it to use '
+            "the other",
+        )  # fmt: skip
 
     def _grace_s(self) -> int:
         return MINIMUM_GRACE_S if self._is_removed else grace_period_s(self._pod)
@@ -471,7 +491,7 @@ class PodWorker:
             obstacle=self._obstacle,
             is_final=self._stage is not Stage.LIVE or self._is_over,
             ending=self._ending,
-            has_recursive_read_only=self._actions.has_recursive_read_only(view),
+            has_recursive_read_only=self._actions.has_recursive_read_only(self._pod, view),
         )
 
 

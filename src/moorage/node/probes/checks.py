@@ -16,7 +16,7 @@ from grpc import aio
 from moorage.api.containers import GRPCAction, HTTPGetAction, Probe, TCPSocketAction
 from moorage.cri import CriError
 from moorage.node.config.environment import static_environment
-from moorage.node.config.expansion import expand
+from moorage.node.config.expansion import expand_all
 from moorage.node.pods.spec import spoken_seconds
 from moorage.node.probes.http import HttpClient, HttpFailure
 from moorage.node.probes.ports import resolve_port
@@ -76,7 +76,7 @@ class Checks:
         self, command: tuple[str, ...], container: AnyContainer, container_id: str, timeout_s: int
     ) -> CheckResult:
         variables = static_environment(container)
-        expanded = [expand(each, variables) for each in command]
+        expanded = expand_all(command, variables)
         try:
             result = await self._engine.exec_sync(container_id, expanded, timeout_s)
         except CriError as error:

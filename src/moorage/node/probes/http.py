@@ -6,9 +6,11 @@ followed on the same host only. Source: core/v1 HTTPGetAction, kubelet `probe/ht
 
 from __future__ import annotations
 
+import re
+import string
 from dataclasses import dataclass
 from typing import Self
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import aiohttp
 from yarl import URL
@@ -20,6 +22,8 @@ from moorage.node.runtime.labels import AnyContainer
 _BODY_LIMIT = 10 * 1024
 _MAX_REDIRECTS = 10
 _VERSION = "1.36"
+_PATH_SAFE = "/!$&'()*+,;=:@[]"
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 class HttpFailure(Exception):  # noqa: N818 - an answer of a probe, not a fault of this program
@@ -97,15 +101,28 @@ class HttpClient:
 
 def url_of(action: HTTPGetAction, container: AnyContainer, address: str) -> URL:
     """Where the request goes. Raises ValueError for a port that does not exist."""
-    host = action.host or address
-    parts = urlsplit(action.path or "/")
+    path, query = _target(action.path or "/")
+    scheme, port = (action.scheme or "HTTP").lower(), resolve_port(action.port, container)
+    server = URL.build(scheme=scheme, host=action.host or address, port=port)
     return URL.build(
-        scheme=(action.scheme or "HTTP").lower(),
-        host=host,
-        port=resolve_port(action.port, container),
-        path=parts.path if parts.path.startswith("/") else f"/{parts.path}",
-        query_string=parts.query,
+        scheme=scheme,
+        authority=server.raw_authority,
+        path=path if path.startswith("/") else f"/{path}",
+        query_string=query,
+        encoded=True,
     )
+
+
+def _target(path: str) -> tuple[str, str]:
+    """Path and query as they are sent: what is escaped already stays as it is.
+
+    A percent sign in the path that begins no escape makes all of it a path, as the kubelet does
+    with what Go's `url.Parse` refuses. Source: kubelet `probe/http` formatURL.
+    """
+    parts = urlsplit(path)
+    if _BAD_ESCAPE.search(parts.path):
+        return quote(path, safe=_PATH_SAFE), ""
+    return quote(parts.path, safe=_PATH_SAFE + "%"), quote(parts.query, safe=string.punctuation)
 
 
 def headers_of(action: HTTPGetAction, purpose: str) -> list[tuple[str, str]]:

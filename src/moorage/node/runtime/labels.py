@@ -20,7 +20,14 @@ POD_NAMESPACE = "io.kubernetes.pod.namespace"
 POD_UID = "io.kubernetes.pod.uid"
 CONTAINER_NAME = "io.kubernetes.container.name"
 OWNER = "moorage.dev/node"
-"""The node whose agent created a sandbox: on a shared engine, no other may clean it up."""
+"""The agent that created a sandbox, as `owner_of` writes it: no other may clean it up.
+
+Its value always replaces one that the pod's author chose.
+"""
+
+RUNTIME_CLASS = "moorage.dev/runtime-class"
+RUNTIME_HANDLER = "moorage.dev/runtime-handler"
+"""Annotations of a sandbox: its pod's class and its handler. CRI-O does not report the handler."""
 
 HASH = "io.kubernetes.container.hash"
 RESTART_COUNT = "io.kubernetes.container.restartCount"
@@ -37,9 +44,46 @@ _FNV_OFFSET = 2166136261
 _FNV_PRIME = 16777619
 
 
+# No node name has it, so an owner is never mistaken for the bare node name of earlier versions.
+_OWNER_MARK = "_"
+
+
+def owner_of(cluster_id: str, node_name: str) -> str:
+    """The identity of an agent on an engine that several clusters share.
+
+    Node names are not enough: two clusters of one machine both call their node by its host name.
+    """
+    return f"{cluster_id}{_OWNER_MARK}{node_name}"
+
+
 def sandbox_labels(pod: Pod, owner: str) -> dict[str, str]:
-    """The pod's own labels, who it is, and the node that runs it."""
+    """The pod's own labels, who it is, and the agent that runs it."""
     return {**pod.metadata.labels, **_identity(pod), OWNER: owner}
+
+
+def sandbox_annotations(pod: Pod, handler: str) -> dict[str, str]:
+    """The pod's own annotations, its class and the handler its sandbox is created under."""
+    recorded = {
+        RUNTIME_CLASS: pod.spec.runtime_class_name or "",
+        RUNTIME_HANDLER: handler,
+    }
+    return {**pod.metadata.annotations, **recorded}
+
+
+def sandbox_handler(
+    reported: str, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> str | None:
+    """The handler of a sandbox, None when neither the engine nor its annotations say.
+
+    An empty `runtime_handler` means the default handler to some engines and nothing to others. An
+    annotation counts only beside an owner label of the present form: earlier versions passed
+    annotations through as the pod's author wrote them.
+    """
+    if reported:
+        return reported
+    if _OWNER_MARK in labels.get(OWNER, ""):
+        return annotations.get(RUNTIME_HANDLER)
+    return None
 
 
 def container_labels(pod: Pod, container: AnyContainer) -> dict[str, str]:

@@ -114,16 +114,23 @@ class Observer:
 
     async def refresh_sandbox(self, sandbox_id: str) -> SandboxView | None:
         """Read one sandbox and tell the listeners; None when it is gone. Raises CriError."""
+        known = self._sandboxes.get(sandbox_id)
         view = await self._read_sandbox(sandbox_id)
         if view is not None:
             self._rebuild(view.uid)
+        elif known is not None:
+            # No list finds it gone any more: the pod's view changes now or never.
+            self._rebuild(known.view.uid)
         return view
 
     async def refresh_container(self, container_id: str, sandbox_id: str) -> ContainerView | None:
         """Read one container and tell the listeners; None when it is gone. Raises CriError."""
+        known = self._containers.get(container_id)
         view = await self._read_container(container_id, sandbox_id)
         if view is not None:
             self._rebuild(view.uid)
+        elif known is not None:
+            self._rebuild(known.view.uid)
         return view
 
     def forget_container(self, container_id: str) -> None:

@@ -12,7 +12,14 @@ from enum import Enum
 from ipaddress import ip_address
 
 from moorage.cri import pb
-from moorage.node.runtime.labels import CONTAINER_NAME, OWNER, POD_UID, Remembered, remembered
+from moorage.node.runtime.labels import (
+    CONTAINER_NAME,
+    OWNER,
+    POD_UID,
+    Remembered,
+    remembered,
+    sandbox_handler,
+)
 
 
 class State(Enum):
@@ -46,7 +53,9 @@ def is_step_back(before: State, after: State) -> bool:
 class SandboxView:
     """A pod sandbox. `ips` is empty until the network is there, and on the host's network.
 
-    `owner` is the node agent that created it, by node name; empty for one a kubelet created.
+    `handler` is None when neither the engine nor the sandbox's annotations say it. `owner` is the
+    agent that created it (labels.owner_of), by bare node name if that was an earlier version;
+    empty for one a kubelet created.
     """
 
     id: str
@@ -56,7 +65,7 @@ class SandboxView:
     attempt: int
     is_ready: bool
     created_ns: int
-    handler: str
+    handler: str | None
     is_host_network: bool
     ips: tuple[str, ...]
     owner: str = ""
@@ -181,7 +190,7 @@ def sandbox_view(status: pb.PodSandboxStatus) -> SandboxView:
         attempt=status.metadata.attempt,
         is_ready=status.state == pb.SANDBOX_READY,
         created_ns=status.created_at,
-        handler=status.runtime_handler,
+        handler=sandbox_handler(status.runtime_handler, status.labels, status.annotations),
         is_host_network=status.linux.namespaces.options.network == pb.NODE,
         ips=tuple(each for each in candidates if _is_ip(each)),
         owner=status.labels.get(OWNER, ""),

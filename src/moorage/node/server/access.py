@@ -13,6 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from moorage.node.options import ServerOptions
+from moorage.serving import prove
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -46,6 +47,7 @@ def guard(names: frozenset[str]) -> Any:
                 text=f"Forbidden (user={user}, verb={_verb(request)}, resource=nodes, "
                 "subresource(s)=[proxy])\n",
             )
+        prove(request)
         return await handler(request)
 
     return check

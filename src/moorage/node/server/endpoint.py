@@ -7,6 +7,7 @@ rest are plain answers. Source: kubelet server; API server's `pods/log`, `pods/e
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -14,6 +15,7 @@ from aiohttp import web
 
 from moorage.api.logs import Log
 from moorage.cri import CriError
+from moorage.linux.descriptors import descriptor_limit
 from moorage.node.context import NodeContext
 from moorage.node.options import ServerOptions
 from moorage.node.pods.roster import Roster
@@ -21,6 +23,7 @@ from moorage.node.server.access import guard, tls_context
 from moorage.node.server.container_logs import ContainerLogs
 from moorage.node.server.statistics import Statistics
 from moorage.node.server.streams import Streams
+from moorage.serving import Acceptor, Limits
 
 log = Log(__name__)
 
@@ -40,11 +43,14 @@ async def serve(options: ServerOptions, context: NodeContext, roster: Roster) ->
         handler_cancellation=True,
     )
     await runner.setup()
+    assert runner.server is not None
     try:
-        site = web.TCPSite(runner, options.address, options.port, ssl_context=tls_context(options))
-        await site.start()
-        log.info("node endpoint open", address=options.address, port=options.port)
-        await asyncio.get_running_loop().create_future()
+        family = socket.AF_INET6 if ":" in options.address else socket.AF_INET
+        listener = socket.create_server((options.address, options.port), family=family)
+        limits = Limits.for_descriptors(descriptor_limit())
+        async with Acceptor(runner.server, [listener], limits, tls_context(options)):
+            log.info("node endpoint open", address=options.address, port=options.port)
+            await asyncio.get_running_loop().create_future()
     finally:
         await runner.cleanup()
 

@@ -19,6 +19,7 @@ from moorage.api.clock import format_time
 from moorage.cri import pb
 from moorage.node.context import NodeContext
 from moorage.node.machine.facts import parse_meminfo
+from moorage.node.metrics import sample_text
 from moorage.node.pods.roster import Roster
 from moorage.node.runtime.labels import POD_UID
 from moorage.node.runtime.views import State
@@ -90,8 +91,17 @@ class Statistics:
         return resource_text(await self.summary())
 
     def running(self) -> tuple[int, dict[str, int]]:
-        """How many pods have a sandbox, and how many containers are in which state."""
-        pods = self._context.observer.pods
+        """How many pods have a sandbox, and how many containers are in which state.
+
+        Those of other clusters on the same engine are theirs to count.
+        """
+        options = self._context.options
+        owners = {options.owner, options.name}
+        pods = [
+            each
+            for each in self._context.observer.pods
+            if any(sandbox.owner in owners for sandbox in each.sandboxes)
+        ]
         states = {each.value: 0 for each in State}
         for pod in pods:
             for container in pod.containers:
@@ -195,7 +205,7 @@ def resource_text(summary: Mapping[str, Any]) -> str:
     lines: list[str] = []
     for name, (help_, kind) in _RESOURCE_METRICS.items():
         lines += [f"# HELP {name} {help_}", f"# TYPE {name} {kind}"]
-        lines += [f"{name}{labels} {value:g}" for labels, value in rows[name]]
+        lines += [f"{name}{labels} {sample_text(value)}" for labels, value in rows[name]]
     return "\n".join(lines) + "\n"
 
 

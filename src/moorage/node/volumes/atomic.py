@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
+from moorage.linux.trees import Step, remove_tree, walk
+
 _DATA = "..data"
 _DATA_NEW = "..data_tmp"
 _MAX_PATH = 4096
 _MAX_NAME = 255
+_DIRECTORY_MODE = 0o755
 
 
 class PayloadError(ValueError):
@@ -60,7 +62,7 @@ def write_payload(
             finish(fresh)
         _point(target, fresh.name)
     except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
+        remove_tree(fresh)
         raise
     _link(target, checked)
     _remove_stale(target, checked, keep=fresh.name)
@@ -91,19 +93,35 @@ def _present(target: Path) -> Path | None:
 
 
 def _is_same(present: Path, wanted: Mapping[PurePosixPath, ProjectedFile]) -> bool:
-    found = {path.relative_to(present) for path in present.rglob("*") if not path.is_dir()}
-    if {str(path) for path in found} != {str(path) for path in wanted}:
+    if _files_below(present) != {str(path) for path in wanted}:
         return False
     return all((present / path).read_bytes() == file.content for path, file in wanted.items())
 
 
+def _files_below(root: Path) -> set[str]:
+    """The relative paths of everything but directories."""
+    found: set[str] = set()
+    parts: list[str] = []
+    for visit in walk(root):
+        if visit.step is Step.OTHER:
+            found.add("/".join((*parts, visit.name)))
+        elif visit.name == ".":
+            continue
+        elif visit.step is Step.ENTER:
+            parts.append(visit.name)
+        else:
+            parts.pop()
+    return found
+
+
 def _write(fresh: Path, files: Mapping[PurePosixPath, ProjectedFile]) -> None:
-    fresh.mkdir(mode=0o755)
-    # The process's umask must not decide who may read a volume.
-    fresh.chmod(0o755)
+    directories = {above for path in files for above in path.parents}
+    for directory in sorted(directories, key=lambda each: len(each.parts)):
+        (fresh / directory).mkdir()
+        # The process's umask must not decide who may read a volume.
+        (fresh / directory).chmod(_DIRECTORY_MODE)
     for path, file in files.items():
         place = fresh / path
-        place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(file.content)
         place.chmod(file.mode)
         if file.owner is not None:
@@ -132,4 +150,4 @@ def _remove_stale(target: Path, files: Mapping[PurePosixPath, ProjectedFile], ke
             if not entry.name.startswith("..") and entry.name not in wanted:
                 entry.unlink()
         elif entry.name.startswith("..") and entry.name != keep:
-            shutil.rmtree(entry)
+            remove_tree(entry)

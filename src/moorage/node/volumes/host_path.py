@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from moorage.linux.trees import make_directories
+
+_DIRECTORY_MODE, _FILE_MODE = 0o755, 0o644
 _CHECKS: dict[str, tuple[Callable[[int], bool], str]] = {
     "Directory": (stat.S_ISDIR, "a directory"),
     "DirectoryOrCreate": (stat.S_ISDIR, "a directory"),
@@ -33,9 +37,9 @@ def check_host_path(path: Path, kind: str) -> None:
     if kind not in _CHECKS:
         raise HostPathError(f"{kind} is an invalid volume type")
     if kind == "DirectoryOrCreate" and not path.exists():
-        path.mkdir(mode=0o755, parents=True)
+        make_directories(path, _DIRECTORY_MODE)
     if kind == "FileOrCreate" and not path.exists():
-        path.touch(mode=0o644)
+        _make_file(path)
     is_right, what = _CHECKS[kind]
     try:
         mode = path.stat().st_mode
@@ -43,3 +47,16 @@ def check_host_path(path: Path, kind: str) -> None:
         mode = 0
     if not is_right(mode):
         raise HostPathError(f"hostPath type check failed: {path} is not {what}")
+
+
+def _make_file(path: Path) -> None:
+    """Make a file with the mode that the API promises, whatever the umask; it may be there."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        made = os.open(path, flags, _FILE_MODE)
+    except FileExistsError:
+        return
+    try:
+        os.fchmod(made, _FILE_MODE)
+    finally:
+        os.close(made)

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
+from moorage.linux.mounts import NO_PRIVILEGE
+
 _MS_BIND = 0x1000
 _MNT_DETACH = 2
 _UMOUNT_NOFOLLOW = 8
@@ -26,8 +28,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Mounter(Protocol):
     """What may be done to the mount table. Every call blocks and raises OSError."""
 
-    def mount_tmpfs(self, target: Path, size_bytes: int) -> None:
-        """A tmpfs that holds at most so many bytes; 0 means no limit of its own."""
+    def mount_tmpfs(self, target: Path, size_bytes: int, *, has_programs: bool = True) -> None:
+        """A tmpfs that holds at most so many bytes; 0 means no limit of its own.
+
+        Without programs, nothing in it gives another user's rights or is a device.
+        """
 
     def bind(self, source: str, target: Path) -> None:
         """Show a file or directory at another place too."""
@@ -45,15 +50,16 @@ class Mounter(Protocol):
 class SystemMounter:
     """The kernel's mount table."""
 
-    def mount_tmpfs(self, target: Path, size_bytes: int) -> None:
+    def mount_tmpfs(self, target: Path, size_bytes: int, *, has_programs: bool = True) -> None:
+        flags = 0 if has_programs else NO_PRIVILEGE
         limits = [f"size={size_bytes}"] if size_bytes else []
         try:
             # Secrets must not reach a disk by way of swap; kernels before 6.4 lack the option.
-            _mount("tmpfs", target, "tmpfs", 0, ",".join([*limits, "noswap"]))
+            _mount("tmpfs", target, "tmpfs", flags, ",".join([*limits, "noswap"]))
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
-            _mount("tmpfs", target, "tmpfs", 0, ",".join(limits))
+            _mount("tmpfs", target, "tmpfs", flags, ",".join(limits))
 
     def bind(self, source: str, target: Path) -> None:
         _mount(source, target, None, _MS_BIND, None)
@@ -83,7 +89,8 @@ class SystemMounter:
 
 def mount_points(mountinfo: bytes) -> Iterator[Path]:
     """The mount points a mountinfo file lists."""
-    for line in mountinfo.splitlines():
+    # A name may hold a carriage return; the kernel escapes newlines only.
+    for line in mountinfo.split(b"\n"):
         fields = line.split(b" ")
         if len(fields) > 4:
             plain = _OCTAL.sub(lambda match: bytes([int(match[1], 8)]), fields[4])

@@ -10,6 +10,8 @@ import os
 import stat
 from pathlib import Path
 
+from moorage.linux.trees import Step, walk
+
 ON_ROOT_MISMATCH = "OnRootMismatch"
 
 _READ_WRITE = 0o660
@@ -22,18 +24,25 @@ def give_to_group(root: Path, group: int, *, is_read_only: bool, policy: str | N
     if policy == ON_ROOT_MISMATCH and _is_right(root, group, is_read_only):
         return
     # The root last: while it is wrong, an interrupted change is taken up again.
-    for directory, names, files in os.walk(root, topdown=False):
-        for name in (*files, *names):
-            _give(Path(directory) / name, group, is_read_only)
-    _give(root, group, is_read_only)
+    for visit in walk(root):
+        if visit.step is not Step.ENTER:
+            _give(visit.directory, visit.name, group, is_read_only)
 
 
-def _give(path: Path, group: int, is_read_only: bool) -> None:
-    os.chown(path, -1, group, follow_symlinks=False)
-    info = path.lstat()
-    if stat.S_ISLNK(info.st_mode):
+def _give(directory: int, name: str, group: int, is_read_only: bool) -> None:
+    """Change one entry, which nothing can replace by a link meanwhile."""
+    try:
+        entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    except FileNotFoundError:
         return
-    path.chmod(stat.S_IMODE(info.st_mode) | _mask(info.st_mode, is_read_only))
+    try:
+        mode = os.fstat(entry).st_mode
+        itself = f"/proc/self/fd/{entry}"
+        os.chown(itself, -1, group)
+        if not stat.S_ISLNK(mode):
+            os.chmod(itself, stat.S_IMODE(mode) | _mask(mode, is_read_only))
+    finally:
+        os.close(entry)
 
 
 def _is_right(root: Path, group: int, is_read_only: bool) -> bool:

@@ -29,6 +29,8 @@ from moorage.node.volumes.atomic import ProjectedFile
 _DEFAULT_MODE = 0o644
 _TOKEN_MODE = 0o600
 _TOKEN_LIFE_S = 3600
+# One object may be shown at many paths: the files of a volume are in the node's memory at times.
+_MOST_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,21 @@ def token_wanted(projection: ServiceAccountTokenProjection) -> TokenWanted:
 def payload_of(
     pod: Pod, volume: Volume, sources: VolumeSources, where: Surroundings
 ) -> dict[str, ProjectedFile]:
-    """The files of a volume. Raises ConfigError for what is missing and not optional."""
+    """The files of a volume.
+
+    Raises ConfigError for what is missing and not optional, and for more than 64 MiB.
+    """
+    files = _files_of(pod, volume, sources, where)
+    if sum(len(file.content) for file in files.values()) > _MOST_BYTES:
+        raise ConfigError(
+            f'the files of volume "{volume.name}" are larger than {_MOST_BYTES} bytes together'
+        )
+    return files
+
+
+def _files_of(
+    pod: Pod, volume: Volume, sources: VolumeSources, where: Surroundings
+) -> dict[str, ProjectedFile]:
     if volume.config_map is not None:
         config_map = volume.config_map
         mode = _mode(config_map.default_mode)

@@ -8,7 +8,7 @@ Source: kubelet volume manager and its empty-dir, configmap, secret, projected, 
 from __future__ import annotations
 
 import asyncio
-import shutil
+import errno
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from moorage.api.pods import Pod
 from moorage.api.volumes import Volume
 from moorage.client.resources import CONFIG_MAPS, SECRETS
 from moorage.client.rest import UnreachableError
+from moorage.linux.trees import make_directories, remove_tree
 from moorage.node.config.downward import Surroundings
 from moorage.node.config.errors import ConfigError
 from moorage.node.objects import ObjectCache
@@ -235,9 +236,10 @@ class VolumeKeeper:
     def _directory(self, place: Path, mode: int, *, in_memory: bool, size_bytes: int) -> bool:
         """Make the directory, on a tmpfs of its own where asked; whether it is new."""
         is_new = not place.exists()
-        place.mkdir(parents=True, exist_ok=True)
+        make_directories(place)
         if in_memory and (is_new or not self._mounter.is_mounted(place)):
-            self._mounter.mount_tmpfs(place, size_bytes)
+            is_filled = mode == _FILLED_DIR_MODE
+            self._mounter.mount_tmpfs(place, size_bytes, has_programs=not is_filled)
             is_new = True
         if is_new:
             place.chmod(mode)
@@ -248,7 +250,10 @@ class VolumeKeeper:
             return
         for point in self._mounter.mounts_below(pod.root):
             self._mounter.unmount(point)
-        shutil.rmtree(pod.root)
+        # What is still mounted is left alone by the removal too: a host path, an image.
+        if left := next(self._mounter.mounts_below(pod.root), None):
+            raise OSError(errno.EBUSY, "still mounted, so the pod's files are kept", str(left))
+        remove_tree(pod.root)
 
 
 async def _gathered(

@@ -8,10 +8,14 @@ absolute links into the volume allowed.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from collections import deque
 from pathlib import Path, PurePosixPath
 
+from moorage.linux.descent import Descent
+from moorage.linux.trees import make_directories
 from moorage.node.config.errors import ConfigError
 from moorage.node.volumes.mounting import Mounter
 
@@ -37,7 +41,7 @@ def bind_subpath(volume: Path, subpath: PurePosixPath, target: Path, mounter: Mo
     descriptor = open_inside(volume, subpath)
     try:
         is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_directories(target.parent)
         mounter.unmount(target)
         if is_directory:
             target.mkdir(exist_ok=True)
@@ -54,47 +58,58 @@ def open_inside(volume: Path, subpath: PurePosixPath) -> int:
     A symlink is followed when what it names is inside the volume. Raises ConfigError when it leads
     elsewhere.
     """
-    root = os.open(volume, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    mode = stat.S_IMODE(os.fstat(root).st_mode)
-    opened = [root]
+    root = os.open(volume, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        pending = list(subpath.parts)
-        links = 0
-        while pending:
-            part = pending.pop(0)
-            if part == "..":
-                # Only links say so; the kernel would follow this one out of the volume.
-                if len(opened) == 1:
-                    raise ConfigError(
-                        f"subpath `{subpath}` not within volume path: "
-                        "a symbolic link leads above it"
-                    )
-                os.close(opened.pop())
-                continue
-            step = _step(opened[-1], part, mode)
-            if stat.S_ISLNK(os.fstat(step).st_mode):
-                text = os.readlink("", dir_fd=step)
-                os.close(step)
-                links += 1
-                pending[:0] = _inside(volume, text, links, subpath)
-                if text.startswith("/"):
-                    _close_down_to(opened, 1)
-            else:
-                opened.append(step)
-        return os.dup(opened[-1])
+        # What is mounted inside a volume is part of it.
+        with Descent(root, crosses_mounts=True) as place:
+            return _descend(place, volume, subpath)
     finally:
-        for descriptor in opened:
-            os.close(descriptor)
+        os.close(root)
 
 
-def _step(parent: int, part: str, mode: int) -> int:
+def _descend(place: Descent, volume: Path, subpath: PurePosixPath) -> int:
+    mode = stat.S_IMODE(os.fstat(place.directory).st_mode)
+    pending = deque(subpath.parts)
+    links = 0
+    while pending:
+        part = pending.popleft()
+        if part == "..":
+            # Only links say so; the kernel would follow this one out of the volume.
+            if not place.depth or place.leave() is None:
+                raise ConfigError(
+                    f"subpath `{subpath}` not within volume path: a symbolic link leads above it"
+                )
+            continue
+        step = _step(place, part, mode)
+        if step is None:
+            continue
+        if not stat.S_ISLNK(os.fstat(step).st_mode):
+            if not pending:
+                return step
+            os.close(step)
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), part)
+        text = os.readlink("", dir_fd=step)
+        os.close(step)
+        links += 1
+        pending.extendleft(reversed(_inside(volume, text, links, subpath)))
+        if text.startswith("/"):
+            place.restart()
+    return os.open(".", _FLAGS, dir_fd=place.directory)
+
+
+def _step(place: Descent, part: str, mode: int) -> int | None:
+    """Enter a directory, made where it is missing; a descriptor of what is none."""
     try:
-        return os.open(part, _FLAGS, dir_fd=parent)
+        place.enter(part)
     except FileNotFoundError:
-        os.mkdir(part, dir_fd=parent)
-        made = os.open(part, _FLAGS, dir_fd=parent)
-        os.chmod(f"/proc/self/fd/{made}", mode)
-        return made
+        os.mkdir(part, dir_fd=place.directory)
+        place.enter(part)
+        os.fchmod(place.directory, mode)
+    except OSError as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+            raise
+        return os.open(part, _FLAGS, dir_fd=place.directory)
+    return None
 
 
 def _inside(volume: Path, text: str, links: int, subpath: PurePosixPath) -> list[str]:
@@ -110,8 +125,3 @@ def _inside(volume: Path, text: str, links: int, subpath: PurePosixPath) -> list
         raise ConfigError(
             f"subpath `{subpath}` not within volume path: a symbolic link leads to {text}"
         ) from None
-
-
-def _close_down_to(opened: list[int], count: int) -> None:
-    while len(opened) > count:
-        os.close(opened.pop())

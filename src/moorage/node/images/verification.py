@@ -1,0 +1,139 @@
+"""Who may use an image that is on the node: whether its registry has to be asked again.
+
+Pure. An image that one pod pulled with a secret is no other pod's, unless that pod has the same
+secret or credential. Which images are looked at is the node's policy. Source: KEP-2535;
+KubeletConfiguration `imagePullCredentialsVerificationPolicy`; kubelet `images/pullmanager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from msgspec import Struct
+
+from moorage.api.image_verification import (
+    NEVER_VERIFY_ALLOWLISTED,
+    NEVER_VERIFY_PRELOADED,
+    POLICIES,
+)
+from moorage.cri.reference import InvalidReferenceError, parse
+
+_REMEMBERED_SECRETS = 100
+
+
+class PullSecret(Struct, frozen=True, rename="camel"):
+    """A credential and the secret it is in. `credential_hash` is empty when there is none."""
+
+    uid: str = ""
+    namespace: str = ""
+    name: str = ""
+    credential_hash: str = ""
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        return self.namespace, self.name, self.uid
+
+
+class Access(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Who has shown that they may pull an image: every pod of the node, or some credentials."""
+
+    kubernetes_secrets: tuple[PullSecret, ...] = ()
+    node_pods_accessible: bool = False
+
+    @classmethod
+    def by(cls, secret: PullSecret | None) -> Access:
+        """The access that a pull shows; a pull without credentials shows that of every pod."""
+        return cls(node_pods_accessible=True) if secret is None else cls((secret,))
+
+    def admits(self, secrets: Iterable[PullSecret]) -> PullSecret | None:
+        """The pod's secret that is known here, by its credential or as the same object.
+
+        A secret whose credential changed since is known by its place.
+        """
+        hashes = {known.credential_hash for known in self.kubernetes_secrets} - {""}
+        places = {known.place for known in self.kubernetes_secrets}
+        for secret in secrets:
+            if secret.credential_hash in hashes or secret.place in places:
+                return secret
+        return None
+
+    def joined(self, other: Access) -> Access:
+        """Both together. A secret's latest credential takes the place of its earlier one."""
+        if self.node_pods_accessible or other.node_pods_accessible:
+            return Access(node_pods_accessible=True)
+        by_place = {each.place: each for each in self.kubernetes_secrets}
+        for each in other.kubernetes_secrets:
+            if each.place in by_place or len(by_place) < _REMEMBERED_SECRETS:
+                by_place[each.place] = each
+        return Access(tuple(by_place[place] for place in sorted(by_place)))
+
+
+class AllowlistError(ValueError):
+    """A pattern of the allowlist that cannot be; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The node's policy. `allowlist` has repositories, or prefixes that end with `/*`."""
+
+    policy: str = NEVER_VERIFY_PRELOADED
+    allowlist: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Raise AllowlistError for a policy or pattern that cannot be."""
+        if self.policy not in POLICIES:
+            raise AllowlistError(
+                f"image pull credentials verification policy {self.policy!r} is none of "
+                f"{', '.join(POLICIES)}"
+            )
+        if self.allowlist and self.policy != NEVER_VERIFY_ALLOWLISTED:
+            raise AllowlistError(
+                f"an allowlist of preloaded images needs the policy {NEVER_VERIFY_ALLOWLISTED}, "
+                f"not {self.policy}"
+            )
+        for pattern in self.allowlist:
+            _check_pattern(pattern)
+
+    def is_needed(self, repository: str, *, is_pulled: bool) -> bool:
+        """Whether a pod must show that it may pull an image that is present.
+
+        `is_pulled`: this node's agent pulled the image; any other was there before.
+        """
+        match self.policy:
+            case "NeverVerify":
+                return False
+            case "NeverVerifyPreloadedImages":
+                return is_pulled
+            case "NeverVerifyAllowlistedImages":
+                return not any(_matches(pattern, repository) for pattern in self.allowlist)
+            case _:
+                return True
+
+
+def _matches(pattern: str, repository: str) -> bool:
+    if pattern.endswith("/*"):
+        return repository.startswith(pattern[:-1])
+    return repository == pattern
+
+
+def _check_pattern(pattern: str) -> None:
+    if pattern != pattern.strip():
+        raise AllowlistError(f"leading/trailing spaces are not allowed: {pattern}")
+    bare = pattern[:-1] if pattern.endswith("/*") else pattern
+    if not bare:
+        raise AllowlistError(f"the supplied pattern is too short: {pattern}")
+    if "*" in bare:
+        raise AllowlistError(
+            f"not a valid wildcard pattern, only patterns ending with '/*' are allowed: {pattern}"
+        )
+    if bare != pattern:
+        if bare == "/":
+            raise AllowlistError("at least registry hostname is required")
+        return
+    try:
+        repository = parse(bare).repository
+    except InvalidReferenceError as error:
+        raise AllowlistError(f"failed to parse as an image name: {error}") from error
+    if repository != bare:
+        raise AllowlistError(f"neither tag nor digest is accepted in an image reference: {pattern}")
