@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from moorage.linux.trees import remove_tree
 from tests.running import (
     RunningCluster,
     running,
@@ -20,6 +22,14 @@ from tests.running import (
 settings.register_profile("steady", derandomize=True)
 if not os.environ.get("MOORAGE_FUZZ"):
     settings.load_profile("steady")
+
+
+@pytest.fixture
+def removed_by_us(tmp_path: Path) -> Iterator[None]:
+    """For tests that make trees which pytest cannot remove, being too deep for recursion."""
+    yield
+    for each in tmp_path.iterdir():
+        remove_tree(each)
 
 
 @pytest.fixture(scope="session")

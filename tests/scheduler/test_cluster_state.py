@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moorage.api.pods import Pod
 from moorage.scheduler.cluster_state import ClusterState
 from moorage.scheduler.query import QueryCache
-from tests.scheduler.objects import a_cluster, a_node, a_pod
+from tests.scheduler.objects import ZONE, a_cluster, a_node, a_pod
 
 
 def assume(state: ClusterState, name: str, node: str, cpu: str = "1") -> None:
@@ -141,3 +143,138 @@ def test_the_sums_are_those_of_the_pods_whatever_happens(
         assert sum(info.owners.values()) == sum(1 for each in pods if each.query.owner_uid)
         assert sum(info.ports.values()) == sum(len(each.query.ports) for each in pods)
         assert all(state.home_of(each.key) == info.name for each in pods)
+
+
+AFFINE = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+    {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"a": "b"}}}]}}  # fmt: skip
+
+
+def test_zones_and_images_are_counted_with_their_nodes() -> None:
+    state = a_cluster(
+        a_node("n1", labels={ZONE: "a"}, images={"i:1": 1}),
+        a_node("n2", labels={ZONE: "a"}, images={"i:1": 1, "j:1": 2}),
+        a_node("n3", labels={ZONE: "b"}),
+        a_node("n4"),
+    )
+    assert state.zones == {"a": 2, "b": 1}
+    assert state.image_spread == {"i:1": 2, "j:1": 1}
+    state.set_node(a_node("n2", labels={ZONE: "b"}, images={"i:1": 1}))
+    assert state.zones == {"a": 1, "b": 2}
+    assert state.image_spread == {"i:1": 2}
+    state.remove_node("n1")
+    state.remove_node("unknown")
+    assert state.zones == {"b": 2}
+    assert state.image_spread == {"i:1": 1}
+
+
+def test_pods_with_affinity_are_counted_wherever_they_are() -> None:
+    state = a_cluster(a_node("n1"), a_pod("plain", node="n1"))
+    assert state.affine_count == 0
+    affine = a_pod("affine", node="n1", affinity=AFFINE)
+    state.set_pod(affine)
+    state.set_pod(a_pod("lost", node="gone", affinity=AFFINE))
+    assert state.affine_count == 2
+    state.set_pod(affine)
+    state.remove_pod(a_pod("plain", node="n1"))
+    assert state.affine_count == 2
+    state.remove_pod(affine)
+    assert state.affine_count == 1
+    state.remove_pod(a_pod("lost", node="gone", affinity=AFFINE))
+    assert state.affine_count == 0
+
+
+def test_a_pods_newer_object_takes_the_place_of_the_older() -> None:
+    state = a_cluster(a_node("n1"), a_pod("a", node="n1", affinity=AFFINE))
+    before = state.generation
+    state.set_pod(a_pod("a", node="n1", affinity=AFFINE, phase="Running"))
+    info = state.nodes["n1"]
+    assert state.generation == before
+    assert info.pods["default/a"].pod.status.phase == "Running"
+    assert info.affine["default/a"].pod.status.phase == "Running"
+    lost = a_cluster(a_pod("b", node="gone"))
+    lost.set_pod(a_pod("b", node="gone", phase="Running"))
+    lost.set_node(a_node("gone"))
+    assert lost.nodes["gone"].pods["default/b"].pod.status.phase == "Running"
+
+
+def test_what_makes_a_pod_another_one_is_counted_anew() -> None:
+    for change in ({"labels": {"x": "y"}}, {"uid": "other"}, {"cpu": "2"}):
+        state = a_cluster(a_node("n1"), a_pod("a", cpu="1", node="n1"))
+        before = state.generation
+        state.set_pod(a_pod("a", **{"cpu": "1", "node": "n1", **change}))  # type: ignore[arg-type]
+        assert state.generation > before, change
+
+
+def test_a_nomination_is_one_node_at_a_time() -> None:
+    state = a_cluster(a_node("n1"), a_node("n2"))
+    pod, other = a_pod("a"), a_pod("b")
+    query = QueryCache().of_waiting(pod, lambda _: None)
+    assert not state.has_nominations
+    state.nominate(pod, query, "n1")
+    state.nominate(other, query, "n1")
+    assert [each.key for each in state.nominated_on("n1")] == ["default/a", "default/b"]
+    state.nominate(pod, query, "n2")
+    assert [each.key for each in state.nominated_on("n1")] == ["default/b"]
+    assert state.nomination_of(pod) == "n2"
+    assert state.withdraw("default/a") == "n2"
+    assert state.withdraw("default/a") is None
+    assert state.nomination_of(a_pod("a", nominated="n9")) == "n9"
+    assert state.has_nominations
+    assert state.withdraw("default/b") == "n1"
+    assert not state.has_nominations
+
+
+def test_leaving_is_forgotten_with_the_pod() -> None:
+    state = a_cluster(a_node("n1"), a_pod("a", node="n1"))
+    state.set_leaving("default/a")
+    assert state.is_leaving("default/a")
+    state.set_leaving("default/a", is_leaving=False)
+    assert not state.is_leaving("default/a")
+    state.set_leaving("default/a")
+    state.remove_pod(a_pod("a", node="n1"))
+    assert not state.is_leaving("default/a")
+
+
+def test_namespaces_change_when_their_labels_do() -> None:
+    state = a_cluster()
+    assert state.namespace_labels("one") == {}
+    assert state.set_namespace("one", {"a": "b"})
+    version = state.namespace_version
+    assert not state.set_namespace("one", {"a": "b"})
+    assert state.namespace_version == version
+    assert state.set_namespace("one", {"a": "c"})
+    assert state.namespace_labels("one") == {"a": "c"}
+    assert state.set_namespace("one", None)
+    assert not state.set_namespace("one", None)
+    assert state.namespace_version == version + 2
+
+
+def test_changes_are_told_since_a_generation_until_they_are_forgotten() -> None:
+    state = a_cluster(a_node("n1"), a_node("n2"))
+    since = state.generation
+    assert state.changed_since(since) == []
+    state.set_pod(a_pod("a", node="n2"))
+    assert state.changed_since(since) == ["n2"]
+    state.remove_node("n1")
+    assert state.changed_since(since) == ["n1", "n2"]
+    for number in range(200):
+        state.set_node(a_node(f"x{number}"))
+        state.remove_node(f"x{number}")
+    assert state.changed_since(since) is None
+    assert state.changed_since(state.generation) == []
+
+
+@pytest.mark.parametrize(("cpu", "is_new"), [("1", False), ("2", True)])
+def test_an_assumed_pod_is_taken_in_again_only_if_it_asks_for_something_else(
+    cpu: str, is_new: bool
+) -> None:
+    def pod(cpu: str, node: str = "") -> Pod:
+        return a_pod("a", node=node, resources={"requests": {"cpu": cpu}})
+
+    state = a_cluster(a_node("n1"), a_node("n2"))
+    state.assume(pod("1"), QueryCache().of_waiting(pod("1"), lambda _: None), "n1")
+    before = state.generation
+    state.set_pod(pod(cpu, "n1"))
+    assert (state.generation > before) is is_new
+    assert state.nodes["n1"].used["cpu"] == int(cpu) * 1000
+    assert not state.is_assumed("default/a")

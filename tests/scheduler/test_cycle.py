@@ -13,6 +13,7 @@ from moorage.scheduler.cluster_state import ClusterState
 from moorage.scheduler.cycle import Cycle, Unschedulable, sample_size
 from moorage.scheduler.query import QueryCache
 from tests.scheduler.objects import (
+    HOSTNAME,
     ZONE,
     a_class,
     a_cluster,
@@ -328,6 +329,27 @@ def test_few_nodes_are_all_scored_and_many_by_share() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("favourite", "is_seen"),
+    # 100 of 120 nodes a pod: 0 to 99, 100 to 79, 80 to 59.
+    [(10, [True, True, True]), (70, [True, True, False]), (119, [False, True, True])],
+)
+def test_each_pod_looks_at_the_nodes_that_the_last_one_did_not(
+    favourite: int, is_seen: list[bool]
+) -> None:
+    nodes = [a_node(f"n{number}") for number in range(120)]
+    friend = a_pod("friend", node=f"n{favourite}", labels={"app": "web"})
+    term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": HOSTNAME}
+    wish = {"weight": 100, "podAffinityTerm": term}
+    pod = a_pod(
+        affinity={"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}
+    )
+    cycle = Cycle(a_cluster(*nodes, friend), random.Random(1))
+    query = QueryCache().of_waiting(pod, lambda _: None)
+    assert sample_size(120) == 100
+    assert [cycle.decide(pod, query) == f"n{favourite}" for _ in range(3)] == is_seen
+
+
 _PODS = st.lists(
     st.tuples(
         st.integers(0, 3000),
@@ -360,3 +382,18 @@ def test_no_node_is_ever_overcommitted(
         assert node.used.get("memory", 0) <= 8 * 1024**3
         assert all(count == 1 for count in node.ports.values())
         assert node.used.get("cpu", 0) == sum(p.query.cpu_milli for p in node.pods.values())
+
+
+def test_an_honored_taint_takes_its_own_node_out_and_no_other() -> None:
+    web = {"app": "web"}
+    state = a_cluster(
+        a_node("n1", labels={ZONE: "a"}),
+        a_node("n2", labels={ZONE: "b"}, taints=("x:NoSchedule",)),
+        a_node("n3", labels={ZONE: "c"}),
+        a_pod("p1", node="n1", labels=web),
+        a_pod("heavy", node="n3", cpu="3"),
+    )
+    honoring = spread(web, nodeTaintsPolicy="Honor")
+    pod = a_pod("p2", labels=web, topologySpreadConstraints=[honoring])
+    # Zone a would have two more than c, though its node is the emptier.
+    assert decide(state, pod) == "n3"

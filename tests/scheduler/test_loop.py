@@ -8,6 +8,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, cast
 
 from moorage.api.clock import SystemClock
+from moorage.api.meta import ObjectMeta
+from moorage.api.namespaces import Namespace
 from moorage.api.pods import Pod
 from moorage.client import Client
 from moorage.scheduler import SchedulerInformers, SchedulerOptions, run_scheduler
@@ -239,3 +241,14 @@ async def test_informers_can_be_shared() -> None:
     for runner in runners:
         runner.cancel()
     await asyncio.wait(runners)
+
+
+async def test_a_namespace_that_gains_a_label_wakes_the_pod() -> None:
+    rule: dict[str, Any] = pod_affinity({"app": "db"})
+    term = rule["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]
+    term["namespaceSelector"] = {"matchLabels": {"team": "a"}}
+    db = a_pod("db", namespace="data", node="n1", labels={"app": "db"})
+    async with scheduling(a_client(a_node("n1"), db, a_pod("p", affinity=rule))) as client:
+        await client.until_event("p", "FailedScheduling")
+        client.put(Namespace(metadata=ObjectMeta(name="data", labels={"team": "a"})))
+        assert await client.until_bound("p") == "n1"

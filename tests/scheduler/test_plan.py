@@ -107,3 +107,29 @@ def _check(kept: Plan, fresh: Plan, state: ClusterState) -> None:
     assert [kept.cross.rejections(n) for n in nodes] == [fresh.cross.rejections(n) for n in nodes]
     assert kept.cross.spread_scores(nodes) == fresh.cross.spread_scores(nodes)
     assert kept.cross.affinity_scores(nodes) == fresh.cross.affinity_scores(nodes)
+
+
+_SOFT = ("x:PreferNoSchedule", "y:PreferNoSchedule")
+
+
+def test_a_scale_that_grows_scores_every_node_again() -> None:
+    """What the most tainted and the most preferred node have is the measure for all."""
+    wish = {"weight": 10, "preference": {"matchExpressions": [
+        {"key": "disk", "operator": "In", "values": ["ssd"]}]}}  # fmt: skip
+    other = {"weight": 5, "preference": {"matchExpressions": [
+        {"key": "zone", "operator": "Exists"}]}}  # fmt: skip
+    rule = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish, other]}}
+    pod = a_pod("new", cpu="1", affinity=rule)
+    state = a_cluster(a_node("n1"), a_node("n2"), a_node("n3"))
+    kept = _fresh(pod, state)
+    for node in (
+        a_node("n1", taints=_SOFT[:1]),
+        a_node("n2", labels={"zone": "a"}),
+        a_node("n3", labels={"disk": "ssd"}),
+        a_node("n1", taints=_SOFT),
+        a_node("n2", labels={"zone": "a", "disk": "ssd"}, taints=_SOFT[:1]),
+    ):
+        state.set_node(node)
+        kept.refresh()
+        assert kept.local == _fresh(pod, state).local
+    assert len(set(kept.local.values())) == 3

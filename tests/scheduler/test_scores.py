@@ -80,3 +80,8 @@ def test_soft_taints_count_unless_tolerated() -> None:
     assert scores.intolerable_soft_taints(make_query(a_pod()), node) == 2
     assert scores.intolerable_soft_taints(make_query(tolerant), node) == 1
     assert scores.intolerable_soft_taints(make_query(hard_only), node) == 2
+
+
+def test_a_node_that_lacks_a_resource_is_even_in_it() -> None:
+    node = info(a_node(cpu="4", memory="0"), a_pod("o", cpu="2"))
+    assert scores.balanced(make_query(a_pod(cpu="1")), node) == 75

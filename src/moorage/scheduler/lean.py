@@ -8,7 +8,6 @@ usual pod takes some 1.2 kB so, instead of 4.7 kB.
 from __future__ import annotations
 
 import sys
-from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,6 +17,7 @@ from moorage.api.containers import Container
 from moorage.api.meta import ObjectMeta, OwnerReference
 from moorage.api.nodes import Node, NodeRuntimeHandler, NodeSpec, NodeStatus
 from moorage.api.pods import Pod, PodCondition, PodSpec, PodStatus
+from moorage.api.remembered import remembered
 from moorage.api.volumes import Volume
 from moorage.client.resources import Resource
 
@@ -130,7 +130,7 @@ def _status(status: PodStatus) -> PodStatus:
     )
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@remembered(_REMEMBERED)
 def _condition(kind: str, status: str, reason: str, message: str) -> PodCondition:
     return PodCondition(type=kind, status=status, reason=reason, message=message)
 
@@ -141,6 +141,6 @@ def _shared(kind: Any, value: T) -> T:
     return found
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@remembered(_REMEMBERED)
 def _decoded(kind: Any, encoded: bytes) -> Any:
     return msgspec.msgpack.decode(encoded, type=kind)

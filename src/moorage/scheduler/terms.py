@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 import msgspec
 
@@ -22,6 +21,7 @@ from moorage.api.pods import (
     PodSpec,
     TopologySpreadConstraint,
 )
+from moorage.api.remembered import remembered
 
 DO_NOT_SCHEDULE = "DoNotSchedule"
 SCHEDULE_ANYWAY = "ScheduleAnyway"
@@ -170,7 +170,7 @@ def selector_of(raw: Mapping[str, object] | None) -> Selector:
     return labels.NOTHING if raw is None else _parsed(msgspec.json.encode(raw))
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _parsed(encoded: bytes) -> Selector:
     try:
         return labels.from_object(msgspec.json.decode(encoded))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from moorage.api.clock import Clock
-from moorage.api.errors import NotFoundError, StatusError
+from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.labels import from_object
 from moorage.api.meta import ObjectMeta
 from moorage.api.workloads import Deployment, DeploymentStatus, ReplicaSet
@@ -264,6 +264,10 @@ class DeploymentController:
         patch = status_patch(meta, deployment.status, status)
         if not is_numbered:
             patch["metadata"] = {**locked(meta), "annotations": {REVISION: revision}}
-        return await self._client.patch(
-            DEPLOYMENTS, meta.name, patch, meta.namespace, subresource="status"
-        )
+        try:
+            return await self._client.patch(
+                DEPLOYMENTS, meta.name, patch, meta.namespace, subresource="status"
+            )
+        except NotFoundError as error:
+            # It was deleted meanwhile: nothing to report, and no failure.
+            raise ConflictError(f"{meta.namespace}/{meta.name} has just been deleted") from error

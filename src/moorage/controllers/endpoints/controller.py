@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from moorage.api.clock import Clock
-from moorage.api.errors import NotFoundError, StatusError
+from moorage.api.errors import ConflictError, NotFoundError, StatusError
 from moorage.api.meta import ObjectMeta
 from moorage.api.services import Endpoints, Service
 from moorage.client import Client, WorkQueue
@@ -47,6 +47,9 @@ class EndpointsController:
         self._endpoints = informers.endpoints
         self._slices = informers.endpoint_slices
         self._queue: WorkQueue[str] = WorkQueue("endpoints", clock=clock)
+        # The copy lags behind our own creations; without these a second round makes them again.
+        self._unseen: dict[str, dict[str, EndpointSlice]] = {}
+        """Service uid → slices made for it that the copy has not shown yet, by name."""
         self._services.add_handler(self._service_changed)
         self._pods.add_handler(self._pod_changed)
         self._endpoints.add_handler(self._endpoints_changed)
@@ -70,6 +73,7 @@ class EndpointsController:
     def _slice_changed(self, before: EndpointSlice | None, after: EndpointSlice | None) -> None:
         either = after or before
         assert either is not None
+        self._slice_seen(either.metadata)
         name = either.metadata.labels.get(SERVICE_NAME)
         if name and _is_ours(either):
             self._queue.add(f"{either.metadata.namespace}/{name}")
@@ -135,7 +139,8 @@ class EndpointsController:
 
     async def _write_slices(self, service: Service, backends: list[Backend]) -> None:
         meta = service.metadata
-        owned = self._slices.by_index(OWNER, meta.uid)
+        known = self._slices.by_index(OWNER, meta.uid)
+        owned = [*known, *self._unseen.get(meta.uid, {}).values()]
         existing = [each for each in owned if _is_ours(each)]
         existing = [each for each in existing if each.metadata.deletion_timestamp is None]
         division = divide(service, backends, existing, self._zone_of)
@@ -146,7 +151,15 @@ class EndpointsController:
             try:
                 await self._client.delete(ENDPOINT_SLICES, gone.name, gone.namespace, uid=gone.uid)
             except NotFoundError:
+                self._slice_seen(gone)
                 continue  # Gone already, as wanted.
+
+    def _slice_seen(self, meta: ObjectMeta) -> None:
+        for owner in meta.owner_references:
+            made = self._unseen.get(owner.uid, {})
+            made.pop(meta.name, None)
+            if not made:
+                self._unseen.pop(owner.uid, None)
 
     async def _write_slice(self, service: Service, content: SliceContent) -> None:
         meta = service.metadata
@@ -168,7 +181,9 @@ class EndpointsController:
                 "endpoints": content.endpoints,
                 "ports": content.port_objects,
             }
-            await self._client.create(ENDPOINT_SLICES, body, meta.namespace)
+            made = await self._client.create(ENDPOINT_SLICES, body, meta.namespace)
+            if self._slices.get(made.metadata.name, meta.namespace) is None:
+                self._unseen.setdefault(meta.uid, {})[made.metadata.name] = made
         elif not content.is_as_wanted or labels != present.metadata.labels:
             patch = {
                 "metadata": {
@@ -177,7 +192,12 @@ class EndpointsController:
                 },
                 "endpoints": content.endpoints,
             }
-            await self._client.patch(ENDPOINT_SLICES, present.metadata.name, patch, meta.namespace)
+            name = present.metadata.name
+            try:
+                await self._client.patch(ENDPOINT_SLICES, name, patch, meta.namespace)
+            except NotFoundError as error:
+                self._slice_seen(present.metadata)
+                raise ConflictError(f"{name} has just been deleted") from error
 
     def _zone_of(self, node_name: str) -> str:
         node = self._nodes.get(node_name)

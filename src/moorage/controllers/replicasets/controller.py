@@ -197,6 +197,9 @@ class ReplicaSetController:
         patch = status_patch(meta, replica_set.status, status)
         # Zero is news here: a set with no pods says so.
         patch["status"]["replicas"] = status.replicas
-        await self._client.patch(
-            REPLICA_SETS, meta.name, patch, meta.namespace, subresource="status"
-        )
+        try:
+            await self._client.patch(
+                REPLICA_SETS, meta.name, patch, meta.namespace, subresource="status"
+            )
+        except NotFoundError:
+            return  # It was deleted meanwhile: there is nothing to report on.

@@ -1,0 +1,307 @@
+"""An API server in memory, behind the client's methods that controllers use, and time that stands.
+
+It keeps objects as JSON and knows what controllers rely on: names, uids, revisions, preconditions,
+merge patches, conditions merged by type, owner references merged by uid. `requests` is all that was
+asked for, in order; `failures` are raised in place of the next requests that match.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from moorage.api.clock import format_time
+from moorage.api.errors import AlreadyExistsError, ConflictError, NotFoundError
+from moorage.api.meta import ListMeta, Object
+from moorage.client import EventRecorder, PatchType, Resource
+from moorage.client.resources import EVENTS
+from moorage.client.rest import ObjectList, WatchEvent
+from moorage.controllers.informers import Informers
+from tests.clocks import FakeClock, settle
+
+Json = dict[str, Any]
+_MERGED = {"conditions": "type", "ownerReferences": "uid"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request: the verb, the plural, `namespace/name`, and what was sent."""
+
+    verb: str
+    plural: str
+    key: str
+    body: Any = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+class MemoryClient:
+    """Stores objects, announces changes to watchers, records requests."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.requests: list[Request] = []
+        self.failures: list[tuple[str, str, Exception]] = []
+        """(verb, plural, error), each raised once."""
+        self.answers: dict[tuple[str, str], bytes | Exception] = {}
+        """Answers to `request`, by method and path."""
+        self._clock = clock
+        self._objects: dict[str, dict[str, Json]] = defaultdict(dict)
+        self._watchers: dict[str, list[asyncio.Queue[tuple[str, Json]]]] = defaultdict(list)
+        self._revision = 1
+        self._uids = 0
+
+    # What the test does.
+
+    def put(self, resource: Resource[Any], obj: Json | Object) -> None:
+        """Store an object as it is; without a uid it gets its name as one."""
+        wire: Json = msgspec.to_builtins(obj)
+        if resource.is_namespaced:
+            wire["metadata"].setdefault("namespace", "default")
+        self._store(resource, wire)
+
+    def drop(self, resource: Resource[Any], name: str, namespace: str = "default") -> None:
+        """Take an object away, as its deletion's end."""
+        self._remove(resource, _key(resource, name, namespace))
+
+    def find(self, resource: Resource[Any], name: str, namespace: str = "default") -> Json | None:
+        return self._objects[resource.plural].get(_key(resource, name, namespace))
+
+    def names(self, resource: Resource[Any]) -> list[str]:
+        return sorted(each["metadata"]["name"] for each in self._objects[resource.plural].values())
+
+    def all(self, resource: Resource[Any]) -> list[Json]:
+        return list(self._objects[resource.plural].values())
+
+    def asked(self, verb: str, resource: Resource[Any] | None = None) -> list[Request]:
+        """The requests of a verb since the start, or since `requests` was cleared."""
+        return [
+            each
+            for each in self.requests
+            if each.verb == verb and (resource is None or each.plural == resource.plural)
+        ]
+
+    @property
+    def writes(self) -> list[Request]:
+        return [
+            each for each in self.requests
+            if each.verb not in ("get", "list", "watch", "request") and each.plural != EVENTS.plural
+        ]  # fmt: skip
+
+    @property
+    def events(self) -> list[tuple[str, str, str, str]]:
+        """(object, type, reason, message) of every event written."""
+        return [
+            (each.body["involvedObject"].name, each.body["type"], each.body["reason"],
+             each.body["message"])
+            for each in self.asked("create", EVENTS)
+        ]  # fmt: skip
+
+    # What the client does.
+
+    async def get(self, resource: Resource[Any], name: str, namespace: str | None = None) -> Any:
+        await self._ask("get", resource, name, namespace)
+        return self._typed(resource, self._found(resource, name, namespace))
+
+    async def list(
+        self, resource: Resource[Any], namespace: str | None = None, **more: Any
+    ) -> ObjectList[Any]:
+        await self._ask("list", resource, "", namespace, None, more)
+        items = [
+            self._typed(resource, each)
+            for each in self._objects[resource.plural].values()
+            if not namespace or each["metadata"]["namespace"] == namespace
+        ]
+        return ObjectList(items, ListMeta(resource_version=str(self._revision)))
+
+    async def watch(
+        self, resource: Resource[Any], *_: Any, **__: Any
+    ) -> AsyncIterator[WatchEvent[Any]]:
+        queue: asyncio.Queue[tuple[str, Json]] = asyncio.Queue()
+        self._watchers[resource.plural].append(queue)
+        while True:
+            kind, wire = await queue.get()
+            version = wire["metadata"]["resourceVersion"]
+            yield WatchEvent(kind, self._typed(resource, wire), version)
+
+    async def create(
+        self, resource: Resource[Any], obj: Any, namespace: str | None = None, **more: Any
+    ) -> Any:
+        wire: Json = msgspec.to_builtins(obj)
+        meta = wire["metadata"]
+        if "name" not in meta:
+            self._uids += 1
+            meta["name"] = f"{meta['generateName']}{self._uids:05}"
+        await self._ask("create", resource, meta["name"], namespace, obj, more)
+        if resource is EVENTS:
+            return None
+        if resource.is_namespaced:
+            meta.setdefault("namespace", namespace)
+        if self.find(resource, meta["name"], namespace or "") is not None:
+            raise AlreadyExistsError(f'{resource.plural} "{meta["name"]}" already exists')
+        self._uids += 1
+        meta |= {"uid": f"u{self._uids}", "creationTimestamp": format_time(self._clock.now())}
+        return self._typed(resource, self._store(resource, wire))
+
+    async def patch(
+        self, resource: Resource[Any], name: str, patch: Any, namespace: str | None = None,
+        **more: Any,
+    ) -> Any:  # fmt: skip
+        await self._ask("patch", resource, name, namespace, patch, more)
+        if resource is EVENTS:
+            return None
+        wire = copy.deepcopy(self._found(resource, name, namespace))
+        given = msgspec.to_builtins(patch)
+        self._check(wire, given.get("metadata") or {})
+        is_strategic = more.get("kind") is PatchType.STRATEGIC
+        return self._typed(resource, self._store(resource, _merged(wire, given, is_strategic)))
+
+    async def update(
+        self, resource: Resource[Any], obj: Any, name: str, namespace: str | None = None,
+        **more: Any,
+    ) -> Any:  # fmt: skip
+        await self._ask("update", resource, name, namespace, obj, more)
+        self._check(self._found(resource, name, namespace), obj["metadata"])
+        return self._typed(resource, self._store(resource, copy.deepcopy(obj)))
+
+    async def delete(
+        self, resource: Resource[Any], name: str, namespace: str | None = None, **more: Any
+    ) -> None:
+        await self._ask("delete", resource, name, namespace, None, more)
+        found = self._found(resource, name, namespace)
+        given = {"uid": more.get("uid"), "resourceVersion": more.get("resource_version")}
+        self._check(found, given)
+        self._remove(resource, _key(resource, name, namespace or ""))
+
+    async def delete_collection(
+        self, resource: Resource[Any], namespace: str | None = None, **more: Any
+    ) -> None:
+        await self._ask("deletecollection", resource, "", namespace, None, more)
+        for key, wire in list(self._objects[resource.plural].items()):
+            if wire["metadata"].get("namespace") == namespace and not wire["metadata"].get(
+                "finalizers"
+            ):
+                self._remove(resource, key)
+
+    async def request(self, method: str, path: str, **more: Any) -> bytes:
+        await asyncio.sleep(0)
+        self.requests.append(Request("request", method, path, None, more))
+        answer = self.answers[method, path]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    # How it is kept.
+
+    async def _ask(
+        self, verb: str, resource: Resource[Any], name: str, namespace: str | None,
+        body: Any = None, more: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        await asyncio.sleep(0)
+        key = _key(resource, name, namespace or "")
+        self.requests.append(Request(verb, resource.plural, key, copy.deepcopy(body), more or {}))
+        for failure in self.failures:
+            if failure[:2] == (verb, resource.plural):
+                self.failures.remove(failure)
+                raise failure[2]
+
+    def _found(self, resource: Resource[Any], name: str, namespace: str | None) -> Json:
+        found = self._objects[resource.plural].get(_key(resource, name, namespace or ""))
+        if found is None:
+            raise NotFoundError.of(resource.plural, name)
+        return found
+
+    @staticmethod
+    def _check(wire: Json, given: Json) -> None:
+        for name in ("uid", "resourceVersion"):
+            wanted = given.get(name)
+            if wanted and wanted != wire["metadata"].get(name):
+                raise ConflictError(f"the {name} is {wire['metadata'].get(name)}, not {wanted}")
+
+    def _store(self, resource: Resource[Any], wire: Json) -> Json:
+        meta = wire["metadata"]
+        meta.setdefault("uid", meta["name"])
+        key = _key(resource, meta["name"], meta.get("namespace", ""))
+        kind = "MODIFIED" if key in self._objects[resource.plural] else "ADDED"
+        self._revision += 1
+        meta["resourceVersion"] = str(self._revision)
+        self._objects[resource.plural][key] = wire
+        self._announce(resource, kind, wire)
+        return wire
+
+    def _remove(self, resource: Resource[Any], key: str) -> None:
+        self._revision += 1
+        wire = copy.deepcopy(self._objects[resource.plural].pop(key))
+        wire["metadata"]["resourceVersion"] = str(self._revision)
+        self._announce(resource, "DELETED", wire)
+
+    def _announce(self, resource: Resource[Any], kind: str, wire: Json) -> None:
+        for queue in self._watchers[resource.plural]:
+            queue.put_nowait((kind, copy.deepcopy(wire)))
+
+    @staticmethod
+    def _typed(resource: Resource[Any], wire: Json) -> Any:
+        return msgspec.convert(copy.deepcopy(wire), resource.type)
+
+
+def _key(resource: Resource[Any], name: str, namespace: str) -> str:
+    return f"{namespace}/{name}" if resource.is_namespaced and namespace else name
+
+
+def _merged(base: Any, patch: Any, is_strategic: bool) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(base) if isinstance(base, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        elif is_strategic and name in _MERGED:
+            by_key = {each[_MERGED[name]]: each for each in merged.get(name, ())}
+            for each in value:
+                if each.get("$patch") == "delete":
+                    by_key.pop(each[_MERGED[name]], None)
+                else:
+                    by_key[each[_MERGED[name]]] = {**by_key.get(each[_MERGED[name]], {}), **each}
+            merged[name] = list(by_key.values())
+        elif name not in ("uid", "resourceVersion"):
+            merged[name] = _merged(merged.get(name), value, is_strategic)
+    return merged
+
+
+class World:
+    """A client, informers and recorders on one clock, to build controllers with."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.client: Any = MemoryClient(self.clock)
+        self.informers = Informers(self.client, self.clock)
+        self.recorder = EventRecorder(self.client, "test", clock=self.clock)
+
+    @asynccontextmanager
+    async def running(self, *loops: Any) -> AsyncIterator[MemoryClient]:
+        """Run informers, events and these controllers' loops until they have nothing to do."""
+        tasks = [
+            asyncio.create_task(each)
+            for each in (*loops, self.informers.run(), self.recorder.run())
+        ]
+        try:
+            await self.settled()
+            yield self.client
+        finally:
+            for task in tasks:
+                task.cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+        broken = [each for each in results if not isinstance(each, asyncio.CancelledError)]
+        assert not broken, broken
+
+    async def settled(self, seconds: float = 0) -> None:
+        """Let time pass, and then all go on that can go on without more of it."""
+        await settle(200)
+        if seconds:
+            self.clock.advance(seconds)
+            await settle(200)

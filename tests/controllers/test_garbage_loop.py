@@ -1,0 +1,382 @@
+"""The garbage loop: what is deleted, set free or kept, and what is asked of the server first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from moorage.api.errors import ConflictError, NotFoundError
+from moorage.client.resources import CONFIG_MAPS, SECRETS
+from moorage.controllers.discovery import discover
+from moorage.controllers.garbage import GarbageCollector
+from moorage.controllers.objects import NODES
+from tests.controllers.memory import MemoryClient, World
+
+SINCE = "2026-01-01T00:00:00Z"
+VERBS = ["create", "delete", "get", "list", "watch"]
+CORE = (
+    ("configmaps", "ConfigMap", True), ("secrets", "Secret", True), ("nodes", "Node", False),
+    ("namespaces", "Namespace", False), ("events", "Event", True),
+)  # fmt: skip
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    resources = [
+        {"name": name, "kind": kind, "namespaced": is_namespaced, "verbs": VERBS}
+        for name, kind, is_namespaced in CORE
+    ]
+    answers = world.client.answers
+    answers["GET", "/api"] = b'{"versions": ["v1"]}'
+    answers["GET", "/apis"] = b'{"groups": []}'
+    answers["GET", "/api/v1"] = json.dumps({"resources": resources}).encode()
+    return world
+
+
+@asynccontextmanager
+async def collecting(world: World) -> AsyncIterator[tuple[MemoryClient, list[tuple[str, str]]]]:
+    removed: list[tuple[str, str]] = []
+    collector = GarbageCollector(
+        world.client, world.informers, world.recorder,
+        lambda resource, namespace: removed.append((resource.plural, namespace)), world.clock,
+    )  # fmt: skip
+    async with world.running(collector.run(workers=3)) as client:
+        yield client, removed
+
+
+def owner(
+    name: str, uid: str = "", *, kind: str = "ConfigMap", blocks: bool = False, version: str = "v1"
+) -> dict[str, Any]:
+    reference = {"apiVersion": version, "kind": kind, "name": name, "uid": uid or name}
+    return {**reference, "blockOwnerDeletion": True} if blocks else reference
+
+
+def thing(name: str, *owners: dict[str, Any], in_: str = "default", **meta: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": in_, "ownerReferences": list(owners), **meta}}
+
+
+def foreground(name: str, *owners: dict[str, Any], **meta: Any) -> dict[str, Any]:
+    return thing(name, *owners, deletionTimestamp=SINCE, finalizers=["foregroundDeletion"], **meta)
+
+
+async def test_what_lost_its_only_owner_goes_and_the_rest_stays(world: World) -> None:
+    world.client.put(CONFIG_MAPS, thing("a"))
+    world.client.put(CONFIG_MAPS, thing("b"))
+    world.client.put(SECRETS, thing("of-a", owner("a")))
+    world.client.put(SECRETS, thing("of-b", owner("b")))
+    world.client.put(SECRETS, thing("of-both", owner("a"), owner("b")))
+    world.client.put(SECRETS, thing("free"))
+    async with collecting(world) as (client, removed):
+        assert client.writes == []
+        version = client.find(SECRETS, "of-a")["metadata"]["resourceVersion"]  # type: ignore[index]
+        client.drop(CONFIG_MAPS, "a")
+        await world.settled(1)
+        assert client.names(SECRETS) == ["free", "of-b", "of-both"]
+        (deletion,) = client.asked("delete")
+        assert deletion.more == {
+            "uid": "of-a", "resource_version": version, "propagation_policy": "Background",
+        }  # fmt: skip
+        both = client.find(SECRETS, "of-both")
+        assert both is not None
+        assert [each["uid"] for each in both["metadata"]["ownerReferences"]] == ["b"]
+        (patch,) = client.asked("patch")
+        assert patch.body["metadata"].keys() == {"uid", "resourceVersion", "ownerReferences"}
+        assert removed == [("configmaps", "default"), ("secrets", "default")]
+
+
+async def test_an_owner_of_that_name_and_another_uid_is_another(world: World) -> None:
+    world.client.put(CONFIG_MAPS, thing("a", uid="second"))
+    world.client.put(SECRETS, thing("of-first", owner("a", "first")))
+    world.client.put(SECRETS, thing("of-second", owner("a", "second")))
+    async with collecting(world) as (client, _):
+        assert client.names(SECRETS) == ["of-second"]
+        client.put(CONFIG_MAPS, thing("a", uid="third"))
+        await world.settled(1)
+        assert client.names(SECRETS) == []
+
+
+async def test_the_server_is_asked_before_an_owner_counts_as_gone(world: World) -> None:
+    world.client.put(CONFIG_MAPS, thing("other"))
+    async with collecting(world) as (client, _):
+        client._objects[CONFIG_MAPS.plural]["default/late"] = {
+            "metadata": {"name": "late", "namespace": "default", "uid": "late"}
+        }
+        client.put(SECRETS, thing("s", owner("late")))
+        await world.settled(1)
+        assert client.names(SECRETS) == ["s"]
+        assert "default/late" in {each.key for each in client.asked("get", CONFIG_MAPS)}
+
+
+async def test_an_owner_that_was_gone_once_is_not_asked_for_again(world: World) -> None:
+    async with collecting(world) as (client, _):
+        for name in ("s", "t"):
+            client.put(SECRETS, thing(name, owner("gone")))
+            await world.settled(1)
+        assert client.names(SECRETS) == []
+        assert [each.key for each in client.asked("get", CONFIG_MAPS)] == ["default/gone"]
+
+
+async def test_the_live_object_decides_not_the_copy(world: World) -> None:
+    world.client.put(CONFIG_MAPS, thing("a"))
+    for name in ("freed", "replaced", "vanished"):
+        world.client.put(SECRETS, thing(name, owner("a")))
+    async with collecting(world) as (client, _):
+        live = client._objects[SECRETS.plural]
+        live["default/freed"] = {"metadata": {**live["default/freed"]["metadata"],
+                                              "ownerReferences": []}}  # fmt: skip
+        live["default/replaced"] = {"metadata": {**live["default/replaced"]["metadata"],
+                                                 "uid": "another"}}  # fmt: skip
+        del live["default/vanished"]
+        client.drop(CONFIG_MAPS, "a")
+        await world.settled(1)
+        assert client.names(SECRETS) == ["freed", "replaced"]
+        assert client.asked("delete") == []
+
+
+async def test_foreground_dependents_that_block_go_first(world: World) -> None:
+    world.client.put(CONFIG_MAPS, thing("a"))
+    world.client.put(SECRETS, thing("blocks", owner("a", blocks=True), finalizers=["x/y"]))
+    world.client.put(SECRETS, thing("not", owner("a")))
+    async with collecting(world) as (client, _):
+
+        async def delete(_resource: Any, name: str, *_: Any, **more: Any) -> None:
+            client.requests.append((name, more["propagation_policy"]))  # type: ignore[arg-type]
+
+        client.delete = delete  # type: ignore[method-assign]
+        client.put(CONFIG_MAPS, foreground("a"))
+        await world.settled(1)
+        asked = {each for each in client.requests if isinstance(each, tuple)}
+        assert asked == {("blocks", "Background"), ("not", "Background")}
+        owner_ = client.find(CONFIG_MAPS, "a")
+        assert owner_ is not None
+        assert owner_["metadata"]["finalizers"] == ["foregroundDeletion"]
+        client.drop(SECRETS, "blocks")
+        await world.settled(1)
+        owner_ = client.find(CONFIG_MAPS, "a")
+        assert owner_ is not None
+        assert owner_["metadata"]["finalizers"] == []
+
+
+async def test_an_owner_is_free_when_the_dependent_blocks_no_more(world: World) -> None:
+    leaving = thing("s", owner("a", blocks=True), deletionTimestamp=SINCE, finalizers=["x/y"])
+    world.client.put(CONFIG_MAPS, foreground("a"))
+    world.client.put(SECRETS, leaving)
+    async with collecting(world) as (client, _):
+        held = client.find(CONFIG_MAPS, "a")
+        assert held is not None
+        assert held["metadata"]["finalizers"] == ["foregroundDeletion"]
+        client.put(SECRETS, {"metadata": {**leaving["metadata"],
+                                          "ownerReferences": [owner("a")]}})  # fmt: skip
+        await world.settled(1)
+        free = client.find(CONFIG_MAPS, "a")
+        assert free is not None
+        assert free["metadata"]["finalizers"] == []
+
+
+async def test_dependents_with_dependents_are_deleted_in_the_foreground_too(world: World) -> None:
+    world.client.put(CONFIG_MAPS, foreground("a"))
+    world.client.put(SECRETS, thing("middle", owner("a", blocks=True)))
+    world.client.put(SECRETS, thing("leaf", owner("middle", kind="Secret", blocks=True)))
+    async with collecting(world) as (client, _):
+        await world.settled(1)
+        first = next(each for each in client.asked("delete") if each.key.endswith("middle"))
+        assert first.more["propagation_policy"] == "Foreground"
+
+
+async def test_a_circle_of_owners_stops_blocking(world: World) -> None:
+    world.client.put(CONFIG_MAPS, foreground("a", owner("s", kind="Secret", blocks=True)))
+    world.client.put(SECRETS, thing("s", owner("a", blocks=True)))
+    async with collecting(world) as (client, _):
+        await world.settled(1)
+        patch = next(each for each in client.asked("patch") if each.key == "default/s")
+        (reference,) = patch.body["metadata"]["ownerReferences"]
+        assert (reference["uid"], reference["blockOwnerDeletion"]) == ("a", False)
+        deletion = next(each for each in client.asked("delete") if each.key == "default/s")
+        assert deletion.more["propagation_policy"] == "Foreground"
+
+
+async def test_without_a_circle_the_references_stay_as_they_are(world: World) -> None:
+    world.client.put(CONFIG_MAPS, foreground("a"))
+    world.client.put(SECRETS, thing("s", owner("a", blocks=True)))
+    world.client.put(SECRETS, thing("leaf", owner("s", kind="Secret")))
+    async with collecting(world) as (client, _):
+        await world.settled(1)
+        assert not [each for each in client.asked("patch") if each.plural == "secrets"]
+
+
+async def test_orphans_are_set_free_before_their_owner_goes(world: World) -> None:
+    world.client.put(CONFIG_MAPS, thing("a"))
+    world.client.put(CONFIG_MAPS, thing("b"))
+    for name in ("s", "t"):
+        world.client.put(SECRETS, thing(name, owner("a"), owner("b")))
+    async with collecting(world) as (client, _):
+        client.put(CONFIG_MAPS, thing("a", deletionTimestamp=SINCE, finalizers=["orphan", "x/y"]))
+        await world.settled(1)
+        for name in ("s", "t"):
+            found = client.find(SECRETS, name)
+            assert found is not None
+            assert [each["uid"] for each in found["metadata"]["ownerReferences"]] == ["b"]
+        freed = client.find(CONFIG_MAPS, "a")
+        assert freed is not None
+        assert freed["metadata"]["finalizers"] == ["x/y"]
+        assert [each.plural for each in client.asked("patch")][-1] == "configmaps"
+
+
+async def test_owners_in_another_namespace_count_as_gone_and_an_event_says_so(
+    world: World,
+) -> None:
+    world.client.put(CONFIG_MAPS, thing("a", in_="other"))
+    world.client.put(CONFIG_MAPS, thing("mine"))
+    world.client.put(SECRETS, thing("s", owner("a")))
+    async with collecting(world) as (client, _):
+        await world.settled(1)
+        assert client.names(SECRETS) == []
+        shown = "[v1/ConfigMap, namespace: default, name: a, uid: a]"
+        message = f'ownerRef {shown} does not exist in namespace "default"'
+        assert client.events == [("s", "Warning", "OwnerRefInvalidNamespace", message)]
+
+
+async def test_a_cluster_object_with_a_namespaced_owner_stays(world: World) -> None:
+    node = {"metadata": {"name": "n", "ownerReferences": [owner("a")]}, "spec": {}, "status": {}}
+    world.client.put(NODES, node)
+    async with collecting(world) as (client, _):
+        await world.settled(100)
+        assert client.names(NODES) == ["n"]
+        assert [each[2] for each in client.events] == ["OwnerRefInvalidNamespace"]
+
+
+async def test_a_namespaced_object_may_have_a_cluster_owner(world: World) -> None:
+    world.client.put(NODES, {"metadata": {"name": "n"}, "spec": {}, "status": {}})
+    world.client.put(SECRETS, thing("s", owner("n", kind="Node")))
+    async with collecting(world) as (client, _):
+        await world.settled(1)
+        assert client.names(SECRETS) == ["s"]
+        client.drop(NODES, "n")
+        await world.settled(1)
+        assert client.names(SECRETS) == []
+
+
+@pytest.mark.failing_reconciles
+async def test_an_owner_of_an_unknown_kind_keeps_its_dependent(world: World) -> None:
+    world.client.put(SECRETS, thing("s", owner("a", kind="Widget", version="x.io/v1")))
+    async with collecting(world) as (client, _):
+        await world.settled(100)
+        assert client.names(SECRETS) == ["s"]
+
+
+@pytest.mark.parametrize("verb", ["delete", "patch"])
+async def test_what_goes_by_itself_is_no_failure(world: World, verb: str) -> None:
+    world.client.put(CONFIG_MAPS, thing("a"))
+    world.client.put(CONFIG_MAPS, thing("b"))
+    owners = [owner("a")] if verb == "delete" else [owner("a"), owner("b")]
+    world.client.put(SECRETS, thing("s", *owners))
+    world.client.failures.append((verb, SECRETS.plural, NotFoundError.of("secrets", "s")))
+    async with collecting(world) as (client, _):
+        client.drop(CONFIG_MAPS, "a")
+        await world.settled(1)
+        assert len(client.asked(verb, SECRETS)) == 1
+
+
+async def test_a_finalizer_whose_object_has_gone_is_no_failure(world: World) -> None:
+    gone = NotFoundError.of("configmaps", "a")
+    world.client.failures.append(("patch", CONFIG_MAPS.plural, gone))
+    world.client.put(CONFIG_MAPS, foreground("a"))
+    async with collecting(world) as (client, _):
+        await world.settled(1)
+        assert len(client.asked("patch")) == 1
+
+
+async def test_a_conflict_is_tried_again_with_the_live_object(world: World) -> None:
+    world.client.put(CONFIG_MAPS, thing("a"))
+    world.client.put(SECRETS, thing("s", owner("a")))
+    world.client.failures.append(("delete", SECRETS.plural, ConflictError("newer")))
+    async with collecting(world) as (client, _):
+        client.drop(CONFIG_MAPS, "a")
+        await world.settled(1)
+        assert client.names(SECRETS) == []
+
+
+async def test_heartbeats_are_no_news(world: World) -> None:
+    world.client.put(CONFIG_MAPS, thing("a"))
+    world.client.put(SECRETS, thing("s", owner("a")))
+    async with collecting(world) as (client, removed):
+        client.requests.clear()
+        client.put(SECRETS, thing("s", owner("a"), labels={"a": "b"}))
+        await world.settled(1)
+        assert client.requests == removed == []
+
+
+async def test_removals_are_announced_by_namespace(world: World) -> None:
+    world.client.put(SECRETS, thing("s", in_="one"))
+    world.client.put(NODES, {"metadata": {"name": "n"}, "spec": {}, "status": {}})
+    async with collecting(world) as (client, removed):
+        client.drop(NODES, "n")
+        client.put(SECRETS, thing("s", in_="one", uid="another"))
+        await world.settled()
+        client.drop(SECRETS, "s", "one")
+        await world.settled()
+        assert removed == [("secrets", "one")] * 2
+
+
+async def test_discovery_that_fails_is_tried_again(world: World) -> None:
+    good = world.client.answers["GET", "/apis"]
+    world.client.answers["GET", "/apis"] = NotFoundError("not yet")
+    world.client.put(SECRETS, thing("s", owner("gone")))
+    async with collecting(world) as (client, _):
+        assert client.names(SECRETS) == ["s"]
+        world.client.answers["GET", "/apis"] = good
+        await world.settled(11)
+        assert client.names(SECRETS) == []
+
+
+async def test_discovery_takes_each_resource_once_in_its_preferred_version(world: World) -> None:
+    def document(*names: str) -> bytes:
+        listed = [{"name": name, "kind": name.title(), "namespaced": True, "verbs": VERBS}
+                  for name in names]  # fmt: skip
+        return json.dumps({"resources": listed}).encode()
+
+    def versions(group: str, *names: str) -> list[dict[str, str]]:
+        return [{"groupVersion": f"{group}/{name}", "version": name} for name in names]
+
+    answers = world.client.answers
+    groups = [
+        {"name": "broken.io", "versions": versions("broken.io", "v1")},
+        {"name": "x.io", "versions": versions("x.io", "v2", "v1"),
+         "preferredVersion": {"groupVersion": "x.io/v1", "version": "v1"}},
+        {"name": "first.io", "versions": versions("first.io", "v3", "v2")},
+        {"name": "apps", "versions": versions("apps", "v1")},
+        {"name": "extensions", "versions": versions("extensions", "v1beta1")},
+        {"name": "events.k8s.io", "versions": versions("events.k8s.io", "v1")},
+    ]  # fmt: skip
+    answers["GET", "/apis"] = json.dumps({"groups": groups}).encode()
+    answers["GET", "/apis/broken.io/v1"] = NotFoundError("broken")
+    answers["GET", "/apis/x.io/v1"] = document("olds", "olds/status")
+    answers["GET", "/apis/x.io/v2"] = document("olds", "news")
+    answers["GET", "/apis/first.io/v3"] = document("ones")
+    answers["GET", "/apis/first.io/v2"] = document("ones")
+    answers["GET", "/apis/apps/v1"] = document("deployments")
+    answers["GET", "/apis/extensions/v1beta1"] = document("deployments", "ingresses")
+    answers["GET", "/apis/events.k8s.io/v1"] = document("events")
+    found = await discover(world.client)
+    places = {(each.resource.group, each.resource.plural, each.resource.version)
+              for each in found.served if each.resource.group}  # fmt: skip
+    assert places == {
+        ("x.io", "olds", "v1"), ("x.io", "news", "v2"), ("first.io", "ones", "v3"),
+        ("apps", "deployments", "v1"), ("extensions", "ingresses", "v1beta1"),
+    }  # fmt: skip
+    assert found.failures == (("broken.io/v1", "broken"),)
+    assert {each.plural for each in found.with_verbs("create", "watch")} >= {"olds", "nodes"}
+    assert found.with_verbs("create", "deletecollection") == []
+    node = next(each.resource for each in found.served if each.resource.plural == "nodes")
+    assert (node.kind, node.is_namespaced, node.path(name="a")) == (
+        "Node",
+        False,
+        NODES.path(name="a"),
+    )
+    answers["GET", "/api/v1"] = NotFoundError("core")
+    assert ("v1", "core") in (await discover(world.client)).failures

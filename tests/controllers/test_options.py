@@ -1,0 +1,25 @@
+"""The defaults of kube-controller-manager 1.36."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from moorage.controllers.options import ControllerOptions
+
+
+def test_defaults_are_upstreams() -> None:
+    assert asdict(ControllerOptions(cluster_ca="ca")) == {
+        "cluster_ca": "ca",
+        "node_grace_period_s": 50.0,
+        "node_startup_grace_period_s": 60.0,
+        "node_evictions_per_s": 0.1,
+        "node_slow_evictions_per_s": 0.01,
+        "large_zone_nodes": 50,
+        "unhealthy_zone_share": 0.55,
+        "terminated_pods_kept": 12_500,
+        "orphan_pod_quarantine_s": 40.0,
+        "replica_set_workers": 5,
+        "deployment_workers": 5,
+        "garbage_workers": 10,
+        "namespace_workers": 5,
+    }
