@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from moorage.cluster.certificates import Authority, AuthorityError, Subject
+from moorage.cluster.certificates import Authority, AuthorityError, LostKeyError, Subject
 from tests.cluster.certificate_checks import assert_pairs_fit
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -56,6 +56,24 @@ def test_a_damaged_authority_is_not_replaced(tmp_path: Path, damage: str) -> Non
     with pytest.raises(AuthorityError, match=r"ca\.crt and .*ca\.key are damaged"):
         Authority(tmp_path / "pki", NOW)
     assert authority.pair.certificate.read_bytes() == before
+
+
+@pytest.mark.parametrize("suffix", ["crt", "key"])
+def test_a_lost_authority_is_not_replaced_once_it_was_used(tmp_path: Path, suffix: str) -> None:
+    Authority(tmp_path, NOW).issue("server", SERVER)
+    lost = tmp_path / f"ca.{suffix}"
+    lost.unlink()
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(LostKeyError, match=rf"ca\.{suffix} is gone; .*--accept-loss"):
+        Authority(tmp_path, NOW, is_new=False)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_lost_signing_key_is_not_replaced_once_it_was_used(tmp_path: Path) -> None:
+    Authority(tmp_path, NOW).signing_key().unlink()
+    with pytest.raises(LostKeyError, match=r"service-accounts\.key is gone; .*--accept-loss"):
+        Authority(tmp_path, NOW, is_new=False).signing_key()
+    assert not (tmp_path / "service-accounts.key").exists()
 
 
 @pytest.mark.parametrize("years", [-56, -1, 1, 11])

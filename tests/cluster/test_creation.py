@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
+import shutil
 import signal
 import socket
 from pathlib import Path
@@ -13,10 +15,12 @@ import pytest
 
 from moorage.cluster import creation, settings
 from moorage.cluster.creation import Choices, open_cluster
+from moorage.cluster.engine import engine_in_use, note_engine
 from moorage.cluster.layout import Layout
 from moorage.cluster.network.subnet import Route, SubnetTakenError
 from moorage.cluster.settings import Settings, SettingsError, load
 from moorage.cluster.supervisor import AlreadyRunningError, hold_lock
+from moorage.storage import SqliteStore
 from tests.cluster.certificate_checks import assert_pairs_fit
 
 
@@ -45,7 +49,21 @@ def test_some_choices_may_change(layout: Layout) -> None:
     changed = open_cluster(layout, Choices(has_node=False, gates={"RuntimeClass": False}))
     assert not changed.has_node
     assert load(layout.settings) == changed
-    assert open_cluster(layout, Choices()) == changed
+    assert open_cluster(layout, Choices(has_node=False)) == changed
+
+
+def test_a_start_without_a_node_is_not_remembered(layout: Layout) -> None:
+    open_cluster(layout, Choices(node_name="n1", has_node=False))
+    assert open_cluster(layout, Choices()).has_node
+
+
+def test_limits_of_pods_are_chosen_at_a_start_and_kept(layout: Layout) -> None:
+    made = open_cluster(layout, Choices(node_name="n1"))
+    assert (made.seccomp_default, made.pod_pids_limit) == (False, 4096)
+    open_cluster(layout, Choices(seccomp_default=True, pod_pids_limit=-1))
+    kept = open_cluster(layout, Choices())
+    assert (kept.seccomp_default, kept.pod_pids_limit) == (True, -1)
+    assert not open_cluster(layout, Choices(seccomp_default=False)).seccomp_default
 
 
 @pytest.mark.parametrize(
@@ -112,6 +130,71 @@ def free(taken: int) -> int:
     return settings.free_port(taken + 1)
 
 
+@pytest.mark.parametrize(
+    "lost", ["cluster.json", "pki/ca.key", "pki/ca.crt", "pki/service-accounts.key"]
+)
+@pytest.mark.parametrize("witness", ["store.mark", "db/state.db"])
+def test_a_file_that_was_in_use_and_is_gone_is_not_made_silently(
+    layout: Layout, lost: str, witness: str
+) -> None:
+    open_cluster(layout, Choices(node_name="n1"))
+    asyncio.run(make_store(layout))
+    (layout.root / lost).unlink()
+    # An older version made no mark.
+    if witness != "store.mark":
+        layout.store_mark.unlink()
+    files = {path: path.read_bytes() for path in layout.root.rglob("*") if path.is_file()}
+    with pytest.raises(SettingsError, match=rf"{Path(lost).name} is gone.* --accept-loss"):
+        open_cluster(layout, Choices())
+    now = {path: path.read_bytes() for path in layout.root.rglob("*") if path.is_file()}
+    # To look into the store leaves an empty log of it.
+    added = {path for path in now.keys() - files.keys() if path.parent != layout.database.parent}
+    assert added <= {layout.change_lock}
+    layout.node_store.parent.mkdir(exist_ok=True)
+    layout.node_store.write_text("store-1\n")
+    open_cluster(layout, Choices(accepts_loss=True))
+    assert (layout.root / lost).exists()
+    assert not layout.node_store.exists()
+    assert not layout.store_mark.exists()
+    assert_pairs_fit(layout.pki)
+
+
+async def make_store(layout: Layout) -> None:
+    async with SqliteStore(layout.database, mark=layout.store_mark) as store:
+        await store.put("pods/default/a", b"x", 0)
+
+
+@pytest.mark.parametrize("loss", ["gone", "older", "empty", "all"])
+def test_a_store_that_is_lost_is_told_of_before_anything_starts(layout: Layout, loss: str) -> None:
+    made = open_cluster(layout, Choices(node_name="n1"))
+    asyncio.run(make_store(layout))
+    assert open_cluster(layout, Choices()) == made
+    mark = layout.store_mark.read_text()
+    if loss == "all":
+        shutil.rmtree(layout.database.parent)
+        layout.store_mark.unlink()
+        layout.node_store.parent.mkdir()
+        layout.node_store.write_text("store-1\n")
+    elif loss == "gone":
+        shutil.rmtree(layout.database.parent)
+    elif loss == "empty":
+        layout.database.write_bytes(b"")
+    else:
+        layout.store_mark.write_text(mark.replace("00001\n", "00002\n"))
+    with pytest.raises(SettingsError, match=r"state\.db .*--accept-loss"):
+        open_cluster(layout, Choices())
+    assert open_cluster(layout, Choices(accepts_loss=True)) == made
+    assert open_cluster(layout, Choices()) == made
+
+
+def test_a_file_that_was_never_in_use_is_made_again(layout: Layout) -> None:
+    open_cluster(layout, Choices(node_name="n1"))
+    # As a kill between two files of the first start leaves it.
+    (layout.pki / "ca.crt").unlink()
+    open_cluster(layout, Choices())
+    assert_pairs_fit(layout.pki)
+
+
 def _open(root: str, barrier: Any, found: Any) -> None:
     barrier.wait()
     found.put(open_cluster(Layout(Path(root)), Choices(node_name="n1")).cluster_id)
@@ -151,3 +234,59 @@ def test_a_cluster_that_runs_is_not_changed(layout: Layout) -> None:
         os.kill(child, 9)
         os.waitpid(child, 0)
     assert load(layout.settings) == made
+
+
+OTHER = "unix:///run/other.sock"
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "advice"),
+    [
+        ("", OTHER, f"run on its own engine, .*`moor up --cri {OTHER}`"),
+        (OTHER, "unix:///run/third.sock", f"run on the engine at {OTHER}, .*--cri unix:///run/th"),
+        (OTHER, "", "`moor up --own-engine`"),
+    ],
+)
+def test_the_engine_changes_when_no_pod_can_be_on_the_former_one(
+    layout: Layout, first: str, then: str, advice: str
+) -> None:
+    open_cluster(layout, Choices(node_name="n1", cri=first))
+    assert open_cluster(layout, Choices()).cri == first
+    with pytest.raises(SettingsError, match=f"{advice}"):
+        open_cluster(layout, Choices(cri=then))
+    present = load(layout.settings)
+    assert present is not None
+    assert present.cri == first
+    note_engine(layout, None)
+    assert open_cluster(layout, Choices(cri=then)).cri == then
+    assert engine_in_use(layout, present) == then
+
+
+def test_a_control_plane_alone_remembers_where_pods_were_left(layout: Layout) -> None:
+    open_cluster(layout, Choices(node_name="n1", cri=OTHER))
+    alone = open_cluster(layout, Choices(has_node=False, cri=""))
+    assert engine_in_use(layout, alone) == OTHER
+    with pytest.raises(SettingsError, match="moor down"):
+        open_cluster(layout, Choices(has_node=True))
+
+
+def test_pods_of_an_earlier_version_count_for_the_engine_it_used(layout: Layout) -> None:
+    open_cluster(layout, Choices(node_name="n1", cri=OTHER))
+    layout.engine_in_use.unlink()
+    (layout.node / "pods" / "u1").mkdir(parents=True)
+    with pytest.raises(SettingsError, match=f"run on the engine at {OTHER}"):
+        open_cluster(layout, Choices(cri=""))
+    (layout.node / "pods" / "u1").rmdir()
+    assert open_cluster(layout, Choices(cri="")).cri == ""
+
+
+def test_the_verification_of_images_is_chosen_at_a_start_and_kept(layout: Layout) -> None:
+    made = open_cluster(layout, Choices(node_name="n1"))
+    assert (made.image_verification, made.image_allowlist) == ("NeverVerifyPreloadedImages", ())
+    listed = Choices(
+        image_verification="NeverVerifyAllowlistedImages", image_allowlist=("r.example/a",)
+    )
+    open_cluster(layout, listed)
+    assert open_cluster(layout, Choices()).image_allowlist == ("r.example/a",)
+    changed = Choices(image_verification="AlwaysVerify", image_allowlist=())
+    assert open_cluster(layout, changed).image_allowlist == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from moorage.api.conditions import is_ready
 from moorage.api.pods import Pod
+from moorage.client import Client
+from moorage.client.resources import EVENTS, PODS
 from moorage.cluster import demo
 from moorage.cluster.demo import (
     Demo,
@@ -77,6 +80,10 @@ def test_how_many_pods_manifests_make(document: Manifest, count: int) -> None:
     assert expected_pods([document]) == count
 
 
+def test_the_examples_of_a_checkout_are_found_from_anywhere() -> None:
+    assert (find_examples() / "12-class-v1.yaml").is_file()
+
+
 @pytest.mark.parametrize("content", [None, "notes.txt"])
 def test_a_folder_without_examples(tmp_path: Path, content: str | None) -> None:
     if content:
@@ -109,10 +116,61 @@ async def test_pods_that_do_nothing_are_told_of_in_one_error(
     told: list[str] = []
     async with running_cluster(tmp_path) as cluster:
         shown = Demo(cluster.client, [Manifest("a", CLASS), Manifest("b", POD)], told.append)
-        with pytest.raises(DemoError, match=r"after 0\.3 s: web: waits for a node"):
+        with pytest.raises(DemoError, match=r"after 0\.3 s:\n  web: waits for a node$"):
             await shown.run()
     assert "applied Pod web (v1)" in told
     assert "pod web: waits for a node" in told
+
+
+async def test_a_pod_that_cannot_start_is_reported_with_its_message_and_its_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "_SETTLE_S", 2.0)
+    said: list[str] = []
+    async with running_cluster(tmp_path) as cluster:
+        client = cluster.client
+
+        def say(sentence: str) -> None:
+            said.append(sentence)
+            if sentence.startswith("applied Pod"):
+                tasks.append(asyncio.create_task(_fail(client)))
+
+        tasks: list[asyncio.Task[None]] = []
+        shown = Demo(client, [Manifest("a", CLASS), Manifest("b", POD)], say)
+        with pytest.raises(DemoError) as failure:
+            await shown.run()
+        await asyncio.gather(*tasks)
+    text = str(failure.value)
+    assert "web: waits for a node" not in text
+    assert "\n  web: starting on n1 (CreateContainerError: no such program)" in text
+    assert "\n    event FailedCreatePodSandBox: no runtime for handler" in text
+    assert "pod web: starting on n1 (CreateContainerError: no such program)" in said
+    assert "pod web: FailedCreatePodSandBox: no runtime for handler" in said
+
+
+async def _fail(client: Client) -> None:
+    """Do to the pod what a node does that cannot start it."""
+    pod = await client.get(PODS, "web", "default")
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "web"}}
+    target = {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+    path = PODS.path("default", "web", "binding")
+    await client.request("POST", path, body=msgspec.json.encode(binding | {"target": target}))
+    state = {"waiting": {"reason": "CreateContainerError", "message": "no such program"}}
+    status = {"containerStatuses": [{"name": "app", "image": "", "imageID": "", "ready": False,
+                                     "restartCount": 0, "state": state}]}  # fmt: skip
+    await client.patch(PODS, "web", {"status": status}, "default", subresource="status")
+    await client.create(
+        EVENTS,
+        {
+            "metadata": {"name": "web.1", "namespace": "default"},
+            "involvedObject": {"kind": "Pod", "namespace": "default", "name": "web",
+                               "uid": pod.metadata.uid},
+            "reason": "FailedCreatePodSandBox",
+            "message": "no runtime for handler",
+            "type": "Warning",
+        },
+        "default",
+    )  # fmt: skip
 
 
 async def test_a_manifest_that_the_server_does_not_know(tmp_path: Path) -> None:

@@ -27,6 +27,20 @@ def test_a_machine_with_everything_has_nothing_to_mend() -> None:
     assert not any(each.remedy for each in found.values())
 
 
+def test_a_runtime_with_a_known_defect_is_a_warning_with_the_remedy() -> None:
+    old = Handler(
+        handler="gvisor", runtime="runsc", path="/usr/bin/runsc", version="0.0~20221219.0",
+        available=True, defect="statx fails", defect_remedy="install a newer one",
+    )  # fmt: skip
+    found = findings(RUNC, old)["runtime runsc"]
+    assert found == Finding(
+        "runtime runsc",
+        State.WARNING,
+        "0.0~20221219.0; handlers: gvisor; statx fails",
+        "install a newer one",
+    )
+
+
 @pytest.mark.parametrize(
     ("subject", "fields", "state", "meaning", "remedy"),
     [
@@ -114,3 +128,18 @@ def test_runtimes(handlers: tuple[Handler, ...], states: dict[str, State]) -> No
 def test_a_package_that_is_none_of_a_node_is_a_mistake() -> None:
     with pytest.raises(KeyError, match="emacs"):
         _installation("emacs")
+
+
+def test_files_that_others_can_write_are_named_with_what_to_do(tmp_path: Path) -> None:
+    handlers = tmp_path / "handlers.d"
+    handlers.mkdir()
+    file = handlers / "odd.toml"
+    file.touch()
+    file.chmod(0o666)
+    found = {each.subject: each for each in examine(a_host(), (RUNC,), (handlers,))}
+    assert found["handler file"] == Finding(
+        "handler file",
+        State.WARNING,
+        f"{file} is refused: {file} can be written by others (mode 0666)",
+        f"chmod go-w {file}",
+    )

@@ -13,9 +13,12 @@ from moorage.api.clock import format_time
 from moorage.api.errors import NotFoundError
 from moorage.api.events import Event
 from moorage.api.pods import ContainerStatus, Pod
+from moorage.client.resources import PODS, RUNTIME_CLASSES
 from moorage.cluster.explain import _event_words, _state_words, _verdict, explain_pod
 from moorage.cluster.manifests import Applier, Manifest
 from moorage.handlers import Handler
+from moorage.node.paths import NodePaths
+from moorage.node.pods.handler_records import HandlerRecord, HandlerRecords
 from moorage.scheduler import Explanation, explain
 from tests.cluster.test_manifests import CLASS, POD
 from tests.controllers.cluster import running_cluster
@@ -110,3 +113,41 @@ async def test_a_pod_without_a_node_is_explained(tmp_path: Path) -> None:
         assert answer.remedies == ("add a node to the cluster",)
         with pytest.raises(NotFoundError):
             await explain_pod(cluster.client, "default", "gone", filters_by_handler=True, now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("record", "has_class", "said"),
+    [
+        (HandlerRecord("crun", "crun"), False, "crun, with which the pod was admitted"),
+        (HandlerRecord("crun", "runc"), True,
+         "runc, with which the pod was admitted; its class now says crun"),
+        (HandlerRecord("crun", "crun"), True, "crun"),
+        (HandlerRecord("crun", ""), True,
+         "the node's default, with which the pod was admitted; its class now says crun"),
+        (None, True, "crun"),
+        (None, False, "unknown, since the class does not exist"),
+        ("damaged", True, "crun"),
+    ],
+)  # fmt: skip
+async def test_the_handler_of_a_placed_pod_is_the_recorded_one(
+    tmp_path: Path, record: HandlerRecord | str | None, has_class: bool, said: str
+) -> None:
+    async with running_cluster(tmp_path / "cluster") as cluster:
+        applier = Applier(cluster.client)
+        spec = POD["spec"] | {"nodeName": "n1"}
+        for document in (CLASS, POD | {"spec": spec}):
+            await applier.apply(Manifest("x", document))
+        pod = await cluster.client.get(PODS, "web", "default")
+        if not has_class:
+            await cluster.client.delete(RUNTIME_CLASSES, "crun")
+        paths = NodePaths(tmp_path / "node", tmp_path / "logs")
+        if isinstance(record, HandlerRecord):
+            await HandlerRecords(paths).write(pod.metadata.uid, record)
+        elif record is not None:
+            paths.pod(pod.metadata.uid).root.mkdir(parents=True)
+            paths.pod(pod.metadata.uid).runtime_handler.write_text(record)
+        answer = await explain_pod(
+            cluster.client, "default", "web",
+            filters_by_handler=True, now=NOW, records=HandlerRecords(paths),
+        )  # fmt: skip
+    assert answer.handler == said

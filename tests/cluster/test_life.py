@@ -26,10 +26,12 @@ from moorage.cluster.life import (
     stop_parts,
 )
 from moorage.cluster.notify import notify_ready
+from moorage.cluster.settings import save
 from moorage.cluster.supervise import parts_of, usage
 from moorage.cluster.supervisor import NOTIFY_VARIABLE, READY_MESSAGE, read_state, running_pid
 from tests.cluster.programs import write_program
 from tests.cluster.test_settings import SETTINGS
+from tests.running import until
 
 HOLDS = """
 import signal, sys
@@ -176,6 +178,59 @@ def test_readiness_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert os.read(read_end, 100) == READY_MESSAGE
     assert os.read(read_end, 100) == b""
     os.close(read_end)
+
+
+def test_a_starter_that_has_gone_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    monkeypatch.setenv(NOTIFY_VARIABLE, str(write_end))
+    notify_ready()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.close(write_end)
+
+
+SUPERVISES = """
+import sys
+from pathlib import Path
+from moorage.cluster import supervise
+from moorage.cluster.supervisor import Part
+code = "from moorage.cluster.notify import *; die_with_parent(); notify_ready(); signal.pause()"
+part = Part("one", "one", (sys.executable, "-c", "import signal;" + code))
+supervise.parts_of = lambda *_: (part,)
+sys.exit(supervise.main([sys.argv[1], ""]))
+"""
+
+
+@pytest.mark.parametrize("output", ["closed pipe", "/dev/full"])
+def test_a_cluster_that_is_ready_after_its_starter_and_its_reader_went_goes_on(
+    layout: Layout, output: str
+) -> None:
+    layout.root.mkdir()
+    save(layout.settings, SETTINGS)
+    notify_read, notify_write = os.pipe()
+    output_read, output_write = os.pipe()
+    with open("/dev/full", "w") as full:
+        process = subprocess.Popen(
+            [sys.executable, "-c", SUPERVISES, str(layout.root)],
+            stdout=full if output == "/dev/full" else output_write,
+            env={**os.environ, NOTIFY_VARIABLE: str(notify_write)},
+            pass_fds=(notify_write,),
+        )
+    for end in (notify_read, notify_write, output_read, output_write):
+        os.close(end)
+    try:
+        until(lambda: _part_state(layout) == "ready", "the part's readiness", 20)
+        # It must still be there when it has reported that: it answers a request to end.
+        assert stop_parts(layout)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _part_state(layout: Layout) -> str:
+    state: Any = read_state(layout.state)
+    return str(state["parts"]["one"]["state"]) if state else ""
 
 
 def test_what_is_started_and_how_it_is_used(layout: Layout) -> None:

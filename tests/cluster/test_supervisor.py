@@ -18,16 +18,34 @@ from moorage.cluster.layout import Layout
 from moorage.cluster.supervisor import running_pid
 
 READY = "from moorage.cluster.notify import notify_ready as n, die_with_parent as d; d(); n();"
+BEATS = """
+import asyncio, moorage.cluster.beats as b, moorage.cluster.notify as n, time, signal
+n.die_with_parent()
+b._BEAT_S = 0.02
+async def main():
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, time.sleep, 600)
+    beats = asyncio.ensure_future(b.beat())
+    await asyncio.sleep(0)
+    n.notify_ready()
+    await beats
+asyncio.run(main())
+"""
 STAYS = READY + "import signal; signal.pause()"
 RUN = """
 import sys
 from pathlib import Path
 from moorage.cluster.layout import Layout
+from moorage.cluster.liveness import Patience
 from moorage.cluster.supervisor import AlreadyRunningError, Part, Supervisor
 named = zip(sys.argv[2::2], sys.argv[3::2])
-parts = [Part(name, name, (sys.executable, "-c", code)) for name, code in named]
+parts = [
+    Part(name, name, (sys.executable, "-c", code), beats=name.startswith("beating"),
+         longest_restart_s=0.5 if name.startswith("eager") else 30)
+    for name, code in named
+]
+patience = Patience(period_s=0.2, answer_s=0.2, deadline_s=1.0)
 try:
-    Supervisor(Layout(Path(sys.argv[1])), parts, lambda s: print(s, flush=True)).run()
+    Supervisor(Layout(Path(sys.argv[1])), parts, lambda s: print(s, flush=True), patience).run()
 except AlreadyRunningError as error:
     print(error, flush=True)
     sys.exit(3)
@@ -177,3 +195,58 @@ def test_a_state_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     with running(tmp_path, one=STAYS) as run:
         run.until("the state cannot be written")
         run.until("cluster ready")
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGUSR1])
+def test_a_part_that_hangs_is_shown_and_started_again(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    # Stopped, or with an event loop that something holds up.
+    with running(tmp_path, beating=BEATS, one=STAYS) as run:
+        run.until("cluster ready")
+        pid = run.state()["beating"]["pid"]
+        assert isinstance(pid, int)
+        os.kill(pid, number)
+        run.until("beating does not answer")
+        assert run.state()["beating"]["state"] == "not answering"
+        run.until("it is killed and started again")
+        run.until("signal SIGKILL")
+        run.until("beating ready")
+        assert run.state()["beating"]["restarts"] == 1
+        assert run.state()["one"]["restarts"] == 0
+        wait_until_gone(pid)
+
+
+def test_a_part_that_answers_again_in_time_goes_on(tmp_path: Path) -> None:
+    with running(tmp_path, beating=BEATS) as run:
+        run.until("cluster ready")
+        pid = run.state()["beating"]["pid"]
+        assert isinstance(pid, int)
+        os.kill(pid, signal.SIGSTOP)
+        run.until("beating does not answer")
+        os.kill(pid, signal.SIGCONT)
+        run.until("beating answers again")
+        assert run.state()["beating"] == {**run.state()["beating"], "pid": pid, "state": "ready"}
+
+
+def test_time_in_which_the_supervisor_is_stopped_counts_for_nothing(tmp_path: Path) -> None:
+    with running(tmp_path, beating=BEATS) as run:
+        run.until("cluster ready")
+        pid = run.state()["beating"]["pid"]
+        assert isinstance(pid, int)
+        # As when a machine is frozen: both stand still, for longer than the part has.
+        for each in (pid, run.process.pid):
+            os.kill(each, signal.SIGSTOP)
+        time.sleep(3.0)
+        os.kill(run.process.pid, signal.SIGCONT)
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(1.5)
+        assert run.state()["beating"] == {
+            **run.state()["beating"], "pid": pid, "state": "ready", "restarts": 0,
+        }  # fmt: skip
+
+
+def test_the_wait_before_a_restart_has_its_part_s_own_limit(tmp_path: Path) -> None:
+    with running(tmp_path, eager="raise SystemExit(7)") as run:
+        for _ in range(4):
+            assert "again in 0 s" in run.until("again in")

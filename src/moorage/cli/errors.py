@@ -36,3 +36,10 @@ def is_expected(error: Exception) -> bool:
 
     kinds = (CliError, CommandError, ConfigError, OSError, SettingsError, StatusError)
     return isinstance(error, kinds)
+
+
+def sentence_of(error: Exception) -> str:
+    """Return the sentence that reports an expected failure; an OSError's names its file."""
+    if type(error).__module__ == "builtins" and isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)

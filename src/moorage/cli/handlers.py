@@ -1,7 +1,7 @@
 """The runtime handlers that count for a cluster.
 
-An engine of our own is asked, since its files decide and change at any time; without one, what was
-found on the machine is all there is to say.
+An engine of our own is asked, since its files decide and change at any time, and so is one that was
+given with --cri; without a cluster, what was found on the machine is all there is to say.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from pathlib import Path
 
 import msgspec
 
+from moorage.api.nodes import NodeRuntimeHandler, NodeRuntimeHandlerFeatures
+from moorage.cli.errors import CliError
 from moorage.cluster.engine import engine_paths
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import load
 from moorage.cluster.supervisor import running_pid
-from moorage.cri import CriClient, CriError, engine_pb
-from moorage.handlers import Handler
+from moorage.cri import CriClient, CriError, HandlersUnknownError, engine_pb, handlers_of
+from moorage.handlers import AdapterKind, Handler, gvisor_defect
+from moorage.handlers.features import HandlerFeatures
 
 _ASK_DEADLINE_S = 5.0
 
@@ -39,7 +42,14 @@ class HandlersTold:
 
 
 async def told_handlers(layout: Layout, found: Iterable[Handler]) -> HandlersTold:
-    """What the cluster's engine says, and of those `found` on the machine what it doesn't have."""
+    """What the cluster's engine says, and of those `found` on the machine what it doesn't have.
+
+    For an engine of others what is on this machine does not count. Raises CliError when that one
+    cannot be asked.
+    """
+    settings = load(layout.settings)
+    if settings is not None and settings.has_node and settings.cri:
+        return HandlersTold(await _of_other_engine(settings.cri))
     plain = tuple(HandlerInForce(**msgspec.structs.asdict(each)) for each in found)
     told = await _ask_engine(layout)
     if told is None:
@@ -48,6 +58,32 @@ async def told_handlers(layout: Layout, found: Iterable[Handler]) -> HandlersTol
     names = {each.handler for each in own}
     others = tuple(each for each in plain if each.handler not in names)
     return HandlersTold((*own, *map(_undefined, others)), tuple(told.complaints))
+
+
+async def _of_other_engine(endpoint: str) -> tuple[HandlerInForce, ...]:
+    """The handlers that an engine lists. Its default has the empty name, as in the CRI."""
+    try:
+        async with CriClient(endpoint) as cri, asyncio.timeout(_ASK_DEADLINE_S):
+            listed = await handlers_of(cri)
+    except (CriError, HandlersUnknownError, TimeoutError) as error:
+        why = str(error) or f"no answer within {_ASK_DEADLINE_S:g} s"
+        raise CliError(f"the engine at {endpoint} does not list its handlers: {why}") from error
+    return tuple(map(_listed, sorted(listed, key=lambda each: each.name)))
+
+
+def _listed(told: NodeRuntimeHandler) -> HandlerInForce:
+    has = told.features or NodeRuntimeHandlerFeatures()
+    features = HandlerFeatures(
+        recursive_read_only_mounts=bool(has.recursive_read_only_mounts),
+        user_namespaces=bool(has.user_namespaces),
+    )
+    return HandlerInForce(
+        handler=told.name,
+        runtime="",
+        available=True,
+        features=features.names,
+        default=not told.name,
+    )
 
 
 async def _ask_engine(layout: Layout) -> engine_pb.Handlers | None:
@@ -67,6 +103,7 @@ async def _ask_engine(layout: Layout) -> engine_pb.Handlers | None:
 
 
 def _in_force(told: engine_pb.Handler) -> HandlerInForce:
+    defect = gvisor_defect(told.version) if told.adapter == AdapterKind.RUNSC else None
     return HandlerInForce(
         handler=told.name,
         runtime=Path(told.program).name,
@@ -75,6 +112,8 @@ def _in_force(told: engine_pb.Handler) -> HandlerInForce:
         available=told.is_available,
         reason=told.reason,
         remedy=told.remedy,
+        defect=defect.meaning if defect else "",
+        defect_remedy=defect.remedy if defect else "",
         features=tuple(told.features),
         default=told.is_default,
         file=told.file,

@@ -9,19 +9,19 @@ from typing import Any
 import click
 
 from moorage import __version__
-from moorage.cli.errors import FAILED, is_expected
+from moorage.cli.errors import FAILED, is_expected, sentence_of
 
 # name → (module, one line of help); the order is that of the help.
 _COMMANDS = {
-    "up": ("up", "Start the cluster, or resume the one in the data folder."),
+    "up": ("up", "Start the cluster, or resume the one in the data directory."),
     "down": ("down", "Stop the cluster and its pods; the data stays."),
     "status": ("status", "Say how the cluster's parts are."),
-    "logs": ("logs", "Show what a part wrote."),
+    "logs": ("logs", "Show what a part wrote, or all of them."),
     "kubeconfig": ("kubeconfig", "Say where the kubeconfig is, or merge it into yours."),
     "explain": ("explain", "Say why a pod is where it is, or why it does not run."),
-    "runtimes": ("runtimes", "List the runtime handlers of this machine."),
+    "runtimes": ("runtimes", "List the runtime handlers of the engine or the machine."),
     "doctor": ("doctor", "Look at everything on this machine that matters."),
-    "image": ("image", "Bring images into the cluster's engine."),
+    "image": ("image", "List, load, import and remove images of the cluster's engine."),
     "engine": ("engine", "Run the container engine alone, for any kubelet."),
     "demo": ("demo", "Show the whole path on this machine and leave nothing behind."),
     "completion": ("completion", "Print the completion script of a shell."),
@@ -70,5 +70,5 @@ def main(arguments: list[str] | None = None) -> Any:
     except Exception as error:
         if not is_expected(error):
             raise
-        click.echo(f"moor: {error}", err=True)
+        click.echo(f"moor: {sentence_of(error)}", err=True)
         sys.exit(getattr(error, "exit_status", FAILED))

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from moorage.cli.errors import NotRunningError
+from moorage.cli.errors import CliError, NotRunningError
 from moorage.cluster.layout import SYSTEM_DATA_DIR, Layout
 from moorage.cluster.settings import Settings, load
 from moorage.cluster.supervisor import running_pid
@@ -18,6 +18,12 @@ DATA_DIR_VARIABLE = "MOORAGE_DATA_DIR"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _SOCKET_SCHEME = "unix://"
 _SOCKET_PATH_BYTES = 107
+# Below it are names of pods (namespace, name, uid) and of containers. Source: PATH_MAX, NAME_MAX.
+_DATA_DIR_BYTES = 1024
+# What only a cluster's directory has. A start reports which of them is lost.
+_MARKS = frozenset({"cluster.json", "db", "pki", "store.mark", "supervisor.json"})
+# What stands in a cluster's directory before its settings, and on an empty file system.
+_BEFORE_SETTINGS = frozenset({"change.lock", "engine", "images", "logs", "lost+found"})
 
 
 def _default_data_dir() -> Path:
@@ -69,11 +75,51 @@ def socket_path(name: str, endpoint: str) -> Path:
 
 
 def layout_of(data_dir: Path) -> Layout:
-    """The paths of the cluster in a folder.
+    """Return the paths of the cluster in a directory. Raises CliError for a path that cannot be.
 
     Links are followed now, since the kernel lists mounts below where they lead.
     """
-    return Layout(data_dir.resolve())
+    try:
+        return Layout(data_dir.resolve())
+    except (OSError, RuntimeError) as error:
+        # RuntimeError: a loop of links.
+        why = error.strerror if isinstance(error, OSError) else "its links lead in a circle"
+        raise CliError(f"--data-dir {data_dir}: {why}") from error
+
+
+def new_layout_of(data_dir: Path) -> Layout:
+    """Return the paths of the cluster in a directory that has a cluster, or may get one.
+
+    Raises: CliError with what is wrong with the path: something that no cluster can be written to,
+    or that holds other things, which `moor down --delete-data` would delete.
+    """
+    layout = layout_of(data_dir)
+    complaint = _complaint(layout.root)
+    if complaint:
+        raise CliError(f"--data-dir {layout.root}: {complaint}; choose another directory")
+    return layout
+
+
+def _complaint(root: Path) -> str:
+    """Return why a directory cannot be a cluster's, empty if it can."""
+    if len(bytes(root)) > _DATA_DIR_BYTES:
+        return f"the path is longer than {_DATA_DIR_BYTES} bytes, which leaves no room below it"
+    if not root.exists():
+        return _parent_complaint(next(each for each in root.parents if each.exists()))
+    if not os.access(root, os.W_OK | os.X_OK):
+        return "it is not writable for this user"
+    names = {each.name for each in root.iterdir()}
+    if not names & _MARKS and not names <= _BEFORE_SETTINGS:
+        return f"it is no cluster's directory and is not empty ({min(names - _BEFORE_SETTINGS)})"
+    return ""
+
+
+def _parent_complaint(parent: Path) -> str:
+    if not parent.is_dir():
+        return f"{parent} is not a directory"
+    if not os.access(parent, os.W_OK | os.X_OK):
+        return f"{parent} is not writable for this user"
+    return ""
 
 
 def present_settings(layout: Layout) -> Settings:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ import click
 import msgspec
 import yaml
 
+_GAP = "   "
 FORMATS = ("table", "json", "yaml")
 
 _GOOD = frozenset({"ok", "ready", "yes", "running", "true", "available"})
@@ -34,10 +36,25 @@ output_option: Callable[..., Any] = click.option(
 )
 
 
-def show(rows: Sequence[Row], columns: Sequence[str], output: str) -> None:
-    """Print rows: every field as JSON or YAML, the named columns as a table."""
+WIDTH = 100
+"""How wide a wrapped table may be, in columns."""
+_INDENT = 4
+_LEAST_LAST_WIDTH = 20
+
+
+def show(
+    rows: Sequence[Row],
+    columns: Sequence[str],
+    output: str,
+    *,
+    notes: Sequence[Sequence[str]] = (),
+) -> None:
+    """Print rows: every field as JSON or YAML, the named columns as a table.
+
+    `notes` are the sentences to print below each row of the table, wrapped to WIDTH.
+    """
     if output == "table":
-        click.echo(table(rows, columns))
+        click.echo(table(rows, columns, notes))
     else:
         show_document([dict(row) for row in rows], output)
 
@@ -51,14 +68,31 @@ def show_document(document: Any, output: str) -> None:
         click.echo(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode())
 
 
-def table(rows: Sequence[Row], columns: Sequence[str]) -> str:
-    """Aligned columns under upper-case heads, the last one as wide as it likes."""
+def table(rows: Sequence[Row], columns: Sequence[str], notes: Sequence[Sequence[str]] = ()) -> str:
+    """Return aligned columns under upper-case heads.
+
+    The last column is as wide as it likes, unless there are `notes`: then all is wrapped to WIDTH.
+    """
     heads = [column.upper().replace("_", " ") for column in columns]
     cells = [[_text(row.get(column)) for column in columns] for row in rows]
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
     lines = [_line(heads, widths, is_head=True)]
-    lines += [_line(row, widths) for row in cells]
+    if not notes:
+        return "\n".join([*lines, *(_line(row, widths) for row in cells)])
+    start = sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
+    last_width = max(WIDTH - start, _LEAST_LAST_WIDTH)
+    for row, sentences in zip(cells, notes, strict=True):
+        first, *more = _wrapped(row[-1], last_width)
+        lines.append(_line([*row[:-1], first], [*widths[:-1], len(first)]))
+        lines += [" " * start + each for each in more]
+        for sentence in sentences:
+            lines += [" " * _INDENT + each for each in _wrapped(sentence, WIDTH - _INDENT)]
     return "\n".join(lines)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    # Paths and commands stay whole, whatever their length.
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], *, is_head: bool = False) -> str:
@@ -66,7 +100,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], *, is_head: bool = False)
         _coloured(cell, is_head=is_head) + " " * (width - len(cell))
         for cell, width in zip(cells, widths, strict=True)
     ]
-    return "   ".join(padded).rstrip()
+    return _GAP.join(padded).rstrip()
 
 
 def _text(value: Any) -> str:
@@ -75,7 +109,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple | set | frozenset):
-        return ",".join(map(str, value)) or "-"
+        return ", ".join(map(str, value)) or "-"
     return str(value)
 
 

@@ -21,6 +21,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from moorage.cluster.credentials import Pair
 from moorage.cluster.files import write_private
 from moorage.cluster.settings import SettingsError
+from moorage.linux.private import make_private
 
 _CA_LIFE = timedelta(days=3650)
 _LEAF_LIFE = timedelta(days=365)
@@ -43,22 +44,42 @@ class AuthorityError(SettingsError):
     def __init__(self, pair: Pair, why: str) -> None:
         super().__init__(
             f"{pair.certificate} and {pair.key} are damaged ({why}); put them back as they were, "
-            "or remove both, and the cluster gets a new authority and new kubeconfigs"
+            "or remove both and run `moor up --accept-loss`: the cluster then gets a new "
+            "authority, and every kubeconfig has to be replaced"
+        )
+
+
+class LostKeyError(SettingsError):
+    """A file that the cluster cannot make again as it was is gone; see `Authority`."""
+
+    def __init__(self, path: Path, consequence: str) -> None:
+        super().__init__(
+            f"{path} is gone; put it back from a copy, or let a new one be made with "
+            f"`moor up --accept-loss`: {consequence}"
         )
 
 
 class Authority:
-    """The certificate authority in a folder; made there if absent, or if it does not count now.
+    """The certificate authority in a directory; made there if absent, or if it does not count now.
 
-    Raises AuthorityError for damaged files.
+    `is_new`: whether nothing depends on its files yet. Once something does, a missing one is not
+    replaced. Raises AuthorityError for damaged files, LostKeyError for missing ones.
     """
 
-    def __init__(self, folder: Path, now: datetime) -> None:
+    def __init__(self, folder: Path, now: datetime, *, is_new: bool = True) -> None:
         self._folder = folder
         self._now = now
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._is_new = is_new
+        make_private(folder)
         self.pair = self._pair("ca")
-        if not (self.pair.certificate.exists() and self.pair.key.exists()):
+        missing = [each for each in (self.pair.certificate, self.pair.key) if not each.exists()]
+        if missing:
+            if not is_new:
+                raise LostKeyError(
+                    missing[0],
+                    "every kubeconfig then has to be replaced, and pods that trust the old "
+                    "authority have to be made again",
+                )
             self._make_authority()
         self._certificate, self._key = self._read_authority()
         if not _is_valid_at(self._certificate, now):
@@ -74,9 +95,14 @@ class Authority:
         return pair
 
     def signing_key(self) -> Path:
-        """The key that signs service account tokens; made once, never renewed."""
+        """The key that signs service account tokens; made once, never renewed.
+
+        Raises LostKeyError.
+        """
         path = self._folder / "service-accounts.key"
         if not path.exists():
+            if not self._is_new:
+                raise LostKeyError(path, "service account tokens given out before are then refused")
             write_private(path, _pem_of(ec.generate_private_key(ec.SECP256R1())))
         return path
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from moorage.cluster.credentials import Credentials
+from moorage.cluster.engine import check_engine_change, note_engine
 from moorage.cluster.files import exclusive
 from moorage.cluster.identities import prepare
 from moorage.cluster.kubeconfig import Access, write
@@ -28,6 +29,8 @@ from moorage.cluster.settings import (
     save,
 )
 from moorage.cluster.supervisor import AlreadyRunningError, running_pid
+from moorage.linux.private import make_private
+from moorage.storage import StoreBrokenError, accept_loss, check_kept
 
 SERVICE_NETWORK = "10.96.0.0/16"
 _LONGEST_PREFIX = 28
@@ -36,7 +39,11 @@ _FIXED = ("name", "node_name", "pod_network", "service_network")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """What the person who starts a cluster said; None where nothing was said."""
+    """What the person who starts a cluster said; None where nothing was said.
+
+    `cri` is empty for an engine of our own. `accepts_loss`: start although files that record the
+    cluster are gone or older than recorded.
+    """
 
     name: str | None = None
     node_name: str | None = None
@@ -48,15 +55,20 @@ class Choices:
     has_node: bool | None = None
     filters_by_handler: bool | None = None
     log_level: str | None = None
+    seccomp_default: bool | None = None
+    pod_pids_limit: int | None = None
+    accepts_loss: bool = False
+    image_verification: str | None = None
+    image_allowlist: tuple[str, ...] | None = None
     gates: dict[str, bool] = field(default_factory=dict)
     registry_mirrors: dict[str, str] = field(default_factory=dict)
 
     def given(self) -> dict[str, object]:
-        """Only what was said."""
+        """Only what was said of the settings."""
         return {
             name: value
             for name in self.__dataclass_fields__
-            if (value := getattr(self, name)) not in (None, {})
+            if name != "accepts_loss" and (value := getattr(self, name)) not in (None, {})
         }
 
 
@@ -64,22 +76,61 @@ def open_cluster(layout: Layout, choices: Choices) -> Settings:
     """The settings of the cluster in a folder, made there if absent; keys and kubeconfig too.
 
     Raises SettingsError for choices that cannot be, or that contradict the cluster there is;
-    NoSubnetError and SubnetTakenError for its network, AlreadyRunningError while it runs. Two at
-    once make one cluster: the second finds what the first decided.
+    NoSubnetError and SubnetTakenError for its network, AlreadyRunningError while it runs,
+    LostKeyError and AuthorityError for its keys. Two at once make one cluster: the second finds
+    what the first decided.
     """
-    # What cannot be is said before a folder is made for it.
-    _decided(load(layout.settings), choices)
-    layout.root.mkdir(parents=True, exist_ok=True, mode=0o711)
+    # What cannot be is said before a directory is made for it.
+    _decided(layout, _present(layout, choices), choices)
+    make_private(layout.root)
     with exclusive(layout.change_lock):
         pid = running_pid(layout)
         if pid is not None:
             raise AlreadyRunningError(layout, pid)
-        present = load(layout.settings)
-        settings = _decided(present, choices)
+        present = _present(layout, choices)
+        settings = _decided(layout, present, choices)
         if settings != present:
             save(layout.settings, settings)
-        prepare(layout, settings)
+        if not choices.accepts_loss:
+            _check_store(layout)
+        prepare(layout, settings, is_new=choices.accepts_loss or not _was_started(layout))
+        if choices.accepts_loss:
+            accept_loss(layout.store_mark)
+            layout.node_store.unlink(missing_ok=True)
         write(layout.kubeconfig, access(layout, settings))
+        if settings.has_node:
+            note_engine(layout, settings.cri)
+    return settings
+
+
+def _check_store(layout: Layout) -> None:
+    """Raise SettingsError if the store is gone or older than recorded: its server would refuse."""
+    if layout.node_store.exists() and not _was_started(layout):
+        raise SettingsError(
+            f"{layout.database} and {layout.store_mark} are gone, but the pods of a store run here "
+            f"({layout.node_store}); put the files back from a copy, or start an empty cluster, "
+            "which ends those pods, with `moor up --accept-loss`"
+        )
+    try:
+        check_kept(layout.database, layout.store_mark)
+    except StoreBrokenError as error:
+        raise SettingsError(str(error)) from error
+
+
+def _was_started(layout: Layout) -> bool:
+    """Whether a store was made here, so that there may be objects, tokens and pods."""
+    return layout.store_mark.exists() or layout.database.exists()
+
+
+def _present(layout: Layout, choices: Choices) -> Settings | None:
+    """The settings of the cluster there is. Raises SettingsError if only they are gone."""
+    settings = load(layout.settings)
+    if settings is None and _was_started(layout) and not choices.accepts_loss:
+        raise SettingsError(
+            f"{layout.settings} is gone, but a cluster was made in {layout.root}; put it back from "
+            "a copy, or go on with new settings with `moor up --accept-loss`: networks and ports "
+            "may differ, and pods that run are not found again"
+        )
     return settings
 
 
@@ -90,8 +141,10 @@ def access(layout: Layout, settings: Settings) -> Access:
     return Access(settings.name, settings.server, authority, credentials.admin)
 
 
-def _decided(present: Settings | None, choices: Choices) -> Settings:
+def _decided(layout: Layout, present: Settings | None, choices: Choices) -> Settings:
     settings = _made(choices) if present is None else _changed(present, choices)
+    if present is not None:
+        check_engine_change(layout, present, settings)
     require_port(settings.api_port, "127.0.0.1", "--api-port")
     if settings.has_node:
         require_port(settings.node_port, settings.node_ip, "--node-port")
@@ -133,8 +186,9 @@ def _changed(present: Settings, choices: Choices) -> Settings:
                 f"{getattr(present, name)}, which cannot become {given[name]}; "
                 "use another folder with --data-dir"
             )
-    # The machine may have moved to another network since.
-    return msgspec.structs.replace(present, **given, node_ip=host_ip())
+    # A node is left out by `--no-node` alone, each time: it is no property of the cluster. The
+    # machine may have moved to another network since.
+    return msgspec.structs.replace(present, **{"has_node": True} | given, node_ip=host_ip())
 
 
 def _network(text: str) -> ipaddress.IPv4Network:

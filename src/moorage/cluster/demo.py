@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from moorage.api.conditions import is_ready
+from moorage.api.events import Event
 from moorage.api.pods import Pod
 from moorage.api.runtimeclasses import RuntimeClass
 from moorage.client import Client, Informer
 from moorage.client.exec import exec_in
-from moorage.client.resources import PODS, RUNTIME_CLASSES
+from moorage.client.resources import EVENTS, PODS, RUNTIME_CLASSES
 from moorage.cluster.manifests import Applier, Manifest
 from moorage.cluster.traces import LOOK, runtime_seen
 
 _SETTLE_S = 120.0
 _DELETE_S = 60.0
 _NAMESPACE = "default"
+_PACKAGE = Path(__file__).parents[1]
 # What makes pods, one unless `spec.replicas` says otherwise.
 _REPLICATED = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"})
 
@@ -59,21 +61,24 @@ class Demo:
         self._say = say
         self._pods = Informer(client, PODS, namespace=_NAMESPACE)
         self._classes = Informer(client, RUNTIME_CLASSES)
+        self._warnings = Informer(client, EVENTS, namespace=_NAMESPACE)
         self._changed = asyncio.Event()
         self._seen_s: dict[str, float] = {}
         self._ready_s: dict[str, float] = {}
-        self._said: dict[str, str] = {}
+        self._said: set[tuple[str, ...]] = set()
 
     async def run(self) -> list[Shown]:
         """Apply, watch, look inside, delete; the table's rows.
 
-        Raises DemoError when pods neither run nor say why within two minutes, StatusError and
-        ManifestError when the API does not take an example.
+        Raises DemoError with each container's message and each pod's last warning when pods do not
+        run within two minutes, StatusError and ManifestError when the API does not take an example.
         """
         self._pods.add_handler(self._on_pod)
+        self._warnings.add_handler(self._on_event)
         try:
             async with asyncio.TaskGroup() as tasks:
-                following = [tasks.create_task(each.run()) for each in (self._pods, self._classes)]
+                informers = (self._pods, self._classes, self._warnings)
+                following = [tasks.create_task(each.run()) for each in informers]
                 rows = await self._show_all()
                 for task in following:
                     task.cancel()
@@ -86,10 +91,11 @@ class Demo:
         applier = Applier(self._client)
         await self._pods.wait_synced()
         await self._classes.wait_synced()
+        await self._warnings.wait_synced()
         for manifest in self._manifests:
             await applier.apply(manifest)
             self._say(f"applied {manifest.kind} {manifest.name} ({manifest.api_version})")
-        await self._until("pods neither run nor say why", self._is_settled, _SETTLE_S)
+        await self._until("pods do not run", self._is_settled, _SETTLE_S)
         rows = [await self._shown(pod) for pod in sorted(self._pods, key=_name)]
         for manifest in reversed(self._manifests):
             await applier.delete(manifest)
@@ -106,9 +112,19 @@ class Demo:
         self._seen_s.setdefault(name, now)
         if is_ready(after.status.conditions):
             self._ready_s.setdefault(name, now)
-        sentence = f"pod {name}: {_progress(after)}"
-        if self._said.get(name) != sentence and not after.metadata.deletion_timestamp:
-            self._said[name] = sentence
+        if not after.metadata.deletion_timestamp:
+            # Messages count seconds and attempts: the same reason is reported once.
+            self._say_once((name, _progress(after)), f"pod {name}: {_progress(after, detail=True)}")
+
+    def _on_event(self, before: Event | None, after: Event | None) -> None:
+        del before
+        if after is not None and _is_pod_warning(after):
+            key = (after.involved_object.name, after.reason)
+            self._say_once(key, f"pod {key[0]}: {after.reason}: {after.message}")
+
+    def _say_once(self, key: tuple[str, ...], sentence: str) -> None:
+        if key not in self._said:
+            self._said.add(key)
             self._say(sentence)
 
     async def _until(self, complaint: str, holds: Callable[[], bool], within_s: float) -> None:
@@ -118,8 +134,21 @@ class Demo:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            states = "; ".join(f"{_name(pod)}: {_progress(pod)}" for pod in self._pods)
-            raise DemoError(f"{complaint} after {within_s:g} s: {states}") from None
+            failures = "".join(self._failures())
+            raise DemoError(f"{complaint} after {within_s:g} s:{failures}") from None
+
+    def _failures(self) -> Iterator[str]:
+        """Yield a line for each pod that is not ready, and one for its last warning."""
+        warnings = {
+            each.involved_object.name: each for each in self._warnings if _is_pod_warning(each)
+        }
+        for pod in sorted(self._pods, key=_name):
+            if is_ready(pod.status.conditions) and not pod.metadata.deletion_timestamp:
+                continue
+            yield f"\n  {_name(pod)}: {_progress(pod, detail=True)}"
+            warning = warnings.get(_name(pod))
+            if warning is not None:
+                yield f"\n    event {warning.reason}: {warning.message}"
 
     def _is_settled(self) -> bool:
         return len(self._pods) == expected_pods(self._manifests) and all(
@@ -179,7 +208,17 @@ def refusal(pod: Pod) -> str:
     return ""
 
 
-def _progress(pod: Pod) -> str:
+def _is_pod_warning(event: Event) -> bool:
+    # FailedScheduling says what the pod's condition says, which is reported already.
+    return (
+        event.type == "Warning"
+        and event.involved_object.kind == "Pod"
+        and event.reason != "FailedScheduling"
+    )
+
+
+def _progress(pod: Pod, *, detail: bool = False) -> str:
+    """Return what the pod does, with the messages of its waiting containers if `detail`."""
     if is_ready(pod.status.conditions):
         return "running"
     why = refusal(pod)
@@ -187,21 +226,34 @@ def _progress(pod: Pod) -> str:
         return f"no node takes it: {why}"
     if not pod.spec.node_name:
         return "waits for a node"
-    waiting = _waiting_reasons(pod)
+    waiting = _waiting_reasons(pod, detail=detail)
     return f"starting on {pod.spec.node_name}" + (f" ({waiting})" if waiting else "")
 
 
-def _waiting_reasons(pod: Pod) -> str:
-    reasons: Iterable[str] = (
-        each.state.waiting.reason
-        for each in pod.status.container_statuses
+def _waiting_reasons(pod: Pod, *, detail: bool) -> str:
+    waiting = (
+        each.state.waiting
+        for each in (*pod.status.init_container_statuses, *pod.status.container_statuses)
         if each.state.waiting is not None
+    )
+    reasons = (
+        f"{each.reason}: {each.message}" if detail and each.message else each.reason
+        for each in waiting
     )
     return ", ".join(dict.fromkeys(reasons))
 
 
-def find_examples(folder: Path) -> Path:
-    """The folder of the examples. Raises DemoError when it holds no manifests."""
+def find_examples(folder: Path | None = None) -> Path:
+    """Return the directory of the examples; those that come with Moorage if `folder` is None.
+
+    Raises: DemoError when it holds no manifests.
+    """
+    if folder is None:
+        # An installed wheel has them in the package, a checkout beside `src`.
+        candidates = (_PACKAGE / "examples", _PACKAGE.parents[1] / "examples")
+        folder = next((each for each in candidates if each.is_dir()), candidates[0])
     if not folder.is_dir() or not any(folder.glob("*.yaml")):
-        raise DemoError(f"there are no examples in {folder.absolute()}; give a folder with them")
+        raise DemoError(
+            f"there are no examples in {folder.absolute()}; name their directory with --examples"
+        )
     return folder

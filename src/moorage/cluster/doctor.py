@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
+from pathlib import Path
 
 import msgspec
 
-from moorage.cluster.engine.plan import NEEDED as NEEDED_BY_ENGINE
 from moorage.cluster.host import Host
 from moorage.cluster.packages import PACKAGES
+from moorage.engine import NEEDED_PROGRAMS
 from moorage.handlers import KNOWN_RUNTIMES, Handler
 from moorage.handlers.features import RECURSIVE_READ_ONLY_KERNEL
+from moorage.handlers.folder import definitions
 from moorage.linux.capabilities import NEEDED
+from moorage.linux.trust import distrust
 
 _SCARCE_BYTES = 2 * 1024**3
 _TOO_LITTLE_BYTES = 512 * 1024**2
@@ -41,10 +44,15 @@ class Finding(msgspec.Struct, frozen=True):
     remedy: str = ""
 
 
-def examine(host: Host, handlers: Sequence[Handler]) -> tuple[Finding, ...]:
-    """Every finding about a host and its runtime handlers, in the order to mend them."""
+def examine(
+    host: Host, handlers: Sequence[Handler], handler_folders: Sequence[Path] = ()
+) -> tuple[Finding, ...]:
+    """Every finding about a host and its runtime handlers, in the order to mend them.
+
+    Reads `handler_folders`, and looks at who could have written what an engine runs.
+    """
     by_rules = (rule(host) for rule in _RULES)
-    return (*by_rules, *_runtimes(handlers))
+    return (*by_rules, *_runtimes(handlers), *_distrusted(host, handler_folders))
 
 
 def can_run_pods(findings: Iterable[Finding]) -> bool:
@@ -163,21 +171,21 @@ def _disk(host: Host) -> Finding:
 
 
 def _engine(host: Host) -> Finding:
-    missing = [name for name in NEEDED_BY_ENGINE if name not in host.tools]
+    missing = [name for name in NEEDED_PROGRAMS if name not in host.tools]
     if missing:
         return Finding(
             "engine",
             State.PROBLEM,
             f"{', '.join(missing)} not found: no engine of our own; a running one can be given "
             "with --cri",
-            _installation(*(NEEDED_BY_ENGINE[name] for name in missing)),
+            _installation(*(NEEDED_PROGRAMS[name] for name in missing)),
         )
-    for name in NEEDED_BY_ENGINE:
+    for name in NEEDED_PROGRAMS:
         tool = host.tools[name]
         if not tool.version:
             problem = f"{tool.path} does not tell its version: {tool.complaint}"
             return Finding("engine", State.PROBLEM, problem)
-    told = ", ".join(f"{name} {host.tools[name].version}" for name in NEEDED_BY_ENGINE)
+    told = ", ".join(f"{name} {host.tools[name].version}" for name in NEEDED_PROGRAMS)
     return Finding("engine", State.OK, f"our own, with {told}")
 
 
@@ -289,7 +297,12 @@ def _runtimes(handlers: Sequence[Handler]) -> Iterator[Finding]:
         names = ", ".join(each.handler for each in named)
         if first.available:
             meaning = f"{first.version}; handlers: {names}"
-            yield Finding(f"runtime {runtime}", State.OK, meaning)
+            defect = next((each for each in named if each.defect), None)
+            if defect is None:
+                yield Finding(f"runtime {runtime}", State.OK, meaning)
+            else:
+                meaning = f"{meaning}; {defect.defect}"
+                yield Finding(f"runtime {runtime}", State.WARNING, meaning, defect.defect_remedy)
         elif first.path or runtime in _EXPECTED_RUNTIMES:
             is_last_hope = runtime in _DEFAULTS and not has_default
             state = State.PROBLEM if is_last_hope else State.WARNING
@@ -298,6 +311,19 @@ def _runtimes(handlers: Sequence[Handler]) -> Iterator[Finding]:
 
 
 _DEFAULTS = frozenset(runtime.name for runtime in KNOWN_RUNTIMES if runtime.can_be_default)
+
+
+def _distrusted(host: Host, handler_folders: Sequence[Path]) -> Iterator[Finding]:
+    """A finding for each file that the engine refuses since others could have written it."""
+    wanted = [("handler file", path) for folder in handler_folders for path in definitions(folder)]
+    wanted += [(f"program {name}", tool.path) for name, tool in host.tools.items()]
+    if host.cni.folder is not None:
+        wanted.append(("network plugins", host.cni.folder))
+    for subject, path in wanted:
+        found = distrust(path)
+        if found is not None:
+            meaning = f"{path} is refused: {found.path} {found.problem}"
+            yield Finding(subject, State.WARNING, meaning, found.remedy)
 
 
 def _installation(*packages: str) -> str:

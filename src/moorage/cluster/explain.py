@@ -19,10 +19,12 @@ from moorage.api.runtimeclasses import RuntimeClass
 from moorage.client import Client
 from moorage.client.resources import EVENTS, NAMESPACES, NODES, PODS, RUNTIME_CLASSES
 from moorage.handlers import Handler
+from moorage.node.pods.handler_records import DamagedRecordError, HandlerRecords
 from moorage.runtimeclass.handler import is_implicit
 from moorage.scheduler import Explanation, explain
 
 _MOST_EVENTS = 10
+_DEFAULT_HANDLER = "the node's default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +61,17 @@ async def explain_pod(
     filters_by_handler: bool,
     now: datetime,
     local_handlers: Iterable[Handler] = (),
+    records: HandlerRecords | None = None,
 ) -> PodExplanation:
     """Explain one pod. `local_handlers` are those found on this machine, with their reasons.
+
+    `records` are those of this machine's node agent: the API knows only a pod's class, which may
+    have been deleted or made again with another handler since the pod was admitted.
 
     Raises NotFoundError when there is no such pod, UnreachableError without an API server.
     """
     pod = await client.get(PODS, name, namespace)
+    recorded = await _recorded(records, pod)
     nodes, pods, classes, namespaces, events = await asyncio.gather(
         client.list(NODES),
         client.list(PODS),
@@ -86,9 +93,9 @@ async def explain_pod(
     return PodExplanation(
         pod=f"{namespace}/{name}",
         phase=pod.status.phase,
-        verdict=_verdict(pod, found, told),
+        verdict=_verdict(pod, found, told, recorded),
         runtime_class=_class_words(pod, runtime_class),
-        handler=_handler_words(found),
+        handler=_handler_words(found, recorded),
         overhead=dict(pod.spec.overhead),
         node=pod.spec.node_name,
         nodes=tuple(_node_answers(found)),
@@ -98,7 +105,21 @@ async def explain_pod(
     )
 
 
-def _verdict(pod: Pod, found: Explanation, events: list[Event]) -> str:
+async def _recorded(records: HandlerRecords | None, pod: Pod) -> str | None:
+    """The handler the pod was admitted with on this machine's node, None where none is readable.
+
+    Only the agent's user may read a record, and a damaged one is the agent's to report.
+    """
+    if records is None or not pod.spec.node_name:
+        return None
+    try:
+        record = await records.read(pod.metadata.uid)
+    except (OSError, DamagedRecordError):
+        return None
+    return record.handler if record is not None else None
+
+
+def _verdict(pod: Pod, found: Explanation, events: list[Event], recorded: str | None = None) -> str:
     phase, node = pod.status.phase, pod.spec.node_name
     if pod.metadata.deletion_timestamp:
         return f"is being deleted, from node {node}" if node else "is being deleted"
@@ -108,7 +129,7 @@ def _verdict(pod: Pod, found: Explanation, events: list[Event]) -> str:
     if not node:
         return f"has no node: {found.summary}"
     if is_ready(pod.status.conditions):
-        return f"runs on node {node} under handler {_handler_words(found)}"
+        return f"runs on node {node} under handler {_recorded_words(found, recorded)}"
     if phase == "Running":
         return f"runs on node {node}, but is not ready"
     failure = next((each for each in reversed(events) if each.type == "Warning"), None)
@@ -125,10 +146,26 @@ def _class_words(pod: Pod, runtime_class: RuntimeClass | None) -> str:
     return str(name)
 
 
-def _handler_words(found: Explanation) -> str:
+def _handler_words(found: Explanation, recorded: str | None) -> str:
+    """The recorded handler where there is one, and what the class says where that differs."""
+    said = _recorded_words(found, recorded)
+    if recorded is None or recorded == found.handler:
+        return said
+    if found.handler is None:
+        return f"{said}, with which the pod was admitted"
+    return f"{said}, with which the pod was admitted; its class now says {_class_handler(found)}"
+
+
+def _recorded_words(found: Explanation, recorded: str | None) -> str:
+    if recorded is None:
+        return _class_handler(found)
+    return recorded or _DEFAULT_HANDLER
+
+
+def _class_handler(found: Explanation) -> str:
     if found.handler is None:
         return "unknown, since the class does not exist"
-    return found.handler or "the node's default"
+    return found.handler or _DEFAULT_HANDLER
 
 
 def _node_answers(found: Explanation) -> Iterator[NodeAnswer]:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from moorage.linux.durable import write_beside
+
 
 def write_private(path: Path, content: bytes) -> None:
     """Put a file in place whole, readable by its owner only."""
-    scratch = path.with_name(f".{path.name}.new")
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.replace(path)
+    write_beside(path, content).replace(path)
 
 
 @contextmanager

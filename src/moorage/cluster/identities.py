@@ -21,9 +21,12 @@ _SERVICE_NAMES = (
 )
 
 
-def prepare(layout: Layout, settings: Settings) -> None:
-    """Make every certificate that is missing, about to end, or made for other names."""
-    authority = Authority(layout.pki, datetime.now(UTC))
+def prepare(layout: Layout, settings: Settings, *, is_new: bool) -> None:
+    """Make every certificate that is missing, about to end, or made for other names.
+
+    The authority and the signing key only if `is_new`. Raises AuthorityError, LostKeyError.
+    """
+    authority = Authority(layout.pki, datetime.now(UTC), is_new=is_new)
     for file_name, subject in _subjects(settings).items():
         authority.issue(file_name, subject)
     authority.signing_key()

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from moorage.api.yaml_values import YamlError, parse_document
 from moorage.client.config import ConfigError
 from moorage.cluster.credentials import Pair
 from moorage.cluster.files import write_private
@@ -98,8 +99,8 @@ def _read(path: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        present = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        present = parse_document(path.read_bytes()).value
+    except (OSError, YamlError) as error:
         raise ConfigError(f"{path}: {error}") from error
     if present is None:
         return None

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SYSTEM_DATA_DIR = Path("/var/lib/moorage")
+RUN = Path("/run/moorage")
+"""What a reboot ends: a directory for each cluster, named by its id."""
+ENGINE_SOCKET = "engine.sock"
+"""Where the cluster's own engine takes calls, in its run directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,11 @@ class Layout:
         return self.root / "db" / "state.db"
 
     @property
+    def store_mark(self) -> Path:
+        """What records outside the database that it was made, and how far it went."""
+        return self.root / "store.mark"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 
@@ -57,6 +66,11 @@ class Layout:
         return self.root / "node"
 
     @property
+    def node_store(self) -> Path:
+        """The identity of the store whose pods run on the node."""
+        return self.node / "store"
+
+    @property
     def pod_logs(self) -> Path:
         """What containers wrote."""
         return self.root / "pods"
@@ -65,6 +79,11 @@ class Layout:
     def engine(self) -> Path:
         """The container engine's own."""
         return self.root / "engine"
+
+    @property
+    def engine_in_use(self) -> Path:
+        """Which engine the pods may be on."""
+        return self.root / "engine-in-use"
 
     @property
     def images(self) -> Path:

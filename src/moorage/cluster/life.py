@@ -20,7 +20,10 @@ from typing import Any
 from moorage.cluster.engine import (
     NoEngineError,
     cgroup_root,
+    end_pods,
+    engine_in_use,
     engine_paths,
+    note_engine,
     plan_engine,
     pod_network,
     prepare_host,
@@ -28,7 +31,9 @@ from moorage.cluster.engine import (
     tear_down,
 )
 from moorage.cluster.engine.sweep import remove_cgroups, remove_mounts
+from moorage.cluster.host import gather
 from moorage.cluster.layout import Layout
+from moorage.cluster.network import unprotect
 from moorage.cluster.settings import Settings
 from moorage.cluster.supervisor import (
     NOTIFY_VARIABLE,
@@ -37,6 +42,7 @@ from moorage.cluster.supervisor import (
     running_pid,
 )
 from moorage.linux.cgroups import current_cgroups
+from moorage.linux.private import make_private
 
 _STOP_S = 90.0
 _TAIL_LINES = 5
@@ -59,7 +65,7 @@ def start_detached(
     is interrupted meanwhile (Ctrl-C) is stopped again; `uninterrupted` is a block that puts that
     off while the process is being made and nobody knows it yet.
     """
-    layout.logs.mkdir(parents=True, exist_ok=True)
+    make_private(layout.logs)
     log_path = layout.log("supervisor")
     read_end, write_end = os.pipe()
     process: subprocess.Popen[bytes] | None = None
@@ -120,18 +126,27 @@ def stop_parts(layout: Layout) -> bool:
     return True
 
 
-async def clear_machine(layout: Layout, settings: Settings) -> None:
+async def clear_machine(layout: Layout, settings: Settings, *, abandons_pods: bool = False) -> None:
     """Stop every pod of the cluster and take what it has on the machine away; data stays.
 
-    Pods on another's engine are left to it, with their cgroups. Raises LeftoverError when something
-    stays.
+    Pods are where they were left, whatever the settings say since. `abandons_pods` leaves those on
+    an engine of others to it. Raises LeftoverError when something stays.
     """
-    if not settings.has_node:
-        return
-    if settings.cri:
-        remove_mounts(layout.node)
-        remove_cgroups([cgroup_root(settings)], current_cgroups())
-        return
+    used = engine_in_use(layout, settings)
+    if used and not abandons_pods:
+        await end_pods(used, layout, settings)
+    if not settings.has_node or settings.cri:
+        network = pod_network(settings, engine_paths(layout, settings))
+        await unprotect(network, await gather(layout.root))
+    is_own = settings.has_node and not settings.cri
+    if is_own or used == "" or engine_paths(layout, settings).run.is_dir():
+        await _clear_own_engine(layout, settings)
+    remove_mounts(layout.node)
+    remove_cgroups([cgroup_root(settings)], current_cgroups())
+    note_engine(layout, None)
+
+
+async def _clear_own_engine(layout: Layout, settings: Settings) -> None:
     host = await prepare_host(layout.root)
     paths = engine_paths(layout, settings)
     network = pod_network(settings, paths)
@@ -142,7 +157,6 @@ async def clear_machine(layout: Layout, settings: Settings) -> None:
         await sweep(paths, host, network, frozenset({cgroup_root(settings)}))
     else:
         await tear_down(plan, cgroup_root=cgroup_root(settings))
-    remove_mounts(layout.node)
 
 
 @dataclass(frozen=True, slots=True)

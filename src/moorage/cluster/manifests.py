@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from moorage.api.errors import NotFoundError
+from moorage.api.yaml_values import YamlError, parse_documents
 from moorage.client import Client, PatchType
 from moorage.client.resources import PartialObject, Resource
 
@@ -61,8 +61,8 @@ def _files(path: Path) -> list[Path]:
 
 def _read(path: Path) -> Iterator[Manifest]:
     try:
-        documents = list(yaml.safe_load_all(path.read_text()))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        documents = parse_documents(path.read_bytes())
+    except (OSError, YamlError) as error:
         raise ManifestError(f"{path}: {error}") from error
     for index, document in enumerate(documents):
         if document is None:

@@ -6,16 +6,27 @@ import ctypes
 import os
 import signal
 
+from moorage.api.logs import Log
 from moorage.cluster.supervisor import NOTIFY_VARIABLE, READY_MESSAGE
+
+log = Log(__name__)
 
 _PR_SET_PDEATHSIG = 1
 
 
 def notify_ready() -> None:
-    """Tell the supervisor that this part does its work now; without one, nothing happens."""
+    """Report to the process that started this one that it does its work now.
+
+    Without such a process, or when it has stopped waiting, nothing happens.
+    """
     descriptor = os.environ.pop(NOTIFY_VARIABLE, None)
-    if descriptor is not None:
+    if descriptor is None:
+        return
+    try:
         os.write(int(descriptor), READY_MESSAGE)
+    except BrokenPipeError:
+        log.info("the starting process has gone before this one was ready")
+    finally:
         os.close(int(descriptor))
 
 

@@ -11,10 +11,14 @@ from pathlib import Path
 import msgspec
 
 from moorage.api import names
+from moorage.api.host_ports import Listener
+from moorage.api.image_verification import NEVER_VERIFY_PRELOADED
 from moorage.cluster.files import write_private
 
 DEFAULT_API_PORT = 6443
 DEFAULT_NODE_PORT = 10250
+DEFAULT_POD_PIDS_LIMIT = 4096
+"""How many processes and threads one pod may have; the kubelet's own default is no limit."""
 _PORT_TRIES = 50
 _PORT_PATIENCE_S = 5.0
 _PORT_POLL_S = 0.05
@@ -29,6 +33,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `cri` is the endpoint of a running engine, empty for an engine of our own; `has_node` is false
     for a control plane alone. `gates` are feature gates that differ from their default.
+    `seccomp_default` and `pod_pids_limit` (-1: unlimited) are KubeletConfiguration's
+    `seccompDefault` and `podPidsLimit`, `image_verification` and `image_allowlist` its
+    `imagePullCredentialsVerificationPolicy` and `preloadedImagesVerificationAllowlist`.
     """
 
     name: str
@@ -46,6 +53,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     filters_by_handler: bool = True
     registry_mirrors: dict[str, str] = {}
     log_level: str = "info"
+    seccomp_default: bool = False
+    pod_pids_limit: int = DEFAULT_POD_PIDS_LIMIT
+    image_verification: str = NEVER_VERIFY_PRELOADED
+    image_allowlist: tuple[str, ...] = ()
 
     @property
     def gateway(self) -> str:
@@ -71,6 +82,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def pod_facing_address(self) -> str:
         """The API's address that pods are told."""
         return self.node_ip if self.cri else self.gateway
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """Where the cluster's parts listen on this machine."""
+        api = (Listener("API server", address, self.api_port) for address in self.api_addresses)
+        agent = Listener(f"agent of node {self.node_name}", self.node_ip, self.node_port)
+        return (*api, agent) if self.has_node else tuple(api)
 
     @property
     def server(self) -> str:

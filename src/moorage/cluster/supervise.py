@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import sys
 from pathlib import Path
+from typing import Any
 
-from moorage.cluster.layout import Layout
+from moorage.cluster.credentials import Credentials
+from moorage.cluster.layout import ENGINE_SOCKET, RUN, SYSTEM_DATA_DIR, Layout
 from moorage.cluster.notify import notify_ready
+from moorage.cluster.probes import CriProbe, HttpsProbe
 from moorage.cluster.settings import Settings, SettingsError, load
 from moorage.cluster.supervisor import (
     COMPLETE,
@@ -21,27 +25,39 @@ from moorage.cluster.supervisor import (
     Part,
     Supervisor,
 )
+from moorage.linux.private import UMASK
 
+# Nothing works without it, and it starts in a second.
+_LONGEST_API_RESTART_S = 2.0
 # Freed memory goes back to the system at once: an idle part is small, whatever its start took.
-_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"}
+MEMORY_ENVIRONMENT = {"MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"}
 
 
 def parts_of(layout: Layout, settings: Settings) -> tuple[Part, ...]:
     """The processes of a cluster, in the order they are started."""
 
-    def part(name: str, label: str) -> Part:
+    def part(name: str, label: str, **more: Any) -> Part:
         argv = (sys.executable, "-m", "moorage.cluster.parts", name, str(layout.root))
-        return Part(name, label, argv, environment=_MEMORY)
+        return Part(name, label, argv, environment=MEMORY_ENVIRONMENT, beats=True, **more)
 
-    node = (part("node", f"node {settings.node_name}"),) if settings.has_node else ()
-    has_engine = settings.has_node and not settings.cri
-    engine = (part("engine", "container engine"),) if has_engine else ()
-    return (
-        part("apiserver", "API server"),
-        *engine,
-        *node,
-        part("controllers", "controllers and scheduler"),
+    credentials = Credentials(layout)
+    authority = credentials.authority.certificate
+    # A user whose requests are exempt from limits, so that a flood is no failure to answer.
+    ask_api = HttpsProbe(
+        "127.0.0.1", settings.api_port, "/livez", credentials.controllers, authority
     )
+    ask_node = HttpsProbe(
+        settings.node_ip, settings.node_port, "/healthz", credentials.node_client, authority
+    )
+    parts = [
+        part("apiserver", "API server", probe=ask_api, longest_restart_s=_LONGEST_API_RESTART_S)
+    ]
+    if settings.has_node and not settings.cri:
+        ask_engine = CriProbe(RUN / settings.cluster_id / ENGINE_SOCKET)
+        parts.append(part("engine", "container engine", probe=ask_engine))
+    if settings.has_node:
+        parts.append(part("node", f"node {settings.node_name}", probe=ask_node))
+    return (*parts, part("controllers", "controllers and scheduler"))
 
 
 def usage(layout: Layout, settings: Settings, merged_into: str = "") -> str:
@@ -52,6 +68,20 @@ def usage(layout: Layout, settings: Settings, merged_into: str = "") -> str:
         else f"export KUBECONFIG={shlex.quote(str(layout.kubeconfig))}"
     )
     return f"\n  {first}\n  kubectl get runtimeclasses,nodes\n"
+
+
+def moor_command(layout: Layout, command: str) -> str:
+    """Return the command line that does `command` on this cluster, for messages."""
+    where = "" if layout.root == SYSTEM_DATA_DIR else f" --data-dir {shlex.quote(str(layout.root))}"
+    return f"`moor {command}{where}`"
+
+
+def _farewell(layout: Layout, settings: Settings) -> str:
+    """Return what is left after Ctrl-C, and how to go on."""
+    resume, end = moor_command(layout, "up"), moor_command(layout, "down")
+    if not settings.has_node:
+        return f"stopped; {resume} resumes the cluster"
+    return f"stopped; the pods go on running: {resume} takes them over, {end} ends them"
 
 
 def become_supervisor(layout: Layout, merged_into: str = "") -> None:
@@ -65,24 +95,44 @@ def become_supervisor(layout: Layout, merged_into: str = "") -> None:
 
 def main(argv: list[str]) -> int:
     """Supervise until SIGTERM, SIGINT or SIGHUP; the exit status."""
+    os.umask(UMASK)
     layout, merged_into = Layout(Path(argv[0])), argv[1]
     settings = load(layout.settings)
     if settings is None:
         raise SettingsError(f"{layout.settings}: no such file; `moor up` makes it")
     _keep_descriptor()
 
+    is_read = True
+
     def report(sentence: str) -> None:
-        print(sentence, flush=True)
+        nonlocal is_read
+        is_read = is_read and _print(sentence)
         if sentence == COMPLETE:
-            print(usage(layout, settings, merged_into), flush=True)
+            is_read = is_read and _print(usage(layout, settings, merged_into))
             notify_ready()
 
     try:
-        Supervisor(layout, parts_of(layout, settings), report).run()
+        stop_signal = Supervisor(layout, parts_of(layout, settings), report).run()
     except AlreadyRunningError as error:
         print(f"moor: {error}", file=sys.stderr)
         return 1
+    if stop_signal == signal.SIGINT:
+        print(f"moor: {_farewell(layout, settings)}", file=sys.stderr)
     return 0
+
+
+def _print(text: str) -> bool:
+    """Print a line; False when standard output takes no more.
+
+    Its reader may have gone, or its disk may be full: neither may end the cluster.
+    """
+    try:
+        print(text, flush=True)
+    except OSError:
+        # What is left in the buffer would fail again when the process ends.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - stays for the life of the process
+        return False
+    return True
 
 
 def _keep_descriptor() -> None:

@@ -1,9 +1,11 @@
 """Starts a cluster's parts, keeps them running, stops them.
 
 One small process without event loop: each part is a child that says `ready` on a pipe; one that
-dies is started again, later and later. Children die with the supervisor (they ask the kernel for
-it), so killing it by force leaves no half-run cluster, while pods, which are not its children, go
-on. What it knows is in a state file that `moor status` reads.
+dies is started again, later and later. A ready part is asked every few seconds whether it answers:
+by a beat of its event loop on the pipe and by a probe of the socket it serves on; one that hangs is
+killed and started again. Children die with the supervisor (they ask the kernel for it), so killing
+it by force leaves no half-run cluster, while pods, which are not its children, go on. What it knows
+is in a state file that `moor status` reads.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ from pathlib import Path
 from typing import TextIO
 
 from moorage.cluster.layout import Layout
+from moorage.cluster.liveness import AttendedClock, Liveness, Patience
+from moorage.cluster.probes import MakeProbe, Probe
+from moorage.linux.private import make_private
 
 NOTIFY_VARIABLE = "MOORAGE_NOTIFY_FD"
 READY_MESSAGE = b"ready\n"
@@ -35,6 +40,8 @@ _FIRST_RESTART_S = 0.5
 _LONGEST_RESTART_S = 30.0
 _STEADY_S = 60.0
 _STOP_S = 20.0
+# All that a pipe holds, so that a message is never read in two halves.
+_PIPE_BYTES = 64 * 1024
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 Report = Callable[[str], None]
@@ -53,13 +60,50 @@ class AlreadyRunningError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A process to keep running. `label` is what people are told; `notifies`: says when ready."""
+    """A process to keep running. `label` is what people are told; `notifies`: says when ready.
+
+    `beats`: its event loop writes to the pipe every few seconds. `probe` asks it over its socket.
+    `longest_restart_s` bounds the wait before it is started again.
+    """
 
     name: str
     label: str
     argv: tuple[str, ...]
     notifies: bool = True
     environment: Mapping[str, str] = field(default_factory=dict)
+    beats: bool = False
+    probe: MakeProbe | None = None
+    longest_restart_s: float = _LONGEST_RESTART_S
+
+
+class _Asking:
+    """A probe that is under way. Its descriptor is registered with a selector."""
+
+    def __init__(self, child: _Child, probe: Probe, deadline: float) -> None:
+        self.child = child
+        self.deadline = deadline
+        self._probe = probe
+        self._descriptor = -1
+
+    def go_on(self, selector: selectors.BaseSelector) -> bool:
+        """Take the next step. Returns True when the part has answered. Raises OSError."""
+        self._forget(selector)
+        try:
+            self._descriptor, events = next(self._probe)
+        except StopIteration:
+            return True
+        selector.register(self._descriptor, events, self)
+        return False
+
+    def stop(self, selector: selectors.BaseSelector) -> None:
+        """Give up on an answer."""
+        self._forget(selector)
+        self._probe.close()
+
+    def _forget(self, selector: selectors.BaseSelector) -> None:
+        if self._descriptor >= 0:
+            selector.unregister(self._descriptor)
+            self._descriptor = -1
 
 
 @dataclass(slots=True)
@@ -74,11 +118,19 @@ class _Child:
     backoff_s: float = _FIRST_RESTART_S
     start_at: float = 0.0
     """When to start (again), on the monotonic clock; only without process."""
+    liveness: Liveness | None = None
+    """Of a process that is ready and can be asked."""
+    ask_at: float = 0.0
+    """When to ask (again), on the attended clock."""
+    has_beaten: bool = False
+    asking: _Asking | None = None
 
     @property
     def state(self) -> str:
         if self.process is None:
             return "restarting" if self.restarts else "waiting"
+        if self.liveness is not None and self.liveness.is_quiet:
+            return "not answering"
         return "ready" if self.is_ready else "starting"
 
 
@@ -88,20 +140,33 @@ class Supervisor:
     Raises AlreadyRunningError from `run` when the data folder is taken.
     """
 
-    def __init__(self, layout: Layout, parts: Sequence[Part], report: Report) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        parts: Sequence[Part],
+        report: Report,
+        patience: Patience | None = None,
+    ) -> None:
         self._layout = layout
         self._children = [_Child(part) for part in parts]
         self._report = report
         self._selector = selectors.DefaultSelector()
         self._is_stopping = False
+        self._stop_signal = 0
+        self._patience = patience or Patience()
         self._began = time.monotonic()
+        # Woken at least that often while any part is ready.
+        self._clock = AttendedClock(self._began, 2 * self._patience.period_s)
         self._was_complete = False
         self._is_state_stale = False
 
-    def run(self) -> None:
-        """Start everything and stay until SIGTERM, SIGINT or SIGHUP; then stop everything."""
+    def run(self) -> int:
+        """Start everything and stay until SIGTERM, SIGINT or SIGHUP; then stop everything.
+
+        Returns: the signal that ended it.
+        """
         lock = hold_lock(self._layout)
-        self._layout.logs.mkdir(parents=True, exist_ok=True)
+        make_private(self._layout.logs)
         wake_read, wake_write = os.pipe()
         for end in (wake_read, wake_write):
             os.set_blocking(end, False)
@@ -114,6 +179,7 @@ class Supervisor:
                 self._start_due()
                 self._wait(wake_read)
                 self._reap()
+                self._ask_due()
         finally:
             self._stop_all()
             signal.set_wakeup_fd(-1)
@@ -121,8 +187,12 @@ class Supervisor:
                 signal.signal(each, handler)
             self._layout.state.unlink(missing_ok=True)
             lock.close()
+        return self._stop_signal
 
-    def _on_stop(self, *_: object) -> None:
+    def _on_stop(self, number: int, frame: object) -> None:
+        del frame
+        # The first counts: what follows it is impatience.
+        self._stop_signal = self._stop_signal or number
         self._is_stopping = True
 
     def _start_due(self) -> None:
@@ -161,25 +231,104 @@ class Supervisor:
         self._selector.register(read_end, selectors.EVENT_READ, child)
 
     def _wait(self, wake_read: int) -> None:
-        pending = [child.start_at for child in self._children if child.process is None]
-        timeout = max(min(pending) - time.monotonic(), 0.0) if pending else None
-        for key, _ in self._selector.select(timeout):
+        for key, _ in self._selector.select(self._timeout()):
             if key.fd == wake_read:
                 os.read(wake_read, 4096)
+            elif isinstance(key.data, _Asking):
+                self._go_on(key.data)
             else:
                 self._hear(key.data)
 
+    def _timeout(self) -> float | None:
+        """How long nothing has to be done but what descriptors announce."""
+        now, attended = time.monotonic(), self._clock.seconds
+        waits = [child.start_at - now for child in self._children if child.process is None]
+        for child in self._children:
+            if child.asking is not None:
+                waits.append(child.asking.deadline - attended)
+            elif child.liveness is not None:
+                waits.append(child.ask_at - attended)
+        return max(min(waits), 0.0) if waits else None
+
     def _hear(self, child: _Child) -> None:
-        said = os.read(child.pipe, 4096)
+        said = os.read(child.pipe, _PIPE_BYTES)
         if not said:
             self._close_pipe(child)
-        elif READY_MESSAGE in said and not child.is_ready:
+            return
+        child.has_beaten = True
+        if READY_MESSAGE in said and not child.is_ready:
             child.is_ready = True
             child.ready_after_s = time.monotonic() - child.started
+            self._expect_answers(child)
             # Who reads the report may look at the state at once.
             self._save_state()
             self._report(f"{child.part.label} ready ({time.monotonic() - self._began:.2f} s)")
             self._tell_complete()
+
+    def _expect_answers(self, child: _Child) -> None:
+        if child.part.beats or child.part.probe is not None:
+            now = self._clock.tick(time.monotonic())
+            child.liveness = Liveness(self._patience, now)
+            child.ask_at = now + self._patience.period_s
+
+    def _ask_due(self) -> None:
+        """Ask the parts whose turn it is, and give up on answers that are overdue."""
+        now = self._clock.tick(time.monotonic())
+        for child in self._children:
+            if child.asking is not None and child.asking.deadline <= now:
+                self._conclude(child, has_answered=False)
+            elif child.liveness is not None and child.asking is None and child.ask_at <= now:
+                self._ask(child, now)
+
+    def _ask(self, child: _Child, now: float) -> None:
+        child.ask_at = now + self._patience.period_s
+        if child.part.probe is None:
+            self._conclude(child, has_answered=True)
+            return
+        deadline = now + self._patience.answer_s
+        child.asking = _Asking(child, child.part.probe(), deadline)
+        self._go_on(child.asking)
+
+    def _go_on(self, asking: _Asking) -> None:
+        child = asking.child
+        if child.asking is not asking:
+            return
+        try:
+            if asking.go_on(self._selector):
+                self._conclude(child, has_answered=True)
+        except OSError:
+            self._conclude(child, has_answered=False)
+
+    def _conclude(self, child: _Child, *, has_answered: bool) -> None:
+        """Note how asking a part has ended, and kill the part if it hangs."""
+        self._stop_asking(child)
+        liveness, process = child.liveness, child.process
+        if liveness is None or process is None:
+            return
+        has_beaten, child.has_beaten = child.has_beaten, False
+        state = child.state
+        now = self._clock.seconds
+        if has_answered and (has_beaten or not child.part.beats):
+            liveness.answered(now)
+        else:
+            liveness.missed()
+        if liveness.is_hung(now):
+            self._report(
+                f"{child.part.label} has not answered for {now - liveness.answered_at:.0f} s; "
+                "it is killed and started again"
+            )
+            # It may be stopped, or busy for ever: nothing weaker is sure to end it.
+            process.kill()
+            child.liveness = None
+        elif child.state != state:
+            self._save_state()
+            verb = "does not answer" if liveness.is_quiet else "answers again"
+            self._report(f"{child.part.label} {verb}")
+
+    def _stop_asking(self, child: _Child) -> None:
+        if child.asking is not None:
+            child.asking.stop(self._selector)
+            child.asking = None
 
     def _tell_complete(self) -> None:
         if not self._was_complete and all(child.is_ready for child in self._children):
@@ -194,6 +343,8 @@ class Supervisor:
             lived_s = time.monotonic() - child.started
             child.process = None
             child.is_ready = False
+            child.liveness = None
+            self._stop_asking(child)
             self._close_pipe(child)
             if self._is_stopping:
                 continue
@@ -203,7 +354,7 @@ class Supervisor:
         child.backoff_s = (
             _FIRST_RESTART_S
             if lived_s >= _STEADY_S
-            else min(child.backoff_s * 2, _LONGEST_RESTART_S)
+            else min(child.backoff_s * 2, child.part.longest_restart_s)
         )
         child.start_at = time.monotonic() + child.backoff_s
         child.restarts += 1
@@ -266,7 +417,7 @@ def _ending(status: int) -> str:
 
 def hold_lock(layout: Layout) -> TextIO:
     """Take the data folder for this process; the returned file gives it back when closed."""
-    layout.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(layout.root)
     lock = open(layout.lock, "a+")  # noqa: SIM115 - held for the life of the process
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

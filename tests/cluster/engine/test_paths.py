@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from moorage.cluster.engine import ClusterEnginePaths
-from moorage.cluster.engine.paths import RUN
+from moorage.cluster.layout import RUN
 
 DEEP = Path("/very", *["long folder name " * 10] * 8)
 

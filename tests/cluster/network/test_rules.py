@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from moorage.cluster.network.rules import (
     chain_name,
+    guard_script,
     mark_chain_name,
     removal_script,
     setup_script,
@@ -46,7 +48,7 @@ def test_names_are_short_enough_for_the_kernel() -> None:
 
 
 def test_an_open_host_needs_masquerading_only() -> None:
-    script = setup_script(OURS, OPEN_FILTER)
+    script = setup_script(replace(OURS, services=None), OPEN_FILTER)
     assert script.startswith("*nat\n")
     assert "*filter" not in script
     assert f"-I POSTROUTING 1 -j {CHAIN}\n" in script
@@ -59,6 +61,61 @@ def test_a_host_that_filters_lets_pods_through(saved: str) -> None:
     script = setup_script(OURS, saved)
     assert f"-A {CHAIN} -i moor-0a1b2c3d -j ACCEPT" in script
     assert f"-I FORWARD 1 -j {CHAIN}" in script
+
+
+def test_our_own_jump_is_no_filtering() -> None:
+    """Else a second start would accept what the first left to the host's policy."""
+    once = OPEN_FILTER.replace("COMMIT", f"-A FORWARD -j {CHAIN}\nCOMMIT")
+    assert f"-A {CHAIN} -i moor-0a1b2c3d -j ACCEPT" not in setup_script(OURS, once)
+
+
+def test_service_addresses_are_refused_before_pods_pass() -> None:
+    lines = setup_script(OURS, CLOSED_FILTER).splitlines()
+    refused = f"-A {CHAIN} -i moor-0a1b2c3d -d 10.96.0.0/16 -p tcp -j REJECT"
+    refused += " --reject-with tcp-reset"
+    assert lines.index(refused) < lines.index(f"-A {CHAIN} -i moor-0a1b2c3d -j ACCEPT")
+    assert f"-I OUTPUT 1 -j {CHAIN}-OUT" in lines
+
+
+def test_the_hosts_own_way_into_the_service_network_can_stay() -> None:
+    script = setup_script(OURS, OPEN_FILTER, refuses_for_host=False)
+    assert f"-I FORWARD 1 -j {CHAIN}" in script
+    assert "OUTPUT 1 -j" not in script.partition("*filter")[2]
+    # One that was refused at an earlier start is not any more.
+    again = setup_script(
+        OURS, OPEN_FILTER.replace("COMMIT", f":{CHAIN}-OUT - [0:0]\nCOMMIT"),
+        refuses_for_host=False,
+    )  # fmt: skip
+    assert f":{CHAIN}-OUT - [0:0]" in again
+    assert f"-A {CHAIN}-OUT" not in again
+
+
+GUARD = f"-A PREROUTING -p tcp -j {CHAIN}-PORTS"
+OTHER_GUARD = "-A PREROUTING -p tcp -j MOORAGE-deadbeef-PORTS"
+PORTMAP = "-A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT"
+
+
+@pytest.mark.parametrize(
+    ("present", "is_moved"),
+    [
+        ((), True),
+        ((PORTMAP,), True),
+        ((PORTMAP, GUARD), True),
+        ((GUARD, PORTMAP), False),
+        ((OTHER_GUARD, GUARD, PORTMAP), False),
+        ((GUARD, PORTMAP, GUARD), True),
+    ],
+    ids=["none", "absent", "behind", "first", "behind another's", "twice"],
+)
+def test_the_clusters_ports_come_before_any_host_port(
+    present: tuple[str, ...], *, is_moved: bool
+) -> None:
+    for script in (setup_script(OURS, nat(*present)), guard_script(OURS, nat(*present))):
+        lines = script.splitlines()
+        assert f"-A {CHAIN}-PORTS -d 127.0.0.1/32 -p tcp -m tcp --dport 6443 -j ACCEPT" in lines
+        assert (f"-I PREROUTING 1 -p tcp -j {CHAIN}-PORTS" in lines) is is_moved
+        removed = lines.count(f"-D PREROUTING -p tcp -j {CHAIN}-PORTS")
+        assert removed == (present.count(GUARD) if is_moved else 0)
 
 
 def test_a_jump_that_is_there_is_not_made_again() -> None:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from moorage.cluster.host import CniPlugins, Firewall, Host
-from moorage.cluster.network import NetworkError, forget, remove, set_up, setup
+from moorage.cluster.network import (
+    NetworkError,
+    forget,
+    protect,
+    remove,
+    set_up,
+    setup,
+    unprotect,
+)
 from moorage.cluster.network.conflist import FILE_NAME
+from moorage.cluster.network.subnet import Route
 from tests.cluster.hosts import a_host
 from tests.cluster.network.networks import OURS
 from tests.cluster.network.test_rules import CHAIN, OPEN_FILTER, nat
@@ -136,3 +146,60 @@ def test_only_our_plugins_memories_are_forgotten(machine: FakeMachine) -> None:
         (machine.cache / name).touch()
     forget(OURS, ["s1"])
     assert {each.name for each in machine.cache.iterdir()} == set(theirs)
+
+
+async def test_a_kernel_that_cannot_refuse_gives_pods_a_network_all_the_same(
+    machine: FakeMachine, tmp_path: Path
+) -> None:
+    given = tmp_path / "given"
+    machine.program(
+        "iptables-restore",
+        f"cat > {given}; if grep -q REJECT {given}; then exit 1; fi; cat {given} >> {tmp_path}/ok",
+    )
+    state = await set_up(OURS, machine.host(), tmp_path / "cni")
+    assert state.has_outside
+    assert "MASQUERADE" in (tmp_path / "ok").read_text()
+
+
+@pytest.mark.parametrize(
+    ("route", "is_refused"), [("0.0.0.0/0", True), ("192.0.2.0/24", True), ("10.96.4.0/24", False)]
+)
+async def test_a_host_with_a_route_into_the_service_network_keeps_it(
+    machine: FakeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, route: str,
+    *, is_refused: bool,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(setup, "host_routes", lambda: (Route("eth1", IPv4Network(route)),))
+    await set_up(OURS, machine.host(), tmp_path / "cni")
+    assert (f"-I OUTPUT 1 -j {CHAIN}-OUT" in machine.said) is is_refused
+    assert f"-I FORWARD 1 -j {CHAIN}" in machine.said
+
+
+async def test_a_cluster_without_pods_of_its_own_protects_its_ports(
+    machine: FakeMachine,
+) -> None:
+    await protect(OURS, machine.host())
+    assert "--dport 6443 -j ACCEPT" in machine.said
+    assert "MASQUERADE" not in machine.said
+    assert "*filter" not in machine.said
+
+
+async def test_what_protects_ports_is_taken_away(machine: FakeMachine) -> None:
+    jump = f"-A PREROUTING -p tcp -j {CHAIN}-PORTS"
+    machine.rules.write_text(nat(jump, chains=(f"{CHAIN}-PORTS",)))
+    machine.program("iptables-restore", f"cat >> {machine.rules.with_name('given')}; "
+                    f": > {machine.rules}")  # fmt: skip
+    await unprotect(OURS, machine.host(is_root=False))
+    await unprotect(OURS, machine.host(firewall=Firewall(is_usable=False)))
+    assert machine.rules.read_text()
+    await unprotect(OURS, machine.host())
+    given = machine.rules.with_name("given").read_text()
+    assert f"-D PREROUTING -p tcp -j {CHAIN}-PORTS" in given
+    assert f"-X {CHAIN}-PORTS" in given
+
+
+async def test_there_may_be_nothing_to_protect_ports_with(machine: FakeMachine) -> None:
+    await protect(OURS, machine.host(is_root=False))
+    await protect(OURS, machine.host(firewall=Firewall(is_usable=False)))
+    assert machine.said == ""
+    machine.program("iptables-restore", "echo why not >&2; exit 4")
+    await protect(OURS, machine.host())

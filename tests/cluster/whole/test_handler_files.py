@@ -108,6 +108,6 @@ def test_a_handler_whose_program_is_missing_says_what_to_do(
 ) -> None:
     _write(whole_cluster, name, 'adapter = "oci"\nbinary = "/no/such/runtime"\n')
     until(lambda: name in _runtimes(whole_cluster).stdout, "the handler", within_s=5)
-    line = next(each for each in _runtimes(whole_cluster).stdout.splitlines() if name in each)
-    assert "/no/such/runtime is no program that can be run" in line
+    shown = " ".join(_runtimes(whole_cluster).stdout.partition(name)[2].split())
+    assert "/no/such/runtime is no program that can be run" in shown
     assert name not in _node_handlers(whole_cluster)

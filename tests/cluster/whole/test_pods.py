@@ -6,6 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -172,6 +173,35 @@ def test_limits_are_kept(whole_cluster: RunningCluster, name: str) -> None:
     assert ended["reason"] in ("OOMKilled", "Error")
     assert ended["exitCode"] != 0
     assert _status(whole_cluster, name)["qosClass"] == "Guaranteed"
+
+
+def test_a_pod_cannot_take_all_process_ids(whole_cluster: RunningCluster, name: str) -> None:
+    whole_cluster.apply(pod(name))
+    uid = whole_cluster.get("pod", name)["metadata"]["uid"]
+    limits: list[str] = []
+
+    def is_limited() -> bool:
+        cgroups = Path("/sys/fs/cgroup").glob(f"**/kubepods/besteffort/pod{uid}/pids.max")
+        limits[:] = [each.read_text().strip() for each in cgroups]
+        return bool(limits)
+
+    until(is_limited, "the pod's cgroup")
+    assert set(limits) == {"4096"}
+
+
+def test_a_pod_beyond_its_ephemeral_storage_is_evicted(
+    whole_cluster: RunningCluster, name: str
+) -> None:
+    container = _shell(
+        "head -c 8m /dev/zero > /filled; sleep 1000",
+        resources={"limits": {"ephemeral-storage": "4Mi"}},
+    )
+    whole_cluster.apply(pod(name, container=container))
+    until(lambda: _status(whole_cluster, name).get("reason") == "Evicted", "eviction", 60)
+    # The pod's total is looked at before each container's own limit, as upstream does.
+    expected = "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. "
+    status = _status(whole_cluster, name)
+    assert (status["phase"], status["message"]) == ("Failed", expected)
 
 
 def test_a_pod_gets_its_time_to_end(whole_cluster: RunningCluster, name: str) -> None:

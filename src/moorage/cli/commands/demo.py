@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from moorage.cluster.layout import Layout
 from moorage.cluster.life import StartError, start_detached
 from moorage.cluster.manifests import Manifest, ManifestError, read_manifests
 from moorage.handlers import Handler
+from moorage.linux.trees import remove_tree
 
 _COLUMNS = ("pod", "status", "class", "handler", "node", "ip", "kernel", "inside", "start")
 _READY_S = 120.0
@@ -35,13 +35,13 @@ _READY_S = 120.0
 @click.option(
     "--examples",
     type=click.Path(path_type=Path, file_okay=False),
-    default=Path("examples"),
-    show_default=True,
-    help="The folder of manifests to show.",
+    default=None,
+    show_default="those that come with Moorage",
+    help="The directory of manifests to show.",
 )
 @click.option("--install", is_flag=True, help="Install missing Debian packages first.")
 @output_option
-def command(examples: Path, *, install: bool, output: str) -> None:
+def command(examples: Path | None, *, install: bool, output: str) -> None:
     """Show the whole path: start a cluster, run the examples, print what runs where, clean up."""
     try:
         manifests = read_manifests([find_examples(examples)])
@@ -70,7 +70,7 @@ def _folder(interruptions: Interruptions) -> Iterator[Path]:
         yield root
     finally:
         interruptions.hold_off()
-        shutil.rmtree(root)
+        remove_tree(root)
 
 
 class _Narrator:

@@ -10,24 +10,62 @@ import click
 import msgspec
 
 from moorage.cli.errors import CANNOT_RUN_PODS
+from moorage.cli.handlers import HandlerInForce, told_handlers
 from moorage.cli.machine import look
 from moorage.cli.options import data_dir_option, layout_of
 from moorage.cli.output import output_option, show
 from moorage.cluster.doctor import can_run_pods, examine
+from moorage.cluster.host import Host
+from moorage.cluster.layout import Layout
+from moorage.cluster.settings import load
+from moorage.cluster.store_findings import examine_store
+from moorage.engine import HANDLER_FOLDER, EnginePaths
+from moorage.handlers import Handler
 
-_COLUMNS = ("subject", "state", "meaning", "remedy")
+_COLUMNS = ("subject", "state", "meaning")
 
 
 @click.command("doctor")
 @data_dir_option
 @click.option("--install", is_flag=True, help="Install missing Debian packages first.")
+@click.option("--deep", is_flag=True, help="Read the cluster's whole store too.")
 @output_option
-def command(data_dir: Path, *, install: bool, output: str) -> None:
+def command(data_dir: Path, *, install: bool, deep: bool, output: str) -> None:
     """Look at everything on this machine that matters to pods, and say how to mend what is wrong.
 
     Exit status 4 when something keeps pods from running here.
     """
-    findings = examine(*asyncio.run(look(layout_of(data_dir), is_installing=install)))
-    show([msgspec.to_builtins(each) for each in findings], _COLUMNS, output)
+    layout = layout_of(data_dir)
+    host, handlers = asyncio.run(_look(layout, is_installing=install))
+    folders = (HANDLER_FOLDER, EnginePaths(layout.engine, layout.engine).handlers)
+    findings = examine(host, handlers, folders)
+    if deep:
+        findings += examine_store(layout)
+    remedies = [[f"→ {each.remedy}"] if each.remedy else [] for each in findings]
+    show([msgspec.to_builtins(each) for each in findings], _COLUMNS, output, notes=remedies)
     if not can_run_pods(findings):
         sys.exit(CANNOT_RUN_PODS)
+
+
+async def _look(layout: Layout, *, is_installing: bool) -> tuple[Host, tuple[Handler, ...]]:
+    """Return the host and its handlers; a defect that a handler file avoids is none."""
+    host, found = await look(layout, is_installing=is_installing)
+    settings = load(layout.settings)
+    if settings is not None and settings.cri:
+        # Which programs another engine runs is not known.
+        return host, found
+    told = await told_handlers(layout, found)
+    in_force = {each.handler: each for each in told.handlers}
+    return host, tuple(_as_in_force(each, in_force.get(each.handler)) for each in found)
+
+
+def _as_in_force(handler: Handler, own: HandlerInForce | None) -> Handler:
+    if own is None or own.path == handler.path or not own.available:
+        return handler
+    return msgspec.structs.replace(
+        handler,
+        path=own.path,
+        version=own.version,
+        defect=own.defect,
+        defect_remedy=own.defect_remedy,
+    )

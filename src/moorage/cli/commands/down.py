@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from pathlib import Path
 
 import click
@@ -17,28 +16,41 @@ from moorage.cluster.layout import Layout
 from moorage.cluster.life import StopError, clear_machine, stop_parts
 from moorage.cluster.settings import Settings
 from moorage.handlers.command import CommandError
+from moorage.linux.trees import remove_tree
 
 
 @click.command("down")
 @data_dir_option
 @click.option("--keep-pods", is_flag=True, help="Leave pods running for the next `moor up`.")
+@click.option(
+    "--abandon-pods",
+    is_flag=True,
+    help="With --cri: leave pods to an engine that cannot be reached.",
+)
 @click.option("--delete-data", is_flag=True, help="Delete the data folder too.")
-def command(data_dir: Path, *, keep_pods: bool, delete_data: bool) -> None:
+def command(data_dir: Path, *, keep_pods: bool, abandon_pods: bool, delete_data: bool) -> None:
     """Stop the cluster and its pods, and leave the machine as it was; the data stays.
+
+    On an engine given with --cri the cluster's pods are removed too; those of others stay.
 
     The next `moor up` on the folder starts the pods again.
     """
     if keep_pods and delete_data:
         raise click.UsageError("--keep-pods and --delete-data exclude each other")
+    if keep_pods and abandon_pods:
+        raise click.UsageError("--keep-pods and --abandon-pods exclude each other")
     layout = layout_of(data_dir)
     settings = present_settings(layout)
-    click.echo("stopped" if take_down(layout, settings, keep_pods=keep_pods) else "was not running")
+    was_running = take_down(layout, settings, keep_pods=keep_pods, abandons_pods=abandon_pods)
+    click.echo("stopped" if was_running else "was not running")
     if delete_data:
-        shutil.rmtree(layout.root)
+        remove_tree(layout.root)
         click.echo(f"deleted {layout.root}")
 
 
-def take_down(layout: Layout, settings: Settings, *, keep_pods: bool = False) -> bool:
+def take_down(
+    layout: Layout, settings: Settings, *, keep_pods: bool = False, abandons_pods: bool = False
+) -> bool:
     """Stop parts and, unless kept, pods; whether anything ran. Raises CliError."""
     # Pods are ended by an engine in this process, which says in its log what it cannot do.
     configure("warning")
@@ -46,7 +58,7 @@ def take_down(layout: Layout, settings: Settings, *, keep_pods: bool = False) ->
         with exclusive(layout.change_lock):
             was_running = stop_parts(layout)
             if not keep_pods:
-                asyncio.run(clear_machine(layout, settings))
+                asyncio.run(clear_machine(layout, settings, abandons_pods=abandons_pods))
     except (StopError, LeftoverError, CommandError) as error:
         raise CliError(str(error)) from error
     return was_running

@@ -10,21 +10,24 @@ from pathlib import Path
 import click
 
 from moorage.api.logs import Log, configure
+from moorage.api.quantity import parse as parse_quantity
 from moorage.cli.errors import CannotRunPodsError, CliError
 from moorage.cli.options import LOG_LEVELS, mirror_option, pairs, socket_path
 from moorage.cluster.long_lived import Service, calm_collector, until_stopped
 from moorage.engine import (
     CNI_CONFIGURATIONS,
     HANDLER_FOLDER,
+    NEEDED_PROGRAMS,
     EngineError,
     EngineOptions,
     EnginePaths,
     running,
 )
+from moorage.engine.images import ImageLimits
 from moorage.engine.options import CNI_PROGRAMS
 from moorage.handlers import search_path
+from moorage.linux.private import UMASK
 
-_NEEDED = ("conmon", "skopeo")
 _RUN_PATH_BYTES = 60
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -80,6 +83,13 @@ log = Log(__name__)
 )
 @mirror_option
 @click.option(
+    "--image-limit",
+    metavar="QUANTITY",
+    default="128Gi",
+    show_default=True,
+    help="The most an image may take on disk when unpacked.",
+)
+@click.option(
     "--clear",
     is_flag=True,
     help="End every pod and give back networks, then leave; images and handlers stay.",
@@ -94,6 +104,7 @@ def command(
     cni_programs: tuple[Path, ...],
     cni_conf: Path,
     mirrors: tuple[str, ...],
+    image_limit: str,
     clear: bool,
     log_level: str,
 ) -> None:
@@ -115,8 +126,10 @@ def command(
         cni_configurations=cni_conf,
         handler_folders=handler_folders,
         registry_mirrors=pairs("--registry-mirror", mirrors),
+        image_limits=_limits(image_limit),
     )
     _check_machine(options.search_path)
+    os.umask(UMASK)
     service = Service.taken_from_environment()
     configure(log_level)
     calm_collector()
@@ -125,6 +138,13 @@ def command(
         asyncio.run(until_stopped(_clear(options) if clear else _serve(options, service)))
     except EngineError as error:
         raise CliError(error.sentence) from error
+
+
+def _limits(text: str) -> ImageLimits:
+    try:
+        return ImageLimits(unpacked_bytes=parse_quantity(text).value)
+    except ValueError as error:
+        raise click.UsageError(f"--image-limit: {text!r} is no quantity such as 128Gi") from error
 
 
 async def _serve(options: EngineOptions, service: Service) -> None:
@@ -145,7 +165,9 @@ def _check_machine(path: str) -> None:
     """Raise CannotRunPodsError for what an engine cannot do without."""
     if os.geteuid() != 0:
         raise CannotRunPodsError("a container engine needs root: run as root")
-    missing = [name for name in _NEEDED if shutil.which(name, path=path) is None]
+    missing = [name for name in NEEDED_PROGRAMS if shutil.which(name, path=path) is None]
     if missing:
-        listed = " ".join(missing)
-        raise CannotRunPodsError(f"not found on PATH: {listed}; apt-get install {listed}")
+        packages = " ".join(NEEDED_PROGRAMS[name] for name in missing)
+        raise CannotRunPodsError(
+            f"not found on PATH: {' '.join(missing)}; apt-get install {packages}"
+        )

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import click
 
+from moorage.cli.completion import complete_namespaces, complete_pods
+from moorage.cli.errors import CliError
 from moorage.cli.handlers import told_handlers
 from moorage.cli.machine import look
 from moorage.cli.options import data_dir_option, layout_of, running_settings
@@ -18,13 +20,21 @@ from moorage.client import Client, load_kubeconfig
 from moorage.cluster.explain import NodeAnswer, PodExplanation, explain_pod
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import Settings
+from moorage.node.paths import NodePaths
+from moorage.node.pods.handler_records import HandlerRecords
 
 _KINDS = ("pod", "pods", "po")
 
 
 @click.command("explain")
-@click.argument("target", metavar="pod/NAME")
-@click.option("--namespace", "-n", default="default", show_default=True)
+@click.argument("target", metavar="pod/NAME", shell_complete=complete_pods)
+@click.option(
+    "--namespace",
+    "-n",
+    default="default",
+    show_default=True,
+    shell_complete=complete_namespaces,
+)
 @data_dir_option
 @output_option
 def command(target: str, namespace: str, data_dir: Path, *, output: str) -> None:
@@ -48,7 +58,11 @@ def command(target: str, namespace: str, data_dir: Path, *, output: str) -> None
 
 async def _ask(layout: Layout, settings: Settings, namespace: str, name: str) -> PodExplanation:
     _, found = await look(layout) if settings.has_node else (None, ())
-    told = await told_handlers(layout, found)
+    try:
+        local = (await told_handlers(layout, found)).handlers
+    except CliError:
+        # An engine that does not answer is a reason of its own, which the node's status has.
+        local = ()
     async with Client(load_kubeconfig(layout.kubeconfig), user_agent="moor-explain") as client:
         return await explain_pod(
             client,
@@ -56,7 +70,8 @@ async def _ask(layout: Layout, settings: Settings, namespace: str, name: str) ->
             name,
             filters_by_handler=settings.filters_by_handler,
             now=datetime.now(UTC),
-            local_handlers=told.handlers,
+            local_handlers=local,
+            records=HandlerRecords(NodePaths(layout.node, layout.pod_logs)),
         )
 
 

@@ -3,43 +3,234 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
+from moorage.cli.completion import complete_images
 from moorage.cli.errors import CliError
 from moorage.cli.options import data_dir_option, layout_of, running_settings
+from moorage.cli.output import output_option, show
 from moorage.cluster.engine import engine_paths
+from moorage.cluster.images.listing import ImageError, ListedImage, list_images, remove_image
 from moorage.cluster.images.loading import LoadError, load_archive
+from moorage.cluster.images.rootfs import RootfsError, read_rootfs, write_image
+from moorage.cluster.images.saving import SaveError, save_archive
+from moorage.cluster.layout import Layout
+from moorage.cluster.settings import Settings
+from moorage.cluster.settings import load as load_settings
+from moorage.cluster.supervisor import running_pid
+from moorage.cri.reference import InvalidReferenceError, parse
+from moorage.engine.images.manifest import Platform as MachinePlatform
+from moorage.linux.program import Platform
+
+_COLUMNS = ("image", "id", "size", "pinned")
+_SHORT_ID = 12
+_TICK_S = 1.0
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 @click.group("image")
 def command() -> None:
-    """Bring images into the cluster's engine."""
+    """List, load, import, save and remove images of the cluster's engine."""
+
+
+@command.command("list")
+@data_dir_option
+@output_option
+def list_(data_dir: Path, *, output: str) -> None:
+    """List the engine's images with their names and sizes."""
+    layout = layout_of(data_dir)
+    try:
+        images = asyncio.run(list_images(endpoint_of(layout, running_settings(layout))))
+    except ImageError as error:
+        raise CliError(str(error)) from error
+    show([row for each in images for row in _rows(each, output)], _COLUMNS, output)
+
+
+@command.command("remove")
+@click.argument("images", nargs=-1, required=True, shell_complete=complete_images)
+@data_dir_option
+def remove(images: tuple[str, ...], data_dir: Path) -> None:
+    """Remove images, by name or id, under all their names. Containers that use them go on."""
+    layout = layout_of(data_dir)
+    endpoint = endpoint_of(layout, running_settings(layout))
+    for image in images:
+        try:
+            names = asyncio.run(remove_image(endpoint, image))
+        except ImageError as error:
+            raise CliError(str(error)) from error
+        click.echo(f"removed {', '.join(names)}")
 
 
 @command.command("load")
-@click.argument(
-    "archives",
-    nargs=-1,
-    required=True,
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-)
+@click.argument("archives", nargs=-1, required=True, type=_FILE)
 @data_dir_option
 def load(archives: tuple[Path, ...], data_dir: Path) -> None:
-    """Load images from OCI or Docker archives (`skopeo copy … oci-archive:FILE:NAME`)."""
+    """Load images from OCI or Docker archives (`skopeo copy … oci-archive:FILE:NAME`).
+
+    Prints the names of those that were loaded.
+    """
     layout = layout_of(data_dir)
-    settings = running_settings(layout)
-    if settings.cri or not settings.has_node:
-        raise CliError(
-            "images are loaded into the cluster's own engine only; this cluster "
-            + (f"uses the one at {settings.cri}" if settings.cri else "has no node")
-        )
-    endpoint = engine_paths(layout, settings).endpoint
+    endpoint = _own_endpoint(layout, running_settings(layout))
     for archive in archives:
-        try:
-            names = asyncio.run(load_archive(endpoint, archive))
-        except LoadError as error:
-            raise CliError(str(error)) from error
+        with _progress(f"loading {archive}", archive.stat().st_size):
+            names = _loaded(endpoint, archive)
         for name in names:
             click.echo(name)
+
+
+@command.command("import")
+@click.argument("archive", type=_FILE)
+@click.argument("name", metavar="NAME[:TAG]")
+@data_dir_option
+def import_(archive: Path, name: str, data_dir: Path) -> None:
+    """Make an image of a root file system archive: .tar, .tar.gz or .tar.zst.
+
+    Such as `debootstrap`, `docker export` or `tar -C ROOT -cf FILE .` give. The image starts
+    /bin/sh where the archive has it, and nothing by itself otherwise.
+    """
+    try:
+        reference = parse(name)
+    except InvalidReferenceError as error:
+        raise click.UsageError(str(error)) from error
+    if reference.digest:
+        raise click.UsageError(f"{name}: an import takes a name with a tag, not a digest")
+    layout = layout_of(data_dir)
+    endpoint = _own_endpoint(layout, running_settings(layout))
+    machine = MachinePlatform.of_this_machine()
+    platform = Platform(machine.architecture, machine.variants[0])
+    layout.images.mkdir(mode=0o700, exist_ok=True)
+    made = layout.images / f"import-{os.getpid()}.tar"
+    try:
+        with _progress(f"importing {archive}", archive.stat().st_size):
+            write_image(made, reference.full, platform, read_rootfs(archive))
+            names = _loaded(endpoint, made)
+    except RootfsError as error:
+        raise CliError(str(error)) from error
+    finally:
+        made.unlink(missing_ok=True)
+    for each in names:
+        click.echo(each)
+
+
+@command.command("save")
+@click.argument("images", nargs=-1, required=True, shell_complete=complete_images)
+@click.option(
+    "--output", "-o", "archive", required=True, type=click.Path(path_type=Path, dir_okay=False),
+    help="The OCI archive to write.",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+@data_dir_option
+def save(images: tuple[str, ...], archive: Path, data_dir: Path, *, force: bool) -> None:
+    """Save images to an OCI archive for another engine (`ctr image import`, `podman load`).
+
+    The images made of this machine's programs (moorage.local/…) need no running cluster and keep
+    their ids, as with --cri. Others come from the cluster's own engine.
+    """
+    layout = layout_of(data_dir)
+    settings = load_settings(layout.settings)
+    has_engine = (
+        settings is not None
+        and settings.has_node
+        and not settings.cri
+        and running_pid(layout) is not None
+    )
+    endpoint = engine_paths(layout, settings).endpoint if settings and has_engine else ""
+    saving = save_archive(layout, endpoint, images, archive, overwrites=force)
+    try:
+        saved = asyncio.run(saving)
+    except SaveError as error:
+        raise CliError(str(error)) from error
+    for each in saved:
+        click.echo(each.name)
+        if not each.is_exact:
+            click.echo(
+                f"moor: {each.name} was packed again: its files are the same, its id is "
+                f"{_short(each.id)} now",
+                err=True,
+            )
+
+
+def endpoint_of(layout: Layout, settings: Settings) -> str:
+    """Return the endpoint of the cluster's engine, its own or another. Raises CliError."""
+    if not settings.has_node:
+        raise CliError("this cluster has no node, and so no images: start it without --no-node")
+    return settings.cri or engine_paths(layout, settings).endpoint
+
+
+def _own_endpoint(layout: Layout, settings: Settings) -> str:
+    if settings.cri:
+        raise CliError(
+            "images are loaded into the cluster's own engine only; this cluster uses the one at "
+            f"{settings.cri}"
+        )
+    return endpoint_of(layout, settings)
+
+
+def _loaded(endpoint: str, archive: Path) -> tuple[str, ...]:
+    try:
+        return asyncio.run(load_archive(endpoint, archive))
+    except LoadError as error:
+        raise CliError(str(error)) from error
+
+
+def _rows(image: ListedImage, output: str) -> Iterator[dict[str, Any]]:
+    """Yield a row for each name in a table, one row for the image in a document."""
+    whole = {
+        "id": image.id,
+        "tags": list(image.tags),
+        "digests": list(image.digests),
+        "size_bytes": image.size_bytes,
+        "pinned": image.pinned,
+    }
+    if output != "table":
+        yield whole
+        return
+    for name in image.tags or image.digests or ("(no name)",):
+        yield {
+            "image": name,
+            "id": _short(image.id),
+            "size": _size(image.size_bytes),
+            "pinned": image.pinned,
+        }
+
+
+def _short(image_id: str) -> str:
+    return image_id.removeprefix("sha256:")[:_SHORT_ID]
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**20:.1f} MiB"
+
+
+@contextmanager
+def _progress(what: str, size_bytes: int) -> Iterator[None]:
+    """Say on standard error what goes on and, on a terminal, for how long."""
+    sentence = f"{what} ({_size(size_bytes)})"
+    if not sys.stderr.isatty():
+        click.echo(sentence, err=True)
+        yield
+        return
+    began, done = time.monotonic(), threading.Event()
+
+    def tick() -> None:
+        while not done.wait(_TICK_S):
+            click.echo(f"\r{sentence} {time.monotonic() - began:.0f} s", nl=False, err=True)
+
+    click.echo(sentence, nl=False, err=True)
+    ticking = threading.Thread(target=tick, daemon=True)
+    ticking.start()
+    try:
+        yield
+    finally:
+        done.set()
+        ticking.join()
+        click.echo(f"\r{sentence} {time.monotonic() - began:.1f} s", err=True)

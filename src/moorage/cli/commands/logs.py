@@ -3,34 +3,118 @@
 from __future__ import annotations
 
 import os
+import selectors
 import shutil
 import subprocess
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
 from moorage.cli.errors import CliError
 from moorage.cli.options import data_dir_option, layout_of, present_settings
+from moorage.cluster.layout import Layout
 
 PARTS = ("supervisor", "apiserver", "controllers", "node", "engine")
+_WIDTH = max(map(len, PARTS))
+_READ_BYTES = 1 << 16
 
 
 @click.command("logs")
-@click.argument("part", type=click.Choice(PARTS))
+@click.argument("part", type=click.Choice(PARTS), required=False)
 @data_dir_option
 @click.option("--follow", "-f", is_flag=True, help="Go on as the log grows.")
 @click.option("--lines", "-n", type=click.IntRange(0), default=100, show_default=True)
-def command(part: str, data_dir: Path, *, follow: bool, lines: int) -> None:
-    """Show what a part wrote."""
+def command(part: str | None, data_dir: Path, *, follow: bool, lines: int) -> None:
+    """Show what a part wrote, or what all parts wrote, with the part's name before each line."""
     layout = layout_of(data_dir)
     present_settings(layout)
-    path = layout.log(part)
-    if not path.exists():
-        raise CliError(f"{part} has written nothing: {path} does not exist")
+    paths = _paths(layout, part)
+    if not paths:
+        place = layout.log(part) if part else layout.logs
+        raise CliError(f"{part or 'the cluster'} has written nothing: {place} does not exist")
+    if follow:
+        _follow(paths, lines, is_single=part is not None)
+    elif part is not None:
+        for line in _tail(paths[part], lines):
+            click.echo(line)
+    else:
+        for name, line in _merged(paths, lines):
+            click.echo(_prefixed(name, line))
+
+
+def _paths(layout: Layout, part: str | None) -> dict[str, Path]:
+    """Return the logs there are, by part."""
+    names = PARTS if part is None else (part,)
+    return {name: layout.log(name) for name in names if layout.log(name).exists()}
+
+
+def _tail(path: Path, lines: int) -> list[str]:
+    with path.open(errors="replace") as file:
+        return [line.rstrip("\n") for line in deque(file, lines)]
+
+
+def _merged(paths: Mapping[str, Path], lines: int) -> Iterator[tuple[str, str]]:
+    """Yield the last lines of each log, in the order of their times.
+
+    A line without a time (a traceback's, a supervisor's) stays behind the one before it.
+    """
+    entries: list[tuple[str, str, str]] = []
+    for name, path in paths.items():
+        stamp = ""
+        for line in _tail(path, lines):
+            stamp = _stamp(line) or stamp
+            entries.append((stamp, name, line))
+    # Stable: lines of one part keep their order.
+    for _, name, line in sorted(entries, key=lambda each: each[0]):
+        yield name, line
+
+
+def _stamp(line: str) -> str:
+    """Return the time at the start of a log line, empty if it has none."""
+    first = line.partition(" ")[0]
+    return first if len(first) > 20 and first.endswith("Z") and first[10:11] == "T" else ""
+
+
+def _prefixed(name: str, line: str) -> str:
+    return f"{name:<{_WIDTH}}  {line}"
+
+
+def _follow(paths: Mapping[str, Path], lines: int, *, is_single: bool) -> None:
+    """Print lines as they come, until Ctrl-C. Raises CliError without the program tail."""
     tail = shutil.which("tail")
     if tail is None:
-        raise CliError(f"the program tail is missing; the log is {path}")
-    argv = [tail, "-n", str(lines), *(["-F"] if follow else []), str(path)]
-    if follow:
-        os.execv(tail, argv)
-    subprocess.run(argv, check=True)
+        listed = " ".join(map(str, paths.values()))
+        raise CliError(f"the program tail is missing; the logs are {listed}")
+    argv = [tail, "-n", str(lines), "-F"]
+    if is_single:
+        os.execv(tail, [*argv, str(next(iter(paths.values())))])
+    with ExitStack() as stack, selectors.DefaultSelector() as selector:
+        for name, path in paths.items():
+            # Its standard error says when a log is rotated, which is of no interest here.
+            process = subprocess.Popen(
+                [*argv, str(path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+            stack.enter_context(process)
+            stack.callback(process.terminate)
+            assert process.stdout is not None
+            selector.register(process.stdout, selectors.EVENT_READ, [name, b""])
+        try:
+            _copy(selector)
+        except KeyboardInterrupt:
+            return
+
+
+def _copy(selector: selectors.BaseSelector) -> None:
+    while selector.get_map():
+        for key, _ in selector.select():
+            name, rest = key.data
+            content = os.read(key.fd, _READ_BYTES)
+            if not content:
+                selector.unregister(key.fileobj)
+                continue
+            *complete, key.data[1] = (rest + content).split(b"\n")
+            for line in complete:
+                click.echo(_prefixed(name, line.decode(errors="replace")))

@@ -8,15 +8,14 @@ from pathlib import Path
 import click
 import msgspec
 
-from moorage.cli.handlers import HandlersTold, told_handlers
+from moorage.cli.handlers import HandlerInForce, HandlersTold, told_handlers
 from moorage.cli.machine import look
 from moorage.cli.options import data_dir_option, layout_of
 from moorage.cli.output import output_option, show
 from moorage.cluster.layout import Layout
+from moorage.cluster.settings import load
 
-_COLUMNS = (
-    "handler", "runtime", "version", "default", "available", "features", "file", "reason",
-)  # fmt: skip
+_COLUMNS = ("handler", "runtime", "version", "default", "available", "features")
 
 
 @click.command("runtimes")
@@ -27,30 +26,42 @@ def command(data_dir: Path, *, shows_all: bool, output: str) -> None:
     """List the runtime handlers, and why some cannot be used.
 
     While a cluster runs on an engine of our own they are the engine's, with the files that define
-    them; what is wrong with files is told too. Otherwise they are those found on this machine.
+    them; what is wrong with files is told too. With --cri they are those that the engine lists.
+    Otherwise they are those found on this machine.
     """
     told = asyncio.run(_ask(layout_of(data_dir)))
-    rows = [
-        msgspec.to_builtins(each)
-        for each in told.handlers
-        if shows_all or each.path or each.available
-    ]
-    for row in rows:
-        if row["reason"] and row["remedy"]:
-            row["reason"] += f" → {row['remedy']}"
-    show(rows, _columns(told), output)
+    shown = [each for each in told.handlers if shows_all or each.path or each.available]
+    rows = [msgspec.to_builtins(each) for each in shown]
+    show(rows, _columns(told), output, notes=[_notes(each) for each in shown])
     for complaint in told.complaints:
         # To standard error, so that JSON stays JSON.
         click.echo(f"broken: {complaint}", err=True)
 
 
+def _notes(handler: HandlerInForce) -> list[str]:
+    """Return what stands below a handler's row: its file, and why it cannot be used."""
+    found = [handler.file] if handler.file else []
+    for reason, remedy in (
+        (handler.reason, handler.remedy),
+        (handler.defect, handler.defect_remedy),
+    ):
+        if reason:
+            found.append(f"{reason} → {remedy}" if remedy else reason)
+    return found
+
+
 async def _ask(layout: Layout) -> HandlersTold:
+    settings = load(layout.settings)
+    if settings is not None and settings.has_node and settings.cri:
+        return await told_handlers(layout, ())
     _, found = await look(layout)
     return await told_handlers(layout, found)
 
 
 def _columns(told: HandlersTold) -> tuple[str, ...]:
-    """Without an engine nothing is the default, and nothing defined."""
+    """The columns that have something to say: an engine of others lists names and features only."""
+    if told.handlers and not any(each.runtime for each in told.handlers):
+        return ("handler", "default", "available", "features")
     if any(each.file for each in told.handlers):
         return _COLUMNS
-    return tuple(each for each in _COLUMNS if each not in ("default", "file"))
+    return tuple(each for each in _COLUMNS if each != "default")

@@ -7,14 +7,19 @@ from pathlib import Path
 
 import click
 
+from moorage.api.image_verification import (
+    NEVER_VERIFY_ALLOWLISTED,
+    NEVER_VERIFY_PRELOADED,
+    POLICIES,
+)
 from moorage.cli.errors import CannotRunPodsError, CliError
 from moorage.cli.interruption import interruptible
 from moorage.cli.machine import look
 from moorage.cli.options import (
     LOG_LEVELS,
     data_dir_option,
-    layout_of,
     mirror_option,
+    new_layout_of,
     pairs,
     socket_path,
 )
@@ -22,11 +27,17 @@ from moorage.cluster import kubeconfig
 from moorage.cluster.creation import Choices, access, open_cluster
 from moorage.cluster.doctor import State, can_run_pods, examine
 from moorage.cluster.layout import Layout
-from moorage.cluster.life import StartError, start_detached
+from moorage.cluster.life import StartError, part_statuses, start_detached
 from moorage.cluster.network import NoSubnetError, SubnetTakenError
-from moorage.cluster.settings import Settings, SettingsError, load
-from moorage.cluster.supervise import become_supervisor, usage
+from moorage.cluster.settings import (
+    DEFAULT_POD_PIDS_LIMIT,
+    Settings,
+    SettingsError,
+    load,
+)
+from moorage.cluster.supervise import become_supervisor, moor_command, usage
 from moorage.cluster.supervisor import COMPLETE, AlreadyRunningError, running_pid
+from moorage.cri import UnusableEngineError, probe
 from moorage.handlers import Handler
 
 USER_KUBECONFIG = Path.home() / ".kube" / "config"
@@ -45,6 +56,20 @@ def _gates(texts: tuple[str, ...]) -> dict[str, bool]:
     return found
 
 
+def _allowlist(policy: str | None, patterns: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The allowlist that goes with a policy, None where neither was given."""
+    if policy is None and not patterns:
+        return None
+    # Here, since the node agent weighs much and few starts need this.
+    from moorage.node.images.verification import AllowlistError, Verification
+
+    try:
+        Verification(policy or NEVER_VERIFY_PRELOADED, patterns).check()
+    except AllowlistError as error:
+        raise click.UsageError(str(error)) from error
+    return patterns
+
+
 @click.command("up")
 @data_dir_option
 @click.option("--detach", "-d", is_flag=True, help="Return when the cluster is ready.")
@@ -57,6 +82,7 @@ def _gates(texts: tuple[str, ...]) -> dict[str, bool]:
     help="With a node, or the control plane alone, which needs no root.",
 )
 @click.option("--cri", metavar="ENDPOINT", help="Use a running engine: unix:///path/to.sock.")
+@click.option("--own-engine", is_flag=True, help="Use the cluster's own engine again, after --cri.")
 @click.option("--name", help="The cluster's name in the kubeconfig.")
 @click.option("--node-name", help="The node's name; the host's by default.")
 @click.option("--api-port", type=click.IntRange(1, 65535), help="The API's port; 6443 if free.")
@@ -77,6 +103,38 @@ def _gates(texts: tuple[str, ...]) -> dict[str, bool]:
     default=None,
     help="Keep pods off nodes that lack their handler, or let them fail there as Kubernetes does.",
 )
+@click.option(
+    "--seccomp-default/--no-seccomp-default",
+    "seccomp_default",
+    default=None,
+    help="Run containers that name no seccomp profile under RuntimeDefault instead of Unconfined.",
+)
+@click.option(
+    "--pod-pids-limit",
+    type=click.IntRange(min=-1),
+    metavar="N",
+    help=f"Processes and threads a pod may have; -1 for no limit, {DEFAULT_POD_PIDS_LIMIT} by "
+    "default.",
+)
+@click.option(
+    "--accept-loss",
+    "accepts_loss",
+    is_flag=True,
+    help="Start although the database, a key or the settings are gone or older than recorded.",
+)
+@click.option(
+    "--image-verification",
+    type=click.Choice(POLICIES),
+    help="When a pod must show that it may pull an image that is on the node; "
+    f"{NEVER_VERIFY_PRELOADED} by default.",
+)
+@click.option(
+    "--image-allowlist",
+    "allowlist",
+    multiple=True,
+    metavar="REPOSITORY",
+    help=f"An image, or PREFIX/*, for every pod with {NEVER_VERIFY_ALLOWLISTED}; repeatable.",
+)
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), help="For all parts.")
 def command(
     data_dir: Path,
@@ -86,33 +144,48 @@ def command(
     install: bool,
     node: bool | None,
     cri: str | None,
+    own_engine: bool,
     mirrors: tuple[str, ...],
     gates: tuple[str, ...],
     by_handler: bool | None,
-    **said: str | int | None,
+    accepts_loss: bool,
+    image_verification: str | None,
+    allowlist: tuple[str, ...],
+    **said: str | int | bool | None,
 ) -> None:
-    """Start the cluster, or resume the one in the data folder with everything that is in it.
+    """Start the cluster, or resume the one in the data directory with everything that is in it.
 
     Stays in the foreground until Ctrl-C, which leaves pods running for the next `moor up`;
-    `moor down` ends them too.
+    `moor down` ends them too. Does nothing where the cluster runs already.
     """
     if cri is not None:
         socket_path("--cri", cri)
-    layout = layout_of(data_dir)
-    pid = running_pid(layout)
-    if pid is not None:
-        raise CliError(str(AlreadyRunningError(layout, pid)))
+        if own_engine:
+            raise click.UsageError("--cri and --own-engine exclude each other")
+    elif own_engine:
+        cri = ""
+    layout = new_layout_of(data_dir)
+    has_node = node is not False
     choices = Choices(
         cri=cri,
         has_node=node,
         filters_by_handler=by_handler,
+        accepts_loss=accepts_loss,
         gates=_gates(gates),
         registry_mirrors=pairs("--registry-mirror", mirrors),
+        image_verification=image_verification,
+        image_allowlist=_allowlist(image_verification, allowlist),
         **said,  # type: ignore[arg-type]
     )
     before = load(layout.settings)
-    has_node = (before is None or before.has_node) if node is None else node
-    if has_node and not (cri or (before and before.cri)):
+    pid = running_pid(layout)
+    if pid is not None and before is not None:
+        _report_running(layout, before, choices, pid, is_merging=merge)
+        return
+    endpoint = cri if cri is not None else before.cri if before is not None else ""
+    if has_node and endpoint:
+        check_engine(endpoint)
+    elif has_node:
         asyncio.run(prepare_machine(layout, is_installing=install))
     settings = opened(layout, choices)
     if merge:
@@ -123,6 +196,47 @@ def command(
         return
 
     become_supervisor(layout, str(USER_KUBECONFIG) if merge else "")
+
+
+def check_engine(endpoint: str) -> None:
+    """Check an engine that is not ours before anything starts. Raises CannotRunPodsError."""
+    try:
+        probed = asyncio.run(probe(endpoint))
+    except UnusableEngineError as error:
+        raise CannotRunPodsError(str(error)) from error
+    if probed.complaint:
+        click.echo(f"moor: the engine at {endpoint}: {probed.complaint}", err=True)
+
+
+def _option(name: str) -> str:
+    """Return the option that sets a field of Choices."""
+    options = {
+        "has_node": "--node",
+        "gates": "--feature-gate",
+        "registry_mirrors": "--registry-mirror",
+        "filters_by_handler": "--schedule-by-handler",
+    }
+    return options.get(name, f"--{name.replace('_', '-')}")
+
+
+def _report_running(
+    layout: Layout, settings: Settings, choices: Choices, pid: int, *, is_merging: bool
+) -> None:
+    """Report a cluster that runs already. Raises CliError for choices that it does not run with."""
+    changes = [name for name, value in choices.given().items() if getattr(settings, name) != value]
+    if changes:
+        raise CliError(
+            f"{AlreadyRunningError(layout, pid)}. It runs with another "
+            f"{', '.join(map(_option, changes))}, and options count at a start: "
+            f"stop it with {moor_command(layout, 'down --keep-pods')} first"
+        )
+    if is_merging:
+        kubeconfig.merge(USER_KUBECONFIG, access(layout, settings))
+    waiting = [each.part for each in part_statuses(layout) if each.state != "ready"]
+    state = f"; not ready yet: {', '.join(waiting)}" if waiting else ""
+    node = "" if settings.has_node else " without a node"
+    click.echo(f"the cluster in {layout.root} runs already{node} (supervisor process {pid}){state}")
+    click.echo(usage(layout, settings, str(USER_KUBECONFIG) if is_merging else ""))
 
 
 async def prepare_machine(layout: Layout, *, is_installing: bool) -> tuple[Handler, ...]:
@@ -152,6 +266,11 @@ def opened(layout: Layout, choices: Choices) -> Settings:
         return open_cluster(layout, choices)
     except (SettingsError, NoSubnetError, SubnetTakenError, AlreadyRunningError) as error:
         raise CliError(str(error)) from error
+    except OSError as error:
+        raise CliError(
+            f"{layout.root} cannot be used for a cluster: {error.strerror}; choose another "
+            "directory with --data-dir"
+        ) from error
 
 
 def _start_detached(layout: Layout) -> None:

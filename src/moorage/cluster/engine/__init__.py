@@ -1,5 +1,6 @@
 """The engine of one cluster: planned from the host's facts, and taken off the machine again."""
 
+from moorage.cluster.engine.other import end_pods
 from moorage.cluster.engine.paths import ClusterEnginePaths
 from moorage.cluster.engine.plan import (
     EnginePlan,
@@ -12,6 +13,7 @@ from moorage.cluster.engine.plan import (
 )
 from moorage.cluster.engine.sweep import LeftoverError
 from moorage.cluster.engine.teardown import sweep, tear_down
+from moorage.cluster.engine.usage import check_engine_change, engine_in_use, note_engine
 
 __all__ = [
     "ClusterEnginePaths",
@@ -19,7 +21,11 @@ __all__ = [
     "LeftoverError",
     "NoEngineError",
     "cgroup_root",
+    "check_engine_change",
+    "end_pods",
+    "engine_in_use",
     "engine_paths",
+    "note_engine",
     "plan_engine",
     "pod_network",
     "prepare_host",

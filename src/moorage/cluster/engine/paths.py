@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from moorage.cluster.layout import ENGINE_SOCKET, RUN
 from moorage.engine import EnginePaths
 
-RUN = Path("/run/moorage")
 HUGETLB_MARKER = RUN / "hugetlb"
 """Says that a cluster of this machine moved the hugetlb controller. The last one moves it back."""
 
@@ -36,7 +36,7 @@ class ClusterEnginePaths:
 
     @property
     def socket(self) -> Path:
-        return self.run / "engine.sock"
+        return self.run / ENGINE_SOCKET
 
     @property
     def endpoint(self) -> str:

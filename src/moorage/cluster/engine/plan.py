@@ -14,10 +14,7 @@ from moorage.cluster.images import BUSYBOX, NGINX_STAND_IN
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import PodNetwork, host_routes, outward_mtu
 from moorage.cluster.settings import Settings
-from moorage.engine import HANDLER_FOLDER, EngineOptions
-
-NEEDED = {"conmon": "conmon", "skopeo": "skopeo"}
-"""The programs an engine cannot do without → their Debian packages."""
+from moorage.engine import HANDLER_FOLDER, NEEDED_PROGRAMS, EngineOptions
 
 log = Log(__name__)
 
@@ -59,9 +56,9 @@ def plan_engine(layout: Layout, settings: Settings, host: Host) -> EnginePlan:
     """
     if not host.is_root:
         raise NoEngineError("a container engine needs root: run as root, or without a node")
-    missing = [name for name in NEEDED if name not in host.tools]
+    missing = [name for name in NEEDED_PROGRAMS if name not in host.tools]
     if missing:
-        packages = " ".join(NEEDED[name] for name in missing)
+        packages = " ".join(NEEDED_PROGRAMS[name] for name in missing)
         raise NoEngineError(
             f"{' and '.join(missing)} not found on PATH: apt-get install {packages}, or give a "
             "running engine with --cri"
@@ -97,6 +94,8 @@ def pod_network(settings: Settings, paths: ClusterEnginePaths) -> PodNetwork:
         subnet=IPv4Network(settings.pod_network),
         leases=paths.leases,
         mtu=outward_mtu(host_routes()),
+        services=IPv4Network(settings.service_network),
+        listeners=settings.listeners,
     )
 
 

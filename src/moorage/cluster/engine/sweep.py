@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import signal
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
@@ -20,6 +19,7 @@ from moorage.cluster.engine.paths import ClusterEnginePaths
 from moorage.cluster.host import Cgroups
 from moorage.linux.mounts import current_mounts, mounts_below, unmount
 from moorage.linux.process import Process, parent
+from moorage.linux.trees import remove_directories, remove_tree
 
 _END_DEADLINE_S = 10.0
 
@@ -112,8 +112,7 @@ def remove_folder(folder: Path) -> None:
     Raises LeftoverError when a mount stays: what is behind it is not ours to remove.
     """
     remove_mounts(folder)
-    if folder.exists():
-        shutil.rmtree(folder)
+    remove_tree(folder)
 
 
 def descendants(ancestors: Iterable[int]) -> list[int]:
@@ -154,9 +153,15 @@ def _hold(pid: int) -> Process | None:
 
 
 def _remove_branch(cgroup: Path, hierarchy: Path) -> None:
-    inner = sorted(cgroup.rglob("*/"), key=lambda each: len(each.parts), reverse=True)
     above = [each for each in cgroup.parents if each.is_relative_to(hierarchy)]
-    for each in (*inner, cgroup, *above):
+    try:
+        remove_directories(cgroup)
+    except FileNotFoundError:
+        log.debug("cgroup is gone already", cgroup=cgroup)
+    except OSError:
+        # Others are in it.
+        return
+    for each in above:
         if each == hierarchy:
             return
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from moorage.api.logs import Log
-from moorage.cluster.engine.paths import HUGETLB_MARKER, RUN, ClusterEnginePaths
+from moorage.cluster.engine.paths import HUGETLB_MARKER, ClusterEnginePaths
 from moorage.cluster.engine.plan import EnginePlan
 from moorage.cluster.engine.sweep import (
     cgroup_paths,
@@ -21,6 +21,7 @@ from moorage.cluster.engine.sweep import (
 )
 from moorage.cluster.host import Host
 from moorage.cluster.host.hugetlb import part_hugetlb
+from moorage.cluster.layout import RUN
 from moorage.cluster.network import PodNetwork, forget, remove
 from moorage.engine import EngineError, running
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,9 +27,9 @@ from moorage.cluster.settings import host_ip
 from moorage.handlers import Machine, search_path
 from moorage.linux.capabilities import SYS_RESOURCE, effective_capabilities
 from moorage.linux.cgroups import Cgroups, current_cgroups
+from moorage.linux.kernel import can_open_kvm, kernel_version, physical_memory_bytes
 from moorage.linux.overlay import supports_overlay
 
-_KVM = Path("/dev/kvm")
 _SYSTEMD = Path("/run/systemd/system")
 _DEBIAN = "debian"
 
@@ -117,9 +116,9 @@ async def gather(data_dir: Path) -> Host:
         tools=tools.result(),
         cni=find_cni(),
         firewall=firewall.result(),
-        has_kvm=_can_open(_KVM),
+        has_kvm=can_open_kvm(),
         disk=disk.result(),
-        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        memory_bytes=physical_memory_bytes(),
         path=path,
         has_ipv4_route=not IPv4Address(host_ip()).is_loopback,
     )
@@ -135,9 +134,7 @@ def _has_systemd() -> bool:
 
 def _kernel() -> Kernel:
     release = platform.release()
-    numbers = re.match(r"(\d+)\.(\d+)", release)
-    version = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
-    return Kernel(release, version, platform.machine())
+    return Kernel(release, kernel_version(release), platform.machine())
 
 
 def _system() -> System:
@@ -154,11 +151,3 @@ def _disk(data_dir: Path, *, is_root: bool) -> Disk:
     usage = shutil.disk_usage(folder)
     overlay = supports_overlay(folder) if is_root else None
     return Disk(folder, usage.free, usage.total, overlay)
-
-
-def _can_open(device: Path) -> bool:
-    try:
-        os.close(os.open(device, os.O_RDWR | os.O_CLOEXEC))
-    except OSError:
-        return False
-    return True

@@ -11,6 +11,7 @@ from pathlib import Path
 from moorage.api.logs import Log
 from moorage.linux.cgroups import V1_ROOT, Cgroups
 from moorage.linux.mounts import current_mounts, mount, unmount
+from moorage.linux.private import PASSABLE, make_private
 
 log = Log(__name__)
 
@@ -23,7 +24,7 @@ def join_hugetlb(cgroups: Cgroups, marker: Path, point: Path = V1_ROOT / "hugetl
     if not cgroups.is_hugetlb_apart:
         return False
     # The marker first: a mount that nobody remembers would stay for good.
-    marker.parent.mkdir(parents=True, exist_ok=True)
+    make_private(marker.parent, PASSABLE)
     marker.write_text(str(point))
     try:
         point.mkdir(exist_ok=True)

@@ -18,11 +18,11 @@ from functools import cached_property
 
 from moorage.linux.program import Platform
 
-_INDEX = "application/vnd.oci.image.index.v1+json"
-_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-_CONFIGURATION = "application/vnd.oci.image.config.v1+json"
-_LAYER = "application/vnd.oci.image.layer.v1.tar"
-_NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
+INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
+MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
+CONFIGURATION_TYPE = "application/vnd.oci.image.config.v1+json"
+LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
+NAME_ANNOTATIONS = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 # An image's age is not that of the machine that made it.
 _CREATED = "1970-01-01T00:00:00Z"
 
@@ -53,7 +53,7 @@ class Image:
             "WorkingDir": "/",
             "Labels": {"org.opencontainers.image.description": self.description},
         }
-        return _json(
+        return encode(
             {
                 "created": _CREATED,
                 **self.platform.to_object(),
@@ -80,26 +80,26 @@ def write_archive(images: Iterable[Image]) -> bytes:
         if image.name in listed:
             raise ValueError(f"two images have the name {image.name}")
         listed[image.name] = {
-            **_blob(_manifest(image, blobs), _MANIFEST, blobs),
+            **_blob(_manifest(image, blobs), MANIFEST_TYPE, blobs),
             "platform": image.platform.to_object(),
-            "annotations": dict.fromkeys(_NAMES, image.name),
+            "annotations": dict.fromkeys(NAME_ANNOTATIONS, image.name),
         }
-    index = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": list(listed.values())}
+    index = {"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": list(listed.values())}
     files = {
-        "oci-layout": _json({"imageLayoutVersion": "1.0.0"}),
-        "index.json": _json(index),
+        "oci-layout": encode({"imageLayoutVersion": "1.0.0"}),
+        "index.json": encode(index),
         **{f"blobs/sha256/{name.removeprefix('sha256:')}": blobs[name] for name in sorted(blobs)},
     }
     return _tar(files)
 
 
 def _manifest(image: Image, blobs: dict[str, bytes]) -> bytes:
-    return _json(
+    return encode(
         {
             "schemaVersion": 2,
-            "mediaType": _MANIFEST,
-            "config": _blob(image.configuration, _CONFIGURATION, blobs),
-            "layers": [_blob(layer, _LAYER, blobs) for layer in image.layers],
+            "mediaType": MANIFEST_TYPE,
+            "config": _blob(image.configuration, CONFIGURATION_TYPE, blobs),
+            "layers": [_blob(layer, LAYER_TYPE, blobs) for layer in image.layers],
         }
     )
 
@@ -121,5 +121,5 @@ def _tar(files: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def _json(value: object) -> bytes:
+def encode(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()

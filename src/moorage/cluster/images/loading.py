@@ -8,6 +8,8 @@ from pathlib import Path
 from moorage.cri import CriClient, CriError, engine_pb
 
 _DEADLINE_S = 600.0
+# Of the engine's answer to an archive without an image.
+_NO_IMAGE = "has neither index.json nor manifest.json"
 
 
 class LoadError(Exception):
@@ -22,5 +24,8 @@ async def load_archive(endpoint: str, archive: Path) -> tuple[str, ...]:
         async with CriClient(endpoint) as cri:
             reply = await cri.call(cri.engine.LoadImages, request, timeout_s=_DEADLINE_S)
     except CriError as error:
-        raise LoadError(f"{archive}: {error.sentence}") from error
+        advice = ""
+        if _NO_IMAGE in error.sentence:
+            advice = "; an archive of a root file system is imported with `moor image import`"
+        raise LoadError(f"{error.sentence}{advice}") from error
     return tuple(reply.names)

@@ -1,7 +1,15 @@
 """The network of a cluster's pods on this host: addresses, bridge, packet filter rules."""
 
 from moorage.cluster.network.conflist import PodNetwork, bridge_name
-from moorage.cluster.network.setup import NetworkError, NetworkState, forget, remove, set_up
+from moorage.cluster.network.setup import (
+    NetworkError,
+    NetworkState,
+    forget,
+    protect,
+    remove,
+    set_up,
+    unprotect,
+)
 from moorage.cluster.network.subnet import (
     NoSubnetError,
     SubnetTakenError,
@@ -23,6 +31,8 @@ __all__ = [
     "forget",
     "host_routes",
     "outward_mtu",
+    "protect",
     "remove",
     "set_up",
+    "unprotect",
 ]

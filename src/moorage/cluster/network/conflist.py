@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
+from moorage.api.host_ports import Listener
+
 CNI_VERSION = "0.4.0"
 FILE_NAME = "10-moorage.conflist"
 
@@ -26,13 +28,16 @@ class PodNetwork:
     """The network of one cluster's pods.
 
     `leases` is the folder where host-local keeps which address is whose: with the engine's state,
-    since both end with a reboot. `mtu` is in bytes.
+    since both end with a reboot. `mtu` is in bytes. `services` is the network of the cluster's
+    service addresses, None to leave it alone; `listeners` are the cluster's own on this host.
     """
 
     cluster_id: str
     subnet: IPv4Network
     leases: Path
     mtu: int
+    services: IPv4Network | None = None
+    listeners: tuple[Listener, ...] = ()
 
     @property
     def name(self) -> str:

@@ -1,5 +1,10 @@
 """The packet filter rules of a cluster's network: made once, taken away with the cluster.
 
+    nat     PREROUTING, OUTPUT ─▶ CHAIN-PORTS   the cluster's own ports are no host ports
+            POSTROUTING        ─▶ CHAIN         pods have the host's address outside
+    filter  FORWARD            ─▶ CHAIN         service addresses are refused; pods pass
+            OUTPUT             ─▶ CHAIN-OUT     service addresses are refused
+
 Pure: what is there goes in as `iptables-save` prints it, a script for `iptables-restore` comes
 out, which the kernel takes whole or not at all. Rules of other clusters and programs are never
 touched: ours are in chains with the cluster's name, those that portmap makes carry the network's
@@ -11,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 from moorage.cluster.network.conflist import PodNetwork
 
@@ -18,6 +24,7 @@ from moorage.cluster.network.conflist import PodNetwork
 _MARK = "0x2000/0x2000"
 _MULTICAST = "224.0.0.0/4"
 _HOST_PORTS = "CNI-HOSTPORT-DNAT"
+_PORTS = "-PORTS"
 _RULE = re.compile(r"^-A (\S+) (.*)$")
 _TARGET = re.compile(r"-j (\S+)")
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
@@ -62,16 +69,30 @@ def mark_chain_name(network: PodNetwork) -> str:
     return f"{chain_name(network)}-MARK"
 
 
-def setup_script(network: PodNetwork, saved: str) -> str:
+def ports_chain_name(network: PodNetwork) -> str:
+    return f"{chain_name(network)}{_PORTS}"
+
+
+def output_chain_name(network: PodNetwork) -> str:
+    return f"{chain_name(network)}-OUT"
+
+
+_CHAIN_NAMES = (chain_name, mark_chain_name, ports_chain_name, output_chain_name)
+
+
+def setup_script(network: PodNetwork, saved: str, *, refuses_for_host: bool = True) -> str:
     """What makes the network's rules, whether or not (some of) them are there.
 
     Pods reach the outside under the host's address. Where the host filters what it forwards, pods'
-    packets pass, and so do answers to them and what comes in through a host port.
+    packets pass, and so do answers to them and what comes in through a host port. Connections to
+    service addresses are refused, those of the host itself only with `refuses_for_host`: nothing
+    answers there yet, and a packet that left would reach whoever has that address outside.
     """
     chain, mark, pods = chain_name(network), mark_chain_name(network), network.subnet
     tables = {table.name: table for table in _tables(saved)}
     filtering = tables.get("filter")
     nat = [
+        *_port_guard(network, tables.get("nat")),
         f":{chain} - [0:0]",
         f":{mark} - [0:0]",
         f"-A {mark} -j MARK --set-xmark {_MARK}",
@@ -80,15 +101,64 @@ def setup_script(network: PodNetwork, saved: str) -> str:
         f"-A {chain} -s {pods} ! -d {_MULTICAST} -j MASQUERADE",
         *_jump(tables.get("nat"), "POSTROUTING", chain),
     ]
-    forwarding = [
-        f":{chain} - [0:0]",
-        f"-A {chain} -i {network.bridge} -j ACCEPT",
-        f"-A {chain} -o {network.bridge} -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j ACCEPT",
-        *_jump(filtering, "FORWARD", chain),
+    is_filtered = filtering is not None and _filters_forwarding(network, filtering)
+    forwarding = _refusals(network, chain, f"-i {network.bridge} ")
+    if is_filtered:
+        related = "-m conntrack --ctstate RELATED,ESTABLISHED,DNAT"
+        forwarding += [
+            f"-A {chain} -i {network.bridge} -j ACCEPT",
+            f"-A {chain} -o {network.bridge} {related} -j ACCEPT",
+        ]
+    if forwarding:
+        forwarding = [f":{chain} - [0:0]", *forwarding, *_jump(filtering, "FORWARD", chain)]
+    own = output_chain_name(network)
+    sending = _refusals(network, own, "") if refuses_for_host else []
+    if sending or (filtering is not None and own in filtering.chains):
+        sending = [f":{own} - [0:0]", *sending, *_jump(filtering, "OUTPUT", own)]
+    # Writing into a table makes it for good, so it is left alone where there is nothing to write.
+    return _script({"nat": nat, "filter": [*forwarding, *sending]})
+
+
+def guard_script(network: PodNetwork, saved: str) -> str:
+    """What keeps host ports off the cluster's own, for a cluster without a pod network here."""
+    tables = {table.name: table for table in _tables(saved)}
+    return _script({"nat": _port_guard(network, tables.get("nat"))})
+
+
+def _port_guard(network: PodNetwork, table: _Table | None) -> list[str]:
+    """Rules before those of host ports, whosever they are, which end the search for one."""
+    if not network.listeners:
+        return []
+    chain = ports_chain_name(network)
+    accepted = [
+        f"-A {chain} -d {listener.address}/32 -p tcp -m tcp --dport {listener.port} -j ACCEPT"
+        for listener in network.listeners
     ]
-    # Writing into a table makes it for good, so it is left alone where nothing is filtered.
-    is_filtered = filtering is not None and _filters_forwarding(filtering)
-    return _script({"nat": nat, "filter": forwarding if is_filtered else []})
+    jumps = [
+        line for parent in ("PREROUTING", "OUTPUT") for line in _first_jump(table, parent, chain)
+    ]
+    return [f":{chain} - [0:0]", *accepted, *jumps]
+
+
+def _first_jump(table: _Table | None, parent: str, chain: str) -> list[str]:
+    """A jump before all rules but other clusters' guards, wherever it is now."""
+    rules = [rule for rule in (table.rules if table else ()) if rule.chain == parent]
+    present = [rule for rule in rules if rule.target == chain]
+    guards = list(takewhile(lambda rule: rule.target.endswith(_PORTS), rules))
+    if len(present) == 1 and present[0] in guards:
+        return []
+    return [*(rule.removal for rule in present), f"-I {parent} 1 -p tcp -j {chain}"]
+
+
+def _refusals(network: PodNetwork, chain: str, source: str) -> list[str]:
+    """Refuse the service network at once, as a host does where nothing listens."""
+    if network.services is None:
+        return []
+    rule = f"-A {chain} {source}-d {network.services}"
+    return [
+        f"{rule} -p tcp -j REJECT --reject-with tcp-reset",
+        f"{rule} -j REJECT --reject-with icmp-port-unreachable",
+    ]
 
 
 def removal_script(network: PodNetwork, saved: str) -> str:
@@ -96,9 +166,9 @@ def removal_script(network: PodNetwork, saved: str) -> str:
     return _script({table.name: _removal(network, table) for table in _tables(saved)})
 
 
-def _filters_forwarding(table: _Table) -> bool:
+def _filters_forwarding(network: PodNetwork, table: _Table) -> bool:
     return table.policies.get("FORWARD") != "ACCEPT" or any(
-        rule.chain == "FORWARD" for rule in table.rules
+        rule.chain == "FORWARD" and rule.target != chain_name(network) for rule in table.rules
     )
 
 
@@ -111,7 +181,7 @@ def _jump(table: _Table | None, parent: str, chain: str) -> list[str]:
 
 
 def _removal(network: PodNetwork, table: _Table) -> list[str]:
-    ours = {chain_name(network), mark_chain_name(network)} & table.chains
+    ours = {name(network) for name in _CHAIN_NAMES} & table.chains
     ports = [rule for rule in table.rules if _is_host_port_of(network, rule)]
     chains = ours | {rule.target for rule in ports if rule.target in table.chains}
     jumps = [rule for rule in table.rules if rule.target in chains and rule.chain not in chains]

@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from moorage.api.logs import Log
 from moorage.cluster.host import Host
 from moorage.cluster.network.conflist import FILE_NAME, PodNetwork, write_conflist
-from moorage.cluster.network.rules import mark_chain_name, removal_script, setup_script
+from moorage.cluster.network.rules import (
+    guard_script,
+    mark_chain_name,
+    removal_script,
+    setup_script,
+)
+from moorage.cluster.network.subnet import host_routes
 from moorage.handlers.command import Answer, CommandError, must_run
+from moorage.linux.private import make_private
 
 _INTERFACES = Path("/sys/class/net")
 # libcni remembers here what each plugin answered, whoever calls it.
@@ -104,16 +111,52 @@ async def _make_bridge(network: PodNetwork, host: Host) -> None:
         raise NetworkError(f"the bridge {network.bridge} cannot be made: {error}") from error
 
 
+async def protect(network: PodNetwork, host: Host) -> None:
+    """Keep host ports off the cluster's own, for a cluster whose pods have another's network.
+
+    Without root or iptables there is nothing to protect it with, nor a host port to fear.
+    """
+    if not host.is_root or not host.firewall.is_usable:
+        return
+    try:
+        await _restore(host, guard_script(network, await _saved_rules(host)))
+    except CommandError as error:
+        log.warning("host ports of pods can take the cluster's own", reason=error)
+
+
+async def unprotect(network: PodNetwork, host: Host) -> None:
+    """Take away what `protect` made; nothing without root or iptables. Raises CommandError."""
+    if host.is_root and host.firewall.is_usable:
+        await _remove_rules(network, host)
+
+
 async def _make_rules(network: PodNetwork, host: Host) -> str:
     """Why the rules could not be made; empty when they were."""
     try:
-        await _restore(host, setup_script(network, await _saved_rules(host)))
+        saved = await _saved_rules(host)
+        try:
+            await _restore(host, _script(network, saved))
+        except CommandError as error:
+            if network.services is None:
+                raise
+            # A kernel without the REJECT target; all else works without it.
+            await _restore(host, _script(replace(network, services=None), saved))
+            log.warning("service addresses are not refused", reason=error)
     except CommandError as error:
         return str(error)
     return ""
 
 
+def _script(network: PodNetwork, saved: str) -> str:
+    """Where this host has a route of its own into the service network, only pods are refused."""
+    routed = (route.network for route in host_routes() if route.network.prefixlen)
+    services = network.services
+    is_routed = services is not None and any(services.overlaps(each) for each in routed)
+    return setup_script(network, saved, refuses_for_host=not is_routed)
+
+
 async def _remove_rules(network: PodNetwork, host: Host) -> None:
+    """Remove the network's rules and chains. Raises CommandError."""
     for attempt in range(_ATTEMPTS):
         script = removal_script(network, await _saved_rules(host))
         if not script:
@@ -145,7 +188,7 @@ async def _run(host: Host, *argv: str, given: str = "") -> Answer:
 
 def _write_conflist(folder: Path, text: str) -> None:
     """Write the file whole, since the engine watches the folder and would read half of it."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private(folder)
     scratch = folder / f"{FILE_NAME}.new"
     scratch.write_text(text)
     scratch.replace(folder / FILE_NAME)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
 from moorage.api.logs import Log, configure
+from moorage.cluster.beats import beat
 from moorage.cluster.layout import Layout
 from moorage.cluster.long_lived import Service, calm_collector, until_stopped
 from moorage.cluster.notify import die_with_parent
 from moorage.cluster.settings import SettingsError, load
+from moorage.linux.private import UMASK
 
 # The loop each part runs on. The engine must hear of every child that ends, which uvloop keeps to
 # itself.
@@ -36,6 +40,7 @@ def main(argv: list[str]) -> int:
             f"usage: python -m moorage.cluster.parts {'|'.join(_LOOPS)} DATA_DIR", file=sys.stderr
         )
         return _USAGE_STATUS
+    os.umask(UMASK)
     die_with_parent()
     # A service manager may have started `moor up`; runtimes must not speak to it.
     Service.taken_from_environment()
@@ -47,11 +52,22 @@ def main(argv: list[str]) -> int:
     part = importlib.import_module(f"moorage.cluster.parts.{name}")
     calm_collector()
     try:
-        _LOOPS[name](until_stopped(part.run(layout, settings)))
+        _LOOPS[name](until_stopped(_beating(part.run(layout, settings))))
     except Exception:
         log.exception("part failed", part=name)
         return 1
     return 0
+
+
+async def _beating(work: Coroutine[Any, Any, None]) -> None:
+    """Do the work, and show the supervisor meanwhile that the event loop runs."""
+    beats = asyncio.ensure_future(beat())
+    # It takes its descriptor before the work can say that it is ready.
+    await asyncio.sleep(0)
+    try:
+        await work
+    finally:
+        beats.cancel()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from moorage.apiserver.assembly import ApiOptions
 from moorage.apiserver.connect import NodeTls
@@ -12,16 +14,20 @@ from moorage.cluster.layout import Layout
 from moorage.cluster.names import ISSUER
 from moorage.cluster.notify import notify_ready
 from moorage.cluster.settings import Settings
+from moorage.linux.descriptors import raise_descriptor_limit
+from moorage.linux.private import make_private
 
 
 async def run(layout: Layout, settings: Settings) -> None:
     """Serve until cancelled. Raises OSError for a port that is taken."""
+    raise_descriptor_limit()
     credentials = Credentials(layout)
     own, authority = credentials.api_server, credentials.authority.certificate
     node_client = credentials.node_client
-    layout.database.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(layout.database.parent)
     options = ServerOptions(
         database=layout.database,
+        mark=layout.store_mark,
         certificate=own.certificate,
         key=own.key,
         client_ca=authority,
@@ -34,8 +40,33 @@ async def run(layout: Layout, settings: Settings) -> None:
         public_url=f"https://{settings.pod_facing_address}:{settings.api_port}",
         service_network=ipaddress.IPv4Network(settings.service_network),
         node_tls=NodeTls(node_client.certificate, node_client.key, authority),
+        listeners=settings.listeners,
         gates=settings.gates,
     )
-    async with ApiServer(options, api_options) as server:
+    async with _protected_ports(layout, settings), ApiServer(options, api_options) as server:
         notify_ready()
         await server.run()
+
+
+@asynccontextmanager
+async def _protected_ports(layout: Layout, settings: Settings) -> AsyncIterator[None]:
+    """Keep host ports of other clusters' pods off the API server while it listens.
+
+    With an engine of our own, its part makes these rules among the others, and they stay with the
+    pods. What a server that was killed leaves goes with `moor down`.
+    """
+    if settings.has_node and not settings.cri:
+        yield
+        return
+    # Here, since both weigh much and most API servers need neither.
+    from moorage.cluster.engine import engine_paths, pod_network
+    from moorage.cluster.host import gather
+    from moorage.cluster.network import protect, unprotect
+
+    network = pod_network(settings, engine_paths(layout, settings))
+    host = await gather(layout.root)
+    await protect(network, host)
+    try:
+        yield
+    finally:
+        await unprotect(network, host)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from dataclasses import replace
 
+from moorage.api.host_ports import Listener
 from moorage.api.logs import Log
 from moorage.cluster.engine import EnginePlan, plan_engine, prepare_host
 from moorage.cluster.images import PAUSE, NoPauseError, catalogue, import_images
@@ -12,6 +15,7 @@ from moorage.cluster.network import set_up
 from moorage.cluster.notify import notify_ready
 from moorage.cluster.settings import Settings
 from moorage.engine import Engine, running
+from moorage.linux.private import PASSABLE, make_private
 
 log = Log(__name__)
 
@@ -19,16 +23,37 @@ log = Log(__name__)
 async def run(layout: Layout, settings: Settings) -> None:
     """Be the cluster's engine until cancelled; containers go on after that."""
     host = await prepare_host(layout.root)
-    plan = plan_engine(layout, settings, host)
+    plan = _with_stream_port(plan_engine(layout, settings, host))
     network = await set_up(plan.network, host, plan.paths.cni)
     if network.complaint:
         log.warning("pods do not reach the outside", reason=network.complaint)
+    # Sockets and bundles are reached through it; what else is in it is closed itself.
+    make_private(plan.paths.run, PASSABLE)
+    make_private(plan.paths.leases)
     async with running(plan.options) as engine:
         # First, so that no pod can ask for an image that is about to come.
         await _bring_images(plan, engine)
         async with engine.serving():
             notify_ready()
             await asyncio.get_running_loop().create_future()
+
+
+def _with_stream_port(plan: EnginePlan) -> EnginePlan:
+    """Choose the port of the engine's streams before the network's rules are made.
+
+    No pod may have it as a host port: the API server's exec and port-forward end there. One that
+    is lost to another program in between ends this part, which is started again with another.
+    """
+    address = plan.options.stream_address
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        port: int = probe.getsockname()[1]
+    listeners = (*plan.network.listeners, Listener("engine", address, port))
+    return replace(
+        plan,
+        network=replace(plan.network, listeners=listeners),
+        options=replace(plan.options, stream_port=port),
+    )
 
 
 async def _bring_images(plan: EnginePlan, engine: Engine) -> None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 from moorage.api.conditions import is_ready
+from moorage.api.errors import StatusError
 from moorage.api.logs import Log
 from moorage.api.nodes import Node, NodeRuntimeHandler
 from moorage.api.references import ObjectReference
 from moorage.client import Client, EventRecorder, Informer
 from moorage.client.resources import NODES
+from moorage.client.rest import UnreachableError
+from moorage.cluster.classes import create_default_classes
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.engine import cgroup_root, engine_paths
 from moorage.cluster.handler_news import news
@@ -20,12 +25,17 @@ from moorage.cluster.layout import Layout
 from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
 from moorage.cluster.notify import notify_ready
 from moorage.cluster.parts.connection import connected
+from moorage.cluster.reserved import system_reserved
 from moorage.cluster.settings import Settings
 from moorage.cri import CriClient, CriError, engine_pb, handlers_in, handlers_of, pb
-from moorage.linux.capabilities import SYS_RESOURCE, effective_capabilities
+from moorage.linux.capabilities import effective_capabilities
+from moorage.linux.descriptors import raise_descriptor_limit
+from moorage.linux.durable import write_durably
+from moorage.linux.kernel import max_pids, physical_memory_bytes
+from moorage.linux.oom import oom_score_floor, own_oom_score
 from moorage.node import COMPONENT, NodeOptions, ServerOptions, run_node
+from moorage.node.images.verification import Verification
 
-_LOWEST_OOM_SCORE = -1000
 _FOLLOW_AGAIN_S = 0.5
 _ENGINE_PATIENCE_S = 5.0
 _LOOK_AGAIN_S = 0.02
@@ -35,19 +45,18 @@ log = Log(__name__)
 
 async def run(layout: Layout, settings: Settings) -> None:
     """Be the cluster's node until cancelled; containers go on after that."""
+    raise_descriptor_limit()
     credentials = Credentials(layout)
     async with AsyncExitStack() as stack:
         endpoint = settings.cri or engine_paths(layout, settings).endpoint
         cri = await stack.enter_async_context(CriClient(endpoint))
         changed = asyncio.Event()
-        if settings.cri:
-            # An engine without handlers is refused before the node promises anything.
-            await handlers_of(cri)
-        else:
+        if not settings.cri:
             await _await_engine(engine_paths(layout, settings).socket)
         client = await stack.enter_async_context(
             connected(settings, credentials, credentials.node, "moorage-node")
         )
+        await hold_to_store(client, settings.node_name, layout)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         if not settings.cri:
             recorder = EventRecorder(client, COMPONENT, host=settings.node_name)
@@ -56,20 +65,54 @@ async def run(layout: Layout, settings: Settings) -> None:
             )
             tasks.create_task(recorder.run())
             tasks.create_task(_follow_handlers(cri, changed, recorder, about))
-        tasks.create_task(_announce(client, settings.node_name))
+        tasks.create_task(_announce(client, settings, credentials))
         await run_node(
             client,
             cri,
             _options(layout, settings, credentials),
-            read_handlers=_HandlerReader(cri).read,
+            read_handlers=partial(_read_handlers, cri),
             engine_changed=changed,
         )
+
+
+class OtherStoreError(Exception):
+    """The API server shows another store than the one whose pods run on this node."""
+
+
+async def hold_to_store(client: Client, node: str, layout: Layout) -> None:
+    """Let the agent act on the store only whose pods it runs; the first one is recorded.
+
+    To an agent, pods that another store does not have would be orphans, to be ended. Raises
+    OtherStoreError.
+    """
+    path = layout.node_store
+    served = await client.store_of(NODES, f"metadata.name={node}")
+    known = await asyncio.to_thread(_recorded, path)
+    if known and served != known:
+        raise OtherStoreError(
+            f"the API server serves {served}, but the pods on this node are of {known} ({path}): "
+            "they are left alone; put the cluster's database back, or let this store's pods "
+            "replace them with `moor down` and `moor up --accept-loss`"
+        )
+    if not known:
+        await asyncio.to_thread(_record, path, served)
+    client.require_store(served)
+
+
+def _recorded(path: Path) -> str:
+    return path.read_text().strip() if path.exists() else ""
+
+
+def _record(path: Path, identity: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_durably(path, f"{identity}\n".encode())
 
 
 def _options(layout: Layout, settings: Settings, credentials: Credentials) -> NodeOptions:
     server = credentials.node_server
     return NodeOptions(
         name=settings.node_name,
+        cluster_id=settings.cluster_id,
         node_ip=settings.node_ip,
         root_dir=layout.node,
         pod_logs_dir=layout.pod_logs,
@@ -83,6 +126,10 @@ def _options(layout: Layout, settings: Settings, credentials: Credentials) -> No
             api_server_names=frozenset({NODE_CLIENT_NAME}),
         ),
         cgroup_root=cgroup_root(settings),
+        pod_pids_limit=settings.pod_pids_limit,
+        image_verification=Verification(settings.image_verification, settings.image_allowlist),
+        reserved=system_reserved(physical_memory_bytes(), max_pids()),
+        seccomp_default=settings.seccomp_default,
         oom_score_floor=_oom_score_floor(),
         cluster_domain=CLUSTER_DOMAIN,
         # Nothing routes the cluster's service addresses yet, so pods are told the real one.
@@ -91,15 +138,14 @@ def _options(layout: Layout, settings: Settings, credentials: Credentials) -> No
             "KUBERNETES_SERVICE_PORT": str(settings.api_port),
             "KUBERNETES_SERVICE_PORT_HTTPS": str(settings.api_port),
         },
+        listeners=settings.listeners,
         gates=settings.gates,
     )
 
 
 def _oom_score_floor() -> int:
-    """The lowest score that can be given here: without the right to lower it, our own."""
-    if SYS_RESOURCE in effective_capabilities(Path("/proc/self/status").read_text()):
-        return _LOWEST_OOM_SCORE
-    return int(Path("/proc/self/oom_score_adj").read_text())
+    own = effective_capabilities(Path("/proc/self/status").read_text())
+    return oom_score_floor(own, own_oom_score())
 
 
 async def _await_engine(socket_path: Path) -> None:
@@ -147,32 +193,29 @@ async def _follow_handlers(
         await asyncio.sleep(_FOLLOW_AGAIN_S)
 
 
-class _HandlerReader:
-    """The engine's handlers. Older engines tell them in a long answer, asked for only once."""
+async def _read_handlers(
+    cri: CriClient, status: pb.StatusResponse
+) -> tuple[NodeRuntimeHandler, ...]:
+    """Return the engine's handlers. Raises HandlersUnknownError, CriError.
 
-    def __init__(self, cri: CriClient) -> None:
-        self._cri = cri
-        self._told: tuple[NodeRuntimeHandler, ...] = ()
-
-    async def read(self, status: pb.StatusResponse) -> tuple[NodeRuntimeHandler, ...]:
-        listed = handlers_in(status)
-        if listed:
-            return listed
-        if not self._told:
-            self._told = await handlers_of(self._cri)
-        return self._told
+    Older engines list them only in their verbose status, which is asked for each time: one that
+    comes back with another configuration does so without a sign.
+    """
+    return handlers_in(status) or await handlers_of(cri)
 
 
-async def _announce(client: Client, name: str) -> None:
-    """Say that this part is ready once the node is."""
+async def _announce(client: Client, settings: Settings, credentials: Credentials) -> None:
+    """Report this part as ready once the node is, and each of its handlers has its class."""
     ready = asyncio.Event()
+    handlers: set[str] = set()
 
     def look(before: Node | None, after: Node | None) -> None:
         del before
         if after is not None and is_ready(after.status.conditions):
+            handlers.update(each.name for each in after.status.runtime_handlers)
             ready.set()
 
-    node = Informer(client, NODES, field_selector=f"metadata.name={name}")
+    node = Informer(client, NODES, field_selector=f"metadata.name={settings.node_name}")
     node.add_handler(look)
     following = asyncio.ensure_future(node.run())
     try:
@@ -180,4 +223,18 @@ async def _announce(client: Client, name: str) -> None:
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
+    if settings.is_enabled("RuntimeClass"):
+        await _create_classes(settings, credentials, handlers)
     notify_ready()
+
+
+async def _create_classes(
+    settings: Settings, credentials: Credentials, handlers: Iterable[str]
+) -> None:
+    """Create the default classes, as the cluster's administrator: a node may not."""
+    try:
+        async with connected(settings, credentials, credentials.admin, "moorage-classes") as admin:
+            await create_default_classes(admin, handlers)
+    except (StatusError, UnreachableError) as error:
+        # The cluster is of use without them, and the next start tries again.
+        log.warning("default runtime classes cannot be created", reason=error)

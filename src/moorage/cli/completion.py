@@ -1,0 +1,98 @@
+"""Completion of names that only a running cluster knows: pods, namespaces, images.
+
+A shell waits for the answer at each tab, so every question has a short deadline, and whatever goes
+wrong completes nothing: an error would be printed into the line that someone types.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+
+import click
+
+from moorage.cli.errors import CliError, is_expected
+from moorage.cli.options import layout_of, present_settings
+from moorage.client import Client, load_kubeconfig
+from moorage.client.resources import NAMESPACES, PODS
+from moorage.cluster.layout import Layout
+
+_DEADLINE_S = 2.0
+_POD_PREFIX = "pod/"
+
+
+def complete_pods(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Complete `pod/NAME`, and `NAME` alone where something of it is there."""
+    del parameter
+    namespace = str(ctx.params.get("namespace") or "default")
+    names = _ask(ctx, lambda layout: _pod_names(layout, namespace))
+    bare = incomplete.removeprefix(_POD_PREFIX)
+    is_bare = bool(incomplete) and not _POD_PREFIX.startswith(incomplete[: len(_POD_PREFIX)])
+    prefix = "" if is_bare else _POD_PREFIX
+    if is_bare or incomplete.startswith(_POD_PREFIX):
+        return [prefix + name for name in names if name.startswith(bare)]
+    # `p` begins both the kind and, perhaps, a pod's name.
+    return [_POD_PREFIX + name for name in names] + [
+        name for name in names if incomplete and name.startswith(incomplete)
+    ]
+
+
+def complete_namespaces(
+    ctx: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[str]:
+    """Complete the names of namespaces."""
+    del parameter
+    return [each for each in _ask(ctx, _namespace_names) if each.startswith(incomplete)]
+
+
+def complete_images(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the names of the engine's images."""
+    del parameter
+    return [each for each in _ask(ctx, _image_names) if each.startswith(incomplete)]
+
+
+def _ask(ctx: click.Context, question: Callable[[Layout], Awaitable[Iterable[str]]]) -> list[str]:
+    async def answer() -> list[str]:
+        async with asyncio.timeout(_DEADLINE_S):
+            return sorted(await question(_layout(ctx)))
+
+    try:
+        return asyncio.run(answer())
+    except Exception as error:
+        if not is_expected(error) and not isinstance(error, TimeoutError):
+            raise
+        return []
+
+
+def _layout(ctx: click.Context) -> Layout:
+    """Return the cluster's layout by the options typed so far. Raises CliError without one."""
+    data_dir = ctx.params.get("data_dir")
+    if data_dir is None:
+        option = next(each for each in ctx.command.params if each.name == "data_dir")
+        data_dir = option.get_default(ctx, call=True)
+    layout = layout_of(Path(str(data_dir)))
+    present_settings(layout)
+    return layout
+
+
+async def _pod_names(layout: Layout, namespace: str) -> list[str]:
+    async with Client(load_kubeconfig(layout.kubeconfig), user_agent="moor-completion") as client:
+        return [each.metadata.name for each in (await client.list(PODS, namespace)).items]
+
+
+async def _namespace_names(layout: Layout) -> list[str]:
+    async with Client(load_kubeconfig(layout.kubeconfig), user_agent="moor-completion") as client:
+        return [each.metadata.name for each in (await client.list(NAMESPACES)).items]
+
+
+async def _image_names(layout: Layout) -> list[str]:
+    # Imported only here: the other completions need no engine.
+    from moorage.cli.commands.image import endpoint_of
+    from moorage.cluster.images.listing import ImageError, list_images
+
+    try:
+        images = await list_images(endpoint_of(layout, present_settings(layout)))
+    except ImageError as error:
+        raise CliError(str(error)) from error
+    return [name for image in images for name in image.tags or (image.id,)]

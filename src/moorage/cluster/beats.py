@@ -1,0 +1,43 @@
+"""Beats: how a part shows its supervisor that its event loop runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from moorage.cluster.supervisor import NOTIFY_VARIABLE
+
+_BEAT_S = 2.0
+_BEAT = b"."
+
+
+async def beat() -> None:
+    """Write a beat to the supervisor's pipe every 2 s until cancelled, once the part is ready.
+
+    To be called before `notify_ready`: what comes first on the pipe is that the part is ready. Does
+    nothing without a supervisor.
+    """
+    descriptor = os.environ.get(NOTIFY_VARIABLE)
+    if descriptor is None:
+        return
+    own = os.dup(int(descriptor))
+    os.set_blocking(own, False)
+    try:
+        while True:
+            if NOTIFY_VARIABLE not in os.environ and not _is_written(own):
+                return
+            await asyncio.sleep(_BEAT_S)
+    finally:
+        os.close(own)
+
+
+def _is_written(descriptor: int) -> bool:
+    """Write a beat. Returns False when the supervisor has gone, which ends this process too."""
+    try:
+        os.write(descriptor, _BEAT)
+    except BlockingIOError:
+        # The supervisor is stopped, and has enough beats to read.
+        return True
+    except BrokenPipeError:
+        return False
+    return True

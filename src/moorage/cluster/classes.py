@@ -1,0 +1,100 @@
+"""Default RuntimeClasses: one for each handler that works, made by the first `moor up` that has it.
+
+A class has its handler's name and the label `app.kubernetes.io/managed-by: moorage`. A class that
+is there is never changed, and one that was made once is never made again, so a class that an
+administrator deletes stays deleted. What was made is remembered in the cluster itself, in the
+ConfigMap `kube-system/moorage-runtime-classes`, so that it is restored with its classes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from moorage.api.configuration import ConfigMap
+from moorage.api.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
+from moorage.api.logs import Log
+from moorage.client import Client
+from moorage.client.resources import CONFIG_MAPS, RUNTIME_CLASSES
+
+MANAGED_LABEL = "app.kubernetes.io/managed-by"
+MANAGER = "moorage"
+RECORD = "moorage-runtime-classes"
+RECORD_NAMESPACE = "kube-system"
+_HANDLERS = "handlers"
+# So that a later `kubectl apply` takes the class over without a warning.
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_TRIES = 5
+
+log = Log(__name__)
+
+
+async def create_default_classes(client: Client, handlers: Iterable[str]) -> tuple[str, ...]:
+    """Create the classes of handlers that never had one from here; return the names of those.
+
+    The handler of pods without a class, whose name is empty, gets none. Raises StatusError.
+    """
+    for _ in range(_TRIES):
+        record = await _read_record(client)
+        known = _listed(record)
+        new = sorted({each for each in handlers if each} - known)
+        if not new:
+            return ()
+        made = [name for name in new if await _create(client, name)]
+        try:
+            await _write_record(client, record, known | set(new))
+        except (AlreadyExistsError, ConflictError):
+            # Another node's agent was faster. The classes are there; the record is read again.
+            continue
+        return tuple(made)
+    raise ConflictError(f"configmap {RECORD_NAMESPACE}/{RECORD} changes all the time")
+
+
+async def _create(client: Client, name: str) -> bool:
+    """Create a class; return whether it was not there. One that the API refuses is left out."""
+    labels = {MANAGED_LABEL: MANAGER}
+    body = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": name, "labels": labels},
+        "handler": name,
+    }
+    applied = json.dumps(body, separators=(",", ":"))
+    metadata = {"name": name, "labels": labels, "annotations": {_LAST_APPLIED: applied}}
+    try:
+        await client.create(RUNTIME_CLASSES, body | {"metadata": metadata})
+    except AlreadyExistsError:
+        return False
+    except InvalidError as error:
+        # Another engine's handler may have a name that no class can have.
+        log.warning("no class for a handler", handler=name, reason=error)
+        return False
+    log.info("runtime class created", name=name)
+    return True
+
+
+async def _read_record(client: Client) -> ConfigMap | None:
+    try:
+        return await client.get(CONFIG_MAPS, RECORD, RECORD_NAMESPACE)
+    except NotFoundError:
+        return None
+
+
+def _listed(record: ConfigMap | None) -> frozenset[str]:
+    return frozenset(record.data.get(_HANDLERS, "").split()) if record else frozenset()
+
+
+async def _write_record(client: Client, record: ConfigMap | None, names: Iterable[str]) -> None:
+    """Raises AlreadyExistsError and ConflictError if the record changed meanwhile."""
+    metadata = {"name": RECORD, "namespace": RECORD_NAMESPACE, "labels": {MANAGED_LABEL: MANAGER}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {_HANDLERS: "\n".join(sorted(names))},
+    }
+    if record is None:
+        await client.create(CONFIG_MAPS, body, RECORD_NAMESPACE)
+        return
+    metadata["resourceVersion"] = record.metadata.resource_version
+    await client.update(CONFIG_MAPS, body, RECORD, RECORD_NAMESPACE)

@@ -1,0 +1,124 @@
+"""Ends a cluster's pods on an engine of others, which is not ours to take down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.api.logs import Log
+from moorage.cluster.engine.sweep import LeftoverError
+from moorage.cluster.layout import Layout
+from moorage.cluster.settings import Settings
+from moorage.cri import CriClient, CriError, pb
+from moorage.cri.client import REQUEST_TIMEOUT_S
+from moorage.node.paths import NodePaths
+from moorage.node.runtime.labels import OWNER, owner_of
+
+log = Log(__name__)
+
+_AT_ONCE = 8
+_LIST_TIMEOUT_S = 10.0
+_RETRY = (
+    "start the engine and run `moor down` again, or leave the pods to it with "
+    "`moor down --abandon-pods`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pod:
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+async def end_pods(endpoint: str, layout: Layout, settings: Settings) -> int:
+    """Stop and remove every sandbox of the cluster on an engine; how many there were.
+
+    Containers end without grace, as with an engine of our own. Raises LeftoverError, which names
+    the pods that may go on running, when the engine cannot be reached or something stays.
+    """
+    try:
+        async with CriClient(endpoint) as cri:
+            ours = await _owned(cri, layout, settings)
+            failures = await _remove_all(cri, ours)
+            left = await _owned(cri, layout, settings)
+    except CriError as error:
+        pods = await asyncio.to_thread(_pods_on_disk, layout)
+        if not pods:
+            # No pod was ever begun, so none can run there.
+            log.warning("engine cannot be reached", endpoint=endpoint, reason=error.sentence)
+            return 0
+        raise LeftoverError(
+            f"the engine at {endpoint} cannot be reached ({error.sentence}), so these pods may go "
+            f"on running there: {', '.join(pods)}; {_RETRY}"
+        ) from error
+    if left:
+        names = ", ".join(f"{_pod_of(each)} (sandbox {each.id})" for each in left)
+        why = "; ".join(failures)
+        raise LeftoverError(f"the engine at {endpoint} keeps {names}: {why}; {_RETRY}")
+    return len(ours)
+
+
+async def _owned(cri: CriClient, layout: Layout, settings: Settings) -> list[pb.PodSandbox]:
+    request = pb.ListPodSandboxRequest()
+    reply = await cri.call(cri.runtime.ListPodSandbox, request, timeout_s=_LIST_TIMEOUT_S)
+    owner = owner_of(settings.cluster_id, settings.node_name)
+    paths = NodePaths(layout.node, layout.pod_logs)
+    return [each for each in reply.items if _is_ours(each, owner, settings.node_name, paths)]
+
+
+def _is_ours(sandbox: pb.PodSandbox, owner: str, node_name: str, paths: NodePaths) -> bool:
+    """Whether the cluster's agent created it; as in `moorage.node.garbage.orphans`."""
+    if sandbox.labels.get(OWNER) != node_name:
+        return sandbox.labels.get(OWNER) == owner
+    meta = sandbox.metadata
+    logs = paths.pod_logs(meta.namespace, meta.name, meta.uid)
+    return logs.exists() or paths.pod(meta.uid).root.exists()
+
+
+async def _remove_all(cri: CriClient, sandboxes: Sequence[pb.PodSandbox]) -> list[str]:
+    """Remove sandboxes; what failed, a sentence each."""
+    slots = asyncio.Semaphore(_AT_ONCE)
+    failures: list[str] = []
+
+    async def remove(sandbox: pb.PodSandbox) -> None:
+        async with slots:
+            stop = pb.StopPodSandboxRequest(pod_sandbox_id=sandbox.id)
+            gone = pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox.id)
+            try:
+                await cri.call(cri.runtime.StopPodSandbox, stop, timeout_s=REQUEST_TIMEOUT_S)
+                await cri.call(cri.runtime.RemovePodSandbox, gone, timeout_s=REQUEST_TIMEOUT_S)
+            except CriError as error:
+                if not error.is_not_found:
+                    failures.append(f"{_pod_of(sandbox)}: {error.sentence}")
+
+    async with asyncio.TaskGroup() as tasks:
+        for each in sandboxes:
+            tasks.create_task(remove(each))
+    return failures
+
+
+def _pod_of(sandbox: pb.PodSandbox) -> _Pod:
+    meta = sandbox.metadata
+    return _Pod(meta.namespace, meta.name, meta.uid)
+
+
+def _pods_on_disk(layout: Layout) -> list[str]:
+    """The pods that the node agent has directories of, by `namespace/name`."""
+    present = {each.name for each in _entries(layout.node / "pods")}
+    named = {}
+    for entry in _entries(layout.pod_logs):
+        # Neither namespaces nor names contain an underscore.
+        namespace, _, rest = entry.name.partition("_")
+        name, _, uid = rest.rpartition("_")
+        named[uid] = f"{namespace}/{name}"
+    return sorted(named.get(uid, f"uid {uid}") for uid in present)
+
+
+def _entries(directory: Path) -> list[Path]:
+    return list(directory.iterdir()) if directory.is_dir() else []

@@ -1,0 +1,54 @@
+"""Which engine a cluster's pods may be on: kept beside the settings, from `up` until `down`.
+
+The settings say which engine is wanted; pods that were left running are on the one that was. No
+pod may run on two, so the engine changes only after `moor down`.
+"""
+
+from __future__ import annotations
+
+from moorage.cluster.files import write_private
+from moorage.cluster.layout import Layout
+from moorage.cluster.settings import Settings, SettingsError
+
+_NONE = "none"
+_OWN = "own"
+
+
+def engine_in_use(layout: Layout, settings: Settings) -> str | None:
+    """Return the endpoint of the engine that may have pods, "" for our own, None for no engine.
+
+    A cluster of an earlier version, which kept no such file, may have some where it has directories
+    of pods.
+    """
+    try:
+        text = layout.engine_in_use.read_text().strip()
+    except FileNotFoundError:
+        pods = layout.node / "pods"
+        has_pods = pods.is_dir() and any(pods.iterdir())
+        return settings.cri if has_pods else None
+    if text == _NONE:
+        return None
+    return "" if text == _OWN else text
+
+
+def note_engine(layout: Layout, endpoint: str | None) -> None:
+    """Keep what `engine_in_use` returns from now on. Raises OSError."""
+    text = _NONE if endpoint is None else endpoint or _OWN
+    write_private(layout.engine_in_use, f"{text}\n".encode())
+
+
+def check_engine_change(layout: Layout, present: Settings, wanted: Settings) -> None:
+    """Raise SettingsError when pods may be on another engine than the wanted one."""
+    used = engine_in_use(layout, present)
+    if not wanted.has_node or used is None or used == wanted.cri:
+        return
+    option = f"--cri {wanted.cri}" if wanted.cri else "--own-engine"
+    raise SettingsError(
+        f"pods of this cluster may still run on {_words(used)}, so it cannot go over to "
+        f"{_words(wanted.cri)} yet: end them with `moor down`, then start them there with "
+        f"`moor up {option}`"
+    )
+
+
+def _words(endpoint: str) -> str:
+    return f"the engine at {endpoint}" if endpoint else "its own engine"

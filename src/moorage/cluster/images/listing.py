@@ -1,0 +1,57 @@
+"""The images of a cluster's engine: listed and removed by CRI calls, so any engine will do."""
+
+from __future__ import annotations
+
+import msgspec
+
+from moorage.cri import CriClient, CriError, pb
+
+_REMOVE_DEADLINE_S = 120.0
+
+
+class ImageError(Exception):
+    """An image that is not there, or that the engine does not remove."""
+
+
+class ListedImage(msgspec.Struct, frozen=True):
+    """An image as the engine lists it. `size_bytes` is the engine's figure."""
+
+    id: str
+    tags: tuple[str, ...]
+    digests: tuple[str, ...]
+    size_bytes: int
+    pinned: bool
+
+
+async def list_images(endpoint: str) -> tuple[ListedImage, ...]:
+    """Return the engine's images, by their first name. Raises ImageError."""
+    try:
+        async with CriClient(endpoint) as cri:
+            reply = await cri.call(cri.images.ListImages, pb.ListImagesRequest())
+    except CriError as error:
+        raise ImageError(f"images cannot be listed: {error.sentence}") from error
+    listed = (
+        ListedImage(
+            each.id, tuple(each.repo_tags), tuple(each.repo_digests), each.size, each.pinned
+        )
+        for each in reply.images
+    )
+    return tuple(sorted(listed, key=lambda each: (each.tags or each.digests or (each.id,))[0]))
+
+
+async def remove_image(endpoint: str, name: str) -> tuple[str, ...]:
+    """Remove an image; return all the names it had, its id if none. Raises ImageError.
+
+    Containers that run from it go on: what they stand on goes with the last of them.
+    """
+    spec = pb.ImageSpec(image=name)
+    try:
+        async with CriClient(endpoint) as cri:
+            status = await cri.call(cri.images.ImageStatus, pb.ImageStatusRequest(image=spec))
+            if not status.image.id:
+                raise ImageError(f"there is no image {name}; `moor image list` lists them")
+            request = pb.RemoveImageRequest(image=spec)
+            await cri.call(cri.images.RemoveImage, request, timeout_s=_REMOVE_DEADLINE_S)
+    except CriError as error:
+        raise ImageError(f"image {name} cannot be removed: {error.sentence}") from error
+    return tuple(status.image.repo_tags) or (status.image.id,)

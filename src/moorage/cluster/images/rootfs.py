@@ -1,0 +1,178 @@
+"""Root file system archives as images: what `moor image import` reads.
+
+A tar archive of a root file system, as debootstrap, `docker export` or a distribution's download
+gives it, becomes an OCI archive with that one layer, packed as it was. Nothing is held in memory
+and nothing is unpacked here. Source: OCI image-spec, "Image Layout".
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import posixpath
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.cluster.images.archive import (
+    CONFIGURATION_TYPE,
+    INDEX_TYPE,
+    LAYER_TYPE,
+    MANIFEST_TYPE,
+    NAME_ANNOTATIONS,
+    Image,
+    digest,
+    encode,
+)
+from moorage.engine.images.blob_stream import BlobStream, LayerError
+from moorage.linux.program import Platform
+
+# The first bytes of a file → its compression, as a layer's media type ends.
+_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_UNUSABLE = {b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2"}
+_IMAGE_FILES = frozenset({"index.json", "manifest.json", "oci-layout"})
+_SHELLS = frozenset({"bin/sh", "usr/bin/sh"})
+_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_HEAD_BYTES = 8
+_READ_BYTES = 1 << 20
+
+
+class RootfsError(Exception):
+    """A file that is no archive of a root file system; the text says what it is, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """An archive as a layer: its digest as it is and unpacked, and whether it has a shell."""
+
+    path: Path
+    size_bytes: int
+    compression: str
+    digest: str
+    diff_id: str
+    has_shell: bool
+
+    @property
+    def media_type(self) -> str:
+        return f"{LAYER_TYPE}+{self.compression}" if self.compression else LAYER_TYPE
+
+
+def read_rootfs(path: Path) -> Layer:
+    """Read the archive of a root file system once, to its end. Blocks.
+
+    Raises: RootfsError, OSError.
+    """
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+        size = file.seek(0, io.SEEK_END)
+        for magic, name in _UNUSABLE.items():
+            if head.startswith(magic):
+                raise RootfsError(
+                    f"{path} is packed with {name}, which no image layer can be; "
+                    "unpack it, or pack it with gzip or zstd"
+                )
+        compression = next(
+            (name for magic, name in _COMPRESSIONS.items() if head.startswith(magic)), ""
+        )
+        try:
+            stream = BlobStream(file, 0, size, compression)
+            reader = _Reader(stream)
+            names = frozenset(_names(reader))
+            reader.finish()
+            packed, plain = stream.digests()
+        except (LayerError, tarfile.TarError, EOFError) as error:
+            raise RootfsError(f"{path} is no tar archive: {error}") from error
+    if not names:
+        raise RootfsError(f"{path} holds no files")
+    if names & _IMAGE_FILES and not names & _SHELLS:
+        raise RootfsError(f"{path} is an image already; `moor image load` loads it")
+    return Layer(path, size, compression, packed, plain, bool(names & _SHELLS))
+
+
+class _Reader:
+    """What `tarfile` reads from; keeps the end, which tells a whole archive from one cut short."""
+
+    def __init__(self, stream: BlobStream) -> None:
+        self._stream = stream
+        self._end = b""
+
+    def read(self, size: int) -> bytes:
+        content = self._stream.read(size)
+        self._end = (self._end + content)[-tarfile.BLOCKSIZE :]
+        return content
+
+    def finish(self) -> None:
+        """Read to the end. Raises LayerError for an archive without its end. Source: tar(5)."""
+        while self.read(_READ_BYTES):
+            continue
+        if self._end != bytes(tarfile.BLOCKSIZE):
+            raise LayerError("it is cut short, without the zeros that end an archive")
+
+
+def _names(stream: _Reader) -> Iterator[str]:
+    # Only names that matter are kept: an archive may have millions.
+    with tarfile.open(fileobj=stream, mode="r|") as archive:  # type: ignore[call-overload]
+        while (entry := archive.next()) is not None:
+            name = posixpath.normpath(entry.name).lstrip("/")
+            if name in _IMAGE_FILES | _SHELLS:
+                yield name
+            elif "/" not in name:
+                yield "…"
+            archive.members.clear()
+
+
+def write_image(target: Path, name: str, platform: Platform, layer: Layer) -> None:
+    """Write an OCI archive with one image of that full name and layer. Blocks. Raises OSError."""
+    image = Image(
+        name=name,
+        platform=platform,
+        layers=(),
+        command=("/bin/sh",) if layer.has_shell else (),
+    )
+    configuration = json.loads(image.configuration)
+    configuration["rootfs"]["diff_ids"] = [layer.diff_id]
+    configuration["config"] = {**configuration["config"], "Env": [_PATH]}
+    described = encode(configuration)
+    manifest = encode(
+        {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST_TYPE,
+            "config": _descriptor(CONFIGURATION_TYPE, described),
+            "layers": [
+                {
+                    "mediaType": layer.media_type,
+                    "digest": layer.digest,
+                    "size": layer.size_bytes,
+                }
+            ],
+        }
+    )
+    listed = {
+        **_descriptor(MANIFEST_TYPE, manifest),
+        "annotations": dict.fromkeys(NAME_ANNOTATIONS, name),
+    }
+    index = {"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [listed]}
+    with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as archive:
+        _add(archive, "oci-layout", encode({"imageLayoutVersion": "1.0.0"}))
+        _add(archive, "index.json", encode(index))
+        for content in (described, manifest):
+            _add(archive, _blob_path(digest(content)), content)
+        header = tarfile.TarInfo(_blob_path(layer.digest))
+        header.size = layer.size_bytes
+        with layer.path.open("rb") as file:
+            archive.addfile(header, file)
+
+
+def _descriptor(media_type: str, content: bytes) -> dict[str, object]:
+    return {"mediaType": media_type, "digest": digest(content), "size": len(content)}
+
+
+def _blob_path(name: str) -> str:
+    return f"blobs/sha256/{name.removeprefix('sha256:')}"
+
+
+def _add(archive: tarfile.TarFile, path: str, content: bytes) -> None:
+    header = tarfile.TarInfo(path)
+    header.size = len(content)
+    archive.addfile(header, io.BytesIO(content))

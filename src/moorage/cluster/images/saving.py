@@ -1,0 +1,132 @@
+"""Saving images to an OCI archive that other engines load: what `moor image save` writes.
+
+The images that a cluster makes of this machine's programs are made again, so they need no engine
+and keep their ids; all others come from the cluster's own engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.cluster.host import gather
+from moorage.cluster.images.archive import Image, digest, write_archive
+from moorage.cluster.images.catalogue import NoPauseError
+from moorage.cluster.images.importing import catalogue
+from moorage.cluster.layout import Layout
+from moorage.cri import CriClient, CriError, engine_pb
+from moorage.cri.reference import InvalidReferenceError, parse
+from moorage.linux.trees import make_directories, remove_tree
+
+_DEADLINE_S = 3600.0
+
+
+class SaveError(Exception):
+    """Images that cannot be saved; the text says which, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """An image in an archive; `is_exact` when it has kept its id."""
+
+    name: str
+    id: str
+    is_exact: bool
+
+
+async def save_archive(
+    layout: Layout, endpoint: str, names: Sequence[str], target: Path, *, overwrites: bool
+) -> tuple[Saved, ...]:
+    """Write images to an archive, whole or not at all.
+
+    `endpoint` is that of the cluster's own engine, empty where none runs: only the images made of
+    this machine's programs can be saved then. Raises SaveError, OSError.
+    """
+    if not overwrites and await asyncio.to_thread(target.exists):
+        raise SaveError(f"{target} exists: give another file, or --force to replace it")
+    target = await asyncio.to_thread(target.absolute)
+    made = await _made_here(layout)
+    scratch = target.with_name(f".{target.name}.{os.getpid()}.new")
+    try:
+        if endpoint:
+            saved = await _save_from_engine(layout, endpoint, names, scratch, made)
+        else:
+            saved = await asyncio.to_thread(_save_made, names, scratch, made)
+        await asyncio.to_thread(_place, scratch, target, overwrites=overwrites)
+    finally:
+        scratch.unlink(missing_ok=True)
+    return saved
+
+
+async def _made_here(layout: Layout) -> tuple[Image, ...]:
+    tools = (await gather(layout.root)).tools
+    busybox, catatonit = (
+        tools[name].path if name in tools else None for name in ("busybox", "catatonit")
+    )
+    try:
+        return await catalogue(busybox, catatonit)
+    except NoPauseError:
+        return ()
+
+
+async def _save_from_engine(
+    layout: Layout, endpoint: str, names: Sequence[str], target: Path, made: Sequence[Image]
+) -> tuple[Saved, ...]:
+    with _known_layers(layout, made) as known:
+        request = engine_pb.SaveImagesRequest(
+            images=names, archive=str(target), known_layers=str(known)
+        )
+        try:
+            async with CriClient(endpoint) as cri:
+                reply = await cri.call(cri.engine.SaveImages, request, timeout_s=_DEADLINE_S)
+        except CriError as error:
+            raise SaveError(error.sentence) from error
+    return tuple(Saved(each.name, each.id, each.is_exact) for each in reply.images)
+
+
+@contextmanager
+def _known_layers(layout: Layout, made: Sequence[Image]) -> Iterator[Path]:
+    """A directory of the layers whose bytes can be made again."""
+    directory = layout.images / f"save-{os.getpid()}"
+    make_directories(directory)
+    try:
+        for layer in {digest(each): each for image in made for each in image.layers}.items():
+            (directory / layer[0].removeprefix("sha256:")).write_bytes(layer[1])
+        yield directory
+    finally:
+        remove_tree(directory)
+
+
+def _save_made(names: Sequence[str], target: Path, made: Sequence[Image]) -> tuple[Saved, ...]:
+    """Save images without an engine. Blocks. Raises SaveError."""
+    present = {each.name: each for each in made}
+    chosen = {}
+    for name in names:
+        try:
+            full = parse(name).full
+        except InvalidReferenceError as error:
+            raise SaveError(str(error)) from error
+        if full not in present:
+            raise SaveError(
+                f"image {name} is none of those made of this machine's programs "
+                f"({', '.join(present) or 'there are none'}); others are saved from the cluster's "
+                "own engine while it runs"
+            )
+        chosen[full] = present[full]
+    target.write_bytes(write_archive(chosen.values()))
+    return tuple(Saved(each.name, each.id, is_exact=True) for each in chosen.values())
+
+
+def _place(scratch: Path, target: Path, *, overwrites: bool) -> None:
+    """Give the archive its name; one that came meanwhile stays, unless it may be replaced."""
+    if overwrites:
+        scratch.replace(target)
+        return
+    try:
+        os.link(scratch, target)
+    except FileExistsError:
+        raise SaveError(f"{target} was made meanwhile: give another file, or --force") from None

@@ -1,0 +1,28 @@
+"""System reserved: what pods leave to the rest of the machine.
+
+Without a reserve, pods that use all memory or all process ids take the administrator's shell and
+the cluster's own parts with them. Source: KubeletConfiguration `systemReserved`; the kubelet's
+default reserves nothing.
+"""
+
+from __future__ import annotations
+
+_MIB = 1024 * 1024
+_MEMORY_SHARE = 0.05
+_LEAST_MEMORY_BYTES = 256 * _MIB
+_MOST_MEMORY_BYTES = 1024 * _MIB
+_SMALL_MACHINE_SHARE = 0.25
+_PIDS_SHARE = 0.10
+_MOST_PIDS = 4096
+
+
+def system_reserved(memory_bytes: int, max_pids: int) -> dict[str, str]:
+    """Return what a machine of that size reserves, by resource name as quantities.
+
+    Memory: 5 %, at least 256 MiB (a quarter of a machine too small for that) and at most 1 GiB.
+    Process ids: a tenth, at most 4096.
+    """
+    memory = max(int(memory_bytes * _MEMORY_SHARE), _LEAST_MEMORY_BYTES)
+    memory = min(memory, _MOST_MEMORY_BYTES, int(memory_bytes * _SMALL_MACHINE_SHARE))
+    pids = min(int(max_pids * _PIDS_SHARE), _MOST_PIDS)
+    return {"memory": f"{memory // _MIB}Mi", "pid": str(pids)}

@@ -1,0 +1,37 @@
+"""Findings about a cluster's store: what `moor doctor --deep` adds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from moorage.cluster.doctor import Finding, State
+from moorage.cluster.layout import Layout
+from moorage.registry.deletion import UNREAD_OPTION
+from moorage.storage import Inspection, inspect
+
+_SUBJECT = "store"
+_RESTORE = "moor down --keep-pods, put a copy of the db directory back, moor up --accept-loss"
+_REMOVE = f"the same, or DELETE the object with ?{UNREAD_OPTION}=true"
+
+
+def examine_store(layout: Layout) -> tuple[Finding, ...]:
+    """Read the whole store of a cluster, which may be running. Blocks."""
+    path = layout.database
+    try:
+        inspection = inspect(path)
+    except FileNotFoundError:
+        if not layout.store_mark.exists():
+            return (Finding(_SUBJECT, State.OK, f"{path} is not made yet"),)
+        return (Finding(_SUBJECT, State.PROBLEM, f"{path} is gone", _RESTORE),)
+    except PermissionError:
+        meaning = f"{path} cannot be read, or is empty"
+        return (Finding(_SUBJECT, State.WARNING, meaning, "run as root: sudo moor …"),)
+    found = tuple(_findings(inspection))
+    return found or (Finding(_SUBJECT, State.OK, f"{inspection.rows} changes, none damaged"),)
+
+
+def _findings(inspection: Inspection) -> Iterator[Finding]:
+    for damage in inspection.damage:
+        yield Finding(_SUBJECT, State.WARNING, str(damage), _REMOVE)
+    for complaint in inspection.complaints:
+        yield Finding(_SUBJECT, State.WARNING, f"SQLite: {complaint}", _RESTORE)

@@ -1,0 +1,61 @@
+"""Default classes: one for each handler, once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from moorage.client.resources import CONFIG_MAPS, RUNTIME_CLASSES
+from moorage.cluster.classes import (
+    MANAGED_LABEL,
+    RECORD,
+    RECORD_NAMESPACE,
+    create_default_classes,
+)
+from tests.controllers.cluster import Cluster, running_cluster
+
+
+async def _classes(cluster: Cluster) -> dict[str, str]:
+    listed = await cluster.client.list(RUNTIME_CLASSES)
+    return {each.metadata.name: each.handler for each in listed.items}
+
+
+async def test_each_handler_gets_a_class_of_its_name_but_the_default(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        assert await create_default_classes(cluster.client, ["runc", "", "crun"]) == (
+            "crun",
+            "runc",
+        )
+        assert await _classes(cluster) == {"crun": "crun", "runc": "runc"}
+        made = await cluster.client.get(RUNTIME_CLASSES, "crun")
+        assert made.metadata.labels == {MANAGED_LABEL: "moorage"}
+
+
+async def test_a_deleted_class_is_not_made_again_and_a_new_handler_gets_one(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await create_default_classes(cluster.client, ["runc", "crun"])
+        await cluster.client.delete(RUNTIME_CLASSES, "crun")
+        assert await create_default_classes(cluster.client, ["runc", "crun"]) == ()
+        assert await create_default_classes(cluster.client, ["runc", "crun", "kata"]) == ("kata",)
+        assert sorted(await _classes(cluster)) == ["kata", "runc"]
+
+
+async def test_a_class_that_is_there_is_not_changed(tmp_path: Path) -> None:
+    own = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "crun"},
+        "handler": "other",
+    }
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.client.create(RUNTIME_CLASSES, own)
+        assert await create_default_classes(cluster.client, ["crun"]) == ()
+        assert await _classes(cluster) == {"crun": "other"}
+        await cluster.client.delete(RUNTIME_CLASSES, "crun")
+        assert await create_default_classes(cluster.client, ["crun"]) == ()
+
+
+async def test_a_handler_whose_name_no_class_can_have_is_left_out(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        assert await create_default_classes(cluster.client, ["Not_A_Name", "runc"]) == ("runc",)
+        record = await cluster.client.get(CONFIG_MAPS, RECORD, RECORD_NAMESPACE)
+        assert record.data["handlers"].split() == ["Not_A_Name", "runc"]

@@ -1,0 +1,159 @@
+"""Probes, driven step by step against servers that answer, refuse, or say nothing."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import grpc
+import pytest
+
+from moorage.cluster.certificates import Authority, Subject
+from moorage.cluster.probes import CriProbe, HttpsProbe, MakeProbe
+
+WITHIN_S = 10.0
+
+
+def ask(make: MakeProbe, within_s: float = WITHIN_S) -> bool:
+    """Whether the probe has ended in time. Raises what the probe raises."""
+    deadline = time.monotonic() + within_s
+    with closing(make()) as probe, selectors.DefaultSelector() as selector:
+        for descriptor, events in probe:
+            selector.register(descriptor, events)
+            is_due = selector.select(max(deadline - time.monotonic(), 0.0))
+            selector.unregister(descriptor)
+            if not is_due:
+                return False
+    return True
+
+
+class Https:
+    """A server that accepts one connection after the other, and what it says to each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = Authority(folder / "pki", datetime.now(UTC))
+        self.client = self.authority.issue("client", Subject("client"))
+        pair = self.authority.issue("server", Subject("server", hosts=("elsewhere",)))
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._tls.load_cert_chain(pair.certificate, pair.key)
+        self._tls.load_verify_locations(self.authority.pair.certificate)
+        self._tls.verify_mode = ssl.CERT_REQUIRED
+
+    @contextmanager
+    def saying(self, answer: bytes) -> Iterator[MakeProbe]:
+        def serve() -> None:
+            try:
+                plain, _ = listener.accept()
+                with self._tls.wrap_socket(plain, server_side=True) as tls:
+                    tls.recv(4096)
+                    tls.sendall(answer)
+            except OSError:
+                return
+
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            thread = threading.Thread(target=serve)
+            thread.start()
+            yield self.probe(listener.getsockname()[1])
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+    def probe(self, port: int) -> HttpsProbe:
+        authority = self.authority.pair.certificate
+        return HttpsProbe("127.0.0.1", port, "/livez", self.client, authority)
+
+
+@pytest.fixture
+def https(tmp_path: Path) -> Https:
+    return Https(tmp_path)
+
+
+@pytest.mark.parametrize("status", [200, 401, 429])
+def test_any_answer_but_a_fault_is_one(https: Https, status: int) -> None:
+    with https.saying(b"HTTP/1.1 %d Whatever\r\n\r\n" % status) as probe:
+        assert ask(probe)
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 500 Broken\r\n\r\n", b"HTTP/1.1 ", b"220 smtp"])
+def test_what_is_no_answer(https: Https, answer: bytes) -> None:
+    with https.saying(answer) as probe, pytest.raises(ssl.SSLError):
+        ask(probe)
+
+
+def test_nobody_listens(https: Https) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(ConnectionRefusedError):
+        ask(https.probe(port))
+
+
+def test_a_server_of_another_authority_is_not_the_part(https: Https, tmp_path: Path) -> None:
+    stranger = Https(tmp_path / "other")
+    with stranger.saying(b"HTTP/1.1 200 OK\r\n\r\n") as made:
+        assert isinstance(made, HttpsProbe)
+        with pytest.raises(ssl.SSLError):
+            ask(https.probe(made._target[1]))
+
+
+def test_silence_is_noticed_by_whoever_waits(https: Https) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert not ask(https.probe(listener.getsockname()[1]), within_s=0.2)
+
+
+@contextmanager
+def _engine(path: Path, *handlers: grpc.GenericRpcHandler) -> Iterator[None]:
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=1))
+    server.add_generic_rpc_handlers(handlers)
+    server.add_insecure_port(f"unix://{path}")
+    server.start()
+    try:
+        yield
+    finally:
+        server.stop(None).wait()
+
+
+class _Version(grpc.GenericRpcHandler):
+    """Answers the call, or never does."""
+
+    def __init__(self, answer: Callable[[], bytes]) -> None:
+        self._answer = answer
+        self.methods: list[str] = []
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        self.methods.append(details.method)
+        return grpc.unary_unary_rpc_method_handler(lambda *_: self._answer())
+
+
+def test_an_engine_answers(tmp_path: Path) -> None:
+    version = _Version(lambda: b"")
+    with _engine(tmp_path / "s", version):
+        assert ask(CriProbe(tmp_path / "s"))
+    assert version.methods == ["/runtime.v1.RuntimeService/Version"]
+
+
+def test_an_engine_takes_the_call_and_never_answers(tmp_path: Path) -> None:
+    ends = threading.Event()
+
+    def wait() -> bytes:
+        ends.wait()
+        return b""
+
+    with _engine(tmp_path / "s", _Version(wait)):
+        assert not ask(CriProbe(tmp_path / "s"), within_s=0.3)
+        ends.set()
+
+
+def test_an_engine_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        ask(CriProbe(tmp_path / "s"))
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(tmp_path / "s"))
+    with pytest.raises(ConnectionRefusedError):
+        ask(CriProbe(tmp_path / "s"))
