@@ -2,9 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# A new machine has no package lists, and an old one stale ones: they are updated where an
+# installation fails. $(call install,PACKAGES)
 INSTALL := DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends
+install = { $(INSTALL) $(1) 2>/dev/null || { apt-get update && $(INSTALL) $(1); }; }
 
-.PHONY: help demo venv lint test packages soak bench lock clean
+.PHONY: help demo venv lint unit unit-rules unit-loops test packages peers soak mutants bench lock clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -16,12 +19,12 @@ venv: $(VENV)/.built ## create the virtual environment from the hashed lock and 
 
 $(VENV)/.installed: requirements/dev.lock
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo 'installing python3-venv'; \
-	  apt-get install --yes --no-install-recommends python3-venv; }
+	  $(call install,python3-venv); } || { echo 'python3-venv is missing: install it as root' >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
 	touch $@
 
-$(VENV)/.built: $(VENV)/.installed pyproject.toml hatch_build.py $(shell find src -name '*.txt' -o -name '*.proto') $(shell find src/moorage/registry -name '*.py')
+$(VENV)/.built: $(VENV)/.installed pyproject.toml hatch_build.py $(shell find src -name '*.txt' -o -name '*.proto' -o -name build.py) $(shell find src/moorage/registry -name '*.py')
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	touch $@
 
@@ -31,6 +34,19 @@ lint: venv ## format check, lint, types, import direction
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+# Rules, and loops against fakes: no cluster, no engine, no root. Two halves, one for each processor.
+UNIT := $(BIN)/pytest -m 'not runtime and not slow' -p no:cacheprovider
+unit: venv ## the tests of rules and loops, in less than a minute: needs neither root nor packages
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target unit-rules unit-loops
+
+unit-rules:
+	@$(UNIT) tests/api tests/admission tests/cri tests/handlers tests/registry tests/runtimeclass \
+	  --ignore tests/handlers/adapters
+
+unit-loops:
+	@$(UNIT) tests/client tests/controllers tests/engine tests/node tests/scheduler tests/storage \
+	  tests/streaming --ignore tests/engine/images --ignore tests/engine/whole
+
 test: lint packages ## lint, then every test
 	$(BIN)/pytest
 
@@ -39,14 +55,23 @@ packages: venv ## the system packages that pods and tests need; only as root, on
 	  $(BIN)/moor doctor --install || echo 'tests with pods are skipped'; \
 	  missing=$$(for each in $$(cat tests/packages.txt); do \
 	    command -v "$$each" >/dev/null || echo "$$each"; done); \
-	  if [ -n "$$missing" ]; then $(INSTALL) $$missing || { apt-get update && $(INSTALL) $$missing; } \
+	  if [ -n "$$missing" ]; then $(call install,$$missing) \
 	    || echo "tests that need $$missing are skipped"; fi; \
 	else echo 'not root on Debian: tests with pods are skipped'; fi
 
+peers: venv ## build programs of others for the tests that compare with them: needs Go and Rust, and minutes
+	$(BIN)/python -m tests.peers
+
 soak: venv ## the tests that break things on purpose, for longer, and random ones with new seeds
 	MOORAGE_FUZZ=1 $(BIN)/pytest --ignore tests/cluster/whole
+	MOORAGE_FUZZ_S=$(or $(FUZZ_S),600) $(BIN)/pytest -s tests/apiserver/test_fuzz.py
 	MOORAGE_ENGINE_PODS=1000 $(BIN)/pytest tests/engine/whole --timeout=3600
+	MOORAGE_HISTORY_MINUTES=10 $(BIN)/pytest tests/apiserver/history --timeout=3600
 	MOORAGE_KILL_ROUNDS=100 $(BIN)/pytest tests/cluster/whole/test_kill.py --timeout=3600
+	MOORAGE_MINIMAL_ROOT=1 $(BIN)/pytest tests/cluster/whole/test_minimal_root.py
+
+mutants: venv ## put random faults into a copy of the code, and print those that no test notices
+	$(BIN)/python -m tests.mutants $(MUTANTS)
 
 bench: venv ## print every figure the README names
 	$(BIN)/python -m bench.storage

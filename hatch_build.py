@@ -14,6 +14,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCE = Path(__file__).parent / "src"
+EXAMPLES = Path(__file__).parent / "examples"
 PROTOS = (
     ("moorage/cri", "runtime.proto", True),
     ("moorage/cri", "engine.proto", True),
@@ -26,7 +27,9 @@ class GenerateHook(BuildHookInterface):  # type: ignore[type-arg]
     """Runs before a wheel or an editable install is put together."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        del version, build_data
+        if self.target_name == "wheel" and version != "editable":
+            # `moor demo` shows them wherever the wheel is installed.
+            build_data["force_include"][str(EXAMPLES)] = "moorage/examples"
         sys.path.insert(0, str(SOURCE))
         try:
             from moorage.registry.columns.build import generate_descriptions

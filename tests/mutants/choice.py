@@ -1,0 +1,55 @@
+"""The choice of tests for a fault: those of its package that call the function, nearest first.
+
+`src/moorage/node/probes/http.py` is nearest to `tests/node/probes/test_http.py`, then to the
+other tests of that directory, then to those of the package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+
+from tests.mutants.calls import TestCalls
+from tests.mutants.faults import Fault
+
+# What the tests of one fault may take altogether when nothing is wrong.
+_BUDGET_S = 40.0
+
+
+def choose_tests(fault: Fault, tests: Mapping[str, TestCalls]) -> list[str]:
+    """Return the names of the tests to run, in order; none if no test can notice the fault."""
+    passing = {name: test for name, test in tests.items() if test.passed}
+    able = [name for name, test in passing.items() if _can_notice(fault, test)]
+    if not able:
+        # Called while modules are imported, or in a process of its own: by whoever uses the file.
+        able = [name for name, test in passing.items() if _calls_file(fault, test)]
+    chosen, total = [], 0.0
+
+    def order(name: str) -> tuple[bool, int, float]:
+        return not _calls_file(fault, tests[name]), _distance(fault, name), tests[name].seconds
+
+    for name in sorted(able, key=order):
+        total += tests[name].seconds
+        if chosen and total > _BUDGET_S:
+            break
+        chosen.append(name)
+    return chosen
+
+
+def _can_notice(fault: Fault, test: TestCalls) -> bool:
+    # What stands outside of functions may be used by every test: a table, a default, a declaration.
+    return not fault.function or (fault.path, fault.function) in test.functions
+
+
+def _calls_file(fault: Fault, test: TestCalls) -> bool:
+    return any(path == fault.path for path, _ in test.functions)
+
+
+def _distance(fault: Fault, name: str) -> int:
+    source, test = PurePath(fault.path), PurePath(name.partition("::")[0])
+    directory = source.parent.parts
+    if test.stem == f"test_{source.stem}":
+        return 0
+    if source.stem in test.stem:
+        return 1
+    return 2 if test.parent.parts[1:] == directory else 3

@@ -1,0 +1,92 @@
+"""The Makefile on a machine that lacks packages, with programs that stand in for the machine's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+
+# Debian's python3 without python3-venv: no ensurepip until the package is installed.
+_PYTHON = """#!/bin/sh
+echo "python3 $*" >> "$LOG"
+[ "$1" = -c ] && exec test -e "$STATE/python3-venv"
+mkdir -p "$3/bin" && printf '#!/bin/sh\\n' > "$3/bin/pip" && chmod +x "$3/bin/pip"
+"""
+# apt-get of a machine whose package lists are empty until they are updated.
+_APT_GET = """#!/bin/sh
+echo "apt-get $*" >> "$LOG"
+[ "$1" = update ] && { touch "$STATE/lists"; exit 0; }
+[ -e "$STATE/lists" ] && [ ! -e "$STATE/offline" ] || { echo 'E: Unable to locate' >&2; exit 100; }
+for last; do :; done
+touch "$STATE/$last"
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A directory with the Makefile and programs in `bin`."""
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, text in (("python3", _PYTHON), ("apt-get", _APT_GET)):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    for name in ("Makefile", "pyproject.toml", "hatch_build.py"):
+        shutil.copy(REPOSITORY / name, tmp_path / name)
+    (tmp_path / "requirements").mkdir()
+    (tmp_path / "requirements" / "dev.lock").touch()
+    (tmp_path / "src" / "moorage" / "registry").mkdir(parents=True)
+    return tmp_path
+
+
+def _make(machine: Path, target: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    log = machine / "log"
+    done = subprocess.run(
+        ["make", target],
+        cwd=machine,
+        env={
+            "PATH": f"{machine / 'bin'}:{os.environ['PATH']}",
+            "LOG": str(log),
+            "STATE": str(machine),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done, log.read_text().splitlines()
+
+
+def test_venv_updates_empty_package_lists_and_installs_what_is_missing(machine: Path) -> None:
+    done, calls = _make(machine, "venv")
+    assert done.returncode == 0, done.stderr
+    tries = [each.split()[1] for each in calls if each.startswith("apt-get")]
+    assert tries == ["install", "update", "install"]
+    assert (machine / ".venv" / ".built").exists()
+
+
+def test_venv_leaves_package_lists_alone_where_the_package_is_found(machine: Path) -> None:
+    (machine / "lists").touch()
+    done, calls = _make(machine, "venv")
+    assert done.returncode == 0, done.stderr
+    assert "apt-get update" not in calls
+
+
+def test_venv_needs_no_package_where_ensurepip_is_there(machine: Path) -> None:
+    (machine / "python3-venv").touch()
+    done, calls = _make(machine, "venv")
+    assert done.returncode == 0, done.stderr
+    assert not any(each.startswith("apt-get") for each in calls)
+
+
+def test_venv_says_what_is_missing_where_nothing_can_be_installed(machine: Path) -> None:
+    (machine / "offline").touch()
+    done, _ = _make(machine, "venv")
+    assert done.returncode != 0
+    assert "python3-venv is missing: install it as root" in done.stderr

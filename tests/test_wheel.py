@@ -1,0 +1,98 @@
+"""The wheel by itself: built in isolation, installed into a new environment, used far from here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+_STEP_S = 300.0
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3 * _STEP_S)]
+
+
+def _run(*argv: str | Path, cwd: Path) -> str:
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(
+        argv, cwd=cwd, env=environment, capture_output=True, text=True, timeout=_STEP_S, check=False
+    )
+    assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, as `pip wheel` builds it in an isolated environment."""
+    place = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip"]
+    reachable = subprocess.run(
+        [*pip, "download", "--quiet", "--no-deps", "--retries=0", "--timeout=5", "hatchling"],
+        cwd=place, capture_output=True, text=True, timeout=_STEP_S, check=False,
+    )  # fmt: skip
+    if reachable.returncode != 0:
+        pytest.skip("no package index can be reached")
+    # From a copy without what an editable installation generated beside the sources.
+    listed = _run(
+        "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=REPOSITORY
+    )
+    for name in filter(None, listed.split("\0")):
+        source, target = REPOSITORY / name, place / "source" / name
+        if source.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(source.read_bytes())
+    _run(*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", "dist", "./source", cwd=place)
+    (built,) = (place / "dist").glob("moorage-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def moor(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The command `moor` of an environment with the wheel alone."""
+    place = tmp_path_factory.mktemp("installed")
+    venv.create(place / "venv", with_pip=True)
+    pip = place / "venv" / "bin" / "pip"
+    _run(pip, "install", "--quiet", "--prefer-binary", wheel, cwd=place)
+    return place / "venv" / "bin" / "moor"
+
+
+def test_the_wheel_has_the_examples_and_what_is_generated(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as opened:
+        names = set(opened.namelist())
+    assert {
+        f"moorage/examples/{each.name}" for each in (REPOSITORY / "examples").iterdir()
+    } <= names
+    assert "moorage/cri/generated/runtime_pb2.py" in names
+    assert "moorage/cri/generated/runtime_pb2_grpc.pyi" in names
+
+
+@pytest.fixture
+def control_plane(moor: Path, tmp_path: Path) -> Iterator[Path]:
+    """The data directory of a control plane that the wheel runs."""
+    data = tmp_path / "data"
+    _run(moor, "up", "--detach", "--no-node", "--data-dir", data, cwd=tmp_path)
+    try:
+        yield data
+    finally:
+        _run(moor, "down", "--delete-data", "--data-dir", data, cwd=tmp_path)
+
+
+def test_a_control_plane_starts_from_the_wheel(
+    moor: Path, control_plane: Path, tmp_path: Path
+) -> None:
+    said = _run(moor, "status", "-o", "json", "--data-dir", control_plane, cwd=tmp_path)
+    parts = {each["part"]: each["state"] for each in json.loads(said)}
+    assert parts == {"supervisor": "ready", "apiserver": "ready", "controllers": "ready"}
+
+
+def test_the_demo_of_the_wheel_finds_its_examples(moor: Path, tmp_path: Path) -> None:
+    script = "from moorage.cluster.demo import find_examples; print(find_examples())"
+    said = _run(moor.parent / "python", "-c", script, cwd=tmp_path)
+    assert said.strip().endswith("site-packages/moorage/examples")
