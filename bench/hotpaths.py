@@ -120,6 +120,7 @@ class _Item:
 
     def __init__(self, key: str, revision: int, value: bytes) -> None:
         self.key, self.revision, self.value = key, revision, value
+        self.size = len(value)
 
 
 async def fan_out_us() -> float:

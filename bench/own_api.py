@@ -9,6 +9,7 @@ import select
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from moorage.client import Client, load_kubeconfig
 from moorage.client.resources import SERVICE_ACCOUNTS
 from moorage.cluster.creation import Choices, open_cluster
 from moorage.cluster.layout import Layout
-from moorage.cluster.supervisor import NOTIFY_VARIABLE
+from moorage.cluster.supervisor import NOTIFY_VARIABLE, READY_MESSAGE
 
 _READY_S = 30.0
 _ACCOUNT = "bench"
@@ -47,13 +48,25 @@ def process(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     )
     os.close(write_end)
     try:
-        if not select.select([read_end], [], [], _READY_S)[0]:
-            raise SystemExit("the API server is not ready in time")
+        _wait_ready(read_end)
         yield server
     finally:
         os.close(read_end)
         server.terminate()
         server.wait()
+
+
+def _wait_ready(notices: int) -> None:
+    """Wait for the message among the beats. Raises SystemExit."""
+    said = b""
+    deadline = time.monotonic() + _READY_S
+    while READY_MESSAGE not in said:
+        left_s = deadline - time.monotonic()
+        is_readable = left_s > 0 and select.select([notices], [], [], left_s)[0]
+        piece = os.read(notices, 4096) if is_readable else b""
+        if not piece:
+            raise SystemExit("the API server is not ready in time")
+        said += piece
 
 
 @contextlib.contextmanager
