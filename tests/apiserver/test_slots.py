@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.apiserver.slots import SlotLimits, Slots, is_exempt, is_stream
+from moorage.apiserver.slots import SlotLimits, Slots, is_stream, share_of
 from moorage.registry.request import User
 
 LIMITS = SlotLimits(reading=3, mutating=2, reading_per_user=2, mutating_per_user=1)
-A, B, C = (User(name) for name in "abc")
+A, B, C = "abc"
 
 
 def test_each_user_has_a_share_and_all_have_the_whole() -> None:
@@ -50,7 +50,14 @@ def test_changes_have_slots_of_their_own(verb: str) -> None:
     ],
 )
 def test_the_systems_own_are_exempt(user: User, expected: bool) -> None:
-    assert is_exempt(user) is expected
+    assert share_of(user) == ("" if expected else user.name)
+
+
+def test_the_exempt_need_no_slot() -> None:
+    slots = Slots(LIMITS)
+    assert all(slots.take("", "get") for _ in range(LIMITS.reading + 1))
+    slots.give_back("", "get")
+    assert slots.take(A, "get")
 
 
 @pytest.mark.parametrize(

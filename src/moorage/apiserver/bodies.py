@@ -18,8 +18,6 @@ from moorage.api.errors import (
     TooLargeError,
     TooManyRequestsError,
 )
-from moorage.apiserver.slots import is_exempt
-from moorage.registry.request import User
 from moorage.serving import ByteBudget
 
 LIMIT_BYTES = 3 * 1024 * 1024
@@ -43,8 +41,10 @@ class Bodies:
         self._budget = ByteBudget(total=limits.total_bytes, per_user=limits.per_user_bytes)
         self._reading: dict[str, int] = {}
 
-    async def read(self, http: web.BaseRequest, user: User) -> bytes:
+    async def read(self, http: web.BaseRequest, share: str) -> bytes:
         """Read a request's body to its end. Its bytes are held until `release`.
+
+        `share` is whose unfinished bodies are counted, "" for those without limits.
 
         Raises TooLargeError beyond 3 MiB, ServerTimeoutError when it does not end in time,
         TooManyRequestsError when the user has too much unfinished, BadRequestError for what is no
@@ -60,26 +60,26 @@ class Bodies:
                 body = content.read_nowait(-1)
             except RequestPayloadError as error:
                 raise _malformed(error) from error
-            self._hold(user, len(body))
+            self._hold(share, len(body))
             return body
-        return await self._read_slowly(http, user)
+        return await self._read_slowly(http, share)
 
-    def release(self, user: User, size: int) -> None:
+    def release(self, share: str, size: int) -> None:
         """End the request of a body of so many bytes that was read."""
-        if size and not is_exempt(user):
-            self._budget.give_back(user.name, size)
+        if size and share:
+            self._budget.give_back(share, size)
 
-    async def _read_slowly(self, http: web.BaseRequest, user: User) -> bytes:
-        reading = self._reading.get(user.name, 0)
-        if reading >= self._limits.reading_per_user and not is_exempt(user):
+    async def _read_slowly(self, http: web.BaseRequest, share: str) -> bytes:
+        reading = self._reading.get(share, 0)
+        if share and reading >= self._limits.reading_per_user:
             raise _too_many("request bodies")
-        self._reading[user.name] = reading + 1
+        self._reading[share] = reading + 1
         pieces: list[bytes] = []
         try:
             async with asyncio.timeout(self._limits.within_s):
-                await self._collect(http, user, pieces)
+                await self._collect(http, share, pieces)
         except BaseException as error:
-            self.release(user, sum(map(len, pieces)))
+            self.release(share, sum(map(len, pieces)))
             if isinstance(error, TimeoutError):
                 raise ServerTimeoutError(
                     "Timeout: request did not complete within the allotted timeout"
@@ -88,24 +88,24 @@ class Bodies:
                 raise _malformed(error) from error
             raise
         finally:
-            left = self._reading[user.name] - 1
+            left = self._reading[share] - 1
             if left:
-                self._reading[user.name] = left
+                self._reading[share] = left
             else:
-                del self._reading[user.name]
+                del self._reading[share]
         return b"".join(pieces)
 
-    async def _collect(self, http: web.BaseRequest, user: User, pieces: list[bytes]) -> None:
+    async def _collect(self, http: web.BaseRequest, share: str, pieces: list[bytes]) -> None:
         size = 0
         while piece := await http.content.readany():
             size += len(piece)
             if size > LIMIT_BYTES:
                 raise TooLargeError.limit(LIMIT_BYTES)
-            self._hold(user, len(piece))
+            self._hold(share, len(piece))
             pieces.append(piece)
 
-    def _hold(self, user: User, size: int) -> None:
-        if size and not is_exempt(user) and not self._budget.take(user.name, size):
+    def _hold(self, share: str, size: int) -> None:
+        if size and share and not self._budget.take(share, size):
             raise _too_many("bytes of request bodies")
 
 

@@ -41,12 +41,12 @@ from moorage.apiserver.replies import (
 from moorage.apiserver.resources import Resources
 from moorage.apiserver.reviews import Reviews
 from moorage.apiserver.routing import Target, is_true, parse_path, verb_of
-from moorage.apiserver.slots import SlotLimits, Slots, is_exempt, is_stream
+from moorage.apiserver.slots import SlotLimits, Slots, is_stream, share_of
 from moorage.apiserver.watch import WatchStreams
 from moorage.registry.kind import Kind, Served, by_resource
 from moorage.registry.rbac import Action
 from moorage.registry.request import ANONYMOUS, User
-from moorage.serving import prove
+from moorage.serving import is_proven, prove
 
 Answer = Callable[[Call], Awaitable[Reply | web.StreamResponse]]
 Page = Callable[[web.BaseRequest], Reply | None]
@@ -111,11 +111,12 @@ class Handler:
 
     async def __call__(self, http: web.BaseRequest) -> web.StreamResponse:
         audit_id = _audit_id()
-        user: User | None = None
+        share = ""
         try:
             _check_text(http)
             user = self._user(http)
-            answer = await self._answer(http, user, audit_id)
+            share = share_of(user)
+            answer = await self._answer(http, user, share, audit_id)
         except StatusError as error:
             answer = error_reply(error)
         except (RecursionError, UnicodeError, OverflowError) as error:
@@ -132,11 +133,10 @@ class Handler:
             return answer
         user_agent = http.headers.get("User-Agent", "")
         prettified(answer, user_agent, is_asked=is_true(http.query, "pretty"))
-        counted = None if user is None or is_exempt(user) else user
-        return await self._sender.send(http, answer, audit_id, counted)
+        return await self._sender.send(http, answer, audit_id, share)
 
     async def _answer(
-        self, http: web.BaseRequest, user: User, audit_id: str
+        self, http: web.BaseRequest, user: User, share: str, audit_id: str
     ) -> Reply | web.StreamResponse:
         target = parse_path(http.path)
         verb = verb_of(http.method, target, http.query)
@@ -156,27 +156,26 @@ class Handler:
         if is_stream(verb, target.subresource):
             reply = await answer(call)
         else:
-            reply = await self._worked_on(call, answer)
+            reply = await self._worked_on(call, share, answer)
         if isinstance(reply, Reply) and served.warning:
             reply.warnings = [served.warning, *reply.warnings]
         return reply
 
-    async def _worked_on(self, call: Call, answer: Answer) -> Reply | web.StreamResponse:
+    async def _worked_on(
+        self, call: Call, share: str, answer: Answer
+    ) -> Reply | web.StreamResponse:
         """Read the body, then answer in a slot."""
-        user, verb = call.user, call.verb
         if call.http.method in _BODY_METHODS:
-            call.content = await self._bodies.read(call.http, user)
+            call.content = await self._bodies.read(call.http, share)
         try:
-            if is_exempt(user):
-                return await answer(call)
-            if not self._slots.take(user, verb):
+            if not self._slots.take(share, call.verb):
                 return overloaded()
             try:
                 return await answer(call)
             finally:
-                self._slots.give_back(user, verb)
+                self._slots.give_back(share, call.verb)
         finally:
-            self._bodies.release(user, len(call.content))
+            self._bodies.release(share, len(call.content))
 
     def _user(self, http: web.BaseRequest) -> User:
         transport = http.transport
@@ -184,7 +183,7 @@ class Handler:
         certificate = tls.getpeercert(binary_form=True) if tls is not None else None
         headers = http.headers
         user = self._authenticator.authenticate(headers, certificate, websocket_token(headers))
-        if user.name != ANONYMOUS and not prove(http, "" if is_exempt(user) else user.name):
+        if user.name != ANONYMOUS and not is_proven(http) and not prove(http, share_of(user)):
             raise TooManyRequestsError(
                 "too many connections of this user are open, please try again later",
                 {"retryAfterSeconds": 1},
@@ -240,7 +239,11 @@ def _check_text(http: web.BaseRequest) -> None:
     """
     if not _is_utf8(http.path) or not _is_utf8(http.query_string):
         raise BadRequestError("the request's path and query must be UTF-8")
-    for name, value in http.headers.items():
+    headers = http.headers
+    # Hot path: nearly all are ASCII, and one look shows it.
+    if "".join(headers.values()).isascii():
+        return
+    for name, value in headers.items():
         if not _is_utf8(value) and name.lower() != "user-agent":
             raise BadRequestError("the values of the request's headers must be UTF-8")
 

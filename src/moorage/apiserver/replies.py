@@ -23,7 +23,6 @@ from aiohttp.abc import AbstractStreamWriter
 from moorage.api import yaml_text
 from moorage.api.errors import StatusError, TooManyRequestsError
 from moorage.apiserver.negotiation import PLAIN, Form
-from moorage.registry.request import User
 from moorage.serving import ByteBudget
 
 JSON = "application/json"
@@ -167,23 +166,22 @@ class Sender:
         self._budget = budget or ByteBudget(total=_WAITING_BYTES, per_user=_WAITING_PER_USER_BYTES)
 
     async def send(
-        self, request: web.BaseRequest, reply: Reply, audit_id: str, user: User | None
+        self, request: web.BaseRequest, reply: Reply, audit_id: str, share: str
     ) -> web.StreamResponse:
         """Return the response to return from the server's handler.
 
-        `user` is whose large answers are counted, None for users who are exempt. When too much
+        `share` is whose large answers are counted, "" for those without limits. When too much
         waits for them already, the answer is 429.
         """
         size = len(reply.body)
         if size <= _PIECE_BYTES:
             return DirectResponse(reply, audit_id)
-        name = "" if user is None else user.name
-        if user is not None and not self._budget.take(name, size):
+        if share and not self._budget.take(share, size):
             return DirectResponse(overloaded(), audit_id)
 
         def done() -> None:
-            if user is not None:
-                self._budget.give_back(name, size)
+            if share:
+                self._budget.give_back(share, size)
 
         try:
             await _compressed(request, reply)

@@ -44,33 +44,42 @@ class Slots:
         self._reading = _Lane(limits.reading, limits.reading_per_user)
         self._mutating = _Lane(limits.mutating, limits.mutating_per_user)
 
-    def take(self, user: User, verb: str) -> bool:
-        """Take a slot. Returns False when there is none for that user."""
+    def take(self, share: str, verb: str) -> bool:
+        """Take a slot of a share; returns False when it has none left. "" needs none."""
+        if not share:
+            return True
         lane = self._lane(verb)
-        own = lane.by_user.get(user.name, 0)
+        own = lane.by_user.get(share, 0)
         if lane.taken >= lane.limit or own >= lane.per_user:
             return False
         lane.taken += 1
-        lane.by_user[user.name] = own + 1
+        lane.by_user[share] = own + 1
         return True
 
-    def give_back(self, user: User, verb: str) -> None:
+    def give_back(self, share: str, verb: str) -> None:
         """End a request that took a slot."""
+        if not share:
+            return
         lane = self._lane(verb)
         lane.taken -= 1
-        left = lane.by_user[user.name] - 1
+        left = lane.by_user[share] - 1
         if left:
-            lane.by_user[user.name] = left
+            lane.by_user[share] = left
         else:
-            del lane.by_user[user.name]
+            del lane.by_user[share]
 
     def _lane(self, verb: str) -> _Lane:
         return self._reading if verb in _READ_VERBS else self._mutating
 
 
-def is_exempt(user: User) -> bool:
-    """Whether the limits do not hold for a user: administrators and the cluster's own parts."""
-    return user.name in _EXEMPT_USERS or not _EXEMPT_GROUPS.isdisjoint(user.groups)
+def share_of(user: User) -> str:
+    """Return the name under which a user's requests, bodies and answers are counted.
+
+    Empty for those whom the limits exempt: administrators and the cluster's own parts.
+    """
+    if user.name in _EXEMPT_USERS or not _EXEMPT_GROUPS.isdisjoint(user.groups):
+        return ""
+    return user.name
 
 
 def is_stream(verb: str, subresource: str) -> bool:

@@ -9,7 +9,7 @@ The API server, the node agent's endpoint and the engine's stream endpoint all l
 
 from moorage.serving.acceptor import Acceptor
 from moorage.serving.budget import ByteBudget
-from moorage.serving.connection import HttpConnection, prove
+from moorage.serving.connection import HttpConnection, is_proven, prove
 from moorage.serving.limits import Limits
 
-__all__ = ["Acceptor", "ByteBudget", "HttpConnection", "Limits", "prove"]
+__all__ = ["Acceptor", "ByteBudget", "HttpConnection", "Limits", "is_proven", "prove"]

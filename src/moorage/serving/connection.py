@@ -130,6 +130,12 @@ def _refusal(exc: BaseException | None) -> tuple[int, str]:
     return 400, "Bad Request"
 
 
+def is_proven(request: web.BaseRequest) -> bool:
+    """Whether a request on the same connection has been authenticated before."""
+    connection = request.protocol
+    return isinstance(connection, HttpConnection) and connection.is_proven
+
+
 def prove(request: web.BaseRequest, user: str = "") -> bool:
     """Note on a request's connection that it has been authenticated.
 
