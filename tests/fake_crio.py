@@ -11,7 +11,7 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +33,7 @@ class Behaviour:
 
     name: str = "cri-o"
     handlers: list[str] = field(default_factory=lambda: ["", "crun", "runc", "runsc"])
+    features: pb.RuntimeHandlerFeatures | None = None
     driver: pb.CgroupDriver.ValueType | None = pb.CGROUPFS
     is_ready: bool = True
     has_network: bool = True
@@ -79,7 +80,9 @@ class FakeCrio(RuntimeServiceServicer):
 
     async def Status(self, _request: Any, _context: Any) -> pb.StatusResponse:  # noqa: N802
         behaviour = self.behaviour
-        handlers = [pb.RuntimeHandler(name=name) for name in behaviour.handlers]
+        handlers = [
+            pb.RuntimeHandler(name=name, features=behaviour.features) for name in behaviour.handlers
+        ]
         self._random.shuffle(handlers)
         conditions = [
             pb.RuntimeCondition(
@@ -133,25 +136,25 @@ class FakeCrio(RuntimeServiceServicer):
 @asynccontextmanager
 async def serving(fake: FakeCrio, directory: Path) -> AsyncIterator[str]:
     """The endpoint of a fake that serves while the block lasts."""
-    server = aio.server()
-    add_RuntimeServiceServicer_to_server(fake, server)
     endpoint = f"unix://{directory}/crio.sock"
-    server.add_insecure_port(endpoint)
-    await server.start()
-    try:
+    async with _serving(_registration(fake), endpoint):
         yield endpoint
-    finally:
-        await server.stop(0)
 
 
 @contextmanager
 def serving_apart(fake: FakeCrio, directory: Path) -> Iterator[str]:
     """The same for tests that do not run in a loop of their own, in a thread."""
+    with serving_in_thread(_registration(fake), f"unix://{directory}/crio.sock") as endpoint:
+        yield endpoint
+
+
+@contextmanager
+def serving_in_thread(register: Callable[[aio.Server], None], endpoint: str) -> Iterator[str]:
+    """Serve what `register` adds to a server, in a thread, while the block lasts."""
     ready, over = threading.Event(), threading.Event()
-    endpoint = f"unix://{directory}/crio.sock"
 
     async def serve() -> None:
-        async with serving(fake, directory):
+        async with _serving(register, endpoint):
             ready.set()
             await asyncio.to_thread(over.wait)
 
@@ -163,3 +166,19 @@ def serving_apart(fake: FakeCrio, directory: Path) -> Iterator[str]:
     finally:
         over.set()
         thread.join(20)
+
+
+def _registration(fake: FakeCrio) -> Callable[[aio.Server], None]:
+    return lambda server: add_RuntimeServiceServicer_to_server(fake, server)
+
+
+@asynccontextmanager
+async def _serving(register: Callable[[aio.Server], None], endpoint: str) -> AsyncIterator[None]:
+    server = aio.server()
+    register(server)
+    server.add_insecure_port(endpoint)
+    await server.start()
+    try:
+        yield
+    finally:
+        await server.stop(0)

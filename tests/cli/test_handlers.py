@@ -1,33 +1,28 @@
-"""Handlers of a cluster on another's engine are those that the engine lists."""
+"""Which handlers count for a cluster: its engine's, another's, or the machine's."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from moorage.cli.errors import CliError
-from moorage.cli.handlers import told_handlers
+from moorage.cli.handlers import HandlerInForce, HandlersTold, told_handlers
 from moorage.cluster.layout import Layout
-from moorage.cluster.settings import save
+from moorage.cri import engine_pb, pb
 from moorage.handlers import Handler
-from tests.cluster.test_settings import SETTINGS
-from tests.fake_crio import Behaviour, FakeCrio, serving
+from tests.cli.moor import FakeEngine, cluster, held, serving
+from tests.fake_crio import Behaviour, FakeCrio
+from tests.fake_crio import serving as serving_crio
 
 MACHINES = (Handler(handler="kata", runtime="kata-runtime", available=True, path="/usr/bin/kata"),)
 
 
-def cluster_on(endpoint: str, root: Path) -> Layout:
-    layout = Layout(root / "data")
-    layout.root.mkdir()
-    save(layout.settings, msgspec.structs.replace(SETTINGS, cri=endpoint, has_node=True))
-    return layout
-
-
 async def test_they_are_the_engines_in_order_and_none_of_this_machine(tmp_path: Path) -> None:
-    async with serving(FakeCrio(Behaviour()), tmp_path) as endpoint:
-        layout = cluster_on(endpoint, tmp_path)
+    async with serving_crio(FakeCrio(Behaviour()), tmp_path) as endpoint:
+        layout = cluster(tmp_path, cri=endpoint)
         for _ in range(3):
             told = await told_handlers(layout, MACHINES)
             assert [each.handler for each in told.handlers] == ["", "crun", "runc", "runsc"]
@@ -35,6 +30,97 @@ async def test_they_are_the_engines_in_order_and_none_of_this_machine(tmp_path: 
 
 
 async def test_an_engine_that_is_away_is_said(tmp_path: Path) -> None:
-    layout = cluster_on(f"unix://{tmp_path}/none.sock", tmp_path)
+    layout = cluster(tmp_path, cri=f"unix://{tmp_path}/none.sock")
     with pytest.raises(CliError, match=r"none\.sock does not list its handlers"):
         await told_handlers(layout, MACHINES)
+
+
+OWN = engine_pb.Handlers(
+    handlers=[
+        engine_pb.Handler(
+            name="gvisor", is_default=True, is_available=True, adapter="runsc",
+            program="/usr/bin/runsc", version="release-20221219.0", features=["userNamespaces"],
+            file="/etc/gvisor.toml",
+        ),
+        engine_pb.Handler(
+            name="crun", adapter="oci", program="/x/crun", version="release-20221219.0",
+            reason="no", remedy="do",
+        ),
+    ],
+    complaints=["b.toml: bad"],
+)  # fmt: skip
+CRUN = Handler(handler="crun", runtime="crun", available=True, path="/usr/bin/crun")
+LOST = Handler(handler="lost", runtime="lost", available=False, reason="why", remedy="how")
+
+
+async def told(layout: Layout, socket: Path) -> HandlersTold:
+    """What is told while an engine serves; its call blocks no other."""
+    with held(layout), serving(FakeEngine(handlers=OWN), socket):
+        return await told_handlers(layout, (*MACHINES, CRUN, LOST))
+
+
+async def test_an_engine_of_its_own_says_what_its_files_define(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moorage.cluster.engine.paths.RUN", tmp_path)
+    layout = cluster(tmp_path, cluster_id="c")
+    found = await told(layout, tmp_path / "c/engine.sock")
+    assert found.complaints == ("b.toml: bad",)
+    gvisor, crun, kata, lost = found.handlers
+    assert msgspec.structs.asdict(gvisor) == {
+        **msgspec.structs.asdict(HandlerInForce(handler="gvisor", runtime="runsc")),
+        "path": "/usr/bin/runsc", "version": "release-20221219.0", "available": True,
+        "features": ("userNamespaces",), "default": True, "file": "/etc/gvisor.toml",
+        "defect": gvisor.defect, "defect_remedy": gvisor.defect_remedy,
+    }  # fmt: skip
+    assert "statx" in gvisor.defect
+    assert "install runsc" in gvisor.defect_remedy
+    assert crun == HandlerInForce(
+        handler="crun", runtime="crun", path="/x/crun", version="release-20221219.0", reason="no",
+        remedy="do",
+    )  # fmt: skip
+    assert (kata.handler, kata.available) == ("kata", False)
+    assert (kata.reason, kata.remedy) == (
+        "no definition file says so", "restart the cluster, which writes one"
+    )  # fmt: skip
+    assert (lost.handler, lost.reason, lost.remedy) == ("lost", "why", "how")
+
+
+@pytest.mark.parametrize("changes", [{"has_node": False}, {"cri": ""}])
+async def test_without_an_engine_that_answers_those_of_the_machine_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
+    monkeypatch.setattr("moorage.cluster.engine.paths.RUN", tmp_path)
+    layout = cluster(tmp_path, cluster_id="c", **changes)
+    plain = [(each.handler, each.available) for each in (*MACHINES, CRUN, LOST)]
+    # The socket is another's, or the cluster has no node.
+    other = tmp_path / ("c/engine.sock" if changes == {"has_node": False} else "other.sock")
+    found = await told(layout, other)
+    assert [(each.handler, each.available) for each in found.handlers] == plain
+    assert found.complaints == ()
+
+
+async def test_a_cluster_that_is_down_or_none_has_those_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moorage.cluster.engine.paths.RUN", tmp_path)
+    with serving(FakeEngine(handlers=OWN), tmp_path / "c/engine.sock"):
+        none = await told_handlers(Layout(tmp_path / "none"), MACHINES)
+        down = await told_handlers(cluster(tmp_path, cluster_id="c"), MACHINES)
+    assert [each.handler for each in none.handlers] == ["kata"]
+    assert [each.handler for each in down.handlers] == ["kata"]
+
+
+@pytest.mark.parametrize("has_node", [True, False])
+async def test_another_engine_is_asked_only_by_a_cluster_with_a_node(
+    tmp_path: Path, has_node: bool
+) -> None:
+    features = pb.RuntimeHandlerFeatures(recursive_read_only_mounts=True)
+    async with serving_crio(FakeCrio(Behaviour(handlers=["b"], features=features)), tmp_path) as at:
+        layout = cluster(tmp_path, cri=at, has_node=has_node)
+        found = (await told_handlers(layout, MACHINES)).handlers
+    b = HandlerInForce(
+        handler="b", runtime="", available=True, features=("recursiveReadOnlyMounts",)
+    )
+    kata = HandlerInForce(**msgspec.structs.asdict(MACHINES[0]))
+    assert found == ((b,) if has_node else (kata,))

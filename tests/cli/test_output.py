@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from moorage.cli.output import WIDTH, table
+import json
+
+import pytest
+import yaml
+
+from moorage.cli.output import WIDTH, dim, show, table
 
 LONG = "a sentence that goes on " * 12
 
@@ -28,3 +33,77 @@ def test_a_word_longer_than_the_width_stays_whole() -> None:
 
 def test_without_notes_the_last_column_is_as_wide_as_it_likes() -> None:
     assert LONG.strip() in table([{"a": LONG}], ("a",))
+
+
+ROWS = [
+    {"name": "ok", "is": True, "of": ("a", 1), "more": {"x": None}},
+    {"name": "", "is": False, "of": []},
+]
+
+
+def test_cells_are_aligned_and_what_is_empty_is_a_dash() -> None:
+    assert table(ROWS, ("name", "is", "of", "no_such")).splitlines() == [
+        "NAME   IS    OF     NO SUCH",
+        "ok     yes   a, 1   -",
+        "-      no    -      -",
+    ]
+    assert table([], ("name", "is")) == "NAME   IS"
+
+
+def test_documents_have_every_field(capsys: pytest.CaptureFixture[str]) -> None:
+    show(ROWS, ("name",), "json")
+    said = capsys.readouterr().out
+    assert json.loads(said) == [{**ROWS[0], "of": ["a", 1]}, ROWS[1]]
+    assert said.startswith('[\n  {\n    "name": "ok",')
+    show(ROWS, ("name",), "yaml")
+    said = capsys.readouterr().out
+    assert yaml.safe_load(said) == [{**ROWS[0], "of": ["a", 1]}, ROWS[1]]
+    assert said.startswith("- name: ok\n  is: true\n")
+    assert said.endswith("of: []\n")
+    show(ROWS, ("name",), "table", notes=[["n"], []])
+    assert capsys.readouterr().out == "NAME\nok\n    n\n-\n"
+    show(ROWS, ("name",), "table")
+    assert capsys.readouterr().out == "NAME\nok\n-\n"
+
+
+WORDS = ("Ready", "problem", "Pending", "other")
+
+
+def coloured(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool, no_colour: str = "") -> str:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
+    monkeypatch.setenv("NO_COLOR", no_colour)
+    return table([{"word": word} for word in WORDS], ("word",))
+
+
+def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert coloured(monkeypatch, is_terminal=True).splitlines() == [
+        "\x1b[1mWORD\x1b[0m",
+        "\x1b[32mReady\x1b[0m",
+        "\x1b[31mproblem\x1b[0m",
+        "\x1b[33mPending\x1b[0m",
+        "other",
+    ]
+    assert dim("x") == "\x1b[2mx\x1b[0m"
+    plain = "WORD\nReady\nproblem\nPending\nother"
+    assert coloured(monkeypatch, is_terminal=False) == plain
+    assert coloured(monkeypatch, is_terminal=True, no_colour="1") == plain
+    assert dim("x") == "x"
+
+
+def test_a_table_with_notes_leaves_the_last_column_some_width() -> None:
+    first = "x" * (WIDTH - 10)
+    lines = table([{"a": first, "b": "one two three four five six"}], ("a", "b"), [[]]).splitlines()
+    start = len(first) + 3
+    assert lines[1:] == [f"{first}   one two three four", f"{' ' * start}five six"]
+
+
+def test_the_last_column_ends_at_the_width_and_is_padded_before_it() -> None:
+    rows = [{"a": "aa", "b": "bb", "c": "word " * 40}]
+    lines = table(rows, ("a", "b", "c"), [[]]).splitlines()
+    # What stands before it is 10 wide: 90 columns are 18 words.
+    assert lines == [
+        "A    B    C",
+        f"aa   bb   {' '.join(['word'] * 18)}",
+        f"{' ' * 10}{' '.join(['word'] * 18)}",
+        f"{' ' * 10}{' '.join(['word'] * 4)}",
+    ]

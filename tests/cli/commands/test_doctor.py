@@ -1,0 +1,141 @@
+"""`moor doctor`: what it looks at, what it prints and its exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from moorage.cli.commands import doctor
+from moorage.cli.handlers import HandlerInForce, HandlersTold
+from moorage.cluster.host import Host
+from moorage.cluster.layout import Layout
+from moorage.engine import HANDLER_FOLDER
+from moorage.handlers import Handler
+from tests.cli.moor import cluster, moor
+from tests.cluster.hosts import a_host
+
+RUNC = Handler(
+    handler="runc", runtime="runc", available=True, path="/usr/bin/runc", version="1.2.3"
+)
+GVISOR = Handler(
+    handler="gvisor", runtime="runsc", available=True, path="/usr/bin/runsc", version="1",
+    defect="ls fails", defect_remedy="another version",
+)  # fmt: skip
+
+
+class Machine:
+    """What the command finds, and how it asked."""
+
+    def __init__(self) -> None:
+        self.host = a_host()
+        self.told: tuple[HandlerInForce, ...] = ()
+        self.asked: list[object] = []
+
+    async def look(
+        self, layout: Layout, *, is_installing: bool
+    ) -> tuple[Host, tuple[Handler, ...]]:
+        self.asked.append((layout.root, is_installing))
+        return self.host, (RUNC, GVISOR)
+
+    async def told_handlers(self, _layout: Layout, found: object) -> HandlersTold:
+        self.asked.append(found)
+        return HandlersTold(self.told)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    machine = Machine()
+    monkeypatch.setattr(doctor, "look", machine.look)
+    monkeypatch.setattr(doctor, "told_handlers", machine.told_handlers)
+    return machine
+
+
+def rows_of(*options: object, status: int = 0) -> dict[str, dict[str, Any]]:
+    answer = moor("doctor", "-o", "json", *options)
+    assert answer.status == status
+    return {row["subject"]: row for row in json.loads(answer.out)}
+
+
+def test_a_machine_that_can_run_pods_is_status_0(machine: Machine, tmp_path: Path) -> None:
+    rows = rows_of("--data-dir", tmp_path)
+    assert rows["user"]["state"] == "ok"
+    assert "ls fails" in str(rows)
+    assert machine.asked == [(tmp_path, False), (RUNC, GVISOR)]
+    assert rows_of("--install", "--data-dir", tmp_path)
+    assert machine.asked[2] == (tmp_path, True)
+
+
+def test_a_problem_is_status_4_and_its_remedy_stands_below(
+    machine: Machine, tmp_path: Path
+) -> None:
+    machine.host = a_host(is_root=False)
+    answer = moor("doctor", "--data-dir", tmp_path)
+    assert answer.status == 4
+    lines = answer.out.splitlines()
+    at = next(index for index, line in enumerate(lines) if line.startswith("user "))
+    assert "problem" in lines[at]
+    assert lines[at + 1] == "    → run as root: sudo moor …"
+    assert lines[0].split() == ["SUBJECT", "STATE", "MEANING"]
+    assert not any(line.startswith("    →") for line in lines[at + 2 : at + 3])
+
+
+@pytest.mark.parametrize(
+    ("own", "has_defect"),
+    [
+        ({"path": "/opt/runsc", "available": True}, False),
+        ({"path": "/opt/runsc", "available": False}, True),
+        ({"path": GVISOR.path, "available": True}, True),
+        ({"path": "/opt/runsc", "available": True, "defect": "also bad"}, False),
+    ],
+)
+def test_a_defect_that_a_handler_file_avoids_is_none(
+    machine: Machine, tmp_path: Path, own: dict[str, Any], has_defect: bool
+) -> None:
+    machine.told = (HandlerInForce(handler="gvisor", runtime="runsc", version="2", **own),)
+    said = str(rows_of("--data-dir", tmp_path))
+    assert ("ls fails" in said) == has_defect
+    assert ("also bad" in said) == ("defect" in own)
+
+
+def test_what_a_handler_file_names_counts_for_its_handler_alone() -> None:
+    own = HandlerInForce(
+        handler="gvisor", runtime="runsc", available=True, path="/opt/runsc", version="2",
+        defect="d", defect_remedy="r",
+    )  # fmt: skip
+    changed = doctor._as_in_force(GVISOR, own)
+    assert changed == msgspec.structs.replace(
+        GVISOR, path="/opt/runsc", version="2", defect="d", defect_remedy="r"
+    )
+    assert doctor._as_in_force(RUNC, None) is RUNC
+
+
+def test_another_engines_handlers_are_not_asked_for(machine: Machine, tmp_path: Path) -> None:
+    layout = cluster(tmp_path, cri="unix:///run/x.sock")
+    assert "ls fails" in str(rows_of("--data-dir", layout.root))
+    assert machine.asked == [(layout.root, False)]
+
+
+@pytest.mark.usefixtures("machine")
+def test_the_store_is_read_when_asked_for(tmp_path: Path) -> None:
+    layout = cluster(tmp_path)
+    assert "store" not in rows_of("--data-dir", layout.root)
+    assert rows_of("--deep", "--data-dir", layout.root)["store"]["state"] == "ok"
+    layout.store_mark.touch()
+    rows = rows_of("--deep", "--data-dir", layout.root, status=4)
+    assert rows["store"]["meaning"] == f"{layout.database} is gone"
+
+
+def test_both_folders_of_handler_files_are_looked_at(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[object] = []
+    monkeypatch.setattr(doctor, "examine", lambda *args: (given.extend(args), ())[1])
+    layout = cluster(tmp_path)
+    assert moor("doctor", "--data-dir", layout.root).status == 0
+    assert given == [
+        machine.host, (RUNC, GVISOR), (HANDLER_FOLDER, layout.engine / "handlers.d"),
+    ]  # fmt: skip

@@ -1,0 +1,110 @@
+"""`moor down`: what it ends, what it keeps and what it says."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from moorage.cli.commands import down
+from moorage.cli.errors import CliError
+from moorage.cluster.engine import LeftoverError
+from moorage.cluster.layout import Layout
+from moorage.cluster.life import StopError
+from moorage.cluster.settings import Settings, load
+from moorage.handlers.command import CommandError
+from tests.cli.moor import Answer, cluster, held, moor
+
+
+class Machine:
+    """What was taken off it, and what fails."""
+
+    def __init__(self) -> None:
+        self.cleared: list[tuple[Path, str, bool]] = []
+        self.error: Exception | None = None
+
+    async def clear(self, layout: Layout, settings: Settings, *, abandons_pods: bool) -> None:
+        with open(layout.change_lock) as lock, suppress(BlockingIOError):  # noqa: ASYNC230
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            raise AssertionError("not locked")
+        if self.error is not None:
+            raise self.error
+        self.cleared.append((layout.root, settings.cluster_id, abandons_pods))
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    machine = Machine()
+    monkeypatch.setattr(down, "clear_machine", machine.clear)
+    levels: list[str] = []
+    monkeypatch.setattr(down, "configure", levels.append)
+    yield machine
+    assert set(levels) <= {"warning"}
+
+
+def test_a_running_cluster_ends_and_then_its_pods(machine: Machine, tmp_path: Path) -> None:
+    layout = cluster(tmp_path)
+    with held(layout):
+        assert moor("down", "--data-dir", layout.root) == Answer(0, "stopped\n", "")
+    assert machine.cleared == [(layout.root, "0a1b2c3d", False)]
+    answer = moor("down", "--abandon-pods", "--data-dir", layout.root)
+    assert answer == Answer(0, "was not running\n", "")
+    assert machine.cleared[1:] == [(layout.root, "0a1b2c3d", True)]
+    assert layout.settings.exists()
+
+
+def test_pods_can_be_kept(machine: Machine, tmp_path: Path) -> None:
+    layout = cluster(tmp_path)
+    with held(layout):
+        assert moor("down", "--keep-pods", "--data-dir", layout.root).out == "stopped\n"
+    assert machine.cleared == []
+
+
+def test_data_are_deleted_when_asked_for(machine: Machine, tmp_path: Path) -> None:
+    layout = cluster(tmp_path)
+    answer = moor("down", "--delete-data", "--data-dir", layout.root)
+    assert answer == Answer(0, f"was not running\ndeleted {layout.root}\n", "")
+    assert len(machine.cleared) == 1
+    assert not layout.root.exists()
+
+
+@pytest.mark.parametrize("other", ["--delete-data", "--abandon-pods"])
+def test_pods_that_are_kept_exclude_what_ends_them(
+    machine: Machine, tmp_path: Path, other: str
+) -> None:
+    layout = cluster(tmp_path)
+    answer = moor("down", "--keep-pods", other, "--data-dir", layout.root)
+    assert answer.status == 2
+    assert f"--keep-pods and {other} exclude each other" in answer.err
+    assert layout.settings.exists()
+    assert machine.cleared == []
+
+
+@pytest.mark.parametrize("error", [LeftoverError("why"), CommandError(["ip"], "why")])
+def test_what_stays_on_the_machine_is_said_and_the_data_stay(
+    machine: Machine, tmp_path: Path, error: Exception
+) -> None:
+    layout = cluster(tmp_path)
+    machine.error = error
+    answer = moor("down", "--delete-data", "--data-dir", layout.root)
+    assert (answer.status, answer.out) == (1, "")
+    assert "why" in answer.err
+    assert layout.settings.exists()
+
+
+def test_a_supervisor_that_does_not_end_keeps_its_pods(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(_layout: Layout) -> bool:
+        raise StopError("does not end")
+
+    monkeypatch.setattr(down, "stop_parts", stop)
+    layout = cluster(tmp_path)
+    settings = load(layout.settings)
+    assert settings is not None
+    with pytest.raises(CliError, match="does not end"):
+        down.take_down(layout, settings)
+    assert machine.cleared == []

@@ -1,0 +1,151 @@
+"""`moor engine`: the options it runs with, what it refuses, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from moorage.cli.commands import engine as module
+from moorage.engine import CNI_CONFIGURATIONS, HANDLER_FOLDER, EngineError, EngineOptions
+from moorage.engine.options import CNI_PROGRAMS
+from tests.cli.moor import moor
+
+
+class Engine:
+    """An engine that ends at once, or at the first cancellation; its steps in their order."""
+
+    def __init__(self) -> None:
+        self.options: EngineOptions | None = None
+        self.steps: list[str] = []
+        self.error: EngineError | None = None
+
+    @asynccontextmanager
+    async def running(self, options: EngineOptions) -> AsyncIterator[Engine]:
+        self.options = options
+        if self.error is not None:
+            raise self.error
+        self.steps.append("runs")
+        yield self
+        self.steps.append("ended")
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        self.steps.append("serves")
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().call_soon(task.cancel)
+        yield
+
+    async def remove_all(self) -> None:
+        self.steps.append("removed all")
+
+    def ready(self) -> None:
+        self.steps.append("ready")
+
+    def stopping(self) -> None:
+        self.steps.append("stopping")
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    engine = Engine()
+    monkeypatch.setattr(module, "running", engine.running)
+    monkeypatch.setattr(module.Service, "taken_from_environment", lambda: engine)
+    monkeypatch.setattr(module, "configure", lambda level: engine.steps.append(f"logs {level}"))
+    monkeypatch.setattr(module, "calm_collector", lambda: engine.steps.append("calm"))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda name, **_: f"/usr/bin/{name}")
+    before = os.umask(0o022)
+    yield engine
+    os.umask(before)
+
+
+def test_it_serves_until_it_is_stopped(engine: Engine) -> None:
+    assert moor("engine").status == 0
+    assert os.umask(0o022) == 0o077
+    assert engine.steps == ["logs info", "calm", "runs", "serves", "ready", "stopping"]
+    options = engine.options
+    assert options is not None
+    assert options.paths.data == Path("/var/lib/moorage-engine")
+    assert options.paths.run == Path("/run/moorage-engine")
+    assert options.socket == Path("/run/moorage-engine/engine.sock")
+    assert options.handler_folders == (HANDLER_FOLDER,)
+    assert (options.cni_programs, options.cni_configurations) == (CNI_PROGRAMS, CNI_CONFIGURATIONS)
+    assert options.registry_mirrors == {}
+    assert options.image_limits.unpacked_bytes == 128 * 2**30
+    assert "/usr/sbin" in options.search_path.split(":")
+
+
+def test_each_option_is_given(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/tmp")
+    answer = moor(
+        "engine", "--listen", "unix:///x.sock", "--data-dir", "d", "--run-dir", "r",
+        "--handlers-dir", "/h", "--handlers-dir", "/i", "--cni-bin", "/b", "--cni-conf", "/c",
+        "--registry-mirror", "a=b", "--image-limit", "3Ki", "--log-level", "debug",
+    )  # fmt: skip
+    assert answer.status == 0
+    assert engine.steps[0] == "logs debug"
+    options = engine.options
+    assert options is not None
+    assert (options.paths.data, options.paths.run) == (Path("/tmp/d"), Path("/tmp/r"))
+    assert options.socket == Path("/x.sock")
+    assert options.handler_folders == (Path("/h"), Path("/i"))
+    assert (options.cni_programs, options.cni_configurations) == ((Path("/b"),), Path("/c"))
+    assert options.registry_mirrors == {"a": "b"}
+    assert options.image_limits.unpacked_bytes == 3072
+
+
+def test_clear_ends_every_pod_and_leaves(engine: Engine) -> None:
+    assert moor("engine", "--clear").status == 0
+    assert engine.steps[2:] == ["runs", "removed all", "ended"]
+
+
+def test_a_failure_is_one_sentence(engine: Engine) -> None:
+    engine.error = EngineError("another engine runs")
+    answer = moor("engine")
+    assert (answer.status, answer.err) == (1, "moor: another engine runs\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("--listen", "/x.sock"), 2, "--listen takes an endpoint of the form"),
+        (("--listen", f"unix:///{'x' * 107}"), 2, "at most 107 bytes"),
+        (("--listen", f"unix:///{'x' * 106}"), 0, ""),
+        (("--run-dir", f"/{'x' * 60}"), 2, "longer than 60 bytes"),
+        (("--run-dir", f"/{'x' * 59}"), 0, ""),
+        (("--image-limit", "much"), 2, "--image-limit: 'much' is no quantity such as 128Gi"),
+        (("--registry-mirror", "a"), 2, "--registry-mirror takes KEY=VALUE"),
+        (("--log-level", "loud"), 2, "--log-level"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_wrong_usage(
+    engine: Engine, arguments: tuple[str, ...], status: int, said: str
+) -> None:
+    answer = moor("engine", *arguments)
+    assert answer.status == status
+    assert said in answer.err
+    assert (engine.options is None) == (status != 0)
+
+
+def test_a_machine_that_cannot_run_it_is_status_4(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        shutil, "which", lambda name, path: None if name == "skopeo" or not path else name
+    )
+    answer = moor("engine")
+    assert answer.status == 4
+    assert answer.err == "moor: not found on PATH: skopeo; apt-get install skopeo\n"
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    answer = moor("engine")
+    assert answer.status == 4
+    assert "needs root" in answer.err
+    assert engine.steps == []

@@ -1,0 +1,146 @@
+"""`moor explain`: whom it asks about, and how the answer is printed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.cli.commands import explain
+from moorage.cli.errors import CliError
+from moorage.cluster.explain import NodeAnswer, PodExplanation
+from moorage.cluster.layout import Layout
+from moorage.cluster.settings import Settings, load
+from tests.cli.moor import change, cluster, held, moor
+
+ANSWER = PodExplanation(
+    pod="default/a", phase="Running", verdict="runs on n1", runtime_class="gvisor",
+    handler="runsc", overhead={"cpu": "250m", "memory": "64Mi"}, node="n1",
+    nodes=(
+        NodeAnswer("n1", fits=True, objections=()),
+        NodeAnswer("n2", fits=False, objections=("no handler", "no room")),
+    ),
+    containers=("main: running",), events=("Pulled: yes",), remedies=("wait",),
+)  # fmt: skip
+BARE = PodExplanation(
+    pod="default/a", phase="Pending", verdict="waits", runtime_class="(none)", handler="d",
+    overhead={}, node="", nodes=(), containers=(), events=(), remedies=(),
+)  # fmt: skip
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
+    """The questions, each with the cluster's name."""
+    asked = []
+
+    async def ask(layout: Layout, settings: Settings, namespace: str, name: str) -> PodExplanation:
+        assert layout.root.is_dir()
+        asked.append((settings.name, namespace, name))
+        return ANSWER if name == "a" else BARE
+
+    monkeypatch.setattr(explain, "_ask", ask)
+    return asked
+
+
+def test_the_answer_has_a_section_for_each_that_has_something_to_say(
+    asked: list[tuple[str, str, str]], tmp_path: Path
+) -> None:
+    layout = cluster(tmp_path)
+    with held(layout):
+        whole = moor("explain", "pod/a", "--data-dir", layout.root)
+        bare = moor("explain", "b", "-n", "other", "--data-dir", layout.root)
+    assert whole.out == (
+        "pod default/a runs on n1\n\n"
+        "class      gvisor\n"
+        "handler    runsc\n"
+        "overhead   cpu 250m, memory 64Mi, charged beside what the containers ask for\n"
+        "node       n1\n"
+        "\nnodes\n"
+        "  n1: has everything the pod needs (it is here)\n"
+        "  n2: no handler\n"
+        "  n2: no room\n"
+        "\ncontainers\n  main: running\n"
+        "\nwhat to do\n  wait\n"
+        "\nevents\n  Pulled: yes\n"
+    )
+    assert bare.out == "pod default/a waits\n\nclass      (none)\nhandler    d\nnode       -\n"
+    assert asked == [("moorage", "default", "a"), ("moorage", "other", "b")]
+
+
+@pytest.mark.parametrize("target", ["pod/a", "pods/a", "po/a", "a"])
+def test_a_pod_is_named_in_each_way_that_kubectl_takes(
+    asked: list[tuple[str, str, str]], tmp_path: Path, target: str
+) -> None:
+    layout = cluster(tmp_path)
+    with held(layout):
+        said = moor("explain", target, "-o", "json", "--data-dir", layout.root)
+    assert json.loads(said.out)["nodes"][1]["objections"] == ["no handler", "no room"]
+    assert asked == [("moorage", "default", "a")]
+
+
+@pytest.mark.parametrize("target", ["deployment/a", "pod/", "/a", ""])
+def test_what_is_no_pod_is_wrong_usage(
+    asked: list[tuple[str, str, str]], tmp_path: Path, target: str
+) -> None:
+    layout = cluster(tmp_path)
+    with held(layout):
+        answer = moor("explain", target, "--data-dir", layout.root)
+    assert answer.status == 2
+    assert f"only pods are explained: pod/NAME, not {target!r}" in answer.err
+    assert asked == []
+
+
+def test_a_cluster_that_is_down_is_status_3(
+    asked: list[tuple[str, str, str]], tmp_path: Path
+) -> None:
+    assert moor("explain", "a", "--data-dir", cluster(tmp_path).root).status == 3
+    assert asked == []
+
+
+class Api:
+    """A client that only is there."""
+
+    async def __aenter__(self) -> Api:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("has_node", [True, False])
+@pytest.mark.parametrize("answers", [True, False])
+async def test_what_this_machine_knows_is_given_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_node: bool, answers: bool
+) -> None:
+    layout = change(cluster(tmp_path), has_node=has_node, filters_by_handler=has_node)
+    given: dict[str, Any] = {}
+
+    async def look(_layout: Layout) -> tuple[None, tuple[str, ...]]:
+        return None, ("found",)
+
+    async def told(_layout: Layout, found: tuple[str, ...]) -> Any:
+        if not answers:
+            raise CliError("does not answer")
+        return type("Told", (), {"handlers": (*found, "told")})
+
+    async def explain_pod(client: Api, namespace: str, name: str, **more: Any) -> PodExplanation:
+        assert isinstance(client, Api)
+        given.update(more, pod=f"{namespace}/{name}")
+        return ANSWER
+
+    monkeypatch.setattr(explain, "look", look)
+    monkeypatch.setattr(explain, "told_handlers", told)
+    monkeypatch.setattr(explain, "explain_pod", explain_pod)
+    monkeypatch.setattr(explain, "load_kubeconfig", lambda path: path)
+    monkeypatch.setattr(explain, "Client", lambda *_, **__: Api())
+    settings = load(layout.settings)
+    assert settings is not None
+    assert await explain._ask(layout, settings, "space", "name") == ANSWER
+    assert given["pod"] == "space/name"
+    assert given["filters_by_handler"] == has_node
+    found = ("found",) if has_node else ()
+    assert given["local_handlers"] == ((*found, "told") if answers else ())
+    assert given["now"].utcoffset() is not None
+    assert given["records"] is not None

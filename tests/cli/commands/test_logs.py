@@ -1,0 +1,157 @@
+"""Which lines `moor logs` prints, in which order, and whose they are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.moor import cluster, moor
+
+DAY = "2026-01-02T03:04:"
+
+
+def lines_of(root: Path, **logs: str) -> Path:
+    layout = cluster(root)
+    layout.logs.mkdir()
+    for part, text in logs.items():
+        layout.log(part).write_text(text)
+    return layout.root
+
+
+def test_all_parts_are_merged_by_time_and_lines_without_one_stay_behind_theirs(
+    tmp_path: Path,
+) -> None:
+    root = lines_of(
+        tmp_path,
+        apiserver=f"early\n{DAY}05.000Z I a\n{DAY}09.000Z I c\nTraceback\n  more\n",
+        node=f"{DAY}07.000Z I b\n{DAY}10.000Z I d\n",
+    )
+    assert moor("logs", "--data-dir", root).out.splitlines() == [
+        "apiserver    early",
+        f"apiserver    {DAY}05.000Z I a",
+        f"node         {DAY}07.000Z I b",
+        f"apiserver    {DAY}09.000Z I c",
+        "apiserver    Traceback",
+        "apiserver      more",
+        f"node         {DAY}10.000Z I d",
+    ]
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["2026-01-02T03:04:05.000", "2026-01-02 03:04:05.000Z", "2026-01-02T03:04:05Z",
+     "000000000T000000000000Z"],
+)  # fmt: skip
+def test_only_a_whole_time_is_one(tmp_path: Path, word: str) -> None:
+    root = lines_of(tmp_path, node=f"9999-01-02T03:04:05.000Z first\n{word} x\n", engine="0 y\n")
+    said = moor("logs", "--data-dir", root).out.splitlines()
+    assert said == [
+        "engine       0 y", "node         9999-01-02T03:04:05.000Z first", f"node         {word} x",
+    ]  # fmt: skip
+
+
+def test_one_part_is_printed_as_it_is_and_no_more_lines_than_asked_for(tmp_path: Path) -> None:
+    root = lines_of(tmp_path, node="".join(f"{number}\n" for number in range(120)), engine="x\n")
+    assert moor("logs", "node", "--data-dir", root).out.splitlines() == [
+        str(number) for number in range(20, 120)
+    ]
+    assert moor("logs", "node", "-n", 2, "--data-dir", root).out == "118\n119\n"
+    assert moor("logs", "node", "-n", 0, "--data-dir", root).out == ""
+    assert moor("logs", "-n", 1, "--data-dir", root).out == "node         119\nengine       x\n"
+    assert moor("logs", "node", "-n", -1, "--data-dir", root).status == 2
+
+
+def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
+    layout = cluster(tmp_path)
+    layout.logs.mkdir()
+    layout.log("node").write_bytes(b"\xff!\n")
+    assert moor("logs", "node", "--data-dir", layout.root).out == "\ufffd!\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("node",), "node has written nothing: {}/logs/node.log does not exist"),
+        ((), "the cluster has written nothing: {}/logs does not exist"),
+    ],
+)
+def test_no_log_is_said(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    root = cluster(tmp_path).root
+    answer = moor("logs", *arguments, "--data-dir", root)
+    assert answer.status == 1
+    assert answer.err == f"moor: {said.format(root)}\n"
+
+
+def test_without_the_program_tail_nothing_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = lines_of(tmp_path, node="x\n", engine="y\n")
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    answer = moor("logs", "-f", "--data-dir", root)
+    assert answer.status == 1
+    assert answer.err.endswith(f"{root}/logs/node.log {root}/logs/engine.log\n")
+
+
+def test_one_part_is_followed_by_tail_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = lines_of(tmp_path, node="x\n")
+    became: list[object] = []
+
+    def become(*command: object) -> None:
+        became.extend(command)
+        raise SystemExit(0)
+
+    monkeypatch.setattr(os, "execv", become)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
+    assert moor("logs", "node", "-f", "-n", 7, "--data-dir", root).status == 0
+    log = f"{root}/logs/node.log"
+    assert became == ["/bin/tail", ["/bin/tail", "-n", "7", "-F", log]]
+
+
+def test_all_parts_are_followed_each_line_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = lines_of(tmp_path, node="n1\nn2\nrest", engine="e\n")
+    program = tmp_path / "tail"
+    # Ends at the end of its file, in pieces that are not lines.
+    program.write_text(
+        f"#!{sys.executable} -IS\nimport os, sys\n"
+        "for byte in open(sys.argv[-1], 'rb').read(): os.write(1, bytes([byte]))\n"
+        "print(sys.argv[1:4], file=sys.stderr)\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(shutil, "which", lambda _name: str(program))
+    answer = moor("logs", "-f", "-n", 5, "--data-dir", root)
+    assert sorted(answer.out.splitlines()) == [
+        "engine       e",
+        "node         n1",
+        "node         n2",
+    ]
+    assert (answer.status, answer.err) == (0, "")
+
+
+def test_ctrl_c_ends_following_and_its_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = lines_of(tmp_path, node="n\n", engine="e\n")
+    started: list[subprocess.Popen[bytes]] = []
+    whole = subprocess.Popen
+
+    def popen(*given: object, **more: object) -> subprocess.Popen[bytes]:
+        started.append(whole(*given, **more))  # type: ignore[call-overload]
+        return started[-1]
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    monkeypatch.setattr("moorage.cli.commands.logs._copy", interrupted)
+    answer = moor("logs", "-f", "--data-dir", root)
+    assert (answer.status, answer.out) == (0, "")
+    assert [process.poll() is not None for process in started] == [True, True]

@@ -1,0 +1,110 @@
+"""`moor runtimes`: which handlers are listed, in which columns, and what is said below each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from moorage.cli.commands import runtimes
+from moorage.cluster.host import Host
+from moorage.cluster.layout import Layout
+from moorage.cri import engine_pb
+from moorage.handlers import Handler
+from tests.cli.moor import FakeEngine, change, cluster, held, moor, serving
+from tests.cluster.hosts import a_host
+from tests.fake_crio import Behaviour, FakeCrio, serving_apart
+
+FOUND = (
+    Handler(handler="runc", runtime="runc", available=True, path="/usr/bin/runc", version="1.1"),
+    Handler(handler="kata", runtime="kata", available=False, reason="no KVM", remedy="turn it on"),
+    Handler(
+        handler="old", runtime="old", available=False, path="/usr/bin/old", reason="too old",
+        defect="hangs", defect_remedy="wait",
+    ),
+)  # fmt: skip
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The machine has FOUND; the clusters for which it was looked at."""
+    looks = []
+
+    async def look(layout: Layout) -> tuple[Host, tuple[Handler, ...]]:
+        looks.append(layout.root)
+        return a_host(), FOUND
+
+    monkeypatch.setattr(runtimes, "look", look)
+    return looks
+
+
+def test_without_a_cluster_those_of_the_machine_with_reasons_below(
+    looks: list[Path], tmp_path: Path
+) -> None:
+    listed = [
+        "HANDLER   RUNTIME   VERSION   AVAILABLE   FEATURES",
+        "runc      runc      1.1       yes         -",
+    ]
+    old = [
+        "old       old       -         no          -",
+        "    too old",
+        "    hangs → wait",
+    ]
+    kata = [
+        "kata      kata      -         no          -",
+        "    no KVM → turn it on",
+    ]
+    assert moor("runtimes", "--data-dir", tmp_path).out.splitlines() == [*listed, *old]
+    said = moor("runtimes", "--all", "--data-dir", tmp_path).out
+    assert said.splitlines() == [*listed, *kata, *old]
+    assert looks == [tmp_path, tmp_path]
+    rows = json.loads(moor("runtimes", "--all", "-o", "json", "--data-dir", tmp_path).out)
+    assert [row["handler"] for row in rows] == ["runc", "kata", "old"]
+    assert rows[1]["remedy"] == "turn it on"
+
+
+def test_of_a_running_cluster_the_engines_with_their_files_and_complaints(
+    looks: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moorage.cluster.engine.paths.RUN", tmp_path)
+    layout = cluster(tmp_path, cluster_id="c")
+    told = engine_pb.Handlers(
+        handlers=[
+            engine_pb.Handler(
+                name="runc", is_default=True, is_available=True, program="/opt/runc.new",
+                version="1.9", features=["userNamespaces"], file="/etc/runc.toml",
+            )
+        ],
+        complaints=["b.toml: no binary"],
+    )  # fmt: skip
+    with serving(FakeEngine(handlers=told), tmp_path / "c/engine.sock"), held(layout):
+        answer = moor("runtimes", "--all", "--data-dir", layout.root)
+    assert answer.err == "broken: b.toml: no binary\n"
+    assert answer.out.splitlines() == [
+        "HANDLER   RUNTIME    VERSION   DEFAULT   AVAILABLE   FEATURES",
+        "runc      runc.new   1.9       yes       yes         userNamespaces",
+        "    /etc/runc.toml",
+        "kata      kata       -         no        no          -",
+        "    no KVM → turn it on",
+        "old       old        -         no        no          -",
+        "    too old",
+        "    hangs → wait",
+    ]
+    assert looks == [layout.root]
+
+
+def test_of_another_engine_those_that_it_lists_alone(looks: list[Path], tmp_path: Path) -> None:
+    layout = cluster(tmp_path)
+    with serving_apart(FakeCrio(Behaviour(handlers=["", "b"])), tmp_path) as endpoint:
+        change(layout, cri=endpoint)
+        answer = moor("runtimes", "--data-dir", layout.root)
+        assert answer.out.splitlines() == [
+            "HANDLER   DEFAULT   AVAILABLE   FEATURES",
+            "-         yes       yes         -",
+            "b         no        yes         -",
+        ]
+        assert looks == []
+        change(layout, cri=endpoint, has_node=False)
+        assert "runc" in moor("runtimes", "--data-dir", layout.root).out
+        assert looks == [layout.root]

@@ -1,0 +1,330 @@
+"""`moor up`: what it decides before it supervises, and what it says of a cluster that runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from moorage.cli.commands import up
+from moorage.cli.errors import CannotRunPodsError, CliError
+from moorage.cluster.creation import Choices
+from moorage.cluster.credentials import Credentials
+from moorage.cluster.host import Host
+from moorage.cluster.layout import Layout
+from moorage.cluster.life import StartError
+from moorage.cluster.network import NoSubnetError, SubnetTakenError
+from moorage.cluster.network.subnet import Route
+from moorage.cluster.settings import Settings, SettingsError, load
+from moorage.cluster.supervisor import AlreadyRunningError
+from moorage.handlers import Handler
+from tests.cli.moor import Answer, change, cluster, held, moor
+from tests.cluster.hosts import a_host, tools_without
+from tests.cluster.test_settings import SETTINGS
+from tests.fake_crio import Behaviour, FakeCrio, serving_apart
+
+_ROUTE = Route("eth0", IPv4Network("10.0.0.0/8"))
+
+
+class Start:
+    """The steps of a start, in their order, and what they got."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[str, Any]] = []
+        self.choices = Choices()
+        self.host = a_host()
+        self.failure: Exception | None = None
+
+    async def look(
+        self, _layout: Layout, *, is_installing: bool
+    ) -> tuple[Host, tuple[Handler, ...]]:
+        self.steps.append(("look", is_installing))
+        return self.host, ()
+
+    def open_cluster(self, layout: Layout, choices: Choices) -> Settings:
+        if self.failure is not None:
+            raise self.failure
+        self.steps.append(("open", layout.root))
+        self.choices = choices
+        return load(layout.settings) or SETTINGS
+
+    def become(self, _layout: Layout, merged_into: str) -> None:
+        self.steps.append(("become", merged_into))
+
+    def detached(self, _layout: Layout, within_s: float, uninterrupted: Any) -> None:
+        with uninterrupted:
+            pass
+        self.steps.append(("detached", within_s > 10))
+        if self.failure is not None:
+            raise self.failure
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Start:
+    start = Start()
+    monkeypatch.setattr(up, "look", start.look)
+    monkeypatch.setattr(up, "open_cluster", start.open_cluster)
+    monkeypatch.setattr(up, "become_supervisor", start.become)
+    monkeypatch.setattr(up, "start_detached", start.detached)
+    monkeypatch.setattr(up, "USER_KUBECONFIG", tmp_path / "user" / "config")
+    return start
+
+
+def with_keys(layout: Layout) -> Layout:
+    credentials = Credentials(layout)
+    for path in (
+        credentials.authority.certificate, credentials.admin.certificate, credentials.admin.key
+    ):  # fmt: skip
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(path.name)
+    return layout
+
+
+@pytest.mark.parametrize(
+    ("options", "given"),
+    [
+        ((), {}),
+        (("--no-node",), {"has_node": False}),
+        (("--node",), {"has_node": True}),
+        (("--own-engine",), {"cri": ""}),
+        (("--name", "x", "--node-name", "y"), {"name": "x", "node_name": "y"}),
+        (("--api-port", 1, "--node-port", 65535), {"api_port": 1, "node_port": 65535}),
+        (
+            ("--pod-network", "10.1.0.0/24", "--service-network", "10.2.0.0/16"),
+            {"pod_network": "10.1.0.0/24", "service_network": "10.2.0.0/16"},
+        ),
+        (
+            ("--registry-mirror", "a=b", "--registry-mirror", "c=d=e"),
+            {"registry_mirrors": {"a": "b", "c": "d=e"}},
+        ),
+        (("--feature-gate", "RuntimeClass=False"), {"gates": {"RuntimeClass": False}}),
+        (("--feature-gate", "RuntimeClass=true"), {"gates": {"RuntimeClass": True}}),
+        (("--schedule-by-handler",), {"filters_by_handler": True}),
+        (("--scheduler-like-upstream",), {"filters_by_handler": False}),
+        (("--seccomp-default",), {"seccomp_default": True}),
+        (("--no-seccomp-default",), {"seccomp_default": False}),
+        (("--pod-pids-limit", -1), {"pod_pids_limit": -1}),
+        (("--log-level", "debug"), {"log_level": "debug"}),
+        (
+            ("--image-verification", "AlwaysVerify"),
+            {"image_verification": "AlwaysVerify", "image_allowlist": ()},
+        ),
+        (
+            (
+                "--image-verification", "NeverVerifyAllowlistedImages",
+                "--image-allowlist", "r.example/a", "--image-allowlist", "r.example/b/*",
+            ),
+            {
+                "image_verification": "NeverVerifyAllowlistedImages",
+                "image_allowlist": ("r.example/a", "r.example/b/*"),
+            },
+        ),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_was_said_is_given_and_nothing_else(
+    start: Start, tmp_path: Path, options: tuple[object, ...], given: dict[str, Any]
+) -> None:
+    answer = moor("up", *options, "--data-dir", tmp_path / "d")
+    assert answer == Answer(0, "", "")
+    assert start.choices.given() == given
+    assert not start.choices.accepts_loss
+    looked = [] if "--no-node" in options else [("look", False)]
+    assert start.steps == [*looked, ("open", tmp_path / "d"), ("become", "")]
+
+
+def test_loss_is_accepted_when_that_is_said(start: Start, tmp_path: Path) -> None:
+    moor("up", "--accept-loss", "--data-dir", tmp_path / "d")
+    assert start.choices.accepts_loss
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--feature-gate", "RuntimeClass=maybe"), "its value true or false"),
+        (("--feature-gate", "Wings=true"), "the gate is RuntimeClass"),
+        (("--feature-gate", "RuntimeClass"), "--feature-gate takes KEY=VALUE"),
+        (("--api-port", 0), "--api-port"),
+        (("--node-port", 65536), "--node-port"),
+        (("--pod-pids-limit", -2), "--pod-pids-limit"),
+        (("--cri", "unix:///x", "--own-engine"), "--cri and --own-engine exclude each other"),
+        (("--cri", "/run/x.sock"), "--cri takes an endpoint of the form unix:///path/to.sock"),
+        (("--image-allowlist", "r.example/a"), "NeverVerifyAllowlistedImages"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_wrong_usage(
+    start: Start, tmp_path: Path, options: tuple[object, ...], said: str
+) -> None:
+    answer = moor("up", *options, "--data-dir", tmp_path / "d")
+    assert answer.status == 2
+    assert said in answer.err
+    assert start.steps == []
+
+
+def test_missing_packages_are_installed_when_asked_for(start: Start, tmp_path: Path) -> None:
+    moor("up", "--install", "--data-dir", tmp_path / "d")
+    assert start.steps[0] == ("look", True)
+
+
+def test_a_machine_that_cannot_run_pods_is_status_4_with_each_problem(
+    start: Start, tmp_path: Path
+) -> None:
+    start.host = a_host(is_root=False, tools=tools_without("conmon"))
+    answer = moor("up", "--data-dir", tmp_path / "d")
+    assert answer.status == 4
+    assert answer.err.startswith("moor: this machine cannot run pods:\n  user: not root")
+    assert " → run as root" in answer.err
+    assert "conmon" in answer.err
+    assert "kernel" not in answer.err
+    assert start.steps == [("look", False)]
+
+
+@pytest.mark.parametrize("merges", [True, False])
+def test_a_detached_start_says_how_to_use_the_cluster(
+    start: Start, tmp_path: Path, merges: bool
+) -> None:
+    layout = with_keys(cluster(tmp_path, name="mine", has_node=False))
+    options = ("--merge",) if merges else ()
+    answer = moor("up", "-d", "--no-node", *options, "--data-dir", layout.root)
+    assert (answer.status, answer.err) == (0, "")
+    first, rest = answer.out.split("\n", 1)
+    assert first == "cluster ready"
+    used = "use-context mine" if merges else f"export KUBECONFIG={layout.kubeconfig}"
+    assert used in rest
+    assert "kubectl get runtimeclasses,nodes" in rest
+    assert start.steps == [("open", layout.root), ("detached", True)]
+    user = tmp_path / "user" / "config"
+    assert user.exists() == merges
+    if merges:
+        assert yaml.safe_load(user.read_text())["current-context"] == "mine"
+
+
+def test_the_supervisor_learns_where_the_context_was_added(start: Start, tmp_path: Path) -> None:
+    layout = with_keys(cluster(tmp_path))
+    moor("up", "--merge", "--no-node", "--data-dir", layout.root)
+    assert start.steps[-1] == ("become", str(tmp_path / "user" / "config"))
+
+
+def test_a_start_that_fails_is_one_sentence(start: Start, tmp_path: Path) -> None:
+    layout = cluster(tmp_path)
+    start.failure = StartError("not ready")
+    with pytest.raises(CliError, match="not ready"):
+        up._start_detached(layout)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (SettingsError("why"), "moor: why\n"),
+        (NoSubnetError(_ROUTE.network), "every /24 network"),
+        (SubnetTakenError(_ROUTE.network, _ROUTE), "reaches through eth0"),
+        (OSError(28, "disk full"), "cannot be used for a cluster: disk full; choose another"),
+    ],
+)
+def test_a_cluster_that_cannot_be_opened_is_said(
+    start: Start, tmp_path: Path, error: Exception, said: str
+) -> None:
+    start.failure = error
+    answer = moor("up", "--no-node", "--data-dir", tmp_path / "d")
+    assert answer.status == 1
+    assert said in answer.err
+    assert start.steps == []
+
+
+def test_one_that_began_to_run_meanwhile_is_said(start: Start, tmp_path: Path) -> None:
+    layout = cluster(tmp_path)
+    start.failure = AlreadyRunningError(layout, 7)
+    answer = moor("up", "--no-node", "--data-dir", layout.root)
+    assert answer.status == 1
+    assert answer.err == f"moor: {start.failure}\n"
+
+
+def test_an_engine_of_others_is_probed_in_place_of_the_machine(
+    start: Start, tmp_path: Path
+) -> None:
+    layout = cluster(tmp_path)
+    missing = f"unix://{tmp_path}/none.sock"
+    answer = moor("up", "--cri", missing, "--data-dir", layout.root)
+    assert answer.status == 4
+    assert f"the engine at {missing} cannot be used" in answer.err
+    change(layout, cri=missing)
+    assert moor("up", "--data-dir", layout.root).status == 4
+    assert start.steps == []
+    assert moor("up", "--no-node", "--data-dir", layout.root).status == 0
+    moor("up", "--own-engine", "--data-dir", layout.root)
+    assert start.steps[2] == ("look", False)
+
+
+def test_an_engine_that_is_not_ready_is_a_warning(start: Start, tmp_path: Path) -> None:
+    layout = cluster(tmp_path)
+    with serving_apart(FakeCrio(Behaviour()), tmp_path) as endpoint:
+        assert moor("up", "--cri", endpoint, "--data-dir", layout.root) == Answer(0, "", "")
+    assert start.choices.cri == endpoint
+    with serving_apart(FakeCrio(Behaviour(has_network=False)), tmp_path) as endpoint:
+        answer = moor("up", "--cri", endpoint, "--data-dir", layout.root)
+    assert answer.status == 0
+    assert answer.err.startswith(f"moor: the engine at {endpoint}: ")
+
+
+def test_one_that_runs_is_reported_and_nothing_is_opened(start: Start, tmp_path: Path) -> None:
+    layout = with_keys(cluster(tmp_path, name="mine"))
+    part = {"pid": os.getpid(), "restarts": 0, "ready_after_s": None}
+    states = {"apiserver": "ready", "node": "starting", "engine": "restarting"}
+    with held(layout) as pid:
+        plain = moor("up", "--data-dir", layout.root)
+        parts = {name: {**part, "state": state} for name, state in states.items()}
+        layout.state.write_text(json.dumps({"parts": parts}))
+        waiting = moor("up", "--merge", "--name", "mine", "--data-dir", layout.root)
+        change(layout, name="mine", has_node=False)
+        without = moor("up", "--no-node", "--data-dir", layout.root)
+    runs = f"the cluster in {layout.root} runs already"
+    assert plain.out.splitlines()[0] == f"{runs} (supervisor process {pid})"
+    assert f"export KUBECONFIG={layout.kubeconfig}" in plain.out
+    assert waiting.out.splitlines()[0] == (
+        f"{runs} (supervisor process {pid}); not ready yet: node, engine"
+    )
+    assert "kubectl config use-context mine" in waiting.out
+    assert (tmp_path / "user" / "config").exists()
+    assert without.out.startswith(f"{runs} without a node (supervisor process {pid}); ")
+    assert start.steps == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--no-node",), "--node"),
+        (("--feature-gate", "RuntimeClass=false"), "--feature-gate"),
+        (("--registry-mirror", "a=b"), "--registry-mirror"),
+        (("--scheduler-like-upstream",), "--schedule-by-handler"),
+        (("--pod-pids-limit", 7), "--pod-pids-limit"),
+        (("--api-port", 1, "--name", "x"), "--name, --api-port"),
+        (("--name", "moorage", "--node-name", "x"), "--node-name"),
+    ],
+    ids=str,
+)
+def test_one_that_runs_otherwise_is_left_alone(
+    start: Start, tmp_path: Path, options: tuple[object, ...], said: str
+) -> None:
+    layout = cluster(tmp_path)
+    with held(layout) as pid:
+        answer = moor("up", *options, "--merge", "--data-dir", layout.root)
+    assert (answer.status, answer.out) == (1, "")
+    assert f"It runs with another {said}, and options count" in answer.err
+    assert str(pid) in answer.err
+    assert f"`moor down --keep-pods --data-dir {layout.root}` first" in answer.err
+    assert not (tmp_path / "user").exists()
+    assert start.steps == []
+
+
+async def test_the_machines_handlers_are_what_it_has(start: Start, tmp_path: Path) -> None:
+    assert await up.prepare_machine(Layout(tmp_path), is_installing=False) == ()
+    start.host = a_host(is_root=False)
+    with pytest.raises(CannotRunPodsError, match="`moor up --no-node` starts the control plane"):
+        await up.prepare_machine(Layout(tmp_path), is_installing=True)
+    assert start.steps == [("look", False), ("look", True)]

@@ -1,0 +1,163 @@
+"""The commands in the process of the test, on clusters whose parts are fakes: no start of anything.
+
+A cluster is a directory with settings. It runs while a process holds its lock, and its engine is a
+small one behind a real socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import msgspec
+from grpc import aio
+
+from moorage.cli.main import main
+from moorage.cluster.layout import Layout
+from moorage.cluster.settings import Settings, save
+from moorage.cri import engine_pb, pb
+from moorage.cri.generated.engine_pb2_grpc import EngineServicer, add_EngineServicer_to_server
+from moorage.cri.generated.runtime_pb2_grpc import (
+    ImageServiceServicer,
+    add_ImageServiceServicer_to_server,
+)
+from tests.cluster.test_settings import SETTINGS
+from tests.fake_crio import serving_in_thread
+
+# Holds a lock as a supervisor does, until its standard input ends.
+_HOLDER = """
+import fcntl, sys
+lock = open(sys.argv[1], "a+")
+fcntl.lockf(lock, fcntl.LOCK_EX)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command printed, and its exit status."""
+
+    status: int
+    out: str
+    err: str
+
+
+class Terminal(io.StringIO):
+    """A terminal to print to."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def moor(*arguments: object, terminal: bool = False) -> Answer:
+    """Run a command; `terminal` is what it prints to."""
+    out, err = (Terminal(), Terminal()) if terminal else (io.StringIO(), io.StringIO())
+    status = 0
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            main([str(each) for each in arguments])
+        except SystemExit as ended:
+            status = ended.code if isinstance(ended.code, int) else 1
+    return Answer(status, out.getvalue(), err.getvalue())
+
+
+def cluster(root: Path, **changes: Any) -> Layout:
+    """A cluster in `root/data`, as far as its settings go."""
+    layout = Layout(root.resolve() / "data")
+    layout.root.mkdir()
+    return change(layout, **changes)
+
+
+def change(layout: Layout, **changes: Any) -> Layout:
+    """The same cluster with other settings."""
+    given: Settings = msgspec.structs.replace(SETTINGS, **changes)
+    save(layout.settings, given)
+    return layout
+
+
+@contextmanager
+def held(layout: Layout) -> Iterator[int]:
+    """The cluster runs: the id of a process that holds its lock."""
+    argv = [sys.executable, "-ISc", _HOLDER, str(layout.lock)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline()
+        try:
+            yield holder.pid
+        finally:
+            holder.kill()
+
+
+@dataclass
+class FakeEngine(ImageServiceServicer, EngineServicer):
+    """Images and handlers in memory. What it was asked is in `loaded`, `saved` and `removed`."""
+
+    images: list[pb.Image] = field(default_factory=list)
+    handlers: engine_pb.Handlers = field(default_factory=engine_pb.Handlers)
+    loads: list[str] = field(default_factory=list)
+    exact: bool = True
+    loaded: list[str] = field(default_factory=list)
+    saved: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+
+    async def ListImages(self, _request: Any, _context: Any) -> pb.ListImagesResponse:  # noqa: N802
+        return pb.ListImagesResponse(images=self.images)
+
+    async def ImageStatus(  # noqa: N802
+        self, request: Any, _context: Any
+    ) -> pb.ImageStatusResponse:
+        name = request.image.image
+        found = [each for each in self.images if name in (each.id, *each.repo_tags)]
+        return pb.ImageStatusResponse(image=found[0] if found else None)
+
+    async def RemoveImage(  # noqa: N802
+        self, request: Any, _context: Any
+    ) -> pb.RemoveImageResponse:
+        self.removed.append(request.image.image)
+        return pb.RemoveImageResponse()
+
+    async def LoadImages(  # noqa: N802
+        self, request: Any, context: aio.ServicerContext[Any, Any]
+    ) -> engine_pb.LoadImagesResponse:
+        if not self.loads:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no archive of images")
+        self.loaded.append(request.archive)
+        return engine_pb.LoadImagesResponse(names=self.loads)
+
+    async def SaveImages(  # noqa: N802
+        self, request: Any, _context: Any
+    ) -> engine_pb.SaveImagesResponse:
+        self.saved.extend(request.images)
+        await asyncio.to_thread(Path(request.archive).touch)
+        saved = [
+            engine_pb.SavedImage(name=each, id=f"sha256:{'ab' * 32}", is_exact=self.exact)
+            for each in request.images
+        ]
+        return engine_pb.SaveImagesResponse(images=saved)
+
+    async def WatchHandlers(  # noqa: N802
+        self, _request: Any, _context: Any
+    ) -> AsyncIterator[engine_pb.Handlers]:
+        yield self.handlers
+
+
+@contextmanager
+def serving(fake: FakeEngine, socket: Path) -> Iterator[str]:
+    """The endpoint of a fake engine while it serves, in a thread."""
+    socket.parent.mkdir(parents=True, exist_ok=True)
+
+    def register(server: aio.Server) -> None:
+        add_ImageServiceServicer_to_server(fake, server)
+        add_EngineServicer_to_server(fake, server)
+
+    with serving_in_thread(register, f"unix://{socket}") as endpoint:
+        yield endpoint

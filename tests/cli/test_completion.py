@@ -1,0 +1,121 @@
+"""Which names are offered for what was typed, and that what fails offers nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from moorage.cli import completion
+from moorage.cli.commands.explain import command
+from moorage.cli.completion import complete_images, complete_namespaces, complete_pods
+from moorage.cli.errors import CliError
+from moorage.cluster.layout import Layout
+from moorage.cri import pb
+from tests.cli.moor import FakeEngine, cluster, serving
+
+PODS = {"default": ["wasp", "whale", "pony"], "kube-system": ["dns"]}
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    async def pods(_layout: Layout, namespace: str) -> list[str]:
+        return PODS[namespace]
+
+    async def namespaces(_layout: Layout) -> list[str]:
+        return list(PODS)
+
+    monkeypatch.setattr(completion, "_pod_names", pods)
+    monkeypatch.setattr(completion, "_namespace_names", namespaces)
+    return cluster(tmp_path).root
+
+
+def offered(complete: Complete, incomplete: str, **typed: object) -> list[str]:
+    context = click.Context(command)
+    context.params.update(typed)
+    return complete(context, command.params[0], incomplete)
+
+
+@pytest.mark.parametrize(
+    ("incomplete", "expected"),
+    [
+        ("", ["pod/pony", "pod/wasp", "pod/whale"]),
+        ("w", ["wasp", "whale"]),
+        ("wh", ["whale"]),
+        ("x", []),
+        ("p", ["pod/pony", "pod/wasp", "pod/whale", "pony"]),
+        ("po", ["pod/pony", "pod/wasp", "pod/whale", "pony"]),
+        ("pon", ["pony"]),
+        ("pod", ["pod/pony", "pod/wasp", "pod/whale"]),
+        ("pod/", ["pod/pony", "pod/wasp", "pod/whale"]),
+        ("pod/w", ["pod/wasp", "pod/whale"]),
+        ("pod/x", []),
+    ],
+)
+def test_pods(root: Path, incomplete: str, expected: list[str]) -> None:
+    assert offered(complete_pods, incomplete, data_dir=root) == expected
+
+
+def test_pods_of_the_namespace_that_was_typed(root: Path) -> None:
+    assert offered(complete_pods, "", data_dir=root, namespace="kube-system") == ["pod/dns"]
+    assert offered(complete_pods, "d", data_dir=root, namespace="kube-system") == ["dns"]
+
+
+def test_namespaces(root: Path) -> None:
+    assert offered(complete_namespaces, "", data_dir=root) == ["default", "kube-system"]
+    assert offered(complete_namespaces, "k", data_dir=root) == ["kube-system"]
+
+
+def test_images_by_their_names_or_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moorage.cluster.engine.paths.RUN", tmp_path)
+    layout = cluster(tmp_path, cluster_id="c")
+    images = [pb.Image(id="sha256:aa", repo_tags=["b:2", "b:1"]), pb.Image(id="sha256:dd")]
+    with serving(FakeEngine(images=images), tmp_path / "c/engine.sock"):
+        assert offered(complete_images, "", data_dir=layout.root) == ["b:1", "b:2", "sha256:dd"]
+        assert offered(complete_images, "b:1", data_dir=layout.root) == ["b:1"]
+    assert offered(complete_images, "", data_dir=layout.root) == []
+
+
+def test_the_directory_is_that_of_the_environment_where_none_was_typed(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    option = next(each for each in command.params if each.name == "data_dir")
+    monkeypatch.setattr(option, "default", lambda: root)
+    assert offered(complete_namespaces, "d") == ["default"]
+    monkeypatch.setattr(option, "default", lambda: tmp_path)
+    assert offered(complete_namespaces, "d") == []
+
+
+@pytest.mark.parametrize("error", [CliError("x"), OSError("x"), TimeoutError()])
+def test_what_people_can_act_on_offers_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    async def fail(_layout: Layout) -> list[str]:
+        raise error
+
+    monkeypatch.setattr(completion, "_namespace_names", fail)
+    assert offered(complete_namespaces, "", data_dir=root) == []
+
+
+def test_an_answer_that_takes_too_long_is_not_waited_for(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hang(_layout: Layout) -> list[str]:
+        return await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(completion, "_namespace_names", hang)
+    monkeypatch.setattr(completion, "_DEADLINE_S", 0.01)
+    assert offered(complete_namespaces, "", data_dir=root) == []
+
+
+def test_a_mistake_of_ours_is_not_hidden(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_layout: Layout) -> list[str]:
+        raise KeyError("x")
+
+    monkeypatch.setattr(completion, "_namespace_names", fail)
+    with pytest.raises(KeyError):
+        offered(complete_namespaces, "", data_dir=root)

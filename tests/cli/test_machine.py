@@ -1,0 +1,75 @@
+"""What commands see of the machine, before and after packages are installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from moorage.cli import machine
+from moorage.cli.errors import CannotRunPodsError
+from moorage.cluster.host import Host
+from moorage.cluster.layout import Layout
+from moorage.cluster.packages import InstallError
+from tests.cluster.hosts import a_host, tools_without
+
+
+class Machine:
+    """Lacks conmon until it is installed."""
+
+    def __init__(self) -> None:
+        self.host = a_host(tools=tools_without("conmon"), path="before")
+        self.installed: list[str] = []
+        self.found: list[object] = []
+        self.error: InstallError | None = None
+
+    async def gather(self, root: Path) -> Host:
+        assert root == Path("/data")
+        return self.host
+
+    async def install(self, names: Iterable[str], host: Host) -> None:
+        assert host is self.host
+        if self.error is not None:
+            raise self.error
+        self.installed.extend(names)
+        self.host = a_host(path="after")
+
+    async def discover(self, *given: object, path: str) -> str:
+        self.found = [*given, path]
+        return "handlers"
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    here = Machine()
+    monkeypatch.setattr(machine, "gather", here.gather)
+    monkeypatch.setattr(machine, "install_packages", here.install)
+    monkeypatch.setattr(machine, "discover", here.discover)
+    return here
+
+
+async def test_it_is_looked_at_and_left_alone(here: Machine) -> None:
+    assert await machine.look(Layout(Path("/data"))) == (here.host, "handlers")
+    assert here.installed == []
+    assert here.found == [None, here.host.machine, "before"]
+
+
+async def test_what_is_missing_is_installed_and_then_found(
+    here: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host, _ = await machine.look(Layout(Path("/data")), is_installing=True)
+    assert host.path == "after"
+    assert here.found[-1] == "after"
+    assert here.installed == ["conmon"]
+    assert capsys.readouterr().err == "installing conmon\n"
+    await machine.look(Layout(Path("/data")), is_installing=True)
+    assert here.installed == ["conmon"]
+    assert capsys.readouterr().err == ""
+
+
+async def test_what_cannot_be_installed_is_said(here: Machine) -> None:
+    here.error = InstallError("no apt-get")
+    with pytest.raises(CannotRunPodsError, match="no apt-get"):
+        await machine.look(Layout(Path("/data")), is_installing=True)
+    assert here.found == []

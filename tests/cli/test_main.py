@@ -1,0 +1,48 @@
+"""The help, and what is no command."""
+
+from __future__ import annotations
+
+import pytest
+
+from moorage import __version__
+from moorage.cli.main import cli
+from tests.cli.moor import moor
+
+COMMANDS = (
+    "up", "down", "status", "logs", "kubeconfig", "explain", "runtimes", "doctor", "image",
+    "engine", "demo", "completion",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_lists_every_command_in_order_and_the_exit_statuses(option: str) -> None:
+    said = moor(option).out
+    listed = said.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in listed] == list(COMMANDS)
+    assert listed[0] == "  up          Start the cluster, or resume the one in the data directory."
+    assert "3 the cluster is not running" in said
+    assert cli.list_commands(None) == list(COMMANDS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str) -> None:
+    assert moor(command, "-h").out.startswith(f"Usage: moor {command}")
+
+
+def test_the_version() -> None:
+    assert moor("--version").out == f"moor, version {__version__}\n"
+
+
+def test_what_is_no_command() -> None:
+    answer = moor("fly")
+    assert answer.status == 2
+    assert "No such command 'fly'" in answer.err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script_of_that_shell(shell: str) -> None:
+    said = moor("completion", shell).out
+    assert "_MOOR_COMPLETE" in said
+    assert f"{shell}_complete" in said
+    assert "moor" in said.split()
+    assert moor("completion", "csh").status == 2
