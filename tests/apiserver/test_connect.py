@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from moorage.cluster.certificates import Subject
@@ -38,6 +40,7 @@ class Agent:
         self.heads: list[str] = []
         self.answer = UPGRADED
         self.port = 0
+        self.following: asyncio.Queue[bytes] | None = None
 
     @property
     def lines(self) -> list[str]:
@@ -49,6 +52,9 @@ class Agent:
         if self.answer == UPGRADED:
             while data := await reader.read(4096):
                 writer.write(data.upper())
+        if self.following is not None:
+            while piece := await self.following.get():
+                writer.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
         writer.close()
 
 
@@ -84,6 +90,21 @@ class Cluster:
     async def log(self, path: str) -> tuple[int, str]:
         answer = await self.server.ask("GET", f"{PODS}/{path}")
         return answer.status, answer.text if answer.status == 200 else answer.json["message"]
+
+    @asynccontextmanager
+    async def log_socket(
+        self, path: str, *protocols: str
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """A websocket that asks for a log."""
+        headers = {"Authorization": "Bearer admin-token"}
+        async with (
+            aiohttp.ClientSession() as http,
+            http.ws_connect(
+                f"{self.server.url}{PODS}/{path}",
+                protocols=protocols, headers=headers, ssl=self.server.tls(),
+            ) as websocket,
+        ):  # fmt: skip
+            yield websocket
 
     @asynccontextmanager
     async def connection(
@@ -158,6 +179,89 @@ async def test_a_log_is_what_the_agent_gives(cluster: Cluster, query: str, line:
     cluster.agent.answer = answer("200 OK", "hello\n")
     assert await cluster.log(f"web/log{query}") == (200, "hello\n")
     assert cluster.agent.lines == [line]
+
+
+CHUNKED = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+async def messages(websocket: aiohttp.ClientWebSocketResponse) -> list[Any]:
+    """The messages up to the server's close."""
+    async with asyncio.timeout(20):
+        return [message.data async for message in websocket]
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"),
+    [
+        ([], None),
+        (["binary.k8s.io"], "binary.k8s.io"),
+        (["base64.binary.k8s.io"], "base64.binary.k8s.io"),
+        (["v5.channel.k8s.io", "base64.binary.k8s.io", "binary.k8s.io"], "base64.binary.k8s.io"),
+    ],
+)
+async def test_a_log_over_a_websocket_comes_in_messages(
+    cluster: Cluster, offered: list[str], chosen: str | None
+) -> None:
+    await cluster.add_pod("web")
+    text = "hello\n" * 20_000
+    cluster.agent.answer = answer("200 OK", text)
+    async with cluster.log_socket("web/log?container=app&tailLines=5", *offered) as websocket:
+        assert websocket.protocol == chosen
+        first, *rest = await messages(websocket)
+        assert websocket.close_code == aiohttp.WSCloseCode.OK
+    if chosen == "base64.binary.k8s.io":
+        assert first == ""
+        found = b"".join(base64.b64decode(piece, validate=True) for piece in rest)
+    else:
+        assert first == b""
+        found = b"".join(rest)
+    assert found.decode() == text
+    assert cluster.agent.lines == [f"GET /containerLogs/{AT}?tailLines=5"]
+
+
+async def test_a_log_that_is_followed_comes_as_it_is_written(cluster: Cluster) -> None:
+    await cluster.add_pod("web")
+    cluster.agent.answer, cluster.agent.following = CHUNKED, asyncio.Queue()
+    async with asyncio.timeout(20), cluster.log_socket("web/log?follow=true") as websocket:
+        assert await websocket.receive_bytes() == b""
+        for line in (b"one\n", b"two\n"):
+            cluster.agent.following.put_nowait(line)
+            # What a client sends is ignored.
+            await websocket.send_str("nonsense")
+            assert await websocket.receive_bytes() == line
+        # The client's close is answered, whatever the log does.
+        assert await websocket.close()
+        assert websocket.close_code == aiohttp.WSCloseCode.OK
+    cluster.agent.following.put_nowait(b"")
+
+
+async def test_a_log_that_breaks_off_is_told_by_the_close(cluster: Cluster) -> None:
+    await cluster.add_pod("web")
+    cluster.agent.answer, cluster.agent.following = CHUNKED, asyncio.Queue()
+    async with cluster.log_socket("web/log?follow=true", "binary.k8s.io") as websocket:
+        assert await websocket.receive_bytes() == b""
+        cluster.agent.following.put_nowait(b"")
+        assert await messages(websocket) == []
+        assert websocket.close_code == aiohttp.WSCloseCode.INTERNAL_ERROR
+
+
+async def test_a_log_is_refused_before_the_upgrade(cluster: Cluster) -> None:
+    await cluster.add_pod("web")
+    cluster.agent.answer = answer("200 OK", "hello\n")
+    handshake = {
+        "Connection": "Upgrade", "Upgrade": "websocket", "Sec_WebSocket_Version": "13",
+        "Sec_WebSocket_Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }  # fmt: skip
+    other = {**handshake, "Sec_WebSocket_Protocol": "v4.channel.k8s.io"}
+    old = {**handshake, "Sec_WebSocket_Version": "6"}
+    for name, headers, code, words in (
+        ("web", other, 403, "offer none, or one of binary.k8s.io, base64.binary.k8s.io"),
+        ("web", old, 400, "Unsupported version"),
+        ("web", {**handshake, "Sec_WebSocket_Key": "x"}, 400, "Handshake error"),
+        ("gone", handshake, 404, 'pods "gone" not found'),
+    ):
+        refused = await cluster.server.ask("GET", f"{PODS}/{name}/log", **headers)
+        assert (refused.status, words in refused.json["message"]) == (code, True), refused.text
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Into a pod through its node's agent: logs, exec, attach and port-forward.
 
     GET  pods/x/log               ─▶ GET  https://NODE/containerLogs/ns/pod/container
+                                     (to the client as a body, or as messages of a websocket)
     POST pods/x/exec|attach       ─▶ POST https://NODE/exec|attach/ns/pod/container   (upgraded)
     POST pods/x/portforward       ─▶ POST https://NODE/portForward/ns/pod             (upgraded)
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from aiohttp import web
 
 from moorage.api.errors import (
     BadRequestError,
+    ForbiddenError,
     InternalError,
     NotFoundError,
     StatusError,
@@ -36,7 +38,7 @@ from moorage.apiserver.routing import is_true
 from moorage.registry.kind import Obj
 from moorage.registry.kinds import core
 from moorage.registry.objects import Objects
-from moorage.streaming import channels
+from moorage.streaming import byte_socket, channels
 from moorage.streaming.deadlines import Deadlines
 from moorage.streaming.dial import Refused, Upgraded, Upstream, dial
 from moorage.streaming.pipe import join
@@ -124,7 +126,7 @@ class Connect:
         pod = self._objects.get(call.kind, call.namespace, call.target.name).obj
         container = _chosen(pod, call.query.get("container", ""))
         if not pod["spec"].get("nodeName"):
-            # Nothing has run yet, so nothing has been said.
+            # Nothing has run yet, so there is no log.
             return Reply(b"", content_type="text/plain")
         place = self._place(pod, container)
         asked = [(name, call.query[name]) for name in _LOG_OPTIONS if call.query.get(name)]
@@ -132,6 +134,8 @@ class Connect:
             async with self._http.get(place.at("containerLogs", asked)) as answer:
                 if answer.status != 200:
                     raise _log_error(call, answer.status, await answer.text())
+                if upgrade_of(call.http) == WEBSOCKET:
+                    return await _send_log(call, answer)
                 return await _copy_log(call, answer)
         except aiohttp.ClientError as error:
             message = f"dialing the node agent of {pod['spec']['nodeName']}: {error}"
@@ -322,6 +326,30 @@ async def _copy_log(call: Call, answer: aiohttp.ClientResponse) -> web.StreamRes
         await response.write(piece)
     await response.write_eof()
     return response
+
+
+async def _send_log(call: Call, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+    """Pass the log on in messages of a websocket. Raises ForbiddenError for its subprotocols."""
+    offered = offered_subprotocols(call.http)
+    protocol = byte_socket.chosen_protocol(offered)
+    if protocol is None:
+        known = ", ".join(filter(None, byte_socket.PROTOCOLS))
+        raise ForbiddenError(
+            f"the websocket subprotocols {_list(offered)} are not spoken for logs: offer none, or "
+            f"one of {known}"
+        )
+
+    async def pieces() -> AsyncIterator[bytes]:
+        try:
+            async for piece, _ in answer.content.iter_chunks():
+                yield piece
+        except aiohttp.ClientError as error:
+            raise byte_socket.BrokenStreamError(f"the node agent broke off: {error}") from error
+
+    try:
+        return await byte_socket.send_bytes(call.http, protocol, pieces())
+    except OSError as error:
+        raise ConnectionResetError(f"the log's client is gone: {error}") from error
 
 
 def _log_headers(audit_id: str) -> Mapping[str, str]:

@@ -124,6 +124,9 @@ class Handler:
             # of the server.
             log.info("unreadable request", request=audit_id, method=http.method, error=str(error))
             answer = error_reply(BadRequestError(f"the request cannot be read: {_text(error)}"))
+        except web.HTTPException as error:
+            # The HTTP library's word on the handshake of a websocket.
+            answer = error_reply(BadRequestError(error.text or error.reason))
         except (asyncio.CancelledError, ConnectionResetError):
             raise
         except Exception:

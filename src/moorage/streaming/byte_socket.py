@@ -1,0 +1,76 @@
+"""The websocket that carries one byte stream to the client: a log in messages.
+
+    "", binary.k8s.io       binary messages, the bytes
+    base64.binary.k8s.io    text messages, each base64 of its own bytes
+
+The first message is empty, so a client sees at once that the stream stands. What the client sends
+is ignored; its close ends the stream. Source: `k8s.io/streaming` `httpstream/wsstream` (`Reader`).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterable, Iterable
+
+from aiohttp import WSCloseCode, web
+
+from moorage.streaming.race import first_to_end
+from moorage.streaming.websocket import accept, next_message
+
+BINARY = "binary.k8s.io"
+BASE64 = "base64.binary.k8s.io"
+UNNAMED = ""
+PROTOCOLS = (UNNAMED, BINARY, BASE64)
+
+_CHUNK_BYTES = 32 * 1024
+# RFC 6455 §5.5: a control frame has at most 125 bytes, two of which are the code.
+_REASON_BYTES = 123
+
+
+class BrokenStreamError(Exception):
+    """The source of the pieces broke off. The text is for the client."""
+
+
+def chosen_protocol(offered: Iterable[str]) -> str | None:
+    """Return the first offered subprotocol that is known; UNNAMED if none is offered.
+
+    Returns None if all that is offered is unknown.
+    """
+    names = tuple(offered) or (UNNAMED,)
+    return next((name for name in names if name in PROTOCOLS), None)
+
+
+async def send_bytes(
+    request: web.BaseRequest, protocol: str, pieces: AsyncIterable[bytes]
+) -> web.WebSocketResponse:
+    """Accept the upgrade in `protocol` and send the pieces until their end or the client's close.
+
+    A stream that breaks closes the websocket with code 1011 and the reason. Raises OSError if the
+    client is gone without a close.
+    """
+    websocket = await accept(request, protocol)
+
+    async def send(data: bytes) -> None:
+        if protocol == BASE64:
+            await websocket.send_str(base64.b64encode(data).decode())
+        else:
+            await websocket.send_bytes(data)
+
+    async def copy() -> None:
+        await send(b"")
+        async for piece in pieces:
+            for start in range(0, len(piece), _CHUNK_BYTES):
+                await send(piece[start : start + _CHUNK_BYTES])
+
+    async def until_closed() -> None:
+        while await next_message(websocket) is not None:
+            pass
+
+    try:
+        await first_to_end(copy(), until_closed())
+    except BrokenStreamError as error:
+        reason = str(error).encode()[:_REASON_BYTES]
+        await websocket.close(code=WSCloseCode.INTERNAL_ERROR, message=reason)
+    else:
+        await websocket.close()
+    return websocket
