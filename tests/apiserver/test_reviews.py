@@ -71,7 +71,7 @@ async def test_who_am_i(server: Running) -> None:
     assert answer.json["metadata"]["creationTimestamp"].endswith("Z")
 
 
-def on(verb: str = "get", resource: str = "pods", namespace: str = "default", **more: str) -> Any:
+def on(verb: str = "get", resource: str = "pods", namespace: str = "default", **more: Any) -> Any:
     return {"resourceAttributes": {"verb": verb, "resource": resource, "namespace": namespace,
                                    **more}}  # fmt: skip
 
@@ -120,8 +120,10 @@ async def test_a_group_alone_may_be_asked_about(server: Running) -> None:
          "cannot be specified in combination with resourceAttributes"),
         ("SubjectAccessReview", on(), 422, "at least one of user or group must be specified"),
         ("SubjectAccessReview", {"user": "alice"}, 422, "exactly one of"),
-        ("LocalSubjectAccessReview", {"user": "alice", **on(namespace="other")}, 400,
-         "spec.resourceAttributes.namespace must match namespace: default"),
+        ("LocalSubjectAccessReview", {"user": "alice", **on(namespace="other")}, 422,
+         'spec.resourceAttributes.namespace: Invalid value: "other": must match '
+         "metadata.namespace"),
+        ("LocalSubjectAccessReview", {"user": "alice"}, 422, "exactly one of"),
         ("LocalSubjectAccessReview", {"user": "alice", **on(), **at("/")}, 422,
          "disallowed on this kind of request"),
         ("SelfSubjectRulesReview", {}, 400, "no namespace on request"),
@@ -133,6 +135,100 @@ async def test_questions_that_make_no_sense(
     namespace = "default" if kind.startswith("Local") else ""
     answer = await review(server, kind, spec, namespace=namespace)
     assert (answer.status, said in answer.json["message"]) == (code, True), answer.text
+
+
+FIELDS = "spec.resourceAttributes.fieldSelector"
+LABELS = "spec.resourceAttributes.labelSelector"
+WITH_VALUES = "Required value: must be specified when `operator` is 'In' or 'NotIn'"
+WITHOUT_VALUES = "Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+
+
+def where(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+
+
+@pytest.mark.parametrize("kind", [
+    "SelfSubjectAccessReview", "SubjectAccessReview", "LocalSubjectAccessReview",
+])  # fmt: skip
+@pytest.mark.parametrize(
+    ("field", "selector", "said"),
+    [
+        (field, selector, f"{path}.{words}")
+        for field, path in (("fieldSelector", FIELDS), ("labelSelector", LABELS))
+        for selector, words in (
+            ({}, f"requirements: Required value: when {path} is specified, requirements or "
+                 "rawSelector is required"),
+            ({"rawSelector": "a=b", "requirements": [where("a", "In", "b")]},
+             'rawSelector: Invalid value: "a=b": may not specified at the same time as '
+             "requirements"),
+            ({"requirements": [where("a", "In", "b"), where("a", "NotIn")]},
+             f"requirements[1].values: {WITH_VALUES}"),
+            ({"requirements": [where("a", "Exists", "b")]},
+             f"requirements[0].values: {WITHOUT_VALUES}"),
+        )
+    ] + [
+        ("fieldSelector", {"requirements": [where("", "Exists")]},
+         f"{FIELDS}.requirements[0].key: Required value: must be specified"),
+        ("labelSelector", {"requirements": [where("a/b/c", "Exists")]},
+         f'{LABELS}.requirements[0].key: Invalid value: "a/b/c": '),
+        ("labelSelector", {"requirements": [where("a", "In", "b", "-")]},
+         f'{LABELS}.requirements[0].values[1]: Invalid value: "-": '),
+    ],
+)  # fmt: skip
+async def test_selectors_of_a_question_are_validated(
+    server: Running, kind: str, field: str, selector: Any, said: str
+) -> None:
+    spec = on("list", **{field: selector})
+    namespace = "default" if kind.startswith("Local") else ""
+    if not kind.startswith("Self"):
+        spec["user"] = "alice"
+    answer = await review(server, kind, spec, namespace=namespace)
+    assert (answer.status, said in answer.json["message"]) == (422, True), answer.text
+
+
+def unread(field: str, how: str = "ignored") -> str:
+    return f"spec.resourceAttributes.{field} {how} due to parse error"
+
+
+NODE_FIELD = "spec.nodeName"
+
+
+@pytest.mark.parametrize(
+    ("selectors", "is_allowed", "error"),
+    [
+        ({}, False, ""),
+        ({"fieldSelector": {"rawSelector": f"{NODE_FIELD}=n1"}}, True, ""),
+        ({"fieldSelector": {"rawSelector": f"{NODE_FIELD}=n2"}}, False, ""),
+        ({"fieldSelector": {"rawSelector": "broken"}}, False, unread("fieldSelector")),
+        ({"fieldSelector": {"requirements": [where(NODE_FIELD, "In", "n1")]}}, True, ""),
+        ({"fieldSelector": {"requirements": [where(NODE_FIELD, "NotIn", "n1")]}}, False, ""),
+        ({"fieldSelector": {"requirements": [where(NODE_FIELD, "In", "n1", "n2")]}}, False,
+         unread("fieldSelector")),
+        ({"fieldSelector": {"requirements": [where("a", "Near", "b"),
+                                             where(NODE_FIELD, "In", "n1")]}}, True,
+         unread("fieldSelector", "partially ignored")),
+        ({"fieldSelector": {"requirements": [where("a", "Exists")]},
+          "labelSelector": {"rawSelector": "a in"}}, False,
+         f"{unread('fieldSelector')}; {unread('labelSelector')}"),
+        ({"labelSelector": {"requirements": [where("a", "Near"), where("b", "Exists")]}}, False,
+         unread("labelSelector", "partially ignored")),
+        ({"labelSelector": {"rawSelector": f"{NODE_FIELD}=n1"}}, False, ""),
+    ],
+)  # fmt: skip
+async def test_a_node_agent_may_list_the_pods_of_its_node(
+    server: Running, selectors: Any, is_allowed: bool, error: str
+) -> None:
+    attributes = {"verb": "list", "resource": "pods", **selectors}
+    agent = {"user": "system:node:n1", "groups": ["system:nodes"]}
+    found = await status(server, "SubjectAccessReview", {**agent, "resourceAttributes": attributes})
+    assert found["allowed"] is is_allowed
+    assert found.get("evaluationError", "") == error
+    # Rules do not look at selectors.
+    await grant(server, "alice", ["list"], "pods")
+    found = await status(
+        server, "SelfSubjectAccessReview", {"resourceAttributes": attributes}, token="alice-token"
+    )
+    assert (found["allowed"], found.get("evaluationError", "")) == (True, error)
 
 
 async def test_the_rules_that_hold_for_me(server: Running) -> None:

@@ -23,6 +23,7 @@ from moorage.api.errors import (
     StatusError,
     TooManyRequestsError,
 )
+from moorage.api.fields import FieldSelector
 from moorage.api.logs import Log
 from moorage.apiserver.authentication import Authenticator
 from moorage.apiserver.authentication.authenticator import websocket_token
@@ -143,9 +144,9 @@ class Handler:
     ) -> Reply | web.StreamResponse:
         target = parse_path(http.path)
         verb = verb_of(http.method, target, http.query)
-        field_selector = http.query.get("fieldSelector", "")
-        action = _action(verb, target, field_selector)
-        self._authorizer.check(user, action, field_selector)
+        selector = _field_selector(http.query.get("fieldSelector", ""))
+        action = _action(verb, target, selector)
+        self._authorizer.check(user, action, selector)
         if http.method == "CONNECT":
             raise MethodNotAllowedError
         if not target.is_resource:
@@ -279,13 +280,21 @@ def _fits_path(call: Call) -> bool:
     return not (target.name and kind.is_namespaced and not target.namespace)
 
 
-def _action(verb: str, target: Target, field_selector: str) -> Action:
+def _field_selector(text: str) -> FieldSelector:
+    """The selector as authorizers see it: one that cannot be read selects everything."""
+    try:
+        return fields.parse(text) if text else fields.EVERYTHING
+    except ValueError:
+        return fields.EVERYTHING
+
+
+def _action(verb: str, target: Target, selector: FieldSelector) -> Action:
     if not target.is_resource:
         return Action(verb=verb, path=target.path)
     name = target.name
-    if not name and verb in ("list", "watch") and field_selector:
+    if not name and verb in ("list", "watch"):
         # A list of one name is a request for that name.
-        name = _selected_name(field_selector)
+        name = selector.required_value("metadata.name") or ""
     return Action(
         verb=verb,
         group=target.group,
@@ -294,14 +303,6 @@ def _action(verb: str, target: Target, field_selector: str) -> Action:
         namespace=target.namespace,
         name=name,
     )
-
-
-def _selected_name(field_selector: str) -> str:
-    """The one name a field selector leaves; empty for none, and for what is no selector."""
-    try:
-        return fields.parse(field_selector).required_value("metadata.name") or ""
-    except ValueError:
-        return ""
 
 
 def _audit_id() -> str:

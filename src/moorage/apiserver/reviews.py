@@ -17,6 +17,7 @@ from moorage.apiserver.authorization import Authorizer
 from moorage.apiserver.call import Call
 from moorage.apiserver.decoding import BodyDecoder
 from moorage.apiserver.replies import Reply, formed
+from moorage.apiserver.review_selectors import read_selectors, selector_errors
 from moorage.registry.kind import Obj
 from moorage.registry.rbac import Action, RuleResolver
 from moorage.registry.request import SYSTEM_MASTERS, Request, User
@@ -68,52 +69,45 @@ class Reviews:
 
     def _subject_access(self, call: Call, review: Obj) -> Obj:
         del call
-        spec = review["spec"]
-        errors = _attribute_errors(spec)
-        if not spec.get("user") and not spec.get("groups"):
-            errors.append(
-                FieldError.invalid(
-                    "spec.user", "", "at least one of user or group must be specified"
-                )
-            )
-        _raise_invalid(errors)
-        extra = {key: tuple(values) for key, values in spec.get("extra", {}).items()}
-        user = User(
-            name=spec.get("user", ""),
-            uid=spec.get("uid", ""),
-            groups=tuple(spec.get("groups", ())),
-            extra=extra,
-        )
-        return self._decision(user, spec)
+        _raise_invalid(_subject_errors(review["spec"]))
+        return self._decision(_subject(review["spec"]), review["spec"])
 
     def _local_access(self, call: Call, review: Obj) -> Obj:
         spec = review["spec"]
-        attributes = spec.get("resourceAttributes") or {}
-        if attributes.get("namespace", "") != call.namespace:
-            raise BadRequestError(
-                f"spec.resourceAttributes.namespace must match namespace: {call.namespace}"
-            )
-        if "nonResourceAttributes" in spec:
-            _raise_invalid(
-                [
+        errors = _subject_errors(spec)
+        if "resourceAttributes" in spec:
+            namespace = spec["resourceAttributes"].get("namespace", "")
+            if namespace != call.namespace:
+                errors.append(
                     FieldError.invalid(
-                        "spec.nonResourceAttributes",
-                        spec["nonResourceAttributes"],
-                        "disallowed on this kind of request",
+                        "spec.resourceAttributes.namespace",
+                        namespace,
+                        "must match metadata.namespace",
                     )
-                ]
+                )
+        if "nonResourceAttributes" in spec:
+            errors.append(
+                FieldError.invalid(
+                    "spec.nonResourceAttributes",
+                    spec["nonResourceAttributes"],
+                    "disallowed on this kind of request",
+                )
             )
-        return self._subject_access(call, review)
+        _raise_invalid(errors)
+        return self._decision(_subject(spec), spec)
 
     def _self_access(self, call: Call, review: Obj) -> Obj:
         _raise_invalid(_attribute_errors(review["spec"]))
         return self._decision(call.user, review["spec"])
 
     def _decision(self, user: User, spec: Obj) -> Obj:
-        decision = self.authorizer.decide(user, action_of(spec))
+        selector, unread = read_selectors(spec.get("resourceAttributes") or {})
+        decision = self.authorizer.decide(user, action_of(spec), selector)
         status: Obj = {"allowed": decision.is_allowed}
         if decision.reason:
             status["reason"] = decision.reason
+        if unread:
+            status["evaluationError"] = unread
         return status
 
     def _rules(self, call: Call, review: Obj) -> Obj:
@@ -151,7 +145,28 @@ def action_of(spec: Obj) -> Action:
     )
 
 
+def _subject(spec: Obj) -> User:
+    return User(
+        name=spec.get("user", ""),
+        uid=spec.get("uid", ""),
+        groups=tuple(spec.get("groups", ())),
+        extra={key: tuple(values) for key, values in spec.get("extra", {}).items()},
+    )
+
+
+def _subject_errors(spec: Obj) -> list[FieldError]:
+    errors = _choice_errors(spec)
+    if not spec.get("user") and not spec.get("groups"):
+        why = "at least one of user or group must be specified"
+        errors.append(FieldError.invalid("spec.user", "", why))
+    return errors + selector_errors(spec.get("resourceAttributes", {}))
+
+
 def _attribute_errors(spec: Obj) -> list[FieldError]:
+    return _choice_errors(spec) + selector_errors(spec.get("resourceAttributes", {}))
+
+
+def _choice_errors(spec: Obj) -> list[FieldError]:
     has_resource, has_path = "resourceAttributes" in spec, "nonResourceAttributes" in spec
     if has_resource and has_path:
         return [

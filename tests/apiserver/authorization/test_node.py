@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from moorage.api.fields import EVERYTHING, parse
 from moorage.api.pods import Pod
 from moorage.apiserver.authorization import NodeAuthorizer
 from moorage.registry.rbac import Action
@@ -49,7 +50,7 @@ def decide(verb: str, resource: str, *, name: str = "", namespace: str = "ns", g
            subresource: str = "", selector: str = "", who: User = AGENT) -> str | None:  # fmt: skip
     action = Action(verb=verb, group=group, resource=resource, subresource=subresource,
                     namespace=namespace, name=name)  # fmt: skip
-    return AUTHORIZER.decide(who, action, selector)
+    return AUTHORIZER.decide(who, action, parse(selector))
 
 
 def test_others_are_none_of_its_business() -> None:
@@ -80,7 +81,7 @@ def test_nobody_elses() -> None:
 @pytest.mark.parametrize("resource", ["secrets", "configmaps", "serviceaccounts"])
 @pytest.mark.parametrize("verb", ["list", "watch"])
 def test_all_of_them_are_never_read(resource: str, verb: str) -> None:
-    assert decide(verb, resource) == "can only read an individual resource of this type"
+    assert decide(verb, resource) == "No Object name found"
 
 
 @pytest.mark.parametrize("verb", ["create", "update", "patch", "delete", "deletecollection"])
@@ -99,7 +100,10 @@ def test_nor_written(verb: str, resource: str) -> None:
         ("list", "", "spec.nodeName=n2", False),
         ("list", "", "spec.nodeName!=n1", False),
         ("list", "", "", False),
-        ("watch", "", "broken", False),
+        ("list", "", "spec.nodeName=n2,spec.nodeName=n1", True),
+        ("list", "plain", "metadata.name=plain", True),
+        ("watch", "other", "metadata.name=other", False),
+        ("get", "", "spec.nodeName=n1", False),
         ("update", "plain", "", False),
         ("create", "", "", True),
         ("delete", "plain", "", True),
@@ -161,7 +165,7 @@ def test_what_no_agent_may(verb: str, group: str, resource: str, subresource: st
 
 def test_paths_are_left_to_rules_for_everybody() -> None:
     action = Action(verb="get", path="/version")
-    assert AUTHORIZER.decide(AGENT, action, "") == "no node rule for this path"
+    assert AUTHORIZER.decide(AGENT, action, EVERYTHING) == "no node rule for this path"
 
 
 @pytest.mark.parametrize(

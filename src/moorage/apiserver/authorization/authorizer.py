@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from moorage.api.errors import ForbiddenError, qualified
+from moorage.api.fields import EVERYTHING, FieldSelector
 from moorage.apiserver.authorization.node import NodeAuthorizer
 from moorage.registry.rbac import Action, RuleResolver, allows
 from moorage.registry.request import SYSTEM_MASTERS, User
@@ -48,12 +49,12 @@ class Authorizer:
     def is_allowed(self, user: User, action: Action) -> bool:
         return self.decide(user, action).is_allowed
 
-    def decide(self, user: User, action: Action, field_selector: str = "") -> Decision:
-        """`field_selector` matters to node agents only: they may list what is theirs."""
+    def decide(self, user: User, action: Action, selector: FieldSelector = EVERYTHING) -> Decision:
+        """`selector` matters to node agents only: they may list what is theirs."""
         if SYSTEM_MASTERS in user.groups:
             return _MASTERS
         node_refusal = ""
-        node_decision = self._nodes.decide(user, action, field_selector)
+        node_decision = self._nodes.decide(user, action, selector)
         if node_decision is not None:
             if node_decision == "":
                 return _MASTERS
@@ -78,9 +79,9 @@ class Authorizer:
             self._chars = chars
         self._decided[key] = decision
 
-    def check(self, user: User, action: Action, field_selector: str = "") -> None:
+    def check(self, user: User, action: Action, selector: FieldSelector = EVERYTHING) -> None:
         """Raises ForbiddenError, worded for the user, when the action is not allowed."""
-        decision = self.decide(user, action, field_selector)
+        decision = self.decide(user, action, selector)
         if not decision.is_allowed:
             raise refusal(user, action, decision.reason)
 

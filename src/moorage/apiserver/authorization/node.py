@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from moorage.admission.node_restriction import LEASE_NAMESPACE, node_name_of
-from moorage.api import fields
+from moorage.api.fields import FieldRequirement, FieldSelector
 from moorage.api.pod_references import config_map_names, secret_names
 from moorage.api.pods import Pod
 from moorage.api.rbac import PolicyRule
@@ -44,6 +44,7 @@ NODE_RULES: tuple[PolicyRule, ...] = (
 """What every agent may do whatever runs on its node (the system:node cluster role)."""
 
 _ALLOWED = ""
+_NO_NAME = "No Object name found"
 
 PodsOf = Callable[[str, str], Iterable[Pod]]
 """(node name, namespace) → the pods bound to that node there."""
@@ -55,7 +56,7 @@ class NodeAuthorizer:
     def __init__(self, pods_of: PodsOf) -> None:
         self._pods_of = pods_of
 
-    def decide(self, user: User, action: Action, field_selector: str) -> str | None:
+    def decide(self, user: User, action: Action, selector: FieldSelector) -> str | None:
         """`""` when allowed, the reason when not, None when the user is no node agent."""
         node_name = node_name_of(user)
         if node_name is None:
@@ -69,10 +70,10 @@ class NodeAuthorizer:
         if any(allows(rule, action) for rule in NODE_RULES):
             return _ALLOWED
         if not action.group and action.verb in _READ and not action.subresource:
-            return self._decide_read(node_name, action, field_selector)
+            return self._decide_read(node_name, action, selector)
         return f"node '{node_name}' may not {action.verb} {action.full_resource}"
 
-    def _decide_read(self, node_name: str, action: Action, field_selector: str) -> str:
+    def _decide_read(self, node_name: str, action: Action, selector: FieldSelector) -> str:
         match action.resource:
             case "nodes":
                 if action.name == node_name:
@@ -80,7 +81,7 @@ class NodeAuthorizer:
                 what = f"'{action.name}'" if action.name else "all nodes"
                 return f"node '{node_name}' cannot read {what}, only its own Node object"
             case "pods":
-                return self._decide_pods(node_name, action, field_selector)
+                return self._decide_pods(node_name, action, selector)
             case "secrets" | "configmaps" | "serviceaccounts":
                 return self._decide_referenced(node_name, action)
             case _:
@@ -94,23 +95,22 @@ class NodeAuthorizer:
             return "can only create token subresource of serviceaccount"
         return self._decide_referenced(node_name, action)
 
-    def _decide_pods(self, node_name: str, action: Action, field_selector: str) -> str:
-        if action.verb == "get":
-            pods = self._pods_of(node_name, action.namespace)
-            if any(pod.metadata.name == action.name for pod in pods):
+    def _decide_pods(self, node_name: str, action: Action, selector: FieldSelector) -> str:
+        if action.verb != "get":
+            if FieldRequirement("spec.nodeName", node_name) in selector.requirements:
                 return _ALLOWED
-            return f"no relationship found between node '{node_name}' and this object"
-        try:
-            wanted = fields.parse(field_selector).required_value("spec.nodeName")
-        except ValueError:
-            wanted = None
-        if wanted == node_name:
+            if not action.name:
+                return "can only list/watch pods with spec.nodeName field selector"
+        if not action.name:
+            return _NO_NAME
+        pods = self._pods_of(node_name, action.namespace)
+        if any(pod.metadata.name == action.name for pod in pods):
             return _ALLOWED
-        return f"can only list/watch pods with spec.nodeName field selector (node '{node_name}')"
+        return f"no relationship found between node '{node_name}' and this object"
 
     def _decide_referenced(self, node_name: str, action: Action) -> str:
         if not action.name:
-            return "can only read an individual resource of this type"
+            return _NO_NAME
         references = _REFERENCES[action.resource]
         for pod in self._pods_of(node_name, action.namespace):
             if action.name in references(pod):

@@ -1,0 +1,128 @@
+"""Field and label selectors of access reviews: validation, and what authorizers see of them.
+
+RBAC ignores selectors; the node authorizer allows a node agent to list its own pods by
+`spec.nodeName`. A requirement that cannot be read is dropped, which makes the question broader,
+and the answer's `evaluationError` says so. Source: authorization.k8s.io/v1
+`FieldSelectorAttributes` and `LabelSelectorAttributes`, KEP-4601; upstream's
+`pkg/apis/authorization/validation` and `pkg/registry/authorization/util`.
+"""
+
+from __future__ import annotations
+
+from moorage.api import labels, names
+from moorage.api.errors import FieldError
+from moorage.api.fields import EVERYTHING, FieldRequirement, FieldSelector, parse
+from moorage.registry.kind import Obj
+
+_PATH = "spec.resourceAttributes"
+_WITH_VALUES = ("In", "NotIn")
+_WITHOUT_VALUES = ("Exists", "DoesNotExist")
+
+
+def selector_errors(attributes: Obj) -> list[FieldError]:
+    """Validate the selectors of `resourceAttributes`. Operators may be unknown: newer clients."""
+    errors: list[FieldError] = []
+    if "fieldSelector" in attributes:
+        path, selector = f"{_PATH}.fieldSelector", attributes["fieldSelector"]
+        errors += _form_errors(selector, path)
+        for index, requirement in enumerate(selector.get("requirements", ())):
+            errors += _field_errors(requirement, f"{path}.requirements[{index}]")
+    if "labelSelector" in attributes:
+        path, selector = f"{_PATH}.labelSelector", attributes["labelSelector"]
+        errors += _form_errors(selector, path)
+        for index, requirement in enumerate(selector.get("requirements", ())):
+            errors += _label_errors(requirement, f"{path}.requirements[{index}]")
+    return errors
+
+
+def read_selectors(attributes: Obj) -> tuple[FieldSelector, str]:
+    """Return the field requirements that can be read, and the `evaluationError`, empty for none.
+
+    The attributes are valid. Label requirements have no user, so only their errors count.
+    """
+    selector, errors = EVERYTHING, []
+    if asked := attributes.get("fieldSelector"):
+        selector, is_whole = _read_fields(asked)
+        if not is_whole:
+            errors.append(_ignored("fieldSelector", is_partial=not selector.is_everything))
+    if asked := attributes.get("labelSelector"):
+        count, is_whole = _read_labels(asked)
+        if not is_whole:
+            errors.append(_ignored("labelSelector", is_partial=count > 0))
+    return selector, "; ".join(errors)
+
+
+def _form_errors(selector: Obj, path: str) -> list[FieldError]:
+    raw, requirements = selector.get("rawSelector", ""), selector.get("requirements")
+    if raw and requirements:
+        why = "may not specified at the same time as requirements"
+        return [FieldError.invalid(f"{path}.rawSelector", raw, why)]
+    if not raw and not requirements:
+        why = f"when {path} is specified, requirements or rawSelector is required"
+        return [FieldError.required(f"{path}.requirements", why)]
+    return []
+
+
+def _field_errors(requirement: Obj, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if not requirement.get("key"):
+        errors.append(FieldError.required(f"{path}.key", "must be specified"))
+    return errors + _operator_errors(requirement, path)
+
+
+def _label_errors(requirement: Obj, path: str) -> list[FieldError]:
+    key = requirement.get("key", "")
+    errors = _operator_errors(requirement, path)
+    errors += [
+        FieldError.invalid(f"{path}.key", key, error) for error in names.qualified_name_errors(key)
+    ]
+    for index, value in enumerate(requirement.get("values", ())):
+        errors += [
+            FieldError.invalid(f"{path}.values[{index}]", value, error)
+            for error in names.label_value_errors(value)
+        ]
+    return errors
+
+
+def _operator_errors(requirement: Obj, path: str) -> list[FieldError]:
+    operator, values = requirement.get("operator", ""), requirement.get("values")
+    if operator in _WITH_VALUES and not values:
+        why = "must be specified when `operator` is 'In' or 'NotIn'"
+        return [FieldError.required(f"{path}.values", why)]
+    if operator in _WITHOUT_VALUES and values:
+        why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        return [FieldError.forbidden(f"{path}.values", why)]
+    return []
+
+
+def _read_fields(asked: Obj) -> tuple[FieldSelector, bool]:
+    """Return what can be read, and whether that is all of it."""
+    if raw := asked.get("rawSelector"):
+        try:
+            return parse(raw), True
+        except ValueError:
+            return EVERYTHING, False
+    requirements = asked["requirements"]
+    # Field selectors compare with one value, as their text form does.
+    read = tuple(
+        FieldRequirement(each["key"], each["values"][0], is_equal=each["operator"] == "In")
+        for each in requirements
+        if each["operator"] in _WITH_VALUES and len(each["values"]) == 1
+    )
+    return FieldSelector(read), len(read) == len(requirements)
+
+
+def _read_labels(asked: Obj) -> tuple[int, bool]:
+    if raw := asked.get("rawSelector"):
+        try:
+            return len(labels.parse(raw).requirements), True
+        except ValueError:
+            return 0, False
+    operators = [each.get("operator", "") for each in asked["requirements"]]
+    known = [each for each in operators if each in (*_WITH_VALUES, *_WITHOUT_VALUES)]
+    return len(known), len(known) == len(operators)
+
+
+def _ignored(field: str, *, is_partial: bool) -> str:
+    how = "partially ignored" if is_partial else "ignored"
+    return f"{_PATH}.{field} {how} due to parse error"
