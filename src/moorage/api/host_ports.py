@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
+from typing import TYPE_CHECKING
 
-from moorage.api.containers import ContainerPort
-from moorage.api.pods import Pod
+if TYPE_CHECKING:
+    # The supervisor reads listeners from its settings, and needs no types of pods.
+    from moorage.api.containers import ContainerPort
+    from moorage.api.pods import Pod
 
 _ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
 _TCP = "TCP"

@@ -1,7 +1,8 @@
 """Completion of names that only a running cluster knows: pods, namespaces, images.
 
-A shell waits for the answer at each tab, so every question has a short deadline, and whatever goes
-wrong completes nothing: an error would be printed into the line that someone types.
+The shell waits for the answer at each tab, so every request has a short deadline, and a failure
+completes nothing: an error would be printed into the line that is being typed. Clients are imported
+where they are used: the commands import this module, and most runs of them complete nothing.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from moorage.cli.errors import CliError, is_expected
 from moorage.cli.options import layout_of, present_settings
-from moorage.client import Client, load_kubeconfig
-from moorage.client.resources import NAMESPACES, PODS
 from moorage.cluster.layout import Layout
+
+if TYPE_CHECKING:
+    from moorage.client.resources import Resource
 
 _DEADLINE_S = 2.0
 _POD_PREFIX = "pod/"
@@ -77,18 +80,28 @@ def _layout(ctx: click.Context) -> Layout:
 
 
 async def _pod_names(layout: Layout, namespace: str) -> list[str]:
-    async with Client(load_kubeconfig(layout.kubeconfig), user_agent="moor-completion") as client:
-        return [each.metadata.name for each in (await client.list(PODS, namespace)).items]
+    from moorage.client.resources import PODS
+
+    return await _names(layout, PODS, namespace)
 
 
 async def _namespace_names(layout: Layout) -> list[str]:
+    from moorage.client.resources import NAMESPACES
+
+    return await _names(layout, NAMESPACES)
+
+
+async def _names(
+    layout: Layout, resource: Resource[Any], namespace: str | None = None
+) -> list[str]:
+    from moorage.client import Client, load_kubeconfig
+
     async with Client(load_kubeconfig(layout.kubeconfig), user_agent="moor-completion") as client:
-        return [each.metadata.name for each in (await client.list(NAMESPACES)).items]
+        return [each.metadata.name for each in (await client.list(resource, namespace)).items]
 
 
 async def _image_names(layout: Layout) -> list[str]:
-    # Imported only here: the other completions need no engine.
-    from moorage.cli.commands.image import endpoint_of
+    from moorage.cli.engines import endpoint_of
     from moorage.cluster.images.listing import ImageError, list_images
 
     try:

@@ -13,9 +13,12 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from moorage.linux.idmap import IdMappings
 from moorage.linux.trees import make_directories
+
+if TYPE_CHECKING:
+    from moorage.linux.idmap import IdMappings
 
 PRIVATE, PASSABLE = 0o700, 0o711
 PRIVATE_FILE = 0o600

@@ -1,25 +1,5 @@
 """The node agent: runs the pods that name its node, under the handlers their classes name.
 
-`run_node` is the whole of it; everything else is its inside.
+`agent.run_node` is the whole of it. It is not imported here: commands and the engine need the
+agent's paths and labels, and none of what it runs on.
 """
-
-from moorage.node.agent import COMPONENT, run_node
-from moorage.node.options import (
-    ContainerGarbageOptions,
-    ImageGarbageOptions,
-    LogRotationOptions,
-    NodeOptions,
-    OptionsError,
-    ServerOptions,
-)
-
-__all__ = [
-    "COMPONENT",
-    "ContainerGarbageOptions",
-    "ImageGarbageOptions",
-    "LogRotationOptions",
-    "NodeOptions",
-    "OptionsError",
-    "ServerOptions",
-    "run_node",
-]

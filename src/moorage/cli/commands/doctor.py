@@ -18,7 +18,6 @@ from moorage.cluster.doctor import can_run_pods, examine
 from moorage.cluster.host import Host
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import load
-from moorage.cluster.store_findings import examine_store
 from moorage.engine import HANDLER_FOLDER, EnginePaths
 from moorage.handlers import Handler
 
@@ -40,6 +39,9 @@ def command(data_dir: Path, *, install: bool, deep: bool, output: str) -> None:
     folders = (HANDLER_FOLDER, EnginePaths(layout.engine, layout.engine).handlers)
     findings = examine(host, handlers, folders)
     if deep:
+        # Imported here: only this option reads the store.
+        from moorage.cluster.store_findings import examine_store
+
         findings += examine_store(layout)
     remedies = [[f"→ {each.remedy}"] if each.remedy else [] for each in findings]
     show([msgspec.to_builtins(each) for each in findings], _COLUMNS, output, notes=remedies)

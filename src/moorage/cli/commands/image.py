@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from moorage.cli.completion import complete_images
+from moorage.cli.engines import endpoint_of, own_endpoint_of
 from moorage.cli.errors import CliError
 from moorage.cli.options import data_dir_option, layout_of, running_settings
 from moorage.cli.output import output_option, show
@@ -23,8 +24,6 @@ from moorage.cluster.images.listing import ImageError, ListedImage, list_images,
 from moorage.cluster.images.loading import LoadError, load_archive
 from moorage.cluster.images.rootfs import RootfsError, read_rootfs, write_image
 from moorage.cluster.images.saving import SaveError, save_archive
-from moorage.cluster.layout import Layout
-from moorage.cluster.settings import Settings
 from moorage.cluster.settings import load as load_settings
 from moorage.cluster.supervisor import running_pid
 from moorage.cri.reference import InvalidReferenceError, parse
@@ -79,7 +78,7 @@ def load(archives: tuple[Path, ...], data_dir: Path) -> None:
     Prints the names of those that were loaded.
     """
     layout = layout_of(data_dir)
-    endpoint = _own_endpoint(layout, running_settings(layout))
+    endpoint = own_endpoint_of(layout, running_settings(layout))
     for archive in archives:
         with _progress(f"loading {archive}", archive.stat().st_size):
             names = _loaded(endpoint, archive)
@@ -104,7 +103,7 @@ def import_(archive: Path, name: str, data_dir: Path) -> None:
     if reference.digest:
         raise click.UsageError(f"{name}: an import takes a name with a tag, not a digest")
     layout = layout_of(data_dir)
-    endpoint = _own_endpoint(layout, running_settings(layout))
+    endpoint = own_endpoint_of(layout, running_settings(layout))
     machine = MachinePlatform.of_this_machine()
     platform = Platform(machine.architecture, machine.variants[0])
     layout.images.mkdir(mode=0o700, exist_ok=True)
@@ -157,22 +156,6 @@ def save(images: tuple[str, ...], archive: Path, data_dir: Path, *, force: bool)
                 f"{_short(each.id)} now",
                 err=True,
             )
-
-
-def endpoint_of(layout: Layout, settings: Settings) -> str:
-    """Return the endpoint of the cluster's engine, its own or another. Raises CliError."""
-    if not settings.has_node:
-        raise CliError("this cluster has no node, and so no images: start it without --no-node")
-    return settings.cri or engine_paths(layout, settings).endpoint
-
-
-def _own_endpoint(layout: Layout, settings: Settings) -> str:
-    if settings.cri:
-        raise CliError(
-            "images are loaded into the cluster's own engine only; this cluster uses the one at "
-            f"{settings.cri}"
-        )
-    return endpoint_of(layout, settings)
 
 
 def _loaded(endpoint: str, archive: Path) -> tuple[str, ...]:

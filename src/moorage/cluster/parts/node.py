@@ -33,8 +33,9 @@ from moorage.linux.descriptors import raise_descriptor_limit
 from moorage.linux.durable import write_durably
 from moorage.linux.kernel import max_pids, physical_memory_bytes
 from moorage.linux.oom import oom_score_floor, own_oom_score
-from moorage.node import COMPONENT, NodeOptions, ServerOptions, run_node
+from moorage.node.agent import COMPONENT, run_node
 from moorage.node.images.verification import Verification
+from moorage.node.options import NodeOptions, ServerOptions
 
 _FOLLOW_AGAIN_S = 0.5
 _ENGINE_PATIENCE_S = 5.0

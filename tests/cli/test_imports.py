@@ -1,0 +1,40 @@
+"""What commands and parts import: each module costs every start its time and memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+_AGENT_AND_CLIENT = {"moorage.node.agent", "moorage.client.rest", "aiohttp"}
+
+
+@pytest.mark.parametrize(
+    ("modules", "unneeded"),
+    [
+        (
+            ["moorage.cluster.supervise"],
+            {"asyncio", "ssl", "moorage.api.pods", "moorage.cluster.engine"},
+        ),
+        (
+            [
+                "moorage.cluster.parts.engine",
+                *(
+                    f"moorage.cli.commands.{name}"
+                    for name in ("status", "down", "logs", "image", "runtimes", "doctor")
+                ),
+            ],
+            {*_AGENT_AND_CLIENT, "moorage.storage", "moorage.apiserver"},
+        ),
+        (["moorage.cli.commands.up"], {"moorage.node.agent", "moorage.apiserver"}),
+    ],
+)
+def test_nothing_is_imported_that_is_not_used(modules: list[str], unneeded: set[str]) -> None:
+    program = f"import sys, {', '.join(modules)}; print(*sys.modules)"
+
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert unneeded & set(ran.stdout.split()) == set()
