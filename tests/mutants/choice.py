@@ -12,6 +12,8 @@ from pathlib import PurePath
 from tests.mutants.calls import TestCalls
 from tests.mutants.faults import Fault
 
+# The distance of a test outside the directory that mirrors a fault's.
+_ELSEWHERE = 3
 # What the tests of one fault may take altogether when nothing is wrong.
 _BUDGET_S = 40.0
 
@@ -23,6 +25,9 @@ def choose_tests(fault: Fault, tests: Mapping[str, TestCalls]) -> list[str]:
     if not able:
         # Called while modules are imported, or in a process of its own: by whoever uses the file.
         able = [name for name, test in passing.items() if _calls_file(fault, test)]
+    if not able:
+        # The whole file is for a process of its own, whose calls are not recorded.
+        able = [name for name in passing if _distance(fault, name) < _ELSEWHERE]
     chosen, total = [], 0.0
 
     def order(name: str) -> tuple[bool, int, float]:
@@ -47,9 +52,10 @@ def _calls_file(fault: Fault, test: TestCalls) -> bool:
 
 def _distance(fault: Fault, name: str) -> int:
     source, test = PurePath(fault.path), PurePath(name.partition("::")[0])
-    directory = source.parent.parts
+    # Without `moorage` and `tests`.
+    directory = source.parent.parts[1:]
     if test.stem == f"test_{source.stem}":
         return 0
     if source.stem in test.stem:
         return 1
-    return 2 if test.parent.parts[1:] == directory else 3
+    return 2 if test.parent.parts[1:] == directory else _ELSEWHERE

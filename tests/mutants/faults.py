@@ -33,7 +33,7 @@ _OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitAnd: ast.BitOr,
 }
 _TUNING = re.compile(
-    r"(?i)(timeout|deadline|interval|period|budget|backlog|chunk|remembered|_s|_ms|seconds|bytes)$"
+    r"(?i)(timeout|deadline|interval|period|budget|backlog|chunk|remembered|step|tries|_s|_ms|seconds|bytes)$"
 )
 _TYPING_CALLS = {
     "cast",

@@ -94,6 +94,17 @@ def test_a_fault_is_tried_with_the_tests_that_call_its_function_nearest_first() 
     ]
 
 
+def test_a_file_that_no_test_calls_is_tried_with_the_tests_of_its_directory() -> None:
+    fault = find_faults("moorage/p/d/q.py", "def f():\n    return a\n")[0]
+    elsewhere = {("moorage/p/other.py", 1)}
+    names = ("tests/p/d/test_a.py::t", "tests/p/d/test_q.py::t", "tests/p/test_b.py::t",
+             "tests/p/e/test_c.py::t")  # fmt: skip
+    tests = {name: TestCalls(0.1, True, elsewhere) for name in names}
+    assert choose_tests(fault, tests) == ["tests/p/d/test_q.py::t", "tests/p/d/test_a.py::t"]
+    tests["tests/p/e/test_c.py::t"] = TestCalls(0.1, True, {("moorage/p/d/q.py", 7)})
+    assert choose_tests(fault, tests) == ["tests/p/e/test_c.py::t"]
+
+
 def test_the_function_of_a_fault_starts_at_its_decorator() -> None:
     source = "@g\ndef h():\n    return b\n"
     assert {fault.function for fault in find_faults("a.py", source)} == {1}

@@ -33,6 +33,7 @@ CREATE INDEX IF NOT EXISTS log_by_key ON log (key, revision);
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS reserve (filler BLOB NOT NULL);
 """
+_READ_TABLES = frozenset({"log", "log_by_key", "facts"})
 _PRAGMAS = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
@@ -118,7 +119,7 @@ def load(connection: sqlite3.Connection, path: Path, floor: int) -> Loaded:
     `floor`: revisions up to it are taken as given away and compacted. Raises StoreBrokenError,
     sqlite3.Error.
     """
-    if not (_has_tables(connection) and "reserve" in _names(connection)):
+    if not _names(connection) >= {*_READ_TABLES, "reserve"}:
         connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
     facts = _facts(connection)
     found = facts.get("format", 1 if facts else FORMAT)
@@ -342,7 +343,7 @@ def _state_by_rows(
 
 
 def _has_tables(connection: sqlite3.Connection) -> bool:
-    return _names(connection) >= {"log", "log_by_key", "facts"}
+    return _names(connection) >= _READ_TABLES
 
 
 def _names(connection: sqlite3.Connection) -> set[str]:

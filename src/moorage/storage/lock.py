@@ -7,6 +7,7 @@ closing any descriptor of the database would release a POSIX lock on it: hence a
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import select
@@ -55,13 +56,11 @@ class StoreLock:
                 break
             os.close(descriptor)  # Replaced between open and lock.
         pid = f"{os.getpid()}\n".encode()
-        try:
+        # On a full disk only the error text of others names no process.
+        with contextlib.suppress(OSError):
             # Overwritten before it is cut: a full disk takes no new block for it.
             os.pwrite(descriptor, pid, 0)
             os.ftruncate(descriptor, len(pid))
-        except OSError:
-            # Full disk: the lock itself needs no room, only its error text names no process.
-            return cls(path, descriptor)
         return cls(path, descriptor)
 
     def release(self) -> None:

@@ -81,21 +81,21 @@ class SqliteStore:
         self._is_mark_stale = False
         self._held = ExitStack()
         self._loop: asyncio.AbstractEventLoop
-        self._heads: dict[str, int] = {}
+        self._heads: dict[str, int]
         self._in_flight: dict[str, asyncio.Future[int]] = {}
         self._listeners: list[Listener] = []
-        self._identity = ""
-        self._damage: tuple[Damage, ...] = ()
-        self._numbered = 0
-        self._durable = 0
-        self._compacted = 0
-        self._forgotten = 0
-        self._replay_floor = 0
+        self._identity: str
+        self._damage: tuple[Damage, ...]
+        self._numbered: int
+        self._durable: int
+        self._compacted: int
+        self._forgotten: int
+        self._replay_floor: int
         self._logged = 0
         """About how many bytes the write-ahead log has taken since its last checkpoint."""
         self._to_write: queue.SimpleQueue[_Write | _Job | None] = queue.SimpleQueue()
         self._to_read: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._threads: list[threading.Thread] = []
+        self._threads: list[threading.Thread]
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
