@@ -36,10 +36,11 @@ import sys
 from pathlib import Path
 from moorage.cluster.layout import Layout
 from moorage.cluster.liveness import Patience
-from moorage.cluster.supervisor import AlreadyRunningError, Part, Supervisor
+from moorage.cluster.supervisor import AlreadyRunningError, Part, PortTakenError, Supervisor
 named = zip(sys.argv[2::2], sys.argv[3::2])
 parts = [
     Part(name, name, (sys.executable, "-c", code), beats=name.startswith("beating"),
+         listens_on="port 1 (--port)" if name.startswith("listening") else "",
          longest_restart_s=0.5 if name.startswith("eager") else 30)
     for name, code in named
 ]
@@ -49,6 +50,9 @@ try:
 except AlreadyRunningError as error:
     print(error, flush=True)
     sys.exit(3)
+except PortTakenError as error:
+    print(error, flush=True)
+    sys.exit(4)
 """
 
 
@@ -131,6 +135,26 @@ def test_a_part_that_keeps_failing_is_started_later_and_later(tmp_path: Path) ->
         assert "exit status 7" in run.until("again in 1 s")
         run.until("again in 2 s")
         assert "why" in run.layout.log("bad").read_text()
+
+
+def test_a_port_that_another_program_has_ends_the_start(tmp_path: Path) -> None:
+    with running(tmp_path, one=STAYS, listening="raise SystemExit(76)") as run:
+        assert "again in 1 s" in run.until("listening ended (exit status 76)")
+        assert run.until("--port") == (
+            "listening cannot listen on port 1 (--port): another program does; stop it, or choose "
+            "another port with the option\n"
+        )
+        assert run.process.wait(30) == 4
+        assert running_pid(run.layout) is None
+
+
+def test_a_port_that_is_taken_from_a_part_that_was_ready_is_waited_for(tmp_path: Path) -> None:
+    was = str(tmp_path / "was")
+    once = f"import os; os.path.exists({was!r}) and os._exit(76); open({was!r}, 'w');"
+    with running(tmp_path, listening=once + READY + "os._exit(0)") as run:
+        run.until("listening ready")
+        for _ in range(2):
+            run.until("ended (exit status 76)")
 
 
 def test_killing_the_supervisor_by_force_ends_its_parts(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from moorage.cluster.claims import Claims
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.engine import check_engine_change, note_engine
 from moorage.cluster.files import exclusive
@@ -72,23 +73,28 @@ class Choices:
         }
 
 
-def open_cluster(layout: Layout, choices: Choices) -> Settings:
+def open_cluster(layout: Layout, choices: Choices, claims: Claims | None = None) -> Settings:
     """The settings of the cluster in a folder, made there if absent; keys and kubeconfig too.
 
     Raises SettingsError for choices that cannot be, or that contradict the cluster there is;
     NoSubnetError and SubnetTakenError for its network, AlreadyRunningError while it runs,
     LostKeyError and AuthorityError for its keys. Two at once make one cluster: the second finds
-    what the first decided.
+    what the first decided. Ports and networks are claimed in `claims` until it is closed, or only
+    during this call.
     """
+    if claims is None:
+        with Claims() as passing:
+            return open_cluster(layout, choices, passing)
     # What cannot be is said before a directory is made for it.
-    _decided(layout, _present(layout, choices), choices)
+    with Claims() as trial:
+        _decided_alone(layout, _present(layout, choices), choices, trial)
     make_private(layout.root)
     with exclusive(layout.change_lock):
         pid = running_pid(layout)
         if pid is not None:
             raise AlreadyRunningError(layout, pid)
         present = _present(layout, choices)
-        settings = _decided(layout, present, choices)
+        settings = _decided_alone(layout, present, choices, claims)
         if settings != present:
             save(layout.settings, settings)
         if not choices.accepts_loss:
@@ -141,21 +147,35 @@ def access(layout: Layout, settings: Settings) -> Access:
     return Access(settings.name, settings.server, authority, credentials.admin)
 
 
-def _decided(layout: Layout, present: Settings | None, choices: Choices) -> Settings:
-    settings = _made(choices) if present is None else _changed(present, choices)
+def _decided_alone(
+    layout: Layout, present: Settings | None, choices: Choices, claims: Claims
+) -> Settings:
+    try:
+        return _decided(layout, present, choices, claims)
+    except SettingsError as error:
+        # One that started this cluster a moment ago holds its ports.
+        if pid := running_pid(layout):
+            raise AlreadyRunningError(layout, pid) from error
+        raise
+
+
+def _decided(
+    layout: Layout, present: Settings | None, choices: Choices, claims: Claims
+) -> Settings:
+    settings = _made(choices, claims) if present is None else _changed(present, choices)
     if present is not None:
         check_engine_change(layout, present, settings)
-    require_port(settings.api_port, "127.0.0.1", "--api-port")
+    require_port(settings.api_port, "127.0.0.1", "--api-port", claims)
     if settings.has_node:
-        require_port(settings.node_port, settings.node_ip, "--node-port")
+        require_port(settings.node_port, settings.node_ip, "--node-port", claims)
     return settings
 
 
-def _made(choices: Choices) -> Settings:
+def _made(choices: Choices, claims: Claims) -> Settings:
     cluster_id = new_cluster_id()
     service_network = _network(choices.service_network or SERVICE_NETWORK)
     if choices.pod_network is None:
-        pod_network = choose_subnet(host_routes(), [service_network])
+        pod_network = _free_subnet(service_network, claims)
     else:
         pod_network = _network(choices.pod_network)
         check_subnet(pod_network, host_routes(), bridge_name(cluster_id))
@@ -166,8 +186,8 @@ def _made(choices: Choices) -> Settings:
         name="moorage",
         cluster_id=cluster_id,
         node_name=node_name(choices.node_name),
-        api_port=choices.api_port or free_port(DEFAULT_API_PORT),
-        node_port=choices.node_port or free_port(DEFAULT_NODE_PORT, node_ip),
+        api_port=choices.api_port or free_port(DEFAULT_API_PORT, claims),
+        node_port=choices.node_port or free_port(DEFAULT_NODE_PORT, claims, node_ip),
         node_ip=node_ip,
         pod_network=str(pod_network),
         service_network=str(service_network),
@@ -175,6 +195,16 @@ def _made(choices: Choices) -> Settings:
     )
     decided = {"pod_network": str(pod_network), "service_network": str(service_network)}
     return msgspec.structs.replace(defaults, **choices.given() | decided)
+
+
+def _free_subnet(service_network: ipaddress.IPv4Network, claims: Claims) -> ipaddress.IPv4Network:
+    """Claim a network for the pods. Raises NoSubnetError."""
+    routes, reserved = host_routes(), [service_network]
+    while True:
+        subnet = choose_subnet(routes, reserved)
+        if claims.take(f"pod network {subnet}"):
+            return subnet
+        reserved.append(subnet)
 
 
 def _changed(present: Settings, choices: Choices) -> Settings:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from moorage.cluster.claims import Claims
 from moorage.cluster.engine import (
     NoEngineError,
     cgroup_root,
@@ -57,13 +58,16 @@ class StopError(Exception):
 
 
 def start_detached(
-    layout: Layout, within_s: float, uninterrupted: AbstractContextManager[object] | None = None
+    layout: Layout,
+    within_s: float,
+    uninterrupted: AbstractContextManager[object] | None = None,
+    claims: Claims | None = None,
 ) -> None:
     """Start the supervisor as a process of its own and wait until the cluster is ready.
 
     Raises StartError when it ends before, or is not ready in time; it goes on trying then. One that
     is interrupted meanwhile (Ctrl-C) is stopped again; `uninterrupted` is a block that puts that
-    off while the process is being made and nobody knows it yet.
+    off while the process is being made and nobody knows it yet. The process holds the `claims` too.
     """
     make_private(layout.logs)
     log_path = layout.log("supervisor")
@@ -77,7 +81,7 @@ def start_detached(
                 stdout=log,
                 stderr=log,
                 env={**os.environ, NOTIFY_VARIABLE: str(write_end)},
-                pass_fds=(write_end,),
+                pass_fds=(write_end, *(claims.descriptors if claims else ())),
                 start_new_session=True,
             )
             os.close(write_end)

@@ -13,6 +13,7 @@ import msgspec
 from moorage.api import names
 from moorage.api.host_ports import Listener
 from moorage.api.image_verification import NEVER_VERIFY_PRELOADED
+from moorage.cluster.claims import Claims
 from moorage.cluster.files import write_private
 
 DEFAULT_API_PORT = 6443
@@ -135,22 +136,22 @@ def node_name(chosen: str | None = None) -> str:
     return name
 
 
-def free_port(preferred: int, address: str = "127.0.0.1") -> int:
-    """The preferred port of an address or the next that nobody listens on. Raises SettingsError."""
+def free_port(preferred: int, claims: Claims, address: str = "127.0.0.1") -> int:
+    """Claim the preferred port of an address, or the next that is free. Raises SettingsError."""
     for port in range(preferred, preferred + _PORT_TRIES):
-        if not _port_complaint(port, address):
+        if not _port_complaint(port, address, claims):
             return port
     raise SettingsError(f"no free port from {preferred} on")
 
 
-def require_port(port: int, address: str, option: str) -> None:
-    """Raise SettingsError when nobody can listen there; `option` chooses another port.
+def require_port(port: int, address: str, option: str, claims: Claims) -> None:
+    """Claim a port. Raises SettingsError if it is in use; `option` chooses another port.
 
     The parts of a cluster that was killed a moment ago let go of theirs one by one, and nothing
     announces that, so a port gets a few seconds.
     """
     deadline = time.monotonic() + _PORT_PATIENCE_S
-    while complaint := _port_complaint(port, address):
+    while complaint := _port_complaint(port, address, claims):
         if time.monotonic() > deadline:
             raise SettingsError(
                 f"port {port} of {address} cannot be used ({complaint}); "
@@ -159,8 +160,18 @@ def require_port(port: int, address: str, option: str) -> None:
         time.sleep(_PORT_POLL_S)
 
 
-def _port_complaint(port: int, address: str) -> str:
-    """Why nobody can listen there, empty when one can."""
+def _port_complaint(port: int, address: str, claims: Claims) -> str:
+    """Return why the port cannot be used, empty when it can: it is claimed then."""
+    claim = f"port {address}:{port}"
+    if not claims.take(claim):
+        return "another cluster starts with it, or runs"
+    complaint = _bind_complaint(port, address)
+    if complaint:
+        claims.release(claim)
+    return complaint
+
+
+def _bind_complaint(port: int, address: str) -> str:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

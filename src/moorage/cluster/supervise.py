@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from moorage.cluster.claims import Claims
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.layout import ENGINE_SOCKET, RUN, SYSTEM_DATA_DIR, Layout
 from moorage.cluster.notify import notify_ready
@@ -23,6 +24,7 @@ from moorage.cluster.supervisor import (
     NOTIFY_VARIABLE,
     AlreadyRunningError,
     Part,
+    PortTakenError,
     Supervisor,
 )
 from moorage.linux.private import UMASK
@@ -49,14 +51,19 @@ def parts_of(layout: Layout, settings: Settings) -> tuple[Part, ...]:
     ask_node = HttpsProbe(
         settings.node_ip, settings.node_port, "/healthz", credentials.node_client, authority
     )
+    api = f"port {settings.api_port} of {' or '.join(settings.api_addresses)} (--api-port)"
+    agent = f"port {settings.node_port} of {settings.node_ip} (--node-port)"
     parts = [
-        part("apiserver", "API server", probe=ask_api, longest_restart_s=_LONGEST_API_RESTART_S)
-    ]
+        part(
+            "apiserver", "API server", probe=ask_api, listens_on=api,
+            longest_restart_s=_LONGEST_API_RESTART_S,
+        )
+    ]  # fmt: skip
     if settings.has_node and not settings.cri:
         ask_engine = CriProbe(RUN / settings.cluster_id / ENGINE_SOCKET)
         parts.append(part("engine", "container engine", probe=ask_engine))
     if settings.has_node:
-        parts.append(part("node", f"node {settings.node_name}", probe=ask_node))
+        parts.append(part("node", f"node {settings.node_name}", probe=ask_node, listens_on=agent))
     return (*parts, part("controllers", "controllers and scheduler"))
 
 
@@ -84,8 +91,9 @@ def _farewell(layout: Layout, settings: Settings) -> str:
     return f"stopped; the pods go on running: {resume} takes them over, {end} ends them"
 
 
-def become_supervisor(layout: Layout, merged_into: str = "") -> None:
-    """Replace this process by the supervisor; does not return."""
+def become_supervisor(layout: Layout, claims: Claims, merged_into: str = "") -> None:
+    """Replace this process by the supervisor, which holds the claims; does not return."""
+    claims.keep_through_exec()
     argv = [sys.executable, "-m", "moorage.cluster.supervise", str(layout.root), merged_into]
     sys.stdout.flush()
     if NOTIFY_VARIABLE in os.environ:
@@ -113,7 +121,7 @@ def main(argv: list[str]) -> int:
 
     try:
         stop_signal = Supervisor(layout, parts_of(layout, settings), report).run()
-    except AlreadyRunningError as error:
+    except (AlreadyRunningError, PortTakenError) as error:
         print(f"moor: {error}", file=sys.stderr)
         return 1
     if stop_signal == signal.SIGINT:

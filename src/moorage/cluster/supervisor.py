@@ -31,6 +31,8 @@ from moorage.linux.private import make_private
 
 NOTIFY_VARIABLE = "MOORAGE_NOTIFY_FD"
 READY_MESSAGE = b"ready\n"
+PORT_TAKEN_STATUS = 76
+"""The exit status of a part that cannot listen, since another program does."""
 COMPLETE = "cluster ready"
 """What is reported once every part has been ready."""
 # struct flock: l_type, l_whence, l_start, l_len, l_pid. Source: fcntl(2).
@@ -58,11 +60,22 @@ class AlreadyRunningError(Exception):
         self.pid = pid
 
 
+class PortTakenError(Exception):
+    """A part cannot listen where it has to."""
+
+    def __init__(self, part: Part) -> None:
+        super().__init__(
+            f"{part.label} cannot listen on {part.listens_on}: another program does; stop it, or "
+            "choose another port with the option"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """A process to keep running. `label` is what people are told; `notifies`: says when ready.
 
     `beats`: its event loop writes to the pipe every few seconds. `probe` asks it over its socket.
+    `listens_on` is the address that can be taken by others, with the option that chooses another.
     `longest_restart_s` bounds the wait before it is started again.
     """
 
@@ -73,6 +86,7 @@ class Part:
     environment: Mapping[str, str] = field(default_factory=dict)
     beats: bool = False
     probe: MakeProbe | None = None
+    listens_on: str = ""
     longest_restart_s: float = _LONGEST_RESTART_S
 
 
@@ -137,7 +151,8 @@ class _Child:
 class Supervisor:
     """Runs parts until told to stop. `report` gets one sentence for each thing people should know.
 
-    Raises AlreadyRunningError from `run` when the data folder is taken.
+    Raises from `run`: AlreadyRunningError when the data folder is taken, PortTakenError when a
+    part that has not been ready yet cannot listen.
     """
 
     def __init__(
@@ -348,6 +363,10 @@ class Supervisor:
             self._close_pipe(child)
             if self._is_stopping:
                 continue
+            # Once may be the last moment of a process that is ending.
+            is_taken = status == PORT_TAKEN_STATUS and child.restarts > 0
+            if is_taken and child.part.listens_on and child.ready_after_s is None:
+                raise PortTakenError(child.part)
             self._start_later(child, lived_s, f"ended ({_ending(status)})")
 
     def _start_later(self, child: _Child, lived_s: float, how: str) -> None:

@@ -19,6 +19,7 @@ from moorage.cli.interruption import Interruptions, interruptible
 from moorage.cli.options import layout_of
 from moorage.cli.output import dim, output_option, show, show_document
 from moorage.client import Client, load_kubeconfig
+from moorage.cluster.claims import Claims
 from moorage.cluster.creation import Choices
 from moorage.cluster.demo import Demo, DemoError, Shown, find_examples
 from moorage.cluster.layout import Layout
@@ -48,12 +49,12 @@ def command(examples: Path | None, *, install: bool, output: str) -> None:
     except (DemoError, ManifestError) as error:
         raise CliError(str(error)) from error
     say = _Narrator(is_quiet=output != "table")
-    with interruptible() as interruptions, _folder(interruptions) as root:
+    with interruptible() as interruptions, _folder(interruptions) as root, Claims() as claims:
         layout = layout_of(root)
         handlers = interruptions.run(prepare_machine(layout, is_installing=install))
-        settings = opened(layout, Choices(name="moorage-demo"))
+        settings = opened(layout, Choices(name="moorage-demo"), claims)
         try:
-            rows = _shown(layout, say, manifests, interruptions)
+            rows = _shown(layout, say, manifests, interruptions, claims)
         finally:
             interruptions.hold_off()
             take_down(layout, settings)
@@ -86,11 +87,15 @@ class _Narrator:
 
 
 def _shown(
-    layout: Layout, say: _Narrator, manifests: list[Manifest], interruptions: Interruptions
+    layout: Layout,
+    say: _Narrator,
+    manifests: list[Manifest],
+    interruptions: Interruptions,
+    claims: Claims,
 ) -> list[Shown]:
     say("starting a cluster")
     try:
-        start_detached(layout, _READY_S, interruptions.later())
+        start_detached(layout, _READY_S, interruptions.later(), claims)
         say("cluster ready")
         return interruptions.run(_run(layout, say, manifests))
     except (StartError, DemoError, ManifestError) as error:

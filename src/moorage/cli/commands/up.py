@@ -24,6 +24,7 @@ from moorage.cli.options import (
     socket_path,
 )
 from moorage.cluster import kubeconfig
+from moorage.cluster.claims import Claims
 from moorage.cluster.creation import Choices, access, open_cluster
 from moorage.cluster.doctor import State, can_run_pods, examine
 from moorage.cluster.layout import Layout
@@ -187,15 +188,14 @@ def command(
         check_engine(endpoint)
     elif has_node:
         asyncio.run(prepare_machine(layout, is_installing=install))
-    settings = opened(layout, choices)
-    if merge:
-        kubeconfig.merge(USER_KUBECONFIG, access(layout, settings))
-    if detach:
-        _start_detached(layout)
-        click.echo(usage(layout, settings, str(USER_KUBECONFIG) if merge else ""))
-        return
-
-    become_supervisor(layout, str(USER_KUBECONFIG) if merge else "")
+    with Claims() as claims:
+        settings = opened(layout, choices, claims)
+        if merge:
+            kubeconfig.merge(USER_KUBECONFIG, access(layout, settings))
+        if not detach:
+            become_supervisor(layout, claims, str(USER_KUBECONFIG) if merge else "")
+        _start_detached(layout, claims)
+    click.echo(usage(layout, settings, str(USER_KUBECONFIG) if merge else ""))
 
 
 def check_engine(endpoint: str) -> None:
@@ -260,10 +260,10 @@ async def prepare_machine(layout: Layout, *, is_installing: bool) -> tuple[Handl
     return handlers
 
 
-def opened(layout: Layout, choices: Choices) -> Settings:
+def opened(layout: Layout, choices: Choices, claims: Claims) -> Settings:
     """The settings of the cluster, made if absent. Raises CliError."""
     try:
-        return open_cluster(layout, choices)
+        return open_cluster(layout, choices, claims)
     except (SettingsError, NoSubnetError, SubnetTakenError, AlreadyRunningError) as error:
         raise CliError(str(error)) from error
     except OSError as error:
@@ -273,10 +273,10 @@ def opened(layout: Layout, choices: Choices) -> Settings:
         ) from error
 
 
-def _start_detached(layout: Layout) -> None:
+def _start_detached(layout: Layout, claims: Claims) -> None:
     try:
         with interruptible() as interruptions:
-            start_detached(layout, _READY_S, interruptions.later())
+            start_detached(layout, _READY_S, interruptions.later(), claims)
     except StartError as error:
         raise CliError(str(error)) from error
     click.echo(COMPLETE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import importlib
 import os
 import sys
@@ -18,6 +19,7 @@ from moorage.cluster.layout import Layout
 from moorage.cluster.long_lived import Service, calm_collector, until_stopped
 from moorage.cluster.notify import die_with_parent
 from moorage.cluster.settings import SettingsError, load
+from moorage.cluster.supervisor import PORT_TAKEN_STATUS
 from moorage.linux.private import UMASK
 
 # The loop each part runs on. The engine must hear of every child that ends, which uvloop keeps to
@@ -53,10 +55,16 @@ def main(argv: list[str]) -> int:
     calm_collector()
     try:
         _LOOPS[name](until_stopped(_beating(part.run(layout, settings))))
-    except Exception:
+    except Exception as error:
         log.exception("part failed", part=name)
-        return 1
+        return PORT_TAKEN_STATUS if _is_port_taken(error) else 1
     return 0
+
+
+def _is_port_taken(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(_is_port_taken(inner) for inner in error.exceptions)
+    return isinstance(error, OSError) and error.errno == errno.EADDRINUSE
 
 
 async def _beating(work: Coroutine[Any, Any, None]) -> None:
