@@ -265,7 +265,9 @@ class _Agent:
         paths = NodePaths(options.root_dir, options.pod_logs_dir)
         events = PodEvents(self._recorder)
         hooks = Hooks(engine, http, clock)
-        user_namespaces = UserNamespaces(paths, max_pods=options.max_pods)
+        user_namespaces = UserNamespaces(
+            paths, max_pods=options.max_pods, register=options.id_register
+        )
         images = ImagePuller(
             engine,
             events,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from moorage.api.host_ports import Listener
 from moorage.api.nodes import Taint
+from moorage.linux.id_register import REGISTER
 from moorage.node.images.verification import AllowlistError, Verification
 from moorage.node.runtime.labels import owner_of
 
@@ -87,6 +88,7 @@ class NodeOptions:
     the service environment, such as KUBERNETES_SERVICE_HOST where nothing routes cluster IPs.
     `cluster_id` tells this cluster's sandboxes from another's on the same engine.
     `listeners` are the ports of this host that the cluster itself uses: no pod gets them.
+    `id_register` is the machine's register of user id ranges.
     `oom_score_floor` is the lowest oom_score_adj the engine may set here: -1000 with
     CAP_SYS_RESOURCE, the engine's own score without.
     """
@@ -106,6 +108,7 @@ class NodeOptions:
     cgroup_driver: str = CGROUPFS
     oom_score_floor: int = -1000
     max_pods: int = 110
+    id_register: Path = REGISTER
     pod_pids_limit: int = -1
     reserved: Mapping[str, str] = field(default_factory=dict)
     cluster_dns: tuple[str, ...] = ()

@@ -276,7 +276,7 @@ class Life:
         )
         paths = NodePaths(self.root, self.root / "logs")
         hooks = Hooks(engine, None, clock)  # type: ignore[arg-type]
-        users = UserNamespaces(paths, max_pods=2)
+        users = UserNamespaces(paths, max_pods=2, register=paths.root / "idmaps")
         records = PullRecords(paths.image_records, clock)
         records.load()
         images = ImagePuller(

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from moorage.api.pods import Pod
+from moorage.linux import id_register
 from moorage.node.config.errors import ConfigError
 from moorage.node.paths import NodePaths
 from moorage.node.pods.user_namespaces import UserNamespaces
@@ -17,8 +19,10 @@ def pods(count: int) -> list[Pod]:
     return [a_pod(meta={"uid": f"uid-{index}"}) for index in range(count)]
 
 
-def users(root: Path, most: int = 3) -> UserNamespaces:
-    return UserNamespaces(NodePaths(root, root / "logs"), max_pods=most)
+def users(root: Path, most: int = 3, register: Path | None = None) -> UserNamespaces:
+    return UserNamespaces(
+        NodePaths(root, root / "logs"), max_pods=most, register=register or root / "register"
+    )
 
 
 async def firsts(namespaces: UserNamespaces, *wanted: Pod) -> list[int]:
@@ -61,3 +65,45 @@ async def test_a_range_is_free_again_when_its_pods_directory_is_gone(tmp_path: P
         await namespaces.of(other)
     (tmp_path / "pods/uid-0/userns").unlink()
     assert await firsts(namespaces, other) == [65536]
+
+
+async def test_agents_of_several_clusters_share_no_ids(tmp_path: Path) -> None:
+    register = tmp_path / "register"
+    agents = [users(tmp_path / name, register=register) for name in ("a", "b", "c")]
+    found = await asyncio.gather(*(firsts(agent, *pods(3)) for agent in agents))
+    assert sorted(first for group in found for first in group) == [
+        index * 65536 for index in range(1, 10)
+    ]
+    # A pod keeps its range when its agent starts again.
+    assert await firsts(users(tmp_path / "b", register=register), *pods(3)) == found[1]
+
+
+async def test_ids_of_a_cluster_that_is_gone_are_free_again(tmp_path: Path) -> None:
+    register, gone = tmp_path / "register", tmp_path / "a"
+    await firsts(users(gone, register=register), *pods(3))
+    other = users(tmp_path / "b", register=register)
+    assert await firsts(other, pods(1)[0]) == [4 * 65536]
+    shutil.rmtree(gone)
+    assert await firsts(other, *pods(3)) == [4 * 65536, 65536, 131072]
+    assert len(list(register.iterdir())) == 1
+
+
+async def test_a_kubelets_pods_on_the_machine_have_ids_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await firsts(users(tmp_path / "kubelet"), *pods(2))
+    monkeypatch.setattr(id_register, "KUBELET_PODS", tmp_path / "kubelet/pods")
+    assert await firsts(users(tmp_path / "a"), *pods(1)) == [3 * 65536]
+
+
+async def test_deleted_data_leaves_no_register(tmp_path: Path) -> None:
+    register = tmp_path / "register"
+    places = [tmp_path / name for name in ("a", "b")]
+    for place in places:
+        await firsts(users(place, register=register), *pods(1))
+    for place in places:
+        assert register.is_dir()
+        shutil.rmtree(place)
+        id_register.forget(place / "pods", register)
+    assert not register.exists()
+    id_register.forget(places[0] / "pods", register)

@@ -26,6 +26,7 @@ from moorage.cluster.layout import Layout
 from moorage.cluster.life import StartError, start_detached
 from moorage.cluster.manifests import Manifest, ManifestError, read_manifests
 from moorage.handlers import Handler
+from moorage.linux.id_register import forget
 from moorage.linux.trees import remove_tree
 
 _COLUMNS = ("pod", "status", "class", "handler", "node", "ip", "kernel", "inside", "start")
@@ -72,6 +73,7 @@ def _folder(interruptions: Interruptions) -> Iterator[Path]:
     finally:
         interruptions.hold_off()
         remove_tree(root)
+        forget(Layout(root).node / "pods")
 
 
 class _Narrator:

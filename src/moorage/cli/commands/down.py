@@ -16,6 +16,7 @@ from moorage.cluster.layout import Layout
 from moorage.cluster.life import StopError, clear_machine, stop_parts
 from moorage.cluster.settings import Settings
 from moorage.handlers.command import CommandError
+from moorage.linux.id_register import forget
 from moorage.linux.trees import remove_tree
 
 
@@ -45,6 +46,7 @@ def command(data_dir: Path, *, keep_pods: bool, abandon_pods: bool, delete_data:
     click.echo("stopped" if was_running else "was not running")
     if delete_data:
         remove_tree(layout.root)
+        forget(layout.node / "pods")
         click.echo(f"deleted {layout.root}")
 
 

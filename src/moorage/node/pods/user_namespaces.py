@@ -1,8 +1,8 @@
 """Ranges of user ids for pods that have users of their own.
 
-Each pod gets 65536 ids that no other pod on this node has, remembered in the pod's directory so
-that a restarted agent hands out nothing twice. Source: KEP-127; kubelet `userns` manager, whose
-file form is kept.
+Each pod gets 65536 ids that no other pod on this machine has, whichever cluster's it is
+(`linux/id_register.py`), remembered in the pod's directory so that a restarted agent hands out
+nothing twice. Source: KEP-127; kubelet `userns` manager, whose file form is kept.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from msgspec import field
 from moorage.api.meta import Object
 from moorage.api.pods import Pod
 from moorage.cri import pb
+from moorage.linux import id_register
 from moorage.node.config.errors import ConfigError
 from moorage.node.paths import NodePaths
 
 LENGTH = 65536
+# Ids from 2^31 on are negative to programs that take them for signed.
+_LAST_INDEX = 2**31 // LENGTH - 1
 
 
 class _Mapping(Object, frozen=True):
@@ -37,8 +40,9 @@ class _Stored(Object, frozen=True):
 class UserNamespaces:
     """Hands out id ranges, at most one a pod slot."""
 
-    def __init__(self, paths: NodePaths, *, max_pods: int) -> None:
+    def __init__(self, paths: NodePaths, *, max_pods: int, register: Path) -> None:
         self._paths = paths
+        self._register = register
         self._max_pods = max_pods
         self._assigning = asyncio.Lock()
 
@@ -54,23 +58,44 @@ class UserNamespaces:
         known = _read(file)
         if known is not None:
             return known
-        taken = {_read(path / "userns") for path in _entries(self._paths.pods)}
-        # The first range is the node's own users'.
-        for index in range(1, self._max_pods + 1):
-            if index * LENGTH not in taken:
-                _write(file, index * LENGTH)
-                return index * LENGTH
-        raise ConfigError(f"no free range of user ids is left for {self._max_pods} pods")
+        with id_register.locked_register(self._register):
+            own = _ranges(self._paths.pods)
+            if len(own) >= self._max_pods:
+                raise ConfigError(f"no free range of user ids is left for {self._max_pods} pods")
+            first = _first_free(own.union(*map(_ranges, self._others())))
+            # The directory is there before the register names it, or it would count as gone.
+            _write(file, first)
+            id_register.enter(self._register, self._paths.pods)
+        return first
+
+    def _others(self) -> list[Path]:
+        return id_register.others(self._register, self._paths.pods)
+
+
+def _first_free(taken: set[int]) -> int:
+    # The first range is the node's own users'.
+    for index in range(1, _LAST_INDEX + 1):
+        if index * LENGTH not in taken:
+            return index * LENGTH
+    raise ConfigError("no free range of user ids is left on this machine")
+
+
+def _ranges(pods: Path) -> set[int]:
+    firsts = (_read(path / "userns") for path in _entries(pods))
+    return {first for first in firsts if first is not None}
 
 
 def _entries(directory: Path) -> Iterable[Path]:
-    return directory.iterdir() if directory.is_dir() else ()
+    try:
+        return list(directory.iterdir())
+    except FileNotFoundError:
+        return ()
 
 
 def _read(file: Path) -> int | None:
     try:
         stored = msgspec.json.decode(file.read_bytes(), type=_Stored)
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
         return None
     return stored.uid_mappings[0].host_id if stored.uid_mappings else None
 
