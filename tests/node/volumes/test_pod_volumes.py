@@ -158,6 +158,37 @@ async def test_a_volume_whose_source_is_missing_stops_the_pod_and_leaves_no_trac
     assert not node.place("configmap", "settings").exists()
 
 
+MIB = 1024 * 1024
+
+
+def secret(size: int) -> Secret:
+    return Secret(data={"key": base64.b64encode(b"x" * size).decode()})
+
+
+async def test_one_object_in_many_volumes_does_not_take_the_nodes_memory(node: Node) -> None:
+    # Less than 64 MiB each, and one object.
+    node.objects.secrets["big"] = secret(30 * MIB)
+    volumes = [{"name": f"v{index}", "secret": {"secretName": "big"}} for index in range(8)]
+    said = 'failed for volume "v4" : the pod\'s volumes take more than 134217728 bytes'
+    with pytest.raises(VolumeError, match=said):
+        await node.keeper.mount(with_volumes(*volumes), WHERE)
+    assert len(list(node.paths.pod(UID).volumes.glob("*/*"))) == 4
+    with pytest.raises(VolumeError, match=said):
+        await node.keeper.refresh(with_volumes(*volumes), WHERE)
+    assert len(await node.keeper.mount(with_volumes(*volumes[:4]), WHERE)) == 4
+
+
+async def test_many_large_objects_are_not_fetched_whole(node: Node) -> None:
+    count = 200
+    node.objects.secrets |= {f"s{index}": secret(2 * MIB) for index in range(count)}
+    volumes = [{"name": f"v{i}", "secret": {"secretName": f"s{i}"}} for i in range(count)]
+    said = "ConfigMaps and Secrets of the pod's volumes are larger than 134217728 bytes together"
+    with pytest.raises(VolumeError, match=said):
+        await node.keeper.mount(with_volumes(*volumes), WHERE)
+    assert len(node.objects.ages) <= 64
+    assert not node.paths.pod(UID).volumes.exists()
+
+
 async def test_a_source_that_may_not_be_read_is_blamed_on_its_volume(node: Node) -> None:
     node.objects.failure = ForbiddenError("not yours")
     with pytest.raises(VolumeError, match='failed for volume "settings" : not yours'):

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from moorage.api import quantity
 from moorage.api.clock import Clock
+from moorage.api.configuration import ConfigMap, Secret
 from moorage.api.errors import StatusError
 from moorage.api.pods import Pod
 from moorage.api.volumes import Volume
@@ -37,12 +38,14 @@ from moorage.node.volumes.kinds import (
     PLUGINS,
     kind_of,
 )
+from moorage.node.volumes.memory import ObjectMemory, PodMemory
 from moorage.node.volumes.mounting import Mounter
 from moorage.node.volumes.ownership import give_to_group
 from moorage.node.volumes.payload import VolumeNeeds, VolumeSources, needs_of, payload_of
 from moorage.node.volumes.tokens import PodTokens
 
 _FRESH_S = 1.0
+_FETCHED_AT_ONCE = 16
 _MEMORY = "Memory"
 _EMPTY_DIR_MODE = 0o777
 _FILLED_DIR_MODE = 0o755
@@ -139,6 +142,8 @@ class VolumeKeeper:
                 blamed[name] = volume.name
         first = next((each.name for each in pod.spec.volumes if needs_of(each).tokens), "")
         namespace = pod.metadata.namespace
+        culprit = next(iter(blamed.values()), first)
+        memory = ObjectMemory()
         try:
             config_maps, secrets, tokens = await asyncio.gather(
                 _gathered(
@@ -146,25 +151,36 @@ class VolumeKeeper:
                     lambda name: self._objects.get(
                         CONFIG_MAPS, namespace, name, max_age_s=max_age_s
                     ),
+                    lambda found: memory.add(_values_of(found)),
                 ),
                 _gathered(
                     needs.secrets,
                     lambda name: self._objects.get(SECRETS, namespace, name, max_age_s=max_age_s),
+                    lambda found: memory.add(_values_of(found)),
                 ),
-                _gathered(needs.tokens, lambda wanted: self._tokens.get(pod, wanted)),
+                _gathered(
+                    needs.tokens,
+                    lambda wanted: self._tokens.get(pod, wanted),
+                    lambda token: memory.add([token]),
+                ),
             )
-        except (StatusError, UnreachableError) as error:
-            culprit = next(iter(blamed.values()), first)
+        except (StatusError, UnreachableError, ConfigError) as error:
             raise VolumeError(culprit, error) from error
         return VolumeSources(config_maps=config_maps, secrets=secrets, tokens=tokens)
 
     def _mount_all(
         self, pod: Pod, sources: VolumeSources, where: Surroundings
     ) -> list[MountedVolume]:
-        return [self._mount_one(pod, each, sources, where) for each in pod.spec.volumes]
+        memory = PodMemory()
+        return [self._mount_one(pod, each, sources, where, memory) for each in pod.spec.volumes]
 
     def _mount_one(
-        self, pod: Pod, volume: Volume, sources: VolumeSources, where: Surroundings
+        self,
+        pod: Pod,
+        volume: Volume,
+        sources: VolumeSources,
+        where: Surroundings,
+        memory: PodMemory,
     ) -> MountedVolume:
         kind = kind_of(volume)
         try:
@@ -174,9 +190,9 @@ class VolumeKeeper:
                 return MountedVolume(volume.name, kind, None, is_read_only=True)
             place = self._paths.pod(pod.metadata.uid).volume(PLUGINS[kind], volume.name)
             if kind == EMPTY_DIR:
-                self._empty_dir(pod, volume, place, where)
+                self._empty_dir(pod, volume, place, where, memory)
                 return MountedVolume(volume.name, kind, place)
-            self._filled(pod, volume, place, sources, where)
+            self._filled(pod, volume, place, sources, where, memory)
             return MountedVolume(volume.name, kind, place, is_read_only=True)
         except (ConfigError, PayloadError, HostPathError, OSError) as error:
             raise VolumeError(volume.name, error) from error
@@ -190,9 +206,10 @@ class VolumeKeeper:
     ) -> None:
         """Refresh every volume; raises the first VolumeError when all have been tried."""
         failures: list[VolumeError] = []
+        memory = PodMemory()
         for volume in volumes:
             try:
-                self._mount_one(pod, volume, sources, where)
+                self._mount_one(pod, volume, sources, where, memory)
             except VolumeError as error:
                 failures.append(error)
         if failures:
@@ -204,11 +221,15 @@ class VolumeKeeper:
         check_host_path(path, volume.host_path.type or "")
         return MountedVolume(volume.name, HOST_PATH, path)
 
-    def _empty_dir(self, pod: Pod, volume: Volume, place: Path, where: Surroundings) -> None:
+    def _empty_dir(
+        self, pod: Pod, volume: Volume, place: Path, where: Surroundings, memory: PodMemory
+    ) -> None:
         source = volume.empty_dir
         medium = source.medium if source is not None else ""
         if medium not in ("", _MEMORY):
             raise ConfigError(f'emptyDir medium "{medium}" is not supported by this node')
+        if medium == _MEMORY:
+            memory.add_volume()
         is_new = self._directory(place, _EMPTY_DIR_MODE, in_memory=medium == _MEMORY,
                                  size_bytes=_memory_size(pod, volume, where))  # fmt: skip
         if is_new:
@@ -221,9 +242,13 @@ class VolumeKeeper:
         place: Path,
         sources: VolumeSources,
         where: Surroundings,
+        memory: PodMemory,
     ) -> None:
-        # Worked out first: a volume whose sources are missing leaves no trace.
+        # Worked out first: a volume whose sources are missing, or that is too much, leaves no
+        # trace.
         payload = payload_of(pod, volume, sources, where)
+        memory.add_volume()
+        memory.add_files(len(file.content) for file in payload.values())
         in_memory = kind_of(volume) != "configMap"
         self._directory(place, _FILLED_DIR_MODE, in_memory=in_memory, size_bytes=0)
         write_payload(
@@ -257,11 +282,25 @@ class VolumeKeeper:
 
 
 async def _gathered(
-    keys: Collection[K], fetch: Callable[[K], Coroutine[Any, Any, V]]
+    keys: Collection[K],
+    fetch: Callable[[K], Coroutine[Any, Any, V]],
+    count: Callable[[V], None],
 ) -> dict[K, V]:
-    ordered = list(keys)
-    found = await asyncio.gather(*(fetch(key) for key in ordered))
-    return dict(zip(ordered, found, strict=True))
+    """Fetch a few at a time, so that `count` can refuse more before they are in memory."""
+    ordered, found = list(keys), {}
+    for start in range(0, len(ordered), _FETCHED_AT_ONCE):
+        batch = ordered[start : start + _FETCHED_AT_ONCE]
+        for key, value in zip(batch, await asyncio.gather(*map(fetch, batch)), strict=True):
+            count(value)
+            found[key] = value
+    return found
+
+
+def _values_of(found: ConfigMap | Secret | None) -> Iterable[str]:
+    if found is None:
+        return ()
+    more = found.binary_data.values() if isinstance(found, ConfigMap) else ()
+    return (*found.data.values(), *more)
 
 
 def _memory_size(pod: Pod, volume: Volume, where: Surroundings) -> int:
