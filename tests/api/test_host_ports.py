@@ -68,8 +68,7 @@ def test_complaints(pod: Pod, expected: tuple[str, str] | str) -> None:
     container, listener = expected
     port = listener.rpartition(":")[2].rstrip(")")
     assert found == (
-        f'hostPort {port} of container "{container}" is used by the {listener}; '
-        "choose another port"
+        f'hostPort {port} of container "{container}" is used by the {listener}; choose another port'
     )
 
 

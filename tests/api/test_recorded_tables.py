@@ -58,9 +58,7 @@ def test_fields_of_types() -> None:
 
 
 def test_errors() -> None:
-    found = {
-        each.__name__: f"{each.code} {each.reason}" for each in _defined(errors, StatusError)
-    }
+    found = {each.__name__: f"{each.code} {each.reason}" for each in _defined(errors, StatusError)}
     assert_recorded("api/errors", found)
 
 

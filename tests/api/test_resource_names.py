@@ -65,18 +65,16 @@ def test_what_a_name_is(
         ("requests.example.com/gpu", [], [_EXTENDED]),
     ],
 )  # fmt: skip
-def test_complaints_about_a_name(
-    name: str, anywhere: list[str], of_containers: list[str]
-) -> None:
+def test_complaints_about_a_name(name: str, anywhere: list[str], of_containers: list[str]) -> None:
     for found, expected in (
         (resource_name_errors(name, "at"), anywhere),
         (container_resource_name_errors(name, "at"), of_containers),
     ):
         texts = [f'Invalid value: "{name}": {complaint}' for complaint in expected]
         assert [error.field for error in found] == ["at"] * len(expected)
-        assert all(
-            error.text.startswith(text) for error, text in zip(found, texts, strict=True)
-        ), found
+        assert all(error.text.startswith(text) for error, text in zip(found, texts, strict=True)), (
+            found
+        )
 
 
 @pytest.mark.parametrize(
@@ -122,8 +120,6 @@ def test_complaints_about_an_amount(name: str, amount: str, complaints: list[str
         ),
     ],
 )
-def test_complaints_about_limits(
-    limits: dict[str, str], complaints: list[tuple[str, str]]
-) -> None:
+def test_complaints_about_limits(limits: dict[str, str], complaints: list[tuple[str, str]]) -> None:
     found = container_limits_errors(limits, "r")
     assert [(error.field, error.text) for error in found] == complaints

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +31,16 @@ MATCHES = {
     "app=web , tier=back": False,
     "example.com/x=": False,
     "app=": False,
+    "weight<6": True,
+    "weight>5": False,
+    "other>1": False,
+    "other<1": False,
+    "app in (api, web)": True,
+    "app notin (api, web)": False,
+    "app notin (web)": False,
+    "app,other": False,
+    "other,app": False,
+    "tier!=front,app=web": False,
 }
 
 
@@ -48,6 +60,16 @@ def test_label_selectors_match_as_kubernetes_does(text: str, expected: bool) -> 
         ("-a=b", "name part must consist of alphanumeric"),
         ("a=b c", "found 'c'"),
         ("!", "expected: identifier"),
+        ("a in (x y)", r"found 'y', expected: ',', or '\)'"),
+        ("a in x", r"found 'x' expected: '\('"),
+        ("a in", r"found '' expected: '\('"),
+        ("a=(", r"found '\(', expected: identifier"),
+        ("a in (-x)", r'values\[0\]\[a\]: Invalid value: "-x"'),
+        ("a in (b,-x)", r'values\[0\]\[a\]: Invalid value: "-x"'),
+        ("a=-x", r'values\[0\]\[a\]: Invalid value: "-x": a valid label'),
+        ("a<", r'values\[0\]\[a\]: Invalid value: "": for'),
+        ("!-a", 'key: Invalid value: "-a": name part'),
+        ("a=b=c", "found '=', expected: ',' or 'end of string'"),
     ],
 )
 def test_a_bad_label_selector_says_what_was_found(text: str, sentence: str) -> None:
@@ -78,6 +100,53 @@ def test_the_object_form_selects_the_same() -> None:
     assert not selector.matches({"app": "web"})
 
 
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ({"operator": "In", "values": ["b", "a"]}, "k in (a,b)"),
+        ({"operator": "NotIn", "values": ["b", "a"]}, "k notin (a,b)"),
+        ({"operator": "Exists"}, "k"),
+        ({"operator": "DoesNotExist", "values": None}, "!k"),
+        ({"operator": "Gt", "values": ["1"]}, "k>1"),
+        ({"operator": "Lt", "values": ["1"]}, "k<1"),
+    ],
+)
+def test_operators_of_the_object_form(expression: dict[str, Any], text: str) -> None:
+    """Each prints and parses as the query form of the same; its key may sort before others."""
+    selector = labels.from_object(
+        {"matchExpressions": [{"key": "k", **expression}], "matchLabels": {"a": "b", "z": "y"}}
+    )
+    assert str(selector) == f"a=b,{text},z=y"
+    assert labels.parse(str(selector)) == selector
+
+
+@pytest.mark.parametrize("text", ["a==b", "a!=b", "a in (b,c)", "a notin (b)", "!a", "a>1", "a<1"])
+def test_a_selector_prints_as_it_was_written(text: str) -> None:
+    assert str(labels.parse(text)) == text
+    (requirement,) = labels.parse(text).requirements
+    assert requirement.key == "a"
+
+
+def test_requirements_are_sorted_by_key() -> None:
+    assert str(labels.parse("b=1,a=2")) == "a=2,b=1"
+    assert str(labels.from_labels({"b": "1", "a": "2"})) == "a=2,b=1"
+
+
+@pytest.mark.parametrize("operator", [None, "Odd"])
+def test_an_operator_that_the_object_form_does_not_know(operator: str | None) -> None:
+    with pytest.raises(ValueError, match=f'"{operator}" is not a valid label selector operator'):
+        labels.from_object({"matchExpressions": [{"key": "k", "operator": operator}]})
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [(labels.EVERYTHING, True), (labels.NOTHING, False), (labels.parse("a"), False),
+     (labels.from_object(None), False), (labels.from_object({"matchLabels": None}), True)],
+)  # fmt: skip
+def test_which_selector_selects_everything(selector: labels.Selector, expected: bool) -> None:
+    assert selector.is_everything is expected
+
+
 def test_no_selector_selects_nothing_and_an_empty_one_everything() -> None:
     assert not labels.from_object(None).matches(LABELS)
     assert labels.from_object({}).matches({})
@@ -99,6 +168,37 @@ FIELDS = {"metadata.name": "a", "spec.nodeName": "n1"}
 )
 def test_field_selectors_compare_an_absent_field_as_empty(text: str, expected: bool) -> None:
     assert fields.parse(text).matches(FIELDS) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "requirements"),
+    [
+        (r"a=x\,y,b!=\\\=", [("a", "x,y", True), ("b", "\\=", False)]),
+        ("a==x=y", [("a", "x=y", True)]),
+        (",a=,", [("a", "", True)]),
+        ("a!b!=c", [("a!b", "c", False)]),
+        ("a=b!=c", [("a", "b!=c", True)]),
+    ],
+)
+def test_parts_of_a_field_selector(text: str, requirements: list[tuple[str, str, bool]]) -> None:
+    found = [(r.field, r.value, r.is_equal) for r in fields.parse(text).requirements]
+    assert found == requirements
+
+
+@pytest.mark.parametrize("text", ["a=\\", "a=\\b", "a!=x\\,y\\"])
+def test_a_bad_escape_in_a_field_selector(text: str) -> None:
+    with pytest.raises(ValueError, match="invalid escape sequence"):
+        fields.parse(text)
+
+
+def test_the_value_that_a_field_must_have() -> None:
+    selector = fields.parse("a!=1,b=2,a=3,a=4")
+    assert [selector.required_value(field) for field in ("a", "b", "c")] == ["3", "2", None]
+    assert not selector.is_everything
+    assert str(selector) == "a!=1,b=2,a=3,a=4"
+    assert fields.parse("").is_everything
+    assert fields.EVERYTHING.is_everything
+    assert fields.parse("a!=1").required_value("a") is None
 
 
 def test_a_field_selector_without_operator_is_refused() -> None:
