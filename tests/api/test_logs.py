@@ -67,8 +67,8 @@ def test_an_exception_brings_its_traceback_and_an_error_does_not(lines: io.Strin
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [("a-b_c./:@+,%9", "a-b_c./:@+,%9"), ("", '""'), ("é", '"é"'), ('a"b', r'"a\"b"'), (None, "None"),
-     (1.5, "1.5"), ("a\nb", r'"a\nb"')],
+    [("a-b_c./:@+,%9", "a-b_c./:@+,%9"), ("", '""'), ("é", '"é"'), ('a"b', r'"a\"b"'),
+     (None, "None"), (1.5, "1.5"), ("a\nb", r'"a\nb"')],
 )  # fmt: skip
 def test_values_are_quoted_where_needed(lines: io.StringIO, value: object, shown: str) -> None:
     Log("x").info("event", value=value)

@@ -25,7 +25,7 @@ _MODULES = [
 _PLAIN = (str, int, float, bool, tuple, list, dict, set, frozenset)
 
 
-def _defined(module: ModuleType, base: type) -> list[type]:
+def _defined(module: ModuleType, base: type) -> list[Any]:
     return [
         each for each in vars(module).values()
         if inspect.isclass(each) and issubclass(each, base) and each.__module__ == module.__name__

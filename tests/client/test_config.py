@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import base64
+import ssl
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from moorage.client import load_kubeconfig
-from moorage.client.config import ConfigError
+from moorage.client import ClientConfig, config, load_kubeconfig
+from moorage.client.config import ConfigError, in_cluster
+from moorage.cluster.certificates import Authority, Subject
 
 
 def kubeconfig(**changes: Any) -> dict[str, Any]:
@@ -46,8 +49,8 @@ def write(path: Path, document: Any) -> Path:
 
 def test_the_current_context_is_meant_unless_another_is_named(path: Path) -> None:
     write(path, kubeconfig())
-    config = load_kubeconfig(path)
-    assert (config.server, config.token, config.namespace) == ("https://host:6443", "t", "default")
+    found = load_kubeconfig(path)
+    assert (found.server, found.token, found.namespace) == ("https://host:6443", "t", "default")
     assert load_kubeconfig(path, "other").namespace == "apps"
 
 
@@ -58,14 +61,14 @@ def test_keys_are_inline_or_in_files_beside_the_kubeconfig(path: Path) -> None:
         **cluster(**{"certificate-authority": "ca.pem"}),
         **user(client_certificate_data=encoded, client_key_data=encoded),
     )
-    config = load_kubeconfig(write(path, document))
-    assert (config.ca, config.certificate, config.key) == (b"beside", b"inline", b"inline")
+    found = load_kubeconfig(write(path, document))
+    assert (found.ca, found.certificate, found.key) == (b"beside", b"inline", b"inline")
 
 
 def test_a_token_file_is_beside_the_kubeconfig_too(path: Path) -> None:
     document = kubeconfig(users=[{"name": "u", "user": {"tokenFile": "token"}}])
-    config = load_kubeconfig(write(path, document))
-    assert config.token_file == path.parent / "token"
+    found = load_kubeconfig(write(path, document))
+    assert found.token_file == path.parent / "token"
 
 
 def test_a_server_need_not_be_verified(path: Path) -> None:
@@ -106,3 +109,82 @@ def test_a_file_that_is_not_there_or_no_text_is_told(path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="config"):
         load_kubeconfig(path)
+
+
+def test_what_a_kubeconfig_leaves_out_is_absent(path: Path) -> None:
+    found = load_kubeconfig(write(path, kubeconfig(users=[{"name": "u", "user": None}])))
+    assert found == ClientConfig(server="https://host:6443")
+    assert (found.ca, found.certificate, found.key, found.token, found.token_file) == (None,) * 5
+    assert not found.insecure
+
+
+def test_the_named_entry_is_used_and_no_other(path: Path) -> None:
+    others = [{"name": "x", "cluster": {"server": "https://wrong"}}, None]
+    document = kubeconfig(clusters=[*others, *kubeconfig()["clusters"]])
+    assert load_kubeconfig(write(path, document)).server == "https://host:6443"
+
+
+@pytest.mark.parametrize("value", [5, "%%%", "YQ==YQ==", "a"])
+def test_data_that_is_no_base64_is_refused(path: Path, value: Any) -> None:
+    document = kubeconfig(**cluster(**{"certificate-authority-data": value}))
+    with pytest.raises(ConfigError, match="certificate-authority-data is not base64"):
+        load_kubeconfig(write(path, document))
+
+
+def test_a_pod_reads_its_mounted_service_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "_SERVICE_ACCOUNT", tmp_path)
+    for name, text in (("ca.crt", "CA"), ("token", "T\n"), ("namespace", "apps\n")):
+        (tmp_path / name).write_text(text)
+    assert in_cluster("10.0.0.1", "443") == ClientConfig(
+        server="https://10.0.0.1:443", ca=b"CA", token_file=tmp_path / "token", namespace="apps"
+    )
+
+
+def test_plain_http_has_no_tls() -> None:
+    assert ClientConfig(server="http://host").ssl_context() is None
+
+
+@pytest.mark.parametrize("insecure", [False, True])
+def test_a_server_is_verified_unless_the_config_says_otherwise(insecure: bool) -> None:
+    context = ClientConfig(server="https://host", insecure=insecure).ssl_context()
+    assert context is not None
+    assert context.check_hostname is not insecure
+    assert context.verify_mode is (ssl.CERT_NONE if insecure else ssl.CERT_REQUIRED)
+
+
+def test_the_authority_and_the_pair_are_used(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "pki", datetime.now(UTC))
+    pair = authority.issue("me", Subject("me"))
+    own = authority.issue("server", Subject("server", hosts=("127.0.0.1",)))
+    ca = authority.pair.certificate.read_bytes()
+    certificate, key = pair.certificate.read_bytes(), pair.key.read_bytes()
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=ca.decode())
+    server.load_cert_chain(own.certificate, own.key)
+    server.verify_mode = ssl.CERT_REQUIRED
+    # One line break between them is made: the files may lack the last one.
+    known = ClientConfig("https://127.0.0.1", ca, certificate.rstrip(), key).ssl_context()
+    unknown = ClientConfig("https://127.0.0.1", ca, certificate).ssl_context()
+    assert known is not None
+    assert len(known.get_ca_certs()) == 1
+    assert unknown is not None
+    assert _handshakes(known, server)
+    with pytest.raises(ssl.SSLError):
+        _handshakes(unknown, server)
+
+
+def _handshakes(client: ssl.SSLContext, server: ssl.SSLContext) -> bool:
+    """Whether both sides agree, in memory. Raises SSLError."""
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours = client.wrap_bio(down, up, server_hostname="127.0.0.1")
+    theirs = server.wrap_bio(up, down, server_side=True)
+    ready: set[int] = set()
+    for _ in range(10):
+        for side in (ours, theirs):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            ready.add(id(side))
+    return len(ready) == 2

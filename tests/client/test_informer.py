@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
+from moorage.api.meta import ObjectMeta
 from moorage.api.nodes import Node
+from moorage.api.pods import Pod
 from moorage.client import Client, Informer
-from moorage.client.resources import NODES
+from moorage.client.informer import object_key
+from moorage.client.resources import NODES, PODS
+from moorage.client.rest import WatchEvent
 from tests.client.fake_api import FakeApi, expired, refusal, running
 from tests.clocks import FakeClock
 
@@ -49,6 +54,12 @@ class Follower:
                     await asyncio.sleep(0.002)
         except TimeoutError:
             raise AssertionError(f"has {self.names}, heard {self.heard}") from None
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not holds():  # noqa: ASYNC110 - anything may make it hold
+            await asyncio.sleep(0.001)
 
 
 def _shown(node: Node | None) -> str | None:
@@ -103,6 +114,14 @@ async def test_indexes_follow(follower: Follower) -> None:
     assert [node.metadata.name for node in informer.by_index("zone", "2")] == ["a"]
     assert [node.metadata.name for node in informer.by_index("zone", "1")] == ["c"]
     assert informer.by_index("zone", "none") == []
+
+
+async def test_an_index_forgets_values_that_no_object_has(follower: Follower) -> None:
+    follower.api.put("a", zone="2")
+    follower.api.remove("b")
+    await follower.until(lambda: follower.names == ["a"])
+    await follower.until(lambda: bool(follower.informer.by_index("zone", "2")))
+    assert follower.informer._indexed["zone"].keys() == {"2"}
 
 
 async def test_a_late_handler_hears_what_is_already_known(follower: Follower) -> None:
@@ -205,6 +224,81 @@ async def test_a_server_that_always_forgets_is_not_asked_in_a_rush() -> None:
         assert len(api.requests) <= 2
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize("code", [500, 403, 410])
+async def test_a_server_that_fails_is_asked_again_after_growing_pauses(code: int) -> None:
+    async with running() as (api, client):
+        api.failures += [refusal(code, "Expired" if code == 410 else "")] * 1000
+        clock = FakeClock()
+        informer = Informer(client, NODES, clock=clock)
+        task = asyncio.create_task(informer.run())
+        pauses = []
+        for number in range(1, 9):
+            await until(lambda: clock.next_s is not None)
+            assert len(api.requests) == number
+            pauses.append(clock.next_s or 0)
+            clock.advance(pauses[-1])
+        assert not informer.is_synced
+        for pause_s, first_s in zip(pauses, (0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10, 10), strict=True):
+            assert first_s <= pause_s <= first_s * 1.2 + 0.001
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_pauses_are_short_again_after_a_list() -> None:
+    async with running() as (api, client):
+        clock = FakeClock()
+        task = asyncio.create_task(Informer(client, NODES, clock=clock).run())
+        api.failures += [refusal(500, "")] * 6
+
+        def is_watched() -> bool:
+            clock.advance(clock.next_s or 0)
+            return bool(api.watched)
+
+        await until(is_watched)
+        clock.advance(10)
+        api.failures += [refusal(500, "")]
+        api.cut()
+        await until(lambda: clock.next_s is not None)
+        assert 0.2 <= (clock.next_s or 0) <= 0.5
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_part_of_a_collection_is_listed_and_watched() -> None:
+    async with running() as (api, client):
+        informer = Informer(
+            client, NODES, namespace="ns", label_selector="a=b", field_selector="c=d",
+            clock=FakeClock(),
+        )  # fmt: skip
+        task = asyncio.create_task(informer.run())
+        await until(lambda: bool(api.watched))
+        listed, watched = api.requests
+        for request in (listed, watched):
+            assert request.query["labelSelector"] == "a=b"
+            assert request.query["fieldSelector"] == "c=d"
+        assert watched.query["resourceVersion"] == "1"
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def test_keys_have_the_namespace_of_namespaced_objects() -> None:
+    assert object_key(ObjectMeta(name="a", namespace="ns")) == "ns/a"
+    assert object_key(ObjectMeta(name="a")) == "a"
+
+
+def test_objects_are_found_by_name_and_namespace() -> None:
+    client: Any = None
+    informer: Informer[Pod] = Informer(client, PODS)
+    pods = [Pod(metadata=ObjectMeta(name="a", namespace=namespace)) for namespace in ("x", "y")]
+    for revision, pod in enumerate(pods):
+        informer._apply(WatchEvent("ADDED", pod, str(revision)))
+    assert [informer.get("a", "x"), informer.get("a", "y"), informer.get_key("y/a")] == [
+        pods[0], pods[1], pods[1],
+    ]  # fmt: skip
+    assert informer.get("a") is None
+    assert not informer.is_synced
 
 
 async def test_long_lists_come_in_pages() -> None:

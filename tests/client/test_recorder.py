@@ -12,6 +12,7 @@ from aiohttp import web
 
 from moorage.api.references import ObjectReference
 from moorage.client import Client, ClientConfig, EventRecorder
+from moorage.client import recorder as recorder_module
 from moorage.client.recorder import NORMAL, WARNING, reference
 from moorage.client.resources import NODES, PODS
 from tests.client.fake_api import answer, refusal
@@ -151,6 +152,112 @@ async def test_a_long_message_is_cut(journal: Journal) -> None:
     journal.record(message="x" * 5000)
     ((_, message, _),) = await journal.written()
     assert len(message) == 1024
+
+
+async def test_an_event_of_a_component_without_a_host(journal: Journal) -> None:
+    journal.recorder._host = ""
+    journal.record()
+    await journal.written()
+    (event,) = journal.events.values()
+    assert event["source"] == {"component": "kubelet"}
+    assert (event["reportingComponent"], event["reportingInstance"]) == ("kubelet", "")
+
+
+async def test_every_field_of_an_event(journal: Journal) -> None:
+    journal.record("Killing", "stopping")
+    await journal.written()
+    ((path, event),) = journal.events.items()
+    name = path.rpartition("/")[2]
+    stamp = event["firstTimestamp"]
+    assert event == {
+        "kind": "Event", "apiVersion": "v1", "metadata": {"name": name, "namespace": "ns"},
+        "involvedObject": {"kind": "Pod", "apiVersion": "v1", "namespace": "ns", "name": "p",
+                           "uid": "uid-p"},
+        "reason": "Killing", "message": "stopping", "type": "Normal",
+        "source": {"component": "kubelet", "host": "n1"},
+        "reportingComponent": "kubelet", "reportingInstance": "n1",
+        "firstTimestamp": stamp, "lastTimestamp": stamp, "count": 1,
+    }  # fmt: skip
+    # The name is the object's and the time in nanoseconds.
+    moment = int(name.removeprefix("p."), 16) / 1e9
+    assert abs(moment - journal.clock.now().timestamp()) < 60
+
+
+async def test_two_events_at_one_moment_have_two_names(journal: Journal) -> None:
+    for message in ("one", "two", "three"):
+        journal.record(message=message)
+    assert len(await journal.written()) == 3
+
+
+@pytest.mark.parametrize("difference", ["type", "reason", "message", "object"])
+async def test_what_makes_two_events(journal: Journal, difference: str) -> None:
+    journal.record("A", "m", POD, NORMAL)
+    journal.record(
+        "B" if difference == "reason" else "A",
+        "n" if difference == "message" else "m",
+        NODE if difference == "object" else POD,
+        WARNING if difference == "type" else NORMAL,
+    )
+    assert [count for *_, count in await journal.written()] == [1, 1]
+
+
+async def test_a_count_that_could_not_be_written_is_not_lost_from_the_next(
+    journal: Journal,
+) -> None:
+    journal.record()
+    await journal.written()
+    journal.failures = [refusal(500, "InternalError")]
+    journal.record()
+    await journal.written()
+    journal.record()
+    assert [count for *_, count in await journal.written()] == [2]
+
+
+async def test_allowances_are_of_one_object_by_uid_or_name(journal: Journal) -> None:
+    named = [
+        ObjectReference(kind="Pod", namespace=namespace, name=name)
+        for namespace, name in (("a", "p"), ("b", "p"), ("a", "q"))
+    ]
+    for about in (POD, *named):
+        for number in range(26):
+            journal.record(message=str(number), about=about)
+    assert len(await journal.written()) == 4 * 25
+
+
+async def test_an_allowance_grows_back_slowly_and_not_beyond_its_limit(journal: Journal) -> None:
+    def record(count: int) -> int:
+        before = journal.recorder._queue.qsize()
+        for number in range(count):
+            journal.record(message=str(number))
+        return journal.recorder._queue.qsize() - before
+
+    assert record(30) == 25
+    journal.clock.advance(299)
+    assert record(1) == 0
+    journal.clock.advance(1)
+    assert record(2) == 1
+    journal.clock.advance(1_000_000)
+    assert record(30) == 25
+
+
+async def test_a_full_queue_drops_what_is_recorded() -> None:
+    client: Any = None
+    recorder = EventRecorder(client, "test", clock=FakeClock())
+    for number in range(1003):
+        about = ObjectReference(kind="Pod", namespace="ns", name="p", uid=str(number))
+        recorder.record(about, NORMAL, "R", "m")
+    assert recorder._queue.qsize() == 1000
+
+
+async def test_what_is_remembered_is_bounded(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "_REMEMBERED", 3)
+    for number in range(5):
+        journal.record(about=msgspec.structs.replace(POD, name=f"p{number}", uid=f"u{number}"))
+    await journal.written()
+    assert list(journal.recorder._allowances) == ["u2", "u3", "u4"]
+    assert [key[0].name for key in journal.recorder._sent] == ["p2", "p3", "p4"]
 
 
 def test_a_reference_points_at_its_object() -> None:

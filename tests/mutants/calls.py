@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -29,18 +29,36 @@ class TestCalls:
 
 
 class CallRecorder:
-    """A pytest plugin that records the calls of each test, with those of its fixtures."""
+    """A pytest plugin that records the calls of each test.
+
+    The calls of its fixtures are its own, and so are those that its file makes when it is imported:
+    cases of parameters are made then.
+    """
 
     def __init__(self, source: Path) -> None:
         self.tests: dict[str, TestCalls] = {}
         self._prefix = f"{source}/"
         self._current: set[tuple[str, int]] = set()
+        self._by_file: dict[str, set[tuple[str, int]]] = {}
         # Which code objects are ours, by identity: most calls are not.
         self._keys: dict[object, tuple[str, int] | None] = {}
 
     @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        if not isinstance(collector, pytest.Module):
+            return (yield)
+        self._current = self._by_file[collector.nodeid] = set()
+        sys.settrace(self._call_in_collection)
+        try:
+            return (yield)
+        finally:
+            sys.settrace(None)
+
+    @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        self._current = set()
+        self._current = set(self._by_file.get(item.nodeid.partition("::")[0], ()))
         self.tests[item.nodeid] = TestCalls(passed=True, functions=self._current)
         sys.settrace(self._call)
         threading.settrace(self._call)
@@ -58,6 +76,18 @@ class CallRecorder:
         )
         if report.skipped:
             test.passed = False
+
+    def _call_in_collection(self, frame: FrameType, event: str, argument: object) -> None:
+        """Leave out what a module of the product calls while it is imported: the first file that
+        imports it is no nearer to it than the others.
+        """
+        outer: FrameType | None = frame
+        while outer is not None:
+            code = outer.f_code
+            if code.co_name == "<module>" and code.co_filename.startswith(self._prefix):
+                return
+            outer = outer.f_back
+        self._call(frame, event, argument)
 
     def _call(self, frame: FrameType, _event: str, _argument: object) -> None:
         code = frame.f_code

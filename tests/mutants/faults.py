@@ -33,7 +33,8 @@ _OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitAnd: ast.BitOr,
 }
 _TUNING = re.compile(
-    r"(?i)(timeout|deadline|interval|period|budget|backlog|chunk|remembered|step|tries|_s|_ms|seconds|bytes)$"
+    r"(?i)(timeout|deadline|interval|period|budget|backlog|chunk|remembered|step|tries|_s|_ms|seconds"
+    r"|bytes|bufsize)$"
 )
 _TYPING_CALLS = {
     "cast",
@@ -45,6 +46,8 @@ _TYPING_CALLS = {
     "getLogger",
     "Log",
 }
+# Functions that do not care about the order of their arguments.
+_SYMMETRIC = {"min", "max"}
 _LOGGERS = {"log", "_log", "logger", "_logger"}
 _UNTESTED_FUNCTIONS = {"__repr__", "__str__"}
 _UNTESTED_NAMES = {"__all__", "__slots__", "__version__"}
@@ -253,7 +256,8 @@ class _Finder(ast.NodeVisitor):
         if _is_logging(node) or _name(node.func) in _TYPING_CALLS:
             return
         has_star = any(isinstance(part, ast.Starred) for part in node.args)
-        if len(node.args) >= 2 and not has_star and not self._in_raise:
+        is_symmetric = isinstance(node.func, ast.Name) and node.func.id in _SYMMETRIC
+        if len(node.args) >= 2 and not (has_star or is_symmetric or self._in_raise):
             swapped = [node.args[1], node.args[0], *node.args[2:]]
             self._replace(node, "swapped arguments", ast.Call(node.func, swapped, node.keywords))
         for index, keyword in enumerate(node.keywords):

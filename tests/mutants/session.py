@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -62,20 +62,33 @@ def import_libraries() -> None:
 
 
 class Selection:
-    """A pytest plugin that keeps the named tests, in their order, or all fast ones for None."""
+    """A pytest plugin that keeps the named tests, in their order, or all fast ones for None.
 
-    def __init__(self, names: Sequence[str] | None) -> None:
+    A case whose name is not among `known` is kept if another case of its test is: a fault may
+    change the parameters that cases are named after.
+    """
+
+    def __init__(self, names: Sequence[str] | None, known: Collection[str] = ()) -> None:
         self._order = None if names is None else {name: at for at, name in enumerate(names)}
+        self._known = known
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         if self._order is None:
             items[:] = [item for item in items if _is_fast(item)]
         else:
-            order = self._order
+            order = dict(self._order)
+            functions = {_function(name): at for name, at in reversed(self._order.items())}
+            for item in items:
+                if item.nodeid not in self._known and _function(item.nodeid) in functions:
+                    order.setdefault(item.nodeid, functions[_function(item.nodeid)])
             items[:] = sorted(
                 (item for item in items if item.nodeid in order),
                 key=lambda item: order[item.nodeid],
             )
+
+
+def _function(name: str) -> str:
+    return name.partition("[")[0]
 
 
 def _is_fast(item: pytest.Item) -> bool:
@@ -90,6 +103,7 @@ class Session:
     def __init__(self, tree: Path, copy: Path) -> None:
         self._tree = tree
         self._copy = copy
+        self._known: frozenset[str] = frozenset()
 
     def record(self, package: str, *, output: Path) -> dict[str, TestCalls]:
         """Run the fast tests of a package without a fault; return what each calls.
@@ -112,7 +126,9 @@ class Session:
 
         if self._forked(run, output, 3600.0) != 0:
             raise RuntimeError(f"the tests of {package} cannot be run: see {output}")
-        return read_calls(rows)
+        calls = read_calls(rows)
+        self._known = frozenset(calls)
+        return calls
 
     def notices(self, fault: Fault, names: Sequence[str], expected_s: float, output: Path) -> bool:
         """Return whether one of the tests fails with this fault, or does not end."""
@@ -126,7 +142,7 @@ class Session:
             os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
             files = list(dict.fromkeys(name.partition("::")[0] for name in names))
             options = ("-x", "-p", "no:cacheprovider", f"--timeout={_TEST_TIMEOUT_S}")
-            return self._pytest(files, [Selection(names)], *options)
+            return self._pytest(files, [Selection(names, self._known)], *options)
 
         try:
             return self._forked(run, output, 4 * expected_s + _GRACE_S) != 0

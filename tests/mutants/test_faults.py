@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import ast
+import json
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.mutants.calls import TestCalls
 from tests.mutants.choice import choose_tests
 from tests.mutants.faults import apply_fault, find_faults
+from tests.mutants.session import Selection
 
 _SOURCES = Path(__file__).parents[2] / "src/moorage/runtimeclass"
 
@@ -55,6 +61,8 @@ def test_a_fault_replaces_one_node(source: str, faulty: str) -> None:
         "x: dict[str, Any]\n",
         "def f(timeout_s=3): ...\n",
         "_LIMIT_BYTES = 64 * 1024\n",
+        "_READ_BUFSIZE = 2 * 1024\n",
+        "x = max(a, b)\n",
         "class A(Protocol):\n    def f(self): return 1 < 2\n",
         "if TYPE_CHECKING:\n    import a\n",
         "class A:\n    def __repr__(self): return self.a + self.b\n",
@@ -108,3 +116,58 @@ def test_a_file_that_no_test_calls_is_tried_with_the_tests_of_its_directory() ->
 def test_the_function_of_a_fault_starts_at_its_decorator() -> None:
     source = "@g\ndef h():\n    return b\n"
     assert {fault.function for fault in find_faults("a.py", source)} == {1}
+
+
+def test_of_files_as_near_as_each_other_each_has_its_turn() -> None:
+    (fault, *_) = find_faults("moorage/p/q.py", "def f():\n    return a\n")
+    calls = {("moorage/p/q.py", 1)}
+    tests = {
+        f"tests/p/test_{name}": TestCalls(seconds, True, calls)
+        for name, seconds in (("a.py::test_1", 1.0), ("a.py::test_2", 2.0), ("b.py::test_1", 3.0),
+                              ("b.py::test_2", 2.5))
+    }  # fmt: skip
+    assert [name.removeprefix("tests/p/test_") for name in choose_tests(fault, tests)] == [
+        "a.py::test_1", "b.py::test_2", "a.py::test_2", "b.py::test_1",
+    ]  # fmt: skip
+
+
+def test_a_case_that_a_fault_renames_is_run_in_place_of_the_other() -> None:
+    def items(*names: str) -> list[Any]:
+        return [SimpleNamespace(nodeid=f"test_a.py::{name}") for name in names]
+
+    known = ["test_a.py::test_f[a-1]", "test_a.py::test_f[b-2]", "test_a.py::test_g"]
+    collected = items("test_f[a-1]", "test_f[b-None]", "test_g", "test_h")
+    for chosen, expected in (
+        (known[:2], ["test_f[a-1]", "test_f[b-None]"]),
+        (known[1:2], ["test_f[b-None]"]),
+        (known[2:], ["test_g"]),
+    ):
+        kept = list(collected)
+        Selection(chosen, known).pytest_collection_modifyitems(kept)
+        assert [item.nodeid.partition("::")[2] for item in kept] == expected
+
+
+def test_what_a_file_calls_when_it_is_imported_is_called_by_its_tests(tmp_path: Path) -> None:
+    source, tests = tmp_path / "src", tmp_path / "tests"
+    for directory in (source, tests):
+        directory.mkdir()
+    (source / "product_of_test.py").write_text(
+        "def made():\n    return 1\n\ndef own():\n    return 2\n\nOWN = own()\n"
+    )
+    (tests / "test_a.py").write_text(
+        "import product_of_test as p\nCASE = p.made()\n\ndef test_a():\n    assert CASE == 1\n"
+    )
+    script = (
+        "import sys, json, pathlib, pytest\n"
+        "from tests.mutants.calls import CallRecorder\n"
+        f"sys.path.insert(0, {str(source)!r})\n"
+        f"recorder = CallRecorder(pathlib.Path({str(source)!r}))\n"
+        f"pytest.main(['-q', '-p', 'no:cacheprovider', '-c', '/dev/null', '--rootdir', "
+        f"{str(tests)!r}, {str(tests)!r}], plugins=[recorder])\n"
+        "print(json.dumps([sorted(test.functions) for test in recorder.tests.values()]))\n"
+    )
+    tree = Path(__file__).parents[2]
+    ran = subprocess.run(
+        [sys.executable, "-c", script], cwd=tree, capture_output=True, text=True, check=True
+    )
+    assert json.loads(ran.stdout.splitlines()[-1]) == [[["product_of_test.py", 1]]]
