@@ -21,8 +21,9 @@ from moorage.client.rest import ObjectList, WatchEvent
 class FakeClient:
     """Stores typed objects, tells watchers, and keeps what was written for the test to see.
 
-    `refused` are names of pods whose binding fails once; with `keeps_victims`, deleted pods stay
-    until the test removes them.
+    `refused` are names of pods whose binding fails once; bindings of those in `slow` do not end,
+    and are in `waiting` once begun. With `keeps_victims`, deleted pods stay until the test removes
+    them.
     """
 
     def __init__(self) -> None:
@@ -33,6 +34,8 @@ class FakeClient:
         self.events: list[dict[str, Any]] = []
         self.patches: list[tuple[str, dict[str, Any]]] = []
         self.refused: set[str] = set()
+        self.slow: set[str] = set()
+        self.waiting: set[str] = set()
         self.keeps_victims = False
         self.deleted: list[str] = []
 
@@ -110,6 +113,10 @@ class FakeClient:
             self._changed.set()
             return None
         assert (resource.kind, subresource) == ("Binding", "binding")
+        if name in self.slow:
+            self.waiting.add(name)
+            self._changed.set()
+            await asyncio.Event().wait()
         key = f"{namespace}/{name}"
         pod: Pod | None = self._objects[PODS.plural].get(key)
         if pod is None:

@@ -1,8 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from moorage.api.nodes import Node
+from moorage.api.pods import Pod
 from moorage.scheduler import explain
-from moorage.scheduler.explain import NodeVerdict
-from tests.scheduler.objects import a_class, a_node, a_pod, anti_affinity
+from moorage.scheduler.explain import NodeVerdict, Objection
+from tests.scheduler.objects import a_class, a_node, a_pod, anti_affinity, pod_affinity, spread
 
 
 def verdict(nodes: tuple[NodeVerdict, ...], name: str) -> dict[str, tuple[str, ...]]:
@@ -64,3 +70,102 @@ def test_a_running_pod_is_explained_as_if_it_were_to_be_placed_now() -> None:
     pod = a_pod(cpu="4", phase="Running")
     bound = a_pod(cpu="4", phase="Running", node="n1")
     assert explain(pod, [a_node(cpu="4")], [bound], []).suitable_nodes == ("n1",)
+
+
+_GATES = Objection(
+    "SchedulingGates", ("Scheduling is blocked due to non-empty scheduling gates",),
+    "gates: wait, and-wait",
+    "remove the gates from spec.schedulingGates, or let whoever set them do so",
+)  # fmt: skip
+_MISSING = Objection(
+    "RuntimeHandler", ('RuntimeClass "kata" not found',), "",
+    "create the RuntimeClass 'kata', or name one that exists (kubectl get runtimeclass)",
+)  # fmt: skip
+_EMPTY = Objection(
+    "NoNodes", ("no nodes available to schedule pods",), "", "add a node to the cluster"
+)
+
+
+@pytest.mark.parametrize(
+    ("pod", "nodes", "expected"),
+    [
+        (a_pod(schedulingGates=[{"name": "wait"}, {"name": "and-wait"}]), [a_node()], _GATES),
+        (a_pod(schedulingGates=[{"name": "wait"}, {"name": "and-wait"}],
+               runtimeClassName="kata"), [], _GATES),
+        (a_pod(runtimeClassName="kata"), [a_node()], _MISSING),
+        (a_pod(runtimeClassName="kata"), [], _MISSING),
+        (a_pod(), [], _EMPTY),
+        (a_pod(), [a_node()], None),
+    ],
+)  # fmt: skip
+def test_what_holds_a_pod_back_before_any_node(
+    pod: Pod, nodes: list[Node], expected: Objection | None
+) -> None:
+    found = explain(pod, nodes, [], [])
+    assert found.blocked_by == expected
+    assert found.summary == (expected.reasons[0] if expected else "1/1 nodes are available")
+
+
+def _affinity_to(*names: str) -> dict[str, Any]:
+    field = {"key": "metadata.name", "operator": "In", "values": list(names)}
+    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "node", "filter_", "detail", "remedy"),
+    [
+        (a_pod(affinity=_affinity_to("x")), a_node(), "NamedNodes", "", "the pod's required node"),
+        (a_pod(), a_node(unschedulable=True), "NodeUnschedulable", "", "kubectl uncordon"),
+        (a_pod(node="other"), a_node(), "NodeName", "", "spec.nodeName asks"),
+        (a_pod(), a_node(taints=("a=b:NoSchedule", "c:NoExecute", "d:PreferNoSchedule")),
+         "TaintToleration", "taints: a=b:NoSchedule, c:NoExecute", "tolerate the taint"),
+        (a_pod(nodeSelector={"a": "b"}), a_node(), "NodeAffinity", "", "label the node as"),
+        (a_pod(runtimeClassName="kata"), a_node(handlers=("runc", "")), "RuntimeHandler",
+         'handlers of the node: "" (default), runc', "install and configure the runtime"),
+        (a_pod(host_port=80), a_node(), "NodePorts", "taken: 80/TCP", "use another hostPort"),
+        (a_pod(cpu="2", memory="2Gi"), a_node(pods="1", cpu="2500m", memory="1Gi"),
+         "NodeResourcesFit",
+         "pods: 1 of 1 used; cpu: wants 2000m, free 1500m of 2500m; "
+         f"memory: wants {2 << 30}, free {1 << 30} of {1 << 30}", "lower the pod's requests"),
+        (a_pod(topologySpreadConstraints=[spread({"a": "b"})], labels={"a": "b"}), a_node(),
+         "PodTopologySpread", "", "raise maxSkew"),
+        (a_pod(affinity=pod_affinity({"a": "b"})), a_node(), "InterPodAffinity", "",
+         "change the pod affinity rules"),
+    ],
+)  # fmt: skip
+def test_each_objection_has_its_facts_and_its_remedy(
+    pod: Pod, node: Node, filter_: str, detail: str, remedy: str
+) -> None:
+    other = a_pod("other", cpu="1", node="n1", host_port=80)
+    found = explain(pod, [node], [other], [a_class("kata")])
+    objection = found.nodes[0].objections[0]
+    assert (objection.filter, objection.detail) == (filter_, detail)
+    assert objection.remedy.startswith(remedy)
+    assert not found.nodes[0].is_suitable
+    assert found.summary.startswith("0/1 nodes are available: 1 ")
+
+
+def test_handlers_are_no_objection_where_they_are_not_looked_at() -> None:
+    pod, node = a_pod(runtimeClassName="kata"), a_node(handlers=("runc",))
+    found = explain(pod, [node], [], [a_class("kata")], filters_by_handler=False)
+    assert (found.suitable_nodes, found.handler) == (("n1",), "kata")
+
+
+def test_nodes_are_in_order_and_pods_that_have_ended_take_no_room() -> None:
+    ended = a_pod("ended", cpu="4", node="n1", phase="Succeeded")
+    waiting = a_pod("waiting", cpu="4")
+    nodes = [a_node("n2"), a_node("n1")]
+    found = explain(a_pod(cpu="4"), nodes, [ended, waiting], [])
+    assert found.suitable_nodes == ("n1", "n2")
+
+
+def test_labels_of_namespaces_count_for_affinity() -> None:
+    rule = pod_affinity({"app": "db"})
+    term = rule["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]
+    term["namespaceSelector"] = {"matchLabels": {"team": "a"}}
+    db = a_pod("db", namespace="data", node="n1", labels={"app": "db"})
+    pod = a_pod(affinity=rule)
+    assert not explain(pod, [a_node()], [db], []).suitable_nodes
+    labels = {"data": {"team": "a"}}
+    assert explain(pod, [a_node()], [db], [], namespace_labels=labels).suitable_nodes == ("n1",)

@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from moorage.api.meta import ObjectMeta
+from moorage.api.namespaces import Namespace
 from moorage.scheduler import status
 from moorage.scheduler.messages import event_note
 from tests.scheduler.fake_client import FakeClient
@@ -133,3 +135,37 @@ async def test_a_waiting_pod_that_is_given_to_another_scheduler_is_left_to_it() 
         client.put(a_node("n2", cpu="4"), a_pod("q", cpu="2"))
         assert await client.until_bound("q") == "n2"
         assert not client.pod("p").spec.node_name
+
+
+async def test_room_kept_for_a_pod_is_free_when_it_is_placed_elsewhere_before_it_is_bound() -> None:
+    client = a_client(
+        a_node("n1", cpu="2"),
+        a_pod("leaving", cpu="2", node="n1", priority=1),
+        a_pod("boss", cpu="2", priority=100),
+    )
+    client.keeps_victims = True
+    async with scheduling(client):
+        await client.until(lambda: client.deleted == ["leaving"])
+        # Its node is taken by a pod that came from elsewhere, and another node appears.
+        client.put(a_pod("taker", cpu="2", node="n1", priority=200))
+        client.remove(client.pod("leaving"))
+        client.slow.add("boss")
+        client.put(a_node("n2", cpu="2"))
+        await client.until(lambda: "boss" in client.waiting)
+        client.put(a_pod("next", cpu="2", priority=50))
+        await client.until_event("next", "FailedScheduling")
+        client.remove(client.pod("taker"))
+        assert await client.until_bound("next") == "n1"
+        assert not client.pod("boss").spec.node_name
+
+
+async def test_a_namespace_that_has_gone_is_matched_by_no_selector() -> None:
+    rule: dict[str, Any] = anti_affinity({"app": "db"})
+    term = rule["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]
+    term["namespaceSelector"] = {"matchLabels": {"team": "a"}}
+    space = Namespace(metadata=ObjectMeta(name="data", labels={"team": "a"}))
+    db = a_pod("db", namespace="data", node="n1", labels={"app": "db"})
+    async with scheduling(a_client(space, a_node("n1"), db, a_pod("p", affinity=rule))) as client:
+        await client.until_event("p", "FailedScheduling")
+        client.remove(space)
+        assert await client.until_bound("p") == "n1"

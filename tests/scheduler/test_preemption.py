@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
+import msgspec
 import pytest
 
 from moorage.api.pods import Pod
+from moorage.scheduler import preemption
 from moorage.scheduler.cluster_state import ClusterState
 from moorage.scheduler.cycle import Cycle, Unschedulable
 from moorage.scheduler.preemption import Preemption
@@ -170,8 +173,55 @@ def test_room_for_a_more_important_nominated_pod_is_not_given_away() -> None:
     assert outcome_of(state, important()).preemption is None
 
 
-def _deleted(pod: Pod) -> Pod:
-    import msgspec
+@pytest.mark.parametrize(("nodes", "tried"), [(1, 1), (120, 100), (1100, 110)])
+def test_a_tenth_of_the_nodes_is_tried_and_a_hundred_at_least(nodes: int, tried: int) -> None:
+    node, low = a_node("n"), a_pod("low", cpu="4", node="n")
+    objects: list[Any] = []
+    for number in range(nodes):
+        meta = msgspec.structs.replace(node.metadata, name=f"n{number}")
+        objects.append(msgspec.structs.replace(node, metadata=meta))
+        spec = msgspec.structs.replace(low.spec, node_name=f"n{number}")
+        own = msgspec.structs.replace(low.metadata, name=f"low{number}", uid=f"u{number}")
+        objects.append(msgspec.structs.replace(low, metadata=own, spec=spec))
+    state = a_cluster(*objects)
+    pod = important(cpu="2")
+    query = QueryCache().of_waiting(pod, lambda _: None)
+    found, failed = preemption._dry_run(
+        pod, query, state, None, list(state.nodes), random.Random(1)
+    )
+    assert (len(found), failed) == (tried, [])
+    assert len({each.node_name for each in found}) == tried
 
+
+def test_a_preemption_begins_at_any_node() -> None:
+    names = [f"n{number}" for number in range(300)]
+    state = a_cluster(
+        *(a_node(name, cpu="1") for name in names),
+        *(a_pod(f"low-{name}", cpu="1", node=name) for name in names),
+    )
+    pod = important(cpu="1")
+    query = QueryCache().of_waiting(pod, lambda _: None)
+    firsts = {
+        preemption._dry_run(pod, query, state, None, names, random.Random(seed))[0][0].node_name
+        for seed in range(5)
+    }
+    assert len(firsts) > 1
+    last = preemption._dry_run(pod, query, state, None, names, FixedRandom(299))[0]
+    assert [each.node_name for each in last[:3]] == ["n299", "n0", "n1"]
+
+
+class FixedRandom(random.Random):
+    """Gives the number it was made with."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(0)
+        self._number = number
+
+    def randrange(self, *arguments: Any) -> int:
+        assert self._number in range(*arguments)
+        return self._number
+
+
+def _deleted(pod: Pod) -> Pod:
     meta = msgspec.structs.replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
     return msgspec.structs.replace(pod, metadata=meta)

@@ -67,8 +67,8 @@ class OrderedCalls:
         line = self._lines[key]
         line.popleft()
         if line:
+            # The worker that ends here takes what is ready before it waits.
             self._ready.append(key)
-            self._has_ready.set()
         else:
             del self._lines[key]
         self._count -= 1

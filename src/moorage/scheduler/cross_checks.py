@@ -227,8 +227,9 @@ class CrossChecks:
         """How many alike pods a domain may have and still take this one."""
         domains, counts = self._hard_domains[index], self._hard_counts[index]
         fewest = 0
+        # At least one: without a domain none is the fewest.
         if len(domains) >= spread.min_domains:
-            fewest = min((counts.get(value, 0) for value in domains), default=0)
+            fewest = min(counts.get(value, 0) for value in domains)
         return spread.max_skew + fewest - spread.selector.matches(self._labels)
 
     def _affinity_rejection(self, node: NodeInfo) -> Rejection | None:

@@ -233,11 +233,10 @@ class Scheduler:
 
     def _on_node(self, before: Node | None, after: Node | None) -> None:
         if after is None:
-            if before is not None:
-                self._state.remove_node(before.metadata.name)
-                self._wake(hints.node_gone())
-            return
-        if self._state.set_node(after):
+            assert before is not None
+            self._state.remove_node(before.metadata.name)
+            self._wake(hints.node_gone())
+        elif self._state.set_node(after):
             info = self._state.nodes[after.metadata.name]
             known = NodeInfo(before) if before is not None else None
             self._wake(hints.node_changed(known, info))
@@ -248,8 +247,7 @@ class Scheduler:
 
     def _on_namespace(self, before: Namespace | None, after: Namespace | None) -> None:
         known = after or before
-        if known is None:
-            return
+        assert known is not None
         labels = after.metadata.labels if after is not None else None
         if self._state.set_namespace(known.metadata.name, labels):
             self._wake(hints.namespace_changed())
@@ -303,14 +301,14 @@ class Scheduler:
             return
         entry = self._queue.get(key)
         if entry is None:
-            entry = self._queue.add(after)
+            self._queue.add(after)
             self._renominate(after)
-            return
-        entry.pod = after
-        if before is not None and (
-            before.spec != after.spec or before.metadata.labels != after.metadata.labels
-        ):
-            self._queue.promote(entry)
+        else:
+            entry.pod = after
+            if before is not None and (
+                before.spec != after.spec or before.metadata.labels != after.metadata.labels
+            ):
+                self._queue.promote(entry)
 
     def _turn_away(self, key: str, pod: Pod) -> None:
         """The pod is not, or no more, for us; one that is being bound is left to its binding."""
