@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.api.errors import NotAcceptableError, UnsupportedMediaTypeError
-from moorage.apiserver.negotiation import TABLE, Form, body_media, negotiate
+from moorage.apiserver.negotiation import PARTIAL, TABLE, Form, body_media, negotiate
 from moorage.registry.codec import Media
 
 TABLES = (
@@ -27,10 +27,23 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
         ("application/yaml;as=Table;v=v1;g=meta.k8s.io", Form(is_yaml=True, as_="Table")),
         (f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io,application/json", Form()),
         ("text/html, application/json;q=0.9", Form()),
+        ("APPLICATION/YAML", Form(is_yaml=True)),
+        ("*/*;as=Table;v=v1;g=meta.k8s.io", Form(as_="Table")),
+        ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", Form(as_="Table", version="v1beta1")),
+        ("application/json;as=Table;v=v2;g=meta.k8s.io,application/yaml", Form(is_yaml=True)),
+        ("application/json;as=Table;v=v1;g=other,application/yaml", Form(is_yaml=True)),
+        ("application/json;as=Table;v=v1,application/yaml", Form(is_yaml=True)),
+        ("application/json;as=Odd;v=v1;g=meta.k8s.io,application/yaml", Form(is_yaml=True)),
+        (
+            f"{PROTOBUF};as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+            Form(as_="PartialObjectMetadata"),
+        ),
     ],
 )
 def test_the_first_clause_that_fits_decides(accept: str, form: Form) -> None:
-    assert negotiate(accept, frozenset({TABLE})) == form
+    found = negotiate(accept, frozenset({TABLE, PARTIAL}))
+    assert found == form
+    assert found.content_type == ("application/yaml" if form.is_yaml else "application/json")
 
 
 @pytest.mark.parametrize("accept", ["application/*", "text/html", "application/cbor"])
@@ -51,6 +64,7 @@ def test_a_table_of_what_has_none_is_not_acceptable() -> None:
         ("application/json; charset=utf-8", Media.JSON),
         ("application/yaml", Media.YAML),
         (PROTOBUF, Media.PROTOBUF),
+        (" Application/JSON ;x=y", Media.JSON),
     ],
 )
 def test_bodies_come_in_three_media(content_type: str, media: Media) -> None:

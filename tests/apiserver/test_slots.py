@@ -76,3 +76,27 @@ def test_the_exempt_need_no_slot() -> None:
 )
 def test_streams(verb: str, subresource: str, expected: bool) -> None:
     assert is_stream(verb, subresource) is expected
+
+
+def test_limits_unless_others_are_given() -> None:
+    limits = SlotLimits()
+    assert (limits.reading, limits.mutating) == (400, 200)
+    assert (limits.reading_per_user, limits.mutating_per_user) == (100, 50)
+
+
+def test_a_user_without_requests_is_forgotten() -> None:
+    slots = Slots(LIMITS)
+    for verb in ("get", "create"):
+        assert slots.take(A, verb)
+        slots.give_back(A, verb)
+    assert slots._reading.by_user == slots._mutating.by_user == {}
+    assert slots._reading.taken == slots._mutating.taken == 0
+
+
+def test_what_is_given_back_is_one_slot() -> None:
+    slots = Slots(LIMITS)
+    assert slots.take(A, "get")
+    assert slots.take(A, "watch")
+    slots.give_back(A, "list")
+    assert slots.take(A, "get")
+    assert not slots.take(A, "get")
