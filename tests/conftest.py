@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,13 @@ from tests.running import (
 settings.register_profile("steady", derandomize=True)
 if not os.environ.get("MOORAGE_FUZZ"):
     settings.load_profile("steady")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interruptible() -> None:
+    """Programs that tests interrupt inherit no ignored SIGINT, as a background job of a shell."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

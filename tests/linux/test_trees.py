@@ -328,7 +328,10 @@ def test_a_tree_moved_away_while_it_is_removed_is_no_way_out(tmp_path: Path) -> 
     try:
         for _ in range(3):
             remove_tree(root)
-            nest(root, 300, name="d")
+            # In place at once: `nest` must not lose what it makes to the other thread.
+            fresh = tmp_path / "fresh"
+            nest(fresh, 300, name="d")
+            fresh.rename(root)
     finally:
         stopped.set()
         mover.join()

@@ -69,9 +69,11 @@ def test_containers_of_a_pod_share_its_kernel_network_and_volumes(
     whole_cluster.apply(document)
     whole_cluster.wait_ready(name)
     # Not wget: under gVisor of 2022 a read that has to wait fails.
-    ask = "printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 3 127.0.0.1 80"
-    page = _run(whole_cluster, name, ask, "beside")
-    assert "Stand-in for nginx" in page
+    ask = "printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 3 127.0.0.1 80 || true"
+    until(
+        lambda: "Stand-in for nginx" in _run(whole_cluster, name, ask, "beside"),
+        "an answer of the other container",
+    )
     assert _run(whole_cluster, name, "cat /shared/word", "beside") == "prepared"
     _run(whole_cluster, name, "echo changed > /shared/word", "beside")
     assert _run(whole_cluster, name, "cat /shared/word") == "changed"

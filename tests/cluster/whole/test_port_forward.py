@@ -28,16 +28,17 @@ ECHO, SOURCE, SINK, OTHER_ECHO, NOBODY = 7001, 7002, 7003, 7004, 7009
 SOURCE_BYTES = 20_000_000
 SINK_BYTES = 8_000_000
 WITHIN_S = 60.0
-# One connection after the other on each port, whose program has it as its input and output.
+# Each connection to a port is the input and output of a program of its own.
 SERVES = f"""
 serve() {{
   printf '#!/bin/sh\\n%s\\n' "$2" > /tmp/$1; chmod 755 /tmp/$1
-  while :; do nc -l -p $1 -e /tmp/$1; done &
+  nc -ll -p $1 -e /tmp/$1 &
 }}
 serve {ECHO} 'exec cat'
 serve {OTHER_ECHO} 'exec cat'
 serve {SOURCE} 'head -c {SOURCE_BYTES} /dev/zero | tr "\\\\0" x'
 serve {SINK} 'head -c {SINK_BYTES} | sha256sum'
+until [ "$(netstat -ltn | grep -c ':700[1-4] ')" = 4 ]; do sleep 0.1; done
 touch /tmp/ready
 wait
 """
