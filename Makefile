@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALL := DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends
 install = { $(INSTALL) $(1) 2>/dev/null || { apt-get update && $(INSTALL) $(1); }; }
 
-.PHONY: help demo venv lint unit unit-rules unit-loops test packages peers soak mutants bench lock clean
+.PHONY: help demo venv lint unit unit-rules unit-loops test test-clusters test-others packages peers soak mutants bench lock clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -47,8 +47,15 @@ unit-loops:
 	@$(UNIT) tests/client tests/controllers tests/engine tests/node tests/scheduler tests/storage \
 	  tests/streaming --ignore tests/engine/images --ignore tests/engine/whole
 
+# Clusters mostly wait, and their ports are theirs alone: one run starts them, another does the rest.
 test: lint packages ## lint, then every test
-	$(BIN)/pytest
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-clusters test-others
+
+test-clusters:
+	$(BIN)/pytest -m cluster
+
+test-others:
+	$(BIN)/pytest -m 'not cluster'
 
 packages: venv ## the system packages that pods and tests need; only as root, only on Debian and its like
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \

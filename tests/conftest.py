@@ -25,6 +25,25 @@ if not os.environ.get("MOORAGE_FUZZ"):
     settings.load_profile("steady")
 
 
+_HERE = Path(__file__).parent
+_WITHOUT_CLUSTERS = frozenset(
+    each.name for each in _HERE.iterdir() if each.is_dir() and each.name not in ("cli", "cluster")
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what starts clusters or pods; `make test` runs everything else beside that."""
+    for item in items:
+        directory = item.path.relative_to(_HERE).parts[0]
+        shares_a_cluster = {"control_plane", "whole_cluster"} & set(
+            getattr(item, "fixturenames", ())
+        )
+        is_alone = directory in _WITHOUT_CLUSTERS and not shares_a_cluster
+        if not is_alone or item.get_closest_marker("runtime"):
+            item.add_marker("cluster")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _interruptible() -> None:
     """Programs that tests interrupt inherit no ignored SIGINT, as a background job of a shell."""

@@ -175,6 +175,8 @@ def test_a_stopped_sandbox_comes_back_under_its_handler_though_the_class_is_gone
     cluster.kubectl("delete", "pod", "classed", "--timeout=30s")
 
 
+# One engine will do: the agent writes volumes by itself, and a Secret's time takes half a minute.
+@pytest.mark.parametrize("engine", ["moorage"], indirect=True)
 def test_secrets_go_on_rotating_after_keep_pods(
     cluster: RunningCluster, engine: tuple[str, str]
 ) -> None:
