@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +21,7 @@ from moorage.apiserver.server import ApiServer, ServerOptions
 from moorage.cluster.certificates import Authority, Subject
 from moorage.cluster.credentials import Pair
 from moorage.serving import Limits
+from tests.ports import free_port
 
 TOKENS = (
     StaticToken("admin-token", "admin", ("system:masters",)),
@@ -93,7 +93,7 @@ async def serving(
     authority = Authority(folder / "pki", datetime.now(UTC))
     pair = authority.issue("server", Subject("kube-apiserver", hosts=("127.0.0.1",)))
     ca = authority.pair.certificate
-    port = _free_port()
+    port = free_port()
     url = f"https://127.0.0.1:{port}"
     server_options = ServerOptions(
         database=folder / "state.db", certificate=pair.certificate, key=pair.key, client_ca=ca,
@@ -113,10 +113,3 @@ async def serving(
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as http,
     ):
         yield Running(url, authority, http)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -31,6 +31,7 @@ from moorage.cluster.supervise import MEMORY_ENVIRONMENT
 from moorage.cluster.supervisor import NOTIFY_VARIABLE, READY_MESSAGE
 from moorage.registry.kinds import STORED_KINDS
 from tests.apiserver.fuzz import Fuzz, Request
+from tests.ports import free_port
 
 _FOR_S = float(os.environ.get("MOORAGE_FUZZ_S", "0"))
 _SHORT_REQUESTS, _SHORT_LARGE = 600, 6
@@ -81,7 +82,7 @@ class Server:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     layout = Layout(tmp_path / "data")
-    open_cluster(layout, Choices(has_node=False))
+    open_cluster(layout, Choices(has_node=False, api_port=free_port()))
     config = load_kubeconfig(layout.kubeconfig)
     log = tmp_path / "apiserver.log"
     read_end, write_end = os.pipe()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from moorage.client.informer import object_key
 from moorage.client.resources import NODES, PODS, SERVICE_ACCOUNTS
 from moorage.cluster.certificates import Authority, Subject
 from moorage.controllers import ControllerOptions, run_controllers
+from tests.ports import free_port
 
 _DEADLINE_S = 20.0
 
@@ -126,7 +126,7 @@ async def running_cluster(folder: Path, **options: Any) -> AsyncIterator[Cluster
     admin = authority.issue("admin", Subject("kubernetes-admin", "system:masters"))
     manager = authority.issue("controllers", Subject("system:kube-controller-manager"))
     ca = authority.pair.certificate
-    port = _free_port()
+    port = free_port()
     url = f"https://127.0.0.1:{port}"
     server_options = ServerOptions(
         database=folder / "state.db",
@@ -174,10 +174,3 @@ def _has_default(accounts: list[Any]) -> bool:
     return any(
         (each.metadata.namespace, each.metadata.name) == ("default", "default") for each in accounts
     )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

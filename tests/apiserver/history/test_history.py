@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import os
 import random
-import socket
 from pathlib import Path
 
 import pytest
 
 from tests.apiserver.history.checker import check
 from tests.apiserver.history.load import Load, record
+from tests.ports import free_port
 
 _MINUTES = float(os.environ.get("MOORAGE_HISTORY_MINUTES", "0"))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.timeout(int(_MINUTES * 120) + 120)

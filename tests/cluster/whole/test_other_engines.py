@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from moorage.cri import CriClient, pb
 from tests.containerd import running_containerd, skip_without_containerd
 from tests.machine import leftovers, machine
 from tests.own_engine import running_engine
+from tests.ports import free_port
 from tests.running import (
     BUSYBOX,
     MOOR,
@@ -50,11 +50,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
 
 def _ports() -> tuple[str, ...]:
     """Ports that no cluster takes by itself: others start while this one is down."""
-    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-    api, node = (server.getsockname()[1] for server in servers)
-    for server in servers:
-        server.close()
-    return ("--api-port", str(api), "--node-port", str(node))
+    return ("--api-port", str(free_port()), "--node-port", str(free_port()))
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.images.conftest import free_port
+from tests.ports import free_port
 from tests.running import (
     RunningCluster,
     pod,

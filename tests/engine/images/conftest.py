@@ -15,6 +15,7 @@ import pytest
 
 from moorage.engine.images import ImagePaths, ImageStore
 from moorage.linux.mounts import current_mounts, mounts_below, unmount
+from tests.ports import free_port
 
 
 @pytest.fixture
@@ -54,12 +55,6 @@ class Registry:
             capture_output=True,
         )  # fmt: skip
         return full
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _answers(port: int) -> bool:

@@ -24,7 +24,8 @@ from tests.engine.images.builds import (
     layer,
     oci_archive,
 )
-from tests.engine.images.conftest import Registry, free_port, serving
+from tests.engine.images.conftest import Registry, serving
+from tests.ports import free_port
 
 BASE = layer(Entry("base", os.urandom(50_000)))
 

@@ -27,6 +27,7 @@ from tests.engine.streams.callers import (
     websocket,
 )
 from tests.engine.streams.targets import DEADLINE_S, FakeTarget
+from tests.ports import free_port
 from tests.streaming.pairs import connected
 
 ASKED = pb.PortForwardRequest(pod_sandbox_id="s1")
@@ -66,12 +67,6 @@ async def resetting() -> AsyncIterator[int]:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         yield server.sockets[0].getsockname()[1]
-
-
-def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Forwarder:
@@ -180,7 +175,7 @@ async def test_many_connections_go_at_once_and_much_on_each(forwarding) -> None:
 
 
 async def test_a_port_nobody_listens_on_is_told_to_its_pair_alone(forwarding) -> None:  # type: ignore[no-untyped-def]
-    closed = unused_port()
+    closed = free_port()
     async with (
         echoing() as port,
         serving(FakeTarget()) as server,
@@ -240,7 +235,7 @@ async def test_bytes_for_a_pair_that_is_over_hold_up_nobody() -> None:
         serving(FakeTarget()) as server,
         over_spdy(server.port_forward_url(ASKED)) as client,
     ):
-        bad = await client.pair(unused_port())
+        bad = await client.pair(free_port())
         await client.until_ended(*bad)
         await client.session.write(bad[1], b"x" * (2 << 20))
         good = await client.pair(port)
@@ -317,7 +312,7 @@ async def test_the_connections_into_the_pod_end_with_the_client() -> None:
 
 
 async def test_a_websocket_has_two_channels_for_each_port_that_begin_with_it() -> None:
-    closed = unused_port()
+    closed = free_port()
     async with echoing() as port, serving(FakeTarget()) as server:
         asked = pb.PortForwardRequest(pod_sandbox_id="s1", port=[port, closed])
         async with websocket(server.port_forward_url(asked), V4) as connection:
@@ -333,7 +328,7 @@ async def test_a_websocket_has_two_channels_for_each_port_that_begin_with_it() -
 
 
 async def test_a_websocket_closes_when_all_its_ports_are_done() -> None:
-    asked = pb.PortForwardRequest(pod_sandbox_id="s1", port=[unused_port()])
+    asked = pb.PortForwardRequest(pod_sandbox_id="s1", port=[free_port()])
     async with (
         serving(FakeTarget()) as server,
         websocket(server.port_forward_url(asked), V4) as connection,
@@ -352,7 +347,7 @@ async def test_a_websocket_for_no_ports_or_too_many_is_a_bad_request(count: int)
 
 
 async def test_a_websocket_in_base64_carries_more_ports_than_digits() -> None:
-    asked = pb.PortForwardRequest(pod_sandbox_id="s1", port=[unused_port()] * 6)
+    asked = pb.PortForwardRequest(pod_sandbox_id="s1", port=[free_port()] * 6)
     async with (
         serving(FakeTarget()) as server,
         websocket(server.port_forward_url(asked), "v4.base64.channel.k8s.io") as connection,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,6 +26,7 @@ from moorage.serving import Limits
 from moorage.streaming.dial import Refused, Upgraded, Upstream, dial
 from tests.node.objects import UID, a_pod
 from tests.node.pods.lives import Life, living
+from tests.ports import free_port
 
 API_SERVER = "kube-apiserver-kubelet-client"
 SPDY = "SPDY/3.1"
@@ -77,9 +77,7 @@ class Node:
         self.authority = Authority(folder / "pki", datetime.now(UTC))
         self._strangers = Authority(folder / "other-pki", datetime.now(UTC))
         self._folder = folder
-        with socket.socket() as probe:
-            probe.bind((HOST, 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
 
     @property
     def url(self) -> str:
