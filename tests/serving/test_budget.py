@@ -1,15 +1,15 @@
-"""Byte budgets."""
+"""Budgets."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.serving import ByteBudget
+from moorage.serving import Budget
 
 
 def test_a_user_holds_no_more_than_his_share() -> None:
-    budget = ByteBudget(total=100, per_user=40)
+    budget = Budget(total=100, per_user=40)
     assert budget.take("a", 30)
     assert not budget.take("a", 11)
     assert budget.take("a", 10)
@@ -21,7 +21,7 @@ def test_a_user_holds_no_more_than_his_share() -> None:
 
 
 def test_who_holds_nothing_may_take_more_than_his_share() -> None:
-    budget = ByteBudget(total=100, per_user=40)
+    budget = Budget(total=100, per_user=40)
     assert budget.take("a", 90)
     assert not budget.take("a", 1)
     budget.give_back("a", 90)
@@ -29,9 +29,29 @@ def test_who_holds_nothing_may_take_more_than_his_share() -> None:
     assert not budget.take("c", 1)
 
 
+def test_the_exempt_are_neither_limited_nor_counted() -> None:
+    budget = Budget(total=2, per_user=1)
+    assert all(budget.take("") for _ in range(5))
+    assert budget.held == 0
+    assert budget.take("a")
+    assert budget.take("b")
+    assert budget.take("")
+    budget.give_back("")
+    assert not budget.take("c")
+
+
+def test_nothing_needs_no_room() -> None:
+    budget = Budget(total=1, per_user=1)
+    assert budget.take("a")
+    assert budget.take("a", 0)
+    budget.give_back("a")
+    budget.give_back("a", 0)
+    assert budget.take("a")
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 50))))
 def test_what_was_taken_can_be_given_back_to_the_last_byte(takes: list[tuple[str, int]]) -> None:
-    budget = ByteBudget(total=200, per_user=80)
+    budget = Budget(total=200, per_user=80)
     held = [each for each in takes if budget.take(*each)]
     assert budget.held == sum(size for _, size in held)
     assert budget.held <= 200

@@ -7,6 +7,7 @@ its head, and is taken without waiting (bench/api.py).
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -18,7 +19,7 @@ from moorage.api.errors import (
     TooLargeError,
     TooManyRequestsError,
 )
-from moorage.serving import ByteBudget
+from moorage.serving import Budget
 
 LIMIT_BYTES = 3 * 1024 * 1024
 
@@ -38,8 +39,8 @@ class Bodies:
 
     def __init__(self, limits: BodyLimits) -> None:
         self._limits = limits
-        self._budget = ByteBudget(total=limits.total_bytes, per_user=limits.per_user_bytes)
-        self._reading: dict[str, int] = {}
+        self._budget = Budget(total=limits.total_bytes, per_user=limits.per_user_bytes)
+        self._reading = Budget(total=sys.maxsize, per_user=limits.reading_per_user)
 
     async def read(self, http: web.BaseRequest, share: str) -> bytes:
         """Read a request's body to its end. Its bytes are held until `release`.
@@ -66,33 +67,27 @@ class Bodies:
 
     def release(self, share: str, size: int) -> None:
         """End the request of a body of so many bytes that was read."""
-        if size and share:
-            self._budget.give_back(share, size)
+        self._budget.give_back(share, size)
 
     async def _read_slowly(self, http: web.BaseRequest, share: str) -> bytes:
-        reading = self._reading.get(share, 0)
-        if share and reading >= self._limits.reading_per_user:
+        if not self._reading.take(share):
             raise _too_many("request bodies")
-        self._reading[share] = reading + 1
         pieces: list[bytes] = []
+        is_whole = False
         try:
             async with asyncio.timeout(self._limits.within_s):
                 await self._collect(http, share, pieces)
-        except BaseException as error:
-            self.release(share, sum(map(len, pieces)))
-            if isinstance(error, TimeoutError):
-                raise ServerTimeoutError(
-                    "Timeout: request did not complete within the allotted timeout"
-                ) from error
-            if isinstance(error, RequestPayloadError):
-                raise _malformed(error) from error
-            raise
+            is_whole = True
+        except TimeoutError as error:
+            raise ServerTimeoutError(
+                "Timeout: request did not complete within the allotted timeout"
+            ) from error
+        except RequestPayloadError as error:
+            raise _malformed(error) from error
         finally:
-            left = self._reading[share] - 1
-            if left:
-                self._reading[share] = left
-            else:
-                del self._reading[share]
+            self._reading.give_back(share)
+            if not is_whole:
+                self.release(share, sum(map(len, pieces)))
         return b"".join(pieces)
 
     async def _collect(self, http: web.BaseRequest, share: str, pieces: list[bytes]) -> None:
@@ -105,7 +100,7 @@ class Bodies:
             pieces.append(piece)
 
     def _hold(self, share: str, size: int) -> None:
-        if size and share and not self._budget.take(share, size):
+        if not self._budget.take(share, size):
             raise _too_many("bytes of request bodies")
 
 

@@ -21,7 +21,7 @@ class Call:
 
     `require(verb)` raises ForbiddenError unless the user may do that too, to the same target: some
     requests turn out to be more than the verb they were let in with.
-    `content` is the whole body: work on a request begins when that has arrived.
+    `body` is whole: work on a request begins when it has arrived.
     """
 
     http: web.BaseRequest
@@ -32,7 +32,7 @@ class Call:
     served: Served
     audit_id: str
     require: Callable[[str], None]
-    content: bytes = b""
+    body: bytes = b""
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -60,10 +60,6 @@ class Call:
     def form(self, *transforms: str) -> Form:
         """The form of the answer. Raises NotAcceptableError."""
         return negotiate(self.http.headers.get("Accept", ""), frozenset(transforms))
-
-    async def body(self) -> bytes:
-        """Return the whole body."""
-        return self.content
 
     def media(self) -> Media:
         """How the body is written. Raises UnsupportedMediaTypeError."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from moorage.apiserver.call import Call
-from moorage.registry.codec import Codec, Decoded, strict_error
+from moorage.registry.codec import Codec, Decoded, Media, strict_error
 from moorage.registry.kind import Obj
 from moorage.registry.request import Request
 from moorage.registry.worker import Worker, is_large
@@ -21,53 +23,46 @@ class BodyDecoder:
     worker: Worker
 
     async def decode(self, call: Call, request: Request) -> Obj:
-        """The object of a create or update, in the storage version.
+        """Return the object of a create or update, in the storage version.
 
         What strict validation finds is refused, warned of, or ignored. Raises BadRequestError,
-        TooLargeError, UnsupportedMediaTypeError.
+        UnsupportedMediaTypeError.
         """
-        media = call.media()
-        body = await call.body()
-        request.is_large = is_large(body, media)
-        decoded = await self.worker.run(
-            request, self.codec.decode, call.kind, call.served, body, media
+        decoded = await self._decoded(
+            call, request, partial(self.codec.decode, call.kind, call.served)
         )
-        settle_complaints(decoded, request, call)
+        _settle_complaints(decoded, request, call)
         return decoded.obj
 
     async def decode_as(
         self, call: Call, request: Request, name: str, api_version: str, type_name: str
     ) -> Obj:
-        """The object of a body that is of one kind and type, whatever the path names."""
-        media = call.media()
-        body = await call.body()
-        request.is_large = is_large(body, media)
-        decoded = await self.worker.run(
-            request, self.codec.decode_as, name, api_version, type_name, body, media
-        )
-        return decoded.obj
+        """Return the object of a body that is of one kind and type, whatever the path names.
+
+        Raises BadRequestError, UnsupportedMediaTypeError.
+        """
+        decode = partial(self.codec.decode_as, name, api_version, type_name)
+        return (await self._decoded(call, request, decode)).obj
 
     async def delete_options(self, call: Call, request: Request) -> Obj:
-        """The DeleteOptions in a body, empty without one."""
-        body = await call.body()
-        if not body.strip():
+        """Return the DeleteOptions in a body, empty without one. Raises as `decode_as`."""
+        if not call.body.strip():
             return {}
+        decode = partial(
+            self.codec.decode_as, "DeleteOptions", "meta.k8s.io/v1", _DELETE_OPTIONS_TYPE,
+            also=("v1", call.served.api_version),
+        )  # fmt: skip
+        return (await self._decoded(call, request, decode)).obj
+
+    async def _decoded(
+        self, call: Call, request: Request, decode: Callable[[bytes, Media], Decoded]
+    ) -> Decoded:
         media = call.media()
-        request.is_large = is_large(body, media)
-        decoded = await self.worker.run(
-            request,
-            self.codec.decode_as,
-            "DeleteOptions",
-            "meta.k8s.io/v1",
-            _DELETE_OPTIONS_TYPE,
-            body,
-            media,
-            ("v1", call.served.api_version),
-        )
-        return decoded.obj
+        request.is_large = is_large(call.body, media)
+        return await self.worker.run(request, decode, call.body, media)
 
 
-def settle_complaints(decoded: Decoded, request: Request, call: Call) -> None:
+def _settle_complaints(decoded: Decoded, request: Request, call: Call) -> None:
     """Apply `fieldValidation` to what decoding complained of. Raises BadRequestError."""
     if not decoded.complaints or request.field_validation == "Ignore":
         return

@@ -170,7 +170,7 @@ class Handler:
     ) -> Reply | web.StreamResponse:
         """Read the body, then answer in a slot."""
         if call.http.method in _BODY_METHODS:
-            call.content = await self._bodies.read(call.http, share)
+            call.body = await self._bodies.read(call.http, share)
         try:
             if not self._slots.take(share, call.verb):
                 return overloaded()
@@ -179,7 +179,7 @@ class Handler:
             finally:
                 self._slots.give_back(share, call.verb)
         finally:
-            self._bodies.release(share, len(call.content))
+            self._bodies.release(share, len(call.body))
 
     def _user(self, http: web.BaseRequest) -> User:
         transport = http.transport

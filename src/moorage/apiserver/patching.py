@@ -95,9 +95,8 @@ class Patcher:
         """The request, and the patch as a function on objects of one type."""
         media = _media(call)
         request = write_request(call.user, call.user_agent, call.query, "PatchOptions")
-        body = await call.body()
-        request.is_large = is_large(body, Media.JSON)
-        patch, complaints = await self.worker.run(request, _parse, body, media)
+        request.is_large = is_large(call.body, Media.JSON)
+        patch, complaints = await self.worker.run(request, _parse, call.body, media)
         if isinstance(patch, list) and len(patch) > MAX_OPERATIONS:
             raise TooLargeError(
                 f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, "
@@ -144,9 +143,8 @@ class Patcher:
             call.user, call.user_agent, call.query, "PatchOptions", is_apply=True
         )
         force = is_true(call.query, "force")
-        body = await call.body()
-        request.is_large = is_large(body, Media.YAML)
-        config = await self.worker.run(request, self._config, call, body)
+        request.is_large = is_large(call.body, Media.YAML)
+        config = await self.worker.run(request, self._config, call)
 
         def make_new(live: Obj | None) -> Obj:
             if live is None and subresource:
@@ -176,11 +174,11 @@ class Patcher:
         )
         return request, updated
 
-    def _config(self, call: Call, body: bytes) -> Obj:
+    def _config(self, call: Call) -> Obj:
         """What an apply states, canonical but without defaults."""
         kind, served = call.kind, call.served
         try:
-            document, repeated = parse_yaml(body)
+            document, repeated = parse_yaml(call.body)
         except DecodeError as error:
             raise BadRequestError(f"error decoding YAML: {error}") from error
         if repeated:

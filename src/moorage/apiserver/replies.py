@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from email.utils import formatdate
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -23,7 +24,7 @@ from aiohttp.abc import AbstractStreamWriter
 from moorage.api import yaml_text
 from moorage.api.errors import StatusError, TooManyRequestsError
 from moorage.apiserver.negotiation import PLAIN, Form
-from moorage.serving import ByteBudget
+from moorage.serving import Budget
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
@@ -162,8 +163,8 @@ async def _drained(request: web.BaseRequest, within_s: float) -> None:
 class Sender:
     """Makes the responses of one server, and bounds the bytes that wait for slow clients."""
 
-    def __init__(self, budget: ByteBudget | None = None) -> None:
-        self._budget = budget or ByteBudget(total=_WAITING_BYTES, per_user=_WAITING_PER_USER_BYTES)
+    def __init__(self, budget: Budget | None = None) -> None:
+        self._budget = budget or Budget(total=_WAITING_BYTES, per_user=_WAITING_PER_USER_BYTES)
 
     async def send(
         self, request: web.BaseRequest, reply: Reply, audit_id: str, share: str
@@ -176,13 +177,10 @@ class Sender:
         size = len(reply.body)
         if size <= _PIECE_BYTES:
             return DirectResponse(reply, audit_id)
-        if share and not self._budget.take(share, size):
+        if not self._budget.take(share, size):
             return DirectResponse(overloaded(), audit_id)
 
-        def done() -> None:
-            if share:
-                self._budget.give_back(share, size)
-
+        done = partial(self._budget.give_back, share, size)
         try:
             await _compressed(request, reply)
         except BaseException:

@@ -151,9 +151,10 @@ class Resources:
         *,
         is_compressible: bool = False,
     ) -> Reply:
-        """The body in the negotiated form; much YAML is written off the event loop."""
-        is_large = form.is_yaml and len(body) > LARGE_OBJECT_BYTES
-        request = Request(user=call.user, is_large=is_large)
+        """Return a body in the negotiated form; much YAML is written off the event loop."""
+        if not form.is_yaml or len(body) <= LARGE_OBJECT_BYTES:
+            return formed(body, form, status, is_compressible=is_compressible)
+        request = Request(user=call.user, is_large=True)
         return await self.worker.run(
             request, formed, body, form, status, is_compressible=is_compressible
         )

@@ -9,9 +9,10 @@ flow schemas `exempt`, `system-nodes`, `kube-controller-manager`, `kube-schedule
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from moorage.registry.request import User
+from moorage.serving import Budget
 
 _READ_VERBS = frozenset({"get", "list", "watch"})
 _EXEMPT_GROUPS = frozenset({"system:masters", "system:nodes"})
@@ -29,46 +30,22 @@ class SlotLimits:
     mutating_per_user: int = 50
 
 
-@dataclass(slots=True)
-class _Lane:
-    limit: int
-    per_user: int
-    taken: int = 0
-    by_user: dict[str, int] = field(default_factory=dict)
-
-
 class Slots:
     """The slots of one server."""
 
     def __init__(self, limits: SlotLimits) -> None:
-        self._reading = _Lane(limits.reading, limits.reading_per_user)
-        self._mutating = _Lane(limits.mutating, limits.mutating_per_user)
+        self._reading = Budget(total=limits.reading, per_user=limits.reading_per_user)
+        self._mutating = Budget(total=limits.mutating, per_user=limits.mutating_per_user)
 
     def take(self, share: str, verb: str) -> bool:
         """Take a slot of a share; returns False when it has none left. "" needs none."""
-        if not share:
-            return True
-        lane = self._lane(verb)
-        own = lane.by_user.get(share, 0)
-        if lane.taken >= lane.limit or own >= lane.per_user:
-            return False
-        lane.taken += 1
-        lane.by_user[share] = own + 1
-        return True
+        return self._lane(verb).take(share)
 
     def give_back(self, share: str, verb: str) -> None:
         """End a request that took a slot."""
-        if not share:
-            return
-        lane = self._lane(verb)
-        lane.taken -= 1
-        left = lane.by_user[share] - 1
-        if left:
-            lane.by_user[share] = left
-        else:
-            del lane.by_user[share]
+        self._lane(verb).give_back(share)
 
-    def _lane(self, verb: str) -> _Lane:
+    def _lane(self, verb: str) -> Budget:
         return self._reading if verb in _READ_VERBS else self._mutating
 
 

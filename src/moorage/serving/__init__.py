@@ -1,4 +1,4 @@
-"""HTTP servers that hold out against their clients: limits of connections, deadlines, byte budgets.
+"""HTTP servers that hold out against their clients: limits of connections, deadlines, budgets.
 
     listener ──▶ Acceptor ──admit──▶ ConnectionTable ──▶ HttpConnection ──▶ the server's handler
                                        │ limits per address, reserve for this machine
@@ -8,8 +8,8 @@ The API server, the node agent's endpoint and the engine's stream endpoint all l
 """
 
 from moorage.serving.acceptor import Acceptor
-from moorage.serving.budget import ByteBudget
+from moorage.serving.budget import Budget
 from moorage.serving.connection import HttpConnection, is_proven, prove
 from moorage.serving.limits import Limits
 
-__all__ = ["Acceptor", "ByteBudget", "HttpConnection", "Limits", "is_proven", "prove"]
+__all__ = ["Acceptor", "Budget", "HttpConnection", "Limits", "is_proven", "prove"]

@@ -1,12 +1,14 @@
-"""Byte budgets: how much memory requests may hold at a time, in all and for each user."""
+"""Budgets: how much of something users may hold at a time, in all and each of them.
+
+Used for bytes of memory, requests in work and connections. Hot path: a few calls for each request
+(bench/api.py).
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
 
-
-class ByteBudget:
-    """Counts bytes that are held for users.
+class Budget:
+    """Counts what is held for users. The user "" is exempt: it is neither limited nor counted.
 
     A user who holds nothing may take more than `per_user` at once, since a limit below the size of
     a legitimate answer would refuse it for ever; the same is true of `total`.
@@ -16,29 +18,33 @@ class ByteBudget:
         self._total = total
         self._per_user = per_user
         self._held = 0
-        self._by_user: defaultdict[str, int] = defaultdict(int)
+        self._by_user: dict[str, int] = {}
 
     @property
     def held(self) -> int:
-        """The bytes that are held now."""
+        """The amount that is held now."""
         return self._held
 
-    def take(self, user: str, size: int) -> bool:
-        """Hold bytes for a user. Returns False, and holds nothing, when there is no room."""
+    def take(self, user: str, amount: int = 1) -> bool:
+        """Hold an amount for a user. Returns False, and holds nothing, when there is no room."""
+        if not user or not amount:
+            return True
         own = self._by_user.get(user, 0)
-        if own and own + size > self._per_user:
+        if own and own + amount > self._per_user:
             return False
-        if self._held and self._held + size > self._total:
+        if self._held and self._held + amount > self._total:
             return False
-        self._held += size
-        self._by_user[user] = own + size
+        self._held += amount
+        self._by_user[user] = own + amount
         return True
 
-    def give_back(self, user: str, size: int) -> None:
-        """Hold bytes no longer."""
-        self._held -= size
-        left = self._by_user[user] - size
-        if left > 0:
+    def give_back(self, user: str, amount: int = 1) -> None:
+        """Release an amount that was taken."""
+        if not user or not amount:
+            return
+        self._held -= amount
+        left = self._by_user[user] - amount
+        if left:
             self._by_user[user] = left
         else:
             del self._by_user[user]

@@ -10,7 +10,9 @@ in while others hold all they can.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from moorage.serving.budget import Budget
 
 # Descriptors for the database, logs, connections to nodes and whatever else a process opens.
 _OWN_DESCRIPTORS = 256
@@ -64,17 +66,18 @@ class Place:
     waited_s: int = 0
 
 
-@dataclass(slots=True)
 class ConnectionTable:
     """The open connections of one server."""
 
-    limits: Limits
-    _remote: int = 0
-    _by_address: dict[str, dict[Place, None]] = field(default_factory=dict)
-    _unproven: dict[Place, None] = field(default_factory=dict)
-    _size: int = 0
-    _by_user: dict[str, int] = field(default_factory=dict)
-    _ordinary: int = 0
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._size = 0
+        self._remote = 0
+        self._by_address: dict[str, dict[Place, None]] = {}
+        self._unproven: dict[Place, None] = {}
+        self._ordinary = Budget(
+            total=limits.connections - limits.reserved, per_user=limits.per_user
+        )
 
     @property
     def size(self) -> int:
@@ -108,13 +111,8 @@ class ConnectionTable:
         `user` is empty for those without limits. Returns False, and leaves the connection unproven,
         when the user or all ordinary users have too many.
         """
-        if user:
-            own = self._by_user.get(user, 0)
-            room = self.limits.connections - self.limits.reserved - self._ordinary
-            if own >= self.limits.per_user or room <= 0:
-                return False
-            self._by_user[user] = own + 1
-            self._ordinary += 1
+        if not self._ordinary.take(user):
+            return False
         place.is_proven = True
         place.user = user
         self._unproven.pop(place, None)
@@ -131,13 +129,7 @@ class ConnectionTable:
         self._unproven.pop(place, None)
         self._size -= 1
         self._remote -= not place.is_local
-        if place.user:
-            self._ordinary -= 1
-            left = self._by_user[place.user] - 1
-            if left:
-                self._by_user[place.user] = left
-            else:
-                del self._by_user[place.user]
+        self._ordinary.give_back(place.user)
 
     def sweep(self) -> None:
         """Drop unproven connections that have sent no whole head in time. Call once a second.
