@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,13 +13,12 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from moorage.apiserver.assembly import ApiOptions
 from moorage.apiserver.authentication.authenticator import StaticToken
-from moorage.apiserver.connect import NodeTls
-from moorage.apiserver.server import ApiServer, ServerOptions
-from moorage.cluster.certificates import Authority, Subject
+from moorage.apiserver.server import ApiServer
+from moorage.cluster.certificates import Authority
 from moorage.cluster.credentials import Pair
 from moorage.serving import Limits
+from tests.apiserver.options import loopback_options
 from tests.ports import free_port
 
 TOKENS = (
@@ -91,23 +89,11 @@ async def serving(
 ) -> AsyncIterator[Running]:
     """A server on loopback; `options` are ApiOptions."""
     authority = Authority(folder / "pki", datetime.now(UTC))
-    pair = authority.issue("server", Subject("kube-apiserver", hosts=("127.0.0.1",)))
-    ca = authority.pair.certificate
     port = free_port()
     url = f"https://127.0.0.1:{port}"
-    server_options = ServerOptions(
-        database=folder / "state.db", certificate=pair.certificate, key=pair.key, client_ca=ca,
-        addresses=("127.0.0.1",), port=port, limits=limits,
-    )  # fmt: skip
-    api_options = ApiOptions(
-        signing_key=authority.signing_key(),
-        issuer="https://kubernetes.default.svc",
-        public_url=url,
-        service_network=ipaddress.IPv4Network("10.96.0.0/16"),
-        node_tls=NodeTls(pair.certificate, pair.key, ca),
-        **{"static_tokens": TOKENS, **options},
-    )
-    context = ssl.create_default_context(cafile=str(ca))
+    given = {"static_tokens": TOKENS, **options}
+    server_options, api_options = loopback_options(folder, authority, port, limits, **given)
+    context = ssl.create_default_context(cafile=str(authority.pair.certificate))
     async with (
         ApiServer(server_options, api_options),
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as http,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -14,14 +13,13 @@ import msgspec
 
 from moorage.api.clock import SystemClock, format_time
 from moorage.api.pods import Pod
-from moorage.apiserver.assembly import ApiOptions
-from moorage.apiserver.connect import NodeTls
-from moorage.apiserver.server import ApiServer, ServerOptions
+from moorage.apiserver.server import ApiServer
 from moorage.client import Client, ClientConfig, Informer, PatchType, Resource, WorkQueue
 from moorage.client.informer import object_key
 from moorage.client.resources import NODES, PODS, SERVICE_ACCOUNTS
 from moorage.cluster.certificates import Authority, Subject
 from moorage.controllers import ControllerOptions, run_controllers
+from tests.apiserver.options import loopback_options
 from tests.ports import free_port
 
 _DEADLINE_S = 20.0
@@ -122,31 +120,15 @@ class FakeNodeAgent:
 async def running_cluster(folder: Path, **options: Any) -> AsyncIterator[Cluster]:
     """A cluster with its controllers at work; `options` are ControllerOptions."""
     authority = Authority(folder / "pki", datetime.now(UTC))
-    serving = authority.issue("server", Subject("kube-apiserver", hosts=("127.0.0.1",)))
     admin = authority.issue("admin", Subject("kubernetes-admin", "system:masters"))
     manager = authority.issue("controllers", Subject("system:kube-controller-manager"))
     ca = authority.pair.certificate
     port = free_port()
-    url = f"https://127.0.0.1:{port}"
-    server_options = ServerOptions(
-        database=folder / "state.db",
-        certificate=serving.certificate,
-        key=serving.key,
-        client_ca=ca,
-        addresses=("127.0.0.1",),
-        port=port,
-    )
-    api_options = ApiOptions(
-        signing_key=authority.signing_key(),
-        issuer="https://kubernetes.default.svc",
-        public_url=url,
-        service_network=ipaddress.IPv4Network("10.96.0.0/16"),
-        node_tls=NodeTls(admin.certificate, admin.key, ca),
-    )
+    server_options, api_options = loopback_options(folder, authority, port)
 
     def client(pair: Any, user_agent: str) -> Client:
         config = ClientConfig(
-            server=url,
+            server=api_options.public_url,
             ca=ca.read_bytes(),
             certificate=pair.certificate.read_bytes(),
             key=pair.key.read_bytes(),

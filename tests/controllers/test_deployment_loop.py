@@ -78,6 +78,13 @@ def grown(client: MemoryClient, *, available: bool = True) -> None:
             client.put(REPLICA_SETS, {**each, "status": status})
 
 
+def change_spec(client: MemoryClient, wanted: dict[str, Any]) -> None:
+    """Give the deployment the spec of another one."""
+    found = client.find(DEPLOYMENTS, "web")
+    assert found is not None
+    client.put(DEPLOYMENTS, {**found, "spec": wanted["spec"]})
+
+
 def condition(client: MemoryClient, type_: str, name: str = "web") -> dict[str, Any]:
     found = client.find(DEPLOYMENTS, name)
     assert found is not None
@@ -164,9 +171,7 @@ async def test_a_rolling_update_moves_one_by_one_and_never_below(world: World) -
     async with reconciling(world) as client:
         grown(client)
         await world.settled(1)
-        found = client.find(DEPLOYMENTS, "web")
-        assert found is not None
-        client.put(DEPLOYMENTS, {**found, "spec": deployment(2, "b")["spec"]})
+        change_spec(client, deployment(2, "b"))
         await world.settled(1)
         steps = [sizes(client)]
         for _ in range(8):
@@ -190,9 +195,7 @@ async def test_the_new_set_grows_only_as_far_as_the_old_one_leaves_room(world: W
     async with reconciling(world) as client:
         grown(client)
         await world.settled(1)
-        found = client.find(DEPLOYMENTS, "web")
-        assert found is not None
-        client.put(DEPLOYMENTS, {**found, "spec": deployment(2, "b")["spec"]})
+        change_spec(client, deployment(2, "b"))
         await world.settled(1)
         # The new pod never becomes available: nothing moves any more.
         for _ in range(3):
@@ -214,9 +217,7 @@ async def test_recreate_waits_for_the_last_old_pod(world: World) -> None:
         for name in ("x", "y"):
             client.put(PODS, {"metadata": {"name": name, "ownerReferences": owner}, "spec": {},
                               "status": {"phase": "Running"}})  # fmt: skip
-        found = client.find(DEPLOYMENTS, "web")
-        assert found is not None
-        client.put(DEPLOYMENTS, {**found, "spec": deployment(2, "b", strategy="Recreate")["spec"]})
+        change_spec(client, deployment(2, "b", strategy="Recreate"))
         await world.settled(1)
         grown(client)
         await world.settled(1)
@@ -237,9 +238,7 @@ async def test_a_change_of_size_resizes_without_a_new_set(world: World, strategy
     async with reconciling(world) as client:
         grown(client)
         await world.settled(1)
-        found = client.find(DEPLOYMENTS, "web")
-        assert found is not None
-        client.put(DEPLOYMENTS, {**found, "spec": deployment(5, strategy=strategy)["spec"]})
+        change_spec(client, deployment(5, strategy=strategy))
         await world.settled(1)
         assert sizes(client) == {"a": 5}
         annotations = client.all(REPLICA_SETS)[0]["metadata"]["annotations"]

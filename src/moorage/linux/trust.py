@@ -1,8 +1,8 @@
-"""Whether a file is what root, or this user, put there: nobody else can have changed it.
+"""Trust in a file: whether only root, or this user, can have written it.
 
-As sshd's StrictModes and sudo look at their files: the file, every directory above it, and every
-symlink on the way must belong to root or to this process's user, and no other may write to them.
-A directory with the sticky bit, as /tmp, passes: what is in it is looked at itself.
+The file, every directory above it and every symlink on the way must belong to root or to this
+process's user, and no other user may write to them, as sshd's StrictModes and sudo require. A
+directory with the sticky bit, as /tmp, passes: the entry in it is checked itself.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Distrust:
 
 
 def distrust(path: Path) -> Distrust | None:
-    """What keeps a file or directory from being trusted, None when nothing does.
+    """Return why a file or directory is not trusted, None if it is.
 
-    What does not exist is not distrusted. Costs a system call for each part of the path.
+    A path that does not exist is trusted. Costs a system call for each part of the path.
     """
     owners = {_ROOT, os.geteuid()}
     pending = deque(Path(os.path.abspath(path)).parts[1:])
     place, links = Path("/"), 0
-    found = _look(place, owners)
+    found = _judge(place, os.lstat(place), owners)
     while found is None and pending:
         part = pending.popleft()
         if part == "..":
@@ -57,10 +57,6 @@ def distrust(path: Path) -> Distrust | None:
             pending.extendleft(reversed([each for each in target.parts if each != "/"]))
             place = Path("/") if target.is_absolute() else place.parent
     return found
-
-
-def _look(place: Path, owners: set[int]) -> Distrust | None:
-    return _judge(place, os.lstat(place), owners)
 
 
 def _judge(place: Path, status: os.stat_result, owners: set[int]) -> Distrust | None:

@@ -30,6 +30,10 @@ class NodePaths:
     def pod(self, uid: str) -> PodPaths:
         return PodPaths(self.pods / uid)
 
+    def has_traces(self, namespace: str, name: str, uid: str) -> bool:
+        """Whether the pod has logs or a directory here, as every pod of this agent has. Blocks."""
+        return self.pod_logs(namespace, name, uid).exists() or self.pod(uid).root.exists()
+
     def pod_logs(self, namespace: str, name: str, uid: str) -> Path:
         return self.logs / f"{namespace}_{name}_{uid}"
 

@@ -1,10 +1,9 @@
-"""Ends a cluster's pods on an engine of others, which is not ours to take down."""
+"""Removal of a cluster's pods from an engine of others, which goes on running."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from moorage.api.logs import Log
@@ -26,18 +25,8 @@ _RETRY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Pod:
-    namespace: str
-    name: str
-    uid: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-
 async def end_pods(endpoint: str, layout: Layout, settings: Settings) -> int:
-    """Stop and remove every sandbox of the cluster on an engine; how many there were.
+    """Stop and remove every sandbox of the cluster on an engine; return how many there were.
 
     Containers end without grace, as with an engine of our own. Raises LeftoverError, which names
     the pods that may go on running, when the engine cannot be reached or something stays.
@@ -77,12 +66,11 @@ def _is_ours(sandbox: pb.PodSandbox, owner: str, node_name: str, paths: NodePath
     if sandbox.labels.get(OWNER) != node_name:
         return sandbox.labels.get(OWNER) == owner
     meta = sandbox.metadata
-    logs = paths.pod_logs(meta.namespace, meta.name, meta.uid)
-    return logs.exists() or paths.pod(meta.uid).root.exists()
+    return paths.has_traces(meta.namespace, meta.name, meta.uid)
 
 
 async def _remove_all(cri: CriClient, sandboxes: Sequence[pb.PodSandbox]) -> list[str]:
-    """Remove sandboxes; what failed, a sentence each."""
+    """Remove sandboxes; return a sentence for each that failed."""
     slots = asyncio.Semaphore(_AT_ONCE)
     failures: list[str] = []
 
@@ -103,13 +91,12 @@ async def _remove_all(cri: CriClient, sandboxes: Sequence[pb.PodSandbox]) -> lis
     return failures
 
 
-def _pod_of(sandbox: pb.PodSandbox) -> _Pod:
-    meta = sandbox.metadata
-    return _Pod(meta.namespace, meta.name, meta.uid)
+def _pod_of(sandbox: pb.PodSandbox) -> str:
+    return f"{sandbox.metadata.namespace}/{sandbox.metadata.name}"
 
 
 def _pods_on_disk(layout: Layout) -> list[str]:
-    """The pods that the node agent has directories of, by `namespace/name`."""
+    """Return `namespace/name` of each pod that has a directory on the node."""
     present = {each.name for each in _entries(layout.node / "pods")}
     named = {}
     for entry in _entries(layout.pod_logs):

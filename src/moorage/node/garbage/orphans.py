@@ -97,11 +97,9 @@ class OrphanCollector:
         owners = {each.owner for each in view.sandboxes}
         if self._owner in owners:
             return True
-        return self._node_name in owners and await asyncio.to_thread(self._has_traces, view)
-
-    def _has_traces(self, view: PodView) -> bool:
-        logs = self._paths.pod_logs(view.namespace, view.name, view.uid)
-        return logs.exists() or self._paths.pod(view.uid).root.exists()
+        return self._node_name in owners and await asyncio.to_thread(
+            self._paths.has_traces, view.namespace, view.name, view.uid
+        )
 
     async def _end(self, view: PodView) -> None:
         log.info("orphan ends", pod=f"{view.namespace}/{view.name}", uid=view.uid)
