@@ -17,10 +17,9 @@ from moorage.api.errors import (
     TooManyRequestsError,
 )
 from moorage.apiserver.bodies import LIMIT_BYTES, Bodies, BodyLimits
-from moorage.registry.request import User
 
-_ALICE, _BOB = User("alice"), User("bob")
-_ADMIN = User("admin", groups=("system:masters",))
+_ALICE, _BOB = "alice", "bob"
+_ADMIN = ""
 _LIMITS = BodyLimits(within_s=5.0, total_bytes=100, per_user_bytes=60, reading_per_user=2)
 
 
@@ -61,8 +60,8 @@ def _here(body: bytes) -> Any:
     return _request(Content(body, is_here=True), len(body))
 
 
-async def _read_all(bodies: Bodies, user: User, *pieces: bytes) -> bytes:
-    return await bodies.read(_request(Content(*pieces, b"")), user)
+async def _read_all(bodies: Bodies, share: str, *pieces: bytes) -> bytes:
+    return await bodies.read(_request(Content(*pieces, b"")), share)
 
 
 def _held(bodies: Bodies) -> int:
@@ -77,7 +76,7 @@ async def test_a_body_is_read_whether_it_is_here_or_still_comes() -> None:
     bodies.release(_ALICE, 3)
     bodies.release(_ALICE, 4)
     assert _held(bodies) == 0
-    assert bodies._reading == {}
+    assert bodies._reading.held == 0
 
 
 async def test_an_empty_body_holds_nothing() -> None:
@@ -134,15 +133,15 @@ async def test_so_many_bodies_of_a_user_are_read_at_a_time() -> None:
     admins = [Content() for _ in range(3)]
     reading += [asyncio.create_task(bodies.read(_request(each), _ADMIN)) for each in admins]
     await asyncio.sleep(0)
-    assert bodies._reading == {"alice": 2, "admin": 3}
+    assert bodies._reading.held == 2
     contents[0].feed(b"")
     await reading[0]
-    assert bodies._reading["alice"] == 1
+    assert bodies._reading.held == 1
     assert await _read_all(bodies, _ALICE, b"y") == b"y"
     for content in (contents[1], *admins):
         content.feed(b"")
     await asyncio.gather(*reading)
-    assert bodies._reading == {}
+    assert bodies._reading.held == 0
 
 
 @pytest.mark.parametrize("failure", ["time", "payload", "cancellation", "client"])
@@ -169,7 +168,7 @@ async def test_a_body_that_does_not_end_well_holds_nothing(failure: str) -> None
     if failure == "payload":
         assert str(caught.value) == "the request's body cannot be read: bad chunk"
     assert _held(bodies) == 0
-    assert bodies._reading == {}
+    assert bodies._reading.held == 0
 
 
 async def test_a_malformed_body_that_is_here() -> None:
