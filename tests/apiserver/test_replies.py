@@ -25,8 +25,7 @@ from moorage.apiserver.replies import (
     prettified,
     text_reply,
 )
-from moorage.registry.request import User
-from moorage.serving import ByteBudget
+from moorage.serving import Budget
 
 _YAML = Form(is_yaml=True)
 
@@ -221,24 +220,24 @@ _SMALL, _LARGE = 65536, 65537
 
 
 async def _sent(
-    sender: Sender, size: int, user: User | None, connection: Connection | None = None, **reply: Any
+    sender: Sender, size: int, share: str, connection: Connection | None = None, **reply: Any
 ) -> tuple[int, Any]:
     given: Any = connection or Connection()
-    response = await sender.send(given, Reply(b"x" * size, **reply), "id", user)
+    response = await sender.send(given, Reply(b"x" * size, **reply), "id", share)
     return response.status, response
 
 
 async def test_large_answers_count_until_they_are_sent() -> None:
-    budget = ByteBudget(total=10 * _LARGE, per_user=2 * _LARGE)
+    budget = Budget(total=10 * _LARGE, per_user=2 * _LARGE)
     sender = Sender(budget)
-    alice, bob = User("alice"), User("bob")
+    alice, bob = "alice", "bob"
     first = (await _sent(sender, _LARGE, alice))[1]
     assert budget.held == _LARGE
     await _sent(sender, _LARGE, alice)
     assert (await _sent(sender, _LARGE, alice))[0] == 429
     assert (await _sent(sender, _SMALL, alice))[0] == 200
     assert (await _sent(sender, _LARGE, bob))[0] == 200
-    assert (await _sent(sender, _LARGE, None))[0] == 200
+    assert (await _sent(sender, _LARGE, ""))[0] == 200
     assert budget.held == 3 * _LARGE
     connection: Any = Connection()
     await first.prepare(connection)
@@ -256,7 +255,7 @@ async def test_lists_are_compressed_for_who_takes_that(
 ) -> None:
     connection = Connection(Accept_Encoding=accepted)
     given: Any = connection
-    _, response = await _sent(Sender(), size, None, connection, is_compressible=is_compressible)
+    _, response = await _sent(Sender(), size, "", connection, is_compressible=is_compressible)
     await response.prepare(given)
     head, _, body = connection.written.partition(b"\r\n\r\n")
     assert (b"Content-Encoding: gzip" in head) is is_packed
@@ -265,11 +264,11 @@ async def test_lists_are_compressed_for_who_takes_that(
 
 
 async def test_a_failure_while_compressing_gives_the_bytes_back() -> None:
-    budget = ByteBudget(total=10**9, per_user=10**9)
+    budget = Budget(total=10**9, per_user=10**9)
     connection = Connection()
     connection.headers = SimpleNamespace()  # type: ignore[assignment]
     with pytest.raises(AttributeError):
-        await _sent(Sender(budget), 131_073, User("a"), connection, is_compressible=True)
+        await _sent(Sender(budget), 131_073, "a", connection, is_compressible=True)
     assert budget.held == 0
 
 

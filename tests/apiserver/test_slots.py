@@ -89,8 +89,9 @@ def test_a_user_without_requests_is_forgotten() -> None:
     for verb in ("get", "create"):
         assert slots.take(A, verb)
         slots.give_back(A, verb)
-    assert slots._reading.by_user == slots._mutating.by_user == {}
-    assert slots._reading.taken == slots._mutating.taken == 0
+    for lane in (slots._reading, slots._mutating):
+        assert lane.held == 0
+        assert lane._by_user == {}
 
 
 def test_what_is_given_back_is_one_slot() -> None:
