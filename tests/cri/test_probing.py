@@ -16,7 +16,7 @@ import grpc
 import pytest
 from grpc import aio
 
-from moorage.cri import UnusableEngineError, pb, probe, probing
+from moorage.cri import CriClient, CriError, UnusableEngineError, pb, probe, probing
 from tests.fake_crio import Behaviour, FakeCrio, serving
 
 
@@ -166,3 +166,93 @@ async def test_a_network_that_is_missing_is_said_and_no_obstacle(tmp_path: Path)
     async with serving(FakeCrio(Behaviour(has_network=False)), tmp_path) as endpoint:
         found = await probe(endpoint)
     assert "its network is not ready (NoCNI: no file)" in found.complaint
+
+
+@pytest.mark.parametrize(
+    ("driver", "name"), [(pb.SYSTEMD, "'systemd'"), (7, "'7'"), (pb.CGROUPFS, "")]
+)
+async def test_each_cgroup_driver_has_its_name(
+    tmp_path: Path, driver: pb.CgroupDriver.ValueType, name: str
+) -> None:
+    async with (
+        serving(FakeCrio(Behaviour(driver=driver)), tmp_path) as endpoint,
+        CriClient(endpoint) as cri,
+    ):
+        if name:
+            with pytest.raises(UnusableEngineError, match=f"x uses the cgroup driver {name}"):
+                await probing._check_driver(cri, "x")
+        else:
+            await probing._check_driver(cri, "x")
+
+
+class OneCall:
+    """A client whose calls all end in one way; the request is in `asked`."""
+
+    endpoint = "unix:///x.sock"
+
+    def __init__(self, outcome: object) -> None:
+        self.outcome = outcome
+        self.asked: Any = None
+        self.timeout_s = 0.0
+        self.runtime = self
+
+    def __getattr__(self, name: str) -> str:
+        return name
+
+    async def call(self, method: str, request: Any, *, timeout_s: float) -> Any:
+        self.asked, self.timeout_s = (method, request), timeout_s
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+
+def error(code: grpc.StatusCode) -> CriError:
+    return CriError("m", code, "why")
+
+
+@pytest.mark.parametrize("lacking", ["runtime_name", "runtime_version", "runtime_api_version"])
+async def test_a_version_lacks_no_field(lacking: str) -> None:
+    whole = {"runtime_name": "n", "runtime_version": "1", "runtime_api_version": "v1"}
+    cri: Any = OneCall(pb.VersionResponse(**whole))
+    assert await probing._version(cri) is cri.outcome
+    assert cri.asked == ("Version", pb.VersionRequest(version="0.1.0"))
+    cri = OneCall(pb.VersionResponse(**(whole | {lacking: ""})))
+    with pytest.raises(UnusableEngineError, match="lacks a field"):
+        await probing._version(cri)
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "takes connections and does not answer within 5 s"),
+        (grpc.StatusCode.UNAVAILABLE, r"not a CRI server \(why\)"),
+        # The former version is asked for at a socket that is not there.
+        (grpc.StatusCode.UNIMPLEMENTED, "it speaks CRI v1alpha2 only"),
+    ],
+)
+async def test_no_version_is_explained(code: grpc.StatusCode, why: str) -> None:
+    cri: Any = OneCall(error(code))
+    with pytest.raises(UnusableEngineError, match=why):
+        await probing._version(cri)
+
+
+async def test_a_driver_that_is_not_told_is_the_default() -> None:
+    for outcome in (error(grpc.StatusCode.UNIMPLEMENTED), pb.RuntimeConfigResponse()):
+        cri: Any = OneCall(outcome)
+        await probing._check_driver(cri, "x")
+    cri = OneCall(error(grpc.StatusCode.UNAVAILABLE))
+    with pytest.raises(CriError):
+        await probing._check_driver(cri, "x")
+
+
+@pytest.mark.parametrize("lacking", ["RuntimeReady", "NetworkReady"])
+async def test_a_status_lacks_no_condition(lacking: str) -> None:
+    conditions = [
+        pb.RuntimeCondition(type=name, status=True) for name in ("RuntimeReady", "NetworkReady")
+    ]
+    cri: Any = OneCall(pb.StatusResponse(status=pb.RuntimeStatus(conditions=conditions)))
+    assert await probing._condition_complaint(cri) == ""
+    left = [each for each in conditions if each.type != lacking]
+    cri = OneCall(pb.StatusResponse(status=pb.RuntimeStatus(conditions=left)))
+    with pytest.raises(UnusableEngineError, match=f"lacks the condition {lacking}"):
+        await probing._condition_complaint(cri)
