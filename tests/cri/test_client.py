@@ -93,19 +93,21 @@ async def test_a_connection_is_its_own_and_takes_large_messages(
 
 
 async def test_failures_are_in_the_engines_words(tmp_path: Path) -> None:
-    async with serving(FakeCrio(Behaviour(driver=None)), tmp_path) as endpoint:
-        async with CriClient(endpoint) as cri:
-            assert cri.endpoint == endpoint
-            with pytest.raises(CriError) as failed:
-                await cri.call(cri.runtime.RuntimeConfig, pb.RuntimeConfigRequest())
-            assert failed.value.is_unimplemented
-            assert failed.value.method == "RuntimeConfig"
-            assert failed.value.sentence == "unknown method RuntimeConfig"
-            # Not of this engine: the server knows no such service.
-            with pytest.raises(CriError) as failed:
-                await anext(cri.stream(cri.engine.WatchHandlers, engine_pb.WatchHandlersRequest()))
-            assert failed.value.is_unimplemented
-            assert failed.value.method == "WatchHandlers"
+    async with (
+        serving(FakeCrio(Behaviour(driver=None)), tmp_path) as endpoint,
+        CriClient(endpoint) as cri,
+    ):
+        assert cri.endpoint == endpoint
+        with pytest.raises(CriError) as failed:
+            await cri.call(cri.runtime.RuntimeConfig, pb.RuntimeConfigRequest())
+        assert failed.value.is_unimplemented
+        assert failed.value.method == "RuntimeConfig"
+        assert failed.value.sentence == "unknown method RuntimeConfig"
+        # Not of this engine: the server knows no such service.
+        with pytest.raises(CriError) as failed:
+            await anext(cri.stream(cri.engine.WatchHandlers, engine_pb.WatchHandlersRequest()))
+        assert failed.value.is_unimplemented
+        assert failed.value.method == "WatchHandlers"
 
 
 async def test_a_call_has_its_deadline() -> None:

@@ -1,0 +1,146 @@
+"""The calls beyond the CRI: images from and to files, and news of handlers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from moorage.cri import engine_pb
+from moorage.engine.errors import InvalidError
+from moorage.engine.service.extension import ExtensionCalls, catalogue_message
+from moorage.handlers.availability import AVAILABLE, Verdict
+from moorage.handlers.catalogue import Catalogue, Complaint, OfferedHandler
+from moorage.handlers.definition import parse_definition
+from moorage.handlers.features import HandlerFeatures
+
+Listener = Callable[[Catalogue, Catalogue], None]
+
+
+class Images:
+    """Keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+
+    async def load_names(self, archive: Path) -> tuple[str, ...]:
+        self.asked.append((archive,))
+        return ("a:1", "b:2")
+
+    async def save(
+        self, names: Sequence[str], archive: Path, known: Path | None
+    ) -> list[SimpleNamespace]:
+        self.asked.append((tuple(names), archive, known))
+        return [SimpleNamespace(name="a", id="sha256:1", is_exact=True)]
+
+
+class Folder:
+    """A folder of handlers that a test changes."""
+
+    def __init__(self) -> None:
+        self.catalogue = Catalogue()
+        self.listeners: list[Listener] = []
+
+    def add_listener(self, listener: Listener) -> Callable[[], None]:
+        self.listeners.append(listener)
+        return lambda: self.listeners.remove(listener)
+
+    def change(self, *handlers: OfferedHandler) -> None:
+        old, self.catalogue = self.catalogue, Catalogue({each.name: each for each in handlers})
+        for each in self.listeners:
+            each(old, self.catalogue)
+
+
+def offered(name: str, more: str = "", **fields: Any) -> OfferedHandler:
+    text = f'adapter = "oci"\nbinary = "runc"\n{more}\n'
+    definition = parse_definition(Path(f"/h/{name}.toml"), text.encode())
+    return OfferedHandler(definition=definition, **fields)
+
+
+@pytest.fixture
+def images() -> Images:
+    return Images()
+
+
+@pytest.fixture
+def folder() -> Folder:
+    return Folder()
+
+
+@pytest.fixture
+def calls(images: Any, folder: Any) -> ExtensionCalls:
+    return ExtensionCalls(images, folder)
+
+
+async def test_archives_are_loaded_by_their_whole_path(
+    calls: ExtensionCalls, images: Images
+) -> None:
+    reply = await calls.load_images(engine_pb.LoadImagesRequest(archive="/x/a.tar"))
+    assert list(reply.names) == ["a:1", "b:2"]
+    with pytest.raises(InvalidError, match=r"archive 'a\.tar' is no absolute path"):
+        await calls.load_images(engine_pb.LoadImagesRequest(archive="a.tar"))
+    assert images.asked == [(Path("/x/a.tar"),)]
+
+
+async def test_images_are_saved_with_the_layers_that_are_known(
+    calls: ExtensionCalls, images: Images
+) -> None:
+    request = engine_pb.SaveImagesRequest(images=["a", "b"], archive="/x/a.tar")
+    reply = await calls.save_images(request)
+    assert [(each.name, each.id, each.is_exact) for each in reply.images] == [
+        ("a", "sha256:1", True)
+    ]
+    request.known_layers = "/known"
+    await calls.save_images(request)
+    assert images.asked == [
+        (("a", "b"), Path("/x/a.tar"), None),
+        (("a", "b"), Path("/x/a.tar"), Path("/known")),
+    ]
+    for wrong in ({"archive": "a.tar"}, {"archive": "/a.tar", "known_layers": "known"}):
+        with pytest.raises(InvalidError, match="is no absolute path"):
+            await calls.save_images(engine_pb.SaveImagesRequest(**wrong))
+    assert len(images.asked) == 2
+
+
+async def test_handlers_are_told_at_once_and_at_each_change(
+    calls: ExtensionCalls, folder: Folder
+) -> None:
+    folder.change(offered("a"))
+    watch = calls.watch_handlers(engine_pb.WatchHandlersRequest())
+    assert [each.name for each in (await anext(watch)).handlers] == ["a"]
+    waiting = asyncio.ensure_future(anext(watch))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    folder.change(offered("b"), offered("a"))
+    assert [each.name for each in (await waiting).handlers] == ["a", "b"]
+    # A change that comes before the next question is not missed.
+    folder.change()
+    assert list((await anext(watch)).handlers) == []
+    assert len(folder.listeners) == 1
+    await watch.aclose()  # type: ignore[attr-defined]
+    assert folder.listeners == []
+
+
+def test_what_is_told_of_a_handler() -> None:
+    broken = Verdict("no KVM", "turn it on")
+    handlers = [
+        offered("b", "default = true", program=Path("/usr/bin/runc"), version="1.2",
+                features=HandlerFeatures(user_namespaces=True), verdict=AVAILABLE),
+        offered("a", verdict=broken),
+    ]  # fmt: skip
+    complaint = Complaint(Path("/h/c.toml"), 3, "bad", "write it anew")
+    told = catalogue_message(Catalogue({each.name: each for each in handlers}, (complaint,)))
+    a, b = told.handlers
+    assert list(told.complaints) == [str(complaint)]
+    assert b == engine_pb.Handler(
+        name="b", is_default=True, is_available=True, adapter="oci", program="/usr/bin/runc",
+        version="1.2", features=["userNamespaces"], file="/h/b.toml",
+    )  # fmt: skip
+    assert a == engine_pb.Handler(
+        name="a", reason="no KVM", remedy="turn it on", adapter="oci", program="runc",
+        file="/h/a.toml",
+    )  # fmt: skip

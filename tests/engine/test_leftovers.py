@@ -1,0 +1,30 @@
+"""What an earlier engine left goes as far as it can."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from moorage.engine import leftovers
+from moorage.engine.leftovers import remove_leftover
+
+
+def test_trees_and_files_go(tmp_path: Path) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    for name in ("a", "file", "none"):
+        remove_leftover(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_removed_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_path: Path) -> None:
+        raise OSError(errno.EBUSY, "busy")
+
+    monkeypatch.setattr(leftovers, "remove_tree", fail)
+    remove_leftover(tmp_path)
+    assert len(caplog.records) == 1
