@@ -1,0 +1,211 @@
+"""gVisor's flags, and what is made of it when it does not do what it should: programs of a test."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.handlers.adapters import AdapterError, Task, UnsupportedError, runsc
+from moorage.handlers.adapters.conmon import Conmon
+from moorage.handlers.adapters.exec_files import ExecFiles
+from moorage.handlers.adapters.runsc import GvisorProcess, RunscAdapter, runsc_options
+from moorage.handlers.definition import RunscOptions
+from moorage.linux.reaper import Reaper
+
+ROOT = Path("/run/e/runsc")
+
+
+@pytest.mark.parametrize(
+    ("options", "flags"),
+    [
+        ({}, [f"--root={ROOT}"]),
+        ({"root": "/r"}, ["--root=/r"]),
+        ({"platform": "kvm"}, [f"--root={ROOT}", "--platform=kvm"]),
+        ({"network": "host"}, [f"--root={ROOT}", "--network=host"]),
+        ({"ignore_cgroups": True}, [f"--root={ROOT}", "--ignore-cgroups"]),
+        ({"ignore_cgroups": False}, [f"--root={ROOT}"]),
+        ({"debug_log": "/l"}, [f"--root={ROOT}", "--debug", "--debug-log=/l/"]),
+        ({"global_arguments": ("-a", "-b")}, [f"--root={ROOT}", "-a", "-b"]),
+    ],
+)
+def test_each_option_is_a_flag(options: dict[str, Any], flags: list[str]) -> None:
+    assert runsc_options(RunscOptions(**options), ROOT) == tuple(flags)
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    (tmp_path / "bundle").mkdir()
+    return Task(id="t", bundle=tmp_path / "bundle", sandbox_id="s", log=None)
+
+
+class Commands:
+    """The runtime's command line: refuses as often as it is told to."""
+
+    program = Path("/usr/bin/runsc")
+    options = ("--root=/r",)
+
+    def __init__(self, refusals: int = 0) -> None:
+        self.refusals = refusals
+        self.ran: list[str] = []
+
+    async def delete(self, task_id: str) -> None:
+        await self.run("delete", task_id)
+
+    async def run(self, *words: str) -> str:
+        self.ran.append(" ".join(words))
+        if self.refusals:
+            self.refusals -= 1
+            raise AdapterError("refused")
+        return ""
+
+
+class Monitor(Conmon):
+    """A conmon whose task ends, or never."""
+
+    ends = True
+    forgotten = 0
+
+    async def wait(self, _task: Task) -> Any:
+        if not self.ends:
+            await asyncio.get_running_loop().create_future()
+
+    def forget(self, _task: Task) -> None:
+        type(self).forgotten += 1
+
+    def exit_of(self, _task: Task) -> Any:
+        return "ended"
+
+
+@pytest.fixture
+def adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunscAdapter:
+    monkeypatch.setattr(Monitor, "ends", True)
+    monkeypatch.setattr(Monitor, "forgotten", 0)
+    conmon = Monitor(program=Path("/usr/bin/conmon"), exits=tmp_path)
+    return RunscAdapter(Commands.program, Commands.options, conmon, Reaper(), tmp_path)
+
+
+def with_commands(adapter: RunscAdapter, refusals: int = 0) -> Commands:
+    commands = Commands(refusals)
+    adapter._command_line = commands  # type: ignore[assignment]
+    return commands
+
+
+async def test_a_container_that_went_with_its_pod_is_deleted_at_the_second_try(
+    adapter: RunscAdapter, task: Task
+) -> None:
+    commands = with_commands(adapter, refusals=1)
+    await adapter.delete(task)
+    assert commands.ran == ["delete t", "delete t"]
+    assert Monitor.forgotten == 1
+
+
+@pytest.mark.parametrize(("is_sandbox", "tries"), [(True, 1), (False, 2)])
+async def test_a_deletion_that_is_refused_is_an_error(
+    adapter: RunscAdapter, task: Task, is_sandbox: bool, tries: int
+) -> None:
+    commands = with_commands(adapter, refusals=9)
+    sandbox_id = task.id if is_sandbox else "s"
+    asked = Task(id=task.id, bundle=task.bundle, sandbox_id=sandbox_id, log=None)
+    assert asked.is_sandbox == is_sandbox
+    with pytest.raises(AdapterError, match="refused"):
+        await adapter.delete(asked)
+    assert len(commands.ran) == tries
+    assert Monitor.forgotten == 0
+
+
+async def test_a_task_that_does_not_end_is_an_error(
+    adapter: RunscAdapter, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_commands(adapter)
+    monkeypatch.setattr(Monitor, "ends", False)
+    monkeypatch.setattr(runsc, "END_DEADLINE_S", 0.01)
+    with pytest.raises(AdapterError, match=r"gVisor task t does not end .* after its deletion"):
+        await adapter.delete(task)
+    assert Monitor.forgotten == 0
+
+
+async def test_what_waits_at_its_gate_is_told_to_give_up(adapter: RunscAdapter, task: Task) -> None:
+    with_commands(adapter)
+    os.mkfifo(task.bundle / "gate")
+    reader = os.open(task.bundle / "gate", os.O_RDONLY | os.O_NONBLOCK)
+    await adapter.delete(task)
+    assert os.read(reader, 10) == b"no\n"
+    os.close(reader)
+
+
+async def test_a_start_passes_the_gate_and_answers(adapter: RunscAdapter, task: Task) -> None:
+    for name in ("gate", "answer"):
+        os.mkfifo(task.bundle / name)
+    gate = os.open(task.bundle / "gate", os.O_RDWR | os.O_NONBLOCK)
+    answer = os.open(task.bundle / "answer", os.O_RDWR | os.O_NONBLOCK)
+    os.write(answer, b"0\n")
+    await adapter.start(task)
+    assert os.read(gate, 10) == b"go\n"
+    os.write(answer, b"3\n")
+    (task.bundle / "start.log").write_text('{"level": "error", "msg": "no such file"}\n')
+    with pytest.raises(AdapterError, match="no such file"):
+        await adapter.start(task)
+    os.write(answer, b"what\n")
+    with pytest.raises(AdapterError, match="its start cannot be asked for: invalid literal"):
+        await adapter.start(task)
+    os.close(gate)
+    os.close(answer)
+
+
+async def test_a_start_that_is_not_answered(
+    adapter: RunscAdapter, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(AdapterError, match="its start cannot be asked for"):
+        await adapter.start(task)
+    os.mkfifo(task.bundle / "answer")
+    monkeypatch.setattr(runsc, "START_DEADLINE_S", 0.01)
+    with pytest.raises(AdapterError, match="gVisor did not start it within"):
+        await adapter.start(task)
+
+
+async def test_a_sandbox_is_started_by_its_command(adapter: RunscAdapter, task: Task) -> None:
+    commands = with_commands(adapter)
+    await adapter.start(Task(id="t", bundle=task.bundle, sandbox_id="t", log=None))
+    assert commands.ran == ["start t"]
+
+
+async def test_containers_cannot_be_checkpointed(adapter: RunscAdapter, task: Task) -> None:
+    with pytest.raises(UnsupportedError, match="of whole pods, not of containers"):
+        await adapter.checkpoint(task, Path("/a"), keeps_running=False)
+
+
+class Streams:
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize("has_inner", [True, False])
+@pytest.mark.parametrize("refusals", [0, 1])
+async def test_a_command_is_killed_inside_and_beside(
+    task: Task, tmp_path: Path, has_inner: bool, refusals: int
+) -> None:
+    files = ExecFiles.write(tmp_path, {"args": ["x"]}, has_terminal=False)
+    child = await asyncio.create_subprocess_exec("sleep", "600")
+    files.pid_file.write_text(str(child.pid))
+    if has_inner:
+        files.inner_pid_file.write_text("7")
+    commands: Any = Commands(refusals)
+    streams: Any = Streams()
+    process = GvisorProcess(files, streams, _Unwatching(), commands, task)
+    await process.kill()
+    assert await child.wait() == -9
+    assert commands.ran == (["kill --pid 7 t KILL"] if has_inner else [])
+    process._ending.set_result(0)
+    await process.kill()
+    assert len(commands.ran) == has_inner
+
+
+class _Unwatching(Reaper):
+    """Watches nothing: the test's loop has the child's end."""
+
+    def watch(self, _pid: int) -> asyncio.Future[int]:
+        return asyncio.get_running_loop().create_future()
