@@ -8,6 +8,8 @@ import pytest
 from moorage.cluster.doctor import Finding, State, _installation, can_run_pods, examine
 from moorage.cluster.host import Cgroups, CniPlugins, Disk, Firewall, Kernel, Layout, Tool
 from moorage.handlers import Handler
+from moorage.handlers.asking import Program
+from moorage.handlers.generation import generate
 from moorage.linux.capabilities import NEEDED
 from moorage.linux.cgroups import NEEDED_ON_V1
 from tests.cluster.hosts import ALPINE, GIB, a_host, tools_without
@@ -143,3 +145,40 @@ def test_files_that_others_can_write_are_named_with_what_to_do(tmp_path: Path) -
         f"{file} is refused: {file} can be written by others (mode 0666)",
         f"chmod go-w {file}",
     )
+
+
+CURRENT = generate({"crun": Program(Path("/usr/bin/crun"))})["crun"]
+
+
+def of_earlier_version(pattern: str) -> str:
+    return CURRENT.replace('["module.wasm.image/*"]', f'["module.wasm.image/*", "{pattern}"]')
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        (CURRENT, ""),
+        (of_earlier_version("run.oci.*"), "run.oci.*"),
+        (of_earlier_version("run.*"), "run.*"),
+        (of_earlier_version("io.katacontainers.*"), "io.katacontainers.*"),
+        (of_earlier_version("run.oci.*") + "enabled = false\n", ""),
+        # Somebody's own file says what they want.
+        (of_earlier_version("run.oci.*").partition("\n")[2], ""),
+        ("# found when Moorage started.\nbroken", ""),
+    ],
+)
+def test_generated_files_of_an_earlier_version_are_named(
+    tmp_path: Path, text: str, pattern: str
+) -> None:
+    file = tmp_path / "crun.toml"
+    file.write_text(text)
+    file.chmod(0o600)
+    found = {each.subject: each for each in examine(a_host(), (RUNC,), (tmp_path,))}
+    finding = found.get("handler file crun.toml")
+    if not pattern:
+        assert finding is None
+        return
+    assert finding is not None
+    assert finding.state is State.WARNING
+    assert f"passes the pods' annotations {pattern} to the runtime" in finding.meaning
+    assert finding.remedy.startswith(f"rm {file}, and `moor down --keep-pods` and `moor up`")

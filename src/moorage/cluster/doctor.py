@@ -7,6 +7,7 @@ with the command for it.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +20,7 @@ from moorage.engine import NEEDED_PROGRAMS
 from moorage.handlers import KNOWN_RUNTIMES, Handler
 from moorage.handlers.features import RECURSIVE_READ_ONLY_KERNEL
 from moorage.handlers.folder import definitions
+from moorage.handlers.weakening import outdated_patterns
 from moorage.linux.capabilities import NEEDED
 from moorage.linux.trust import distrust
 
@@ -52,7 +54,8 @@ def examine(
     Reads `handler_folders`, and looks at who could have written what an engine runs.
     """
     by_rules = (rule(host) for rule in _RULES)
-    return (*by_rules, *_runtimes(handlers), *_distrusted(host, handler_folders))
+    files = [path for folder in handler_folders for path in definitions(folder)]
+    return (*by_rules, *_runtimes(handlers), *_distrusted(host, files), *_outdated(files))
 
 
 def can_run_pods(findings: Iterable[Finding]) -> bool:
@@ -313,9 +316,24 @@ def _runtimes(handlers: Sequence[Handler]) -> Iterator[Finding]:
 _DEFAULTS = frozenset(runtime.name for runtime in KNOWN_RUNTIMES if runtime.can_be_default)
 
 
-def _distrusted(host: Host, handler_folders: Sequence[Path]) -> Iterator[Finding]:
+def _outdated(files: Iterable[Path]) -> Iterator[Finding]:
+    """A finding for each handler file of an earlier version that lets pods weaken their sandbox."""
+    for path in files:
+        if patterns := outdated_patterns(path):
+            listed = ", ".join(patterns)
+            yield Finding(
+                f"handler file {path.name}",
+                State.WARNING,
+                f"{path} is from an earlier version and passes the pods' annotations {listed} to "
+                "the runtime: with those a pod weakens its own sandbox",
+                f"rm {shlex.quote(str(path))}, and `moor down --keep-pods` and `moor up` write it "
+                "again; or take these patterns out of it, if it has changes of your own",
+            )
+
+
+def _distrusted(host: Host, files: Iterable[Path]) -> Iterator[Finding]:
     """A finding for each file that the engine refuses since others could have written it."""
-    wanted = [("handler file", path) for folder in handler_folders for path in definitions(folder)]
+    wanted = [("handler file", path) for path in files]
     wanted += [(f"program {name}", tool.path) for name, tool in host.tools.items()]
     if host.cni.folder is not None:
         wanted.append(("network plugins", host.cni.folder))

@@ -54,8 +54,7 @@ def read_folders(
     paths = _paths(folders)
     for name, path in sorted(paths.items()):
         try:
-            _require_trusted(path)
-            definition = parse_definition(path, _content(path))
+            definition, _ = read_definition(path)
         except DefinitionError as error:
             is_kept = name in former
             if is_kept:
@@ -78,6 +77,13 @@ def _paths(folders: Iterable[Path]) -> dict[str, Path]:
         for path in definitions(folder):
             paths.setdefault(path.name.removesuffix(SUFFIX), path)
     return paths
+
+
+def read_definition(path: Path) -> tuple[HandlerDefinition, bytes]:
+    """What a file defines, and its text. Raises DefinitionError."""
+    _require_trusted(path)
+    content = _content(path)
+    return parse_definition(path, content), content
 
 
 def definitions(folder: Path) -> list[Path]:

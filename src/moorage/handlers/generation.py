@@ -24,6 +24,7 @@ _HEADER = """\
 # To be rid of the handler, write `enabled = false`; a file that is missing is written again at
 # the next start.
 """
+_GENERATED = b"found when Moorage started."
 _OLD_GVISOR = """
 [options]
 # This version of gVisor knows no newer platform that works in a virtual machine, mistakes a pod's
@@ -75,6 +76,11 @@ def write_missing(folder: Path, texts: Mapping[str, str], taken: Iterable[str]) 
         finally:
             unfinished.unlink()
     return tuple(written)
+
+
+def is_generated(content: bytes) -> bool:
+    """Whether a handler file begins as those that are written here, edited since or not."""
+    return _GENERATED in content.partition(b"\n")[0]
 
 
 def adapter_of(runtime: Runtime) -> AdapterKind:

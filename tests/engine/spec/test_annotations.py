@@ -9,6 +9,7 @@ from moorage.cri import pb
 from moorage.engine.spec import HandlerTraits, SandboxRequest
 from moorage.engine.spec.annotations import container_annotations, sandbox_annotations
 from moorage.handlers.runtimes import KNOWN_RUNTIMES
+from moorage.handlers.weakening import WEAKENING
 from tests.engine.spec.requests import HANDLER, SANDBOX_ID, container, pod, request, sandbox
 
 
@@ -71,16 +72,7 @@ def test_no_pod_passes_itself_off_as_another() -> None:
     assert container_annotations(asked)["io.kubernetes.cri.sandbox-id"] == SANDBOX_ID
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        "run.oci.seccomp_bpf_data", "run.oci.seccomp.plugins", "run.oci.seccomp.receiver",
-        "run.oci.pidfd_receiver", "run.oci.hooks.stdout", "run.oci.hooks.stderr",
-        "run.oci.keep_original_groups", "run.oci.handler", "run.oci.delegate-cgroup",
-        "run.oci.systemd.subgroup", "dev.gvisor.flag.debug-log", "dev.gvisor.spec.rootfs.source",
-        "dev.gvisor.internal.nvproxy", "io.katacontainers.config_path", "org.criu.config",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("key", WEAKENING)
 def test_no_handler_of_ours_passes_on_what_weakens_a_sandbox(key: str) -> None:
     """A pod's author is not its node's administrator: crun takes a seccomp filter from one."""
     for runtime in KNOWN_RUNTIMES:
