@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from moorage.api.quantity import parse as parse_quantity
 from moorage.cli.errors import CliError, NotRunningError
 from moorage.cluster.layout import SYSTEM_DATA_DIR, Layout
 from moorage.cluster.settings import Settings, load
@@ -62,6 +63,17 @@ def pairs(name: str, texts: tuple[str, ...]) -> dict[str, str]:
             raise click.UsageError(f"{name} takes KEY=VALUE, not {text!r}")
         found[key] = value
     return found
+
+
+def size_bytes(name: str, text: str) -> int:
+    """The bytes of a quantity such as `128Gi`, at least one. Raises UsageError."""
+    try:
+        size = parse_quantity(text).value
+    except ValueError as error:
+        raise click.UsageError(f"{name}: {text!r} is no quantity such as 128Gi") from error
+    if size < 1:
+        raise click.UsageError(f"{name}: {text!r} is not more than nothing")
+    return size
 
 
 def socket_path(name: str, endpoint: str) -> Path:

@@ -58,6 +58,7 @@ class Choices:
     log_level: str | None = None
     seccomp_default: bool | None = None
     pod_pids_limit: int | None = None
+    image_limit_bytes: int | None = None
     accepts_loss: bool = False
     image_verification: str | None = None
     image_allowlist: tuple[str, ...] | None = None

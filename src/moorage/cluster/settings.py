@@ -18,6 +18,7 @@ from moorage.cluster.files import write_private
 
 DEFAULT_API_PORT = 6443
 DEFAULT_NODE_PORT = 10250
+DEFAULT_IMAGE_LIMIT_BYTES = 128 << 30
 DEFAULT_POD_PIDS_LIMIT = 4096
 """How many processes and threads one pod may have; the kubelet's own default is no limit."""
 _PORT_TRIES = 50
@@ -37,6 +38,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `seccomp_default` and `pod_pids_limit` (-1: unlimited) are KubeletConfiguration's
     `seccompDefault` and `podPidsLimit`, `image_verification` and `image_allowlist` its
     `imagePullCredentialsVerificationPolicy` and `preloadedImagesVerificationAllowlist`.
+    `image_limit_bytes` is the most an image may take on disk with an engine of our own.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pod_pids_limit: int = DEFAULT_POD_PIDS_LIMIT
     image_verification: str = NEVER_VERIFY_PRELOADED
     image_allowlist: tuple[str, ...] = ()
+    image_limit_bytes: int = DEFAULT_IMAGE_LIMIT_BYTES
 
     @property
     def gateway(self) -> str:

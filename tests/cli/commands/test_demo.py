@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from moorage.cli.commands import demo
+from moorage.cluster.claims import Claims
 from moorage.cluster.creation import Choices
 from moorage.cluster.demo import DemoError, Shown
 from moorage.cluster.layout import Layout
@@ -45,11 +46,13 @@ class Stage:
         self.steps.append(("prepare", is_installing))
         return HANDLERS
 
-    def opened(self, _layout: Layout, choices: Choices) -> str:
+    def opened(self, _layout: Layout, choices: Choices, claims: Claims) -> str:
+        self.claims = claims
         self.steps.append(("opened", choices.given()))
         return "settings"
 
-    def start(self, _layout: Layout, within_s: float, uninterrupted: Any) -> None:
+    def start(self, _layout: Layout, within_s: float, uninterrupted: Any, claims: Claims) -> None:
+        assert claims is self.claims
         with uninterrupted:
             self.steps.append("start")
         assert within_s > 60

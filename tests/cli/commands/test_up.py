@@ -13,6 +13,7 @@ import yaml
 
 from moorage.cli.commands import up
 from moorage.cli.errors import CannotRunPodsError, CliError
+from moorage.cluster.claims import Claims
 from moorage.cluster.creation import Choices
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.host import Host
@@ -39,6 +40,7 @@ class Start:
         self.choices = Choices()
         self.host = a_host()
         self.failure: Exception | None = None
+        self.claimed = 0
 
     async def look(
         self, _layout: Layout, *, is_installing: bool
@@ -46,17 +48,22 @@ class Start:
         self.steps.append(("look", is_installing))
         return self.host, ()
 
-    def open_cluster(self, layout: Layout, choices: Choices) -> Settings:
+    def open_cluster(self, layout: Layout, choices: Choices, claims: Claims) -> Settings:
+        claims.take(f"test {layout.root}")
         if self.failure is not None:
             raise self.failure
         self.steps.append(("open", layout.root))
         self.choices = choices
         return load(layout.settings) or SETTINGS
 
-    def become(self, _layout: Layout, merged_into: str) -> None:
+    def become(self, _layout: Layout, claims: Claims, merged_into: str) -> None:
+        assert len(claims.descriptors) == 1
         self.steps.append(("become", merged_into))
 
-    def detached(self, _layout: Layout, within_s: float, uninterrupted: Any) -> None:
+    def detached(
+        self, _layout: Layout, within_s: float, uninterrupted: Any, claims: Claims
+    ) -> None:
+        self.claimed = len(claims.descriptors)
         with uninterrupted:
             pass
         self.steps.append(("detached", within_s > 10))
@@ -109,6 +116,7 @@ def with_keys(layout: Layout) -> Layout:
         (("--seccomp-default",), {"seccomp_default": True}),
         (("--no-seccomp-default",), {"seccomp_default": False}),
         (("--pod-pids-limit", -1), {"pod_pids_limit": -1}),
+        (("--image-limit", "3Ki"), {"image_limit_bytes": 3072}),
         (("--log-level", "debug"), {"log_level": "debug"}),
         (
             ("--image-verification", "AlwaysVerify"),
@@ -152,6 +160,8 @@ def test_loss_is_accepted_when_that_is_said(start: Start, tmp_path: Path) -> Non
         (("--api-port", 0), "--api-port"),
         (("--node-port", 65536), "--node-port"),
         (("--pod-pids-limit", -2), "--pod-pids-limit"),
+        (("--image-limit", "much"), "--image-limit: 'much' is no quantity"),
+        (("--image-limit", "0"), "--image-limit: '0' is not more than nothing"),
         (("--cri", "unix:///x", "--own-engine"), "--cri and --own-engine exclude each other"),
         (("--cri", "/run/x.sock"), "--cri takes an endpoint of the form unix:///path/to.sock"),
         (("--image-allowlist", "r.example/a"), "NeverVerifyAllowlistedImages"),
@@ -199,6 +209,7 @@ def test_a_detached_start_says_how_to_use_the_cluster(
     assert used in rest
     assert "kubectl get runtimeclasses,nodes" in rest
     assert start.steps == [("open", layout.root), ("detached", True)]
+    assert start.claimed == 1
     user = tmp_path / "user" / "config"
     assert user.exists() == merges
     if merges:
@@ -215,7 +226,7 @@ def test_a_start_that_fails_is_one_sentence(start: Start, tmp_path: Path) -> Non
     layout = cluster(tmp_path)
     start.failure = StartError("not ready")
     with pytest.raises(CliError, match="not ready"):
-        up._start_detached(layout)
+        up._start_detached(layout, Claims())
 
 
 @pytest.mark.parametrize(
@@ -303,6 +314,7 @@ def test_one_that_runs_is_reported_and_nothing_is_opened(start: Start, tmp_path:
         (("--registry-mirror", "a=b"), "--registry-mirror"),
         (("--scheduler-like-upstream",), "--schedule-by-handler"),
         (("--pod-pids-limit", 7), "--pod-pids-limit"),
+        (("--image-limit", "7Gi"), "--image-limit"),
         (("--api-port", 1, "--name", "x"), "--name, --api-port"),
         (("--name", "moorage", "--node-name", "x"), "--node-name"),
     ],

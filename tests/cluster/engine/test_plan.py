@@ -11,13 +11,16 @@ from moorage.cluster.host import CniPlugins, Host
 from moorage.cluster.images import BUSYBOX, NGINX_STAND_IN
 from moorage.cluster.layout import Layout
 from moorage.engine import HANDLER_FOLDER
+from moorage.engine.images import ImageLimits
 from tests.cluster.hosts import a_host, tools_without
 from tests.cluster.test_settings import SETTINGS
 
 
 def test_an_engine_has_the_clusters_places_network_and_mirrors(tmp_path: Path) -> None:
     mirrors = {"docker.io": "https://mirror.example"}
-    settings = msgspec.structs.replace(SETTINGS, registry_mirrors=mirrors)
+    settings = msgspec.structs.replace(
+        SETTINGS, registry_mirrors=mirrors, image_limit_bytes=5 << 30
+    )
     found = plan_engine(Layout(tmp_path), settings, a_host())
     options = found.options
     assert options.paths.data == tmp_path / "engine"
@@ -26,6 +29,9 @@ def test_an_engine_has_the_clusters_places_network_and_mirrors(tmp_path: Path) -
     assert options.cni_configurations == found.paths.cni
     assert options.handler_folders == (HANDLER_FOLDER,)
     assert options.registry_mirrors == mirrors
+    assert options.image_limits == ImageLimits(unpacked_bytes=5 << 30)
+    # The settings leave the engine's limit as it is where nobody chooses one.
+    assert ImageLimits().unpacked_bytes == SETTINGS.image_limit_bytes
     assert options.pinned_images == {BUSYBOX, NGINX_STAND_IN}
     assert str(found.network.subnet) == settings.pod_network
     assert found.network.leases == found.paths.leases

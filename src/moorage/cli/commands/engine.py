@@ -10,9 +10,8 @@ from pathlib import Path
 import click
 
 from moorage.api.logs import Log, configure
-from moorage.api.quantity import parse as parse_quantity
 from moorage.cli.errors import CannotRunPodsError, CliError
-from moorage.cli.options import LOG_LEVELS, mirror_option, pairs, socket_path
+from moorage.cli.options import LOG_LEVELS, mirror_option, pairs, size_bytes, socket_path
 from moorage.cluster.long_lived import Service, calm_collector, until_stopped
 from moorage.engine import (
     CNI_CONFIGURATIONS,
@@ -126,7 +125,7 @@ def command(
         cni_configurations=cni_conf,
         handler_folders=handler_folders,
         registry_mirrors=pairs("--registry-mirror", mirrors),
-        image_limits=_limits(image_limit),
+        image_limits=ImageLimits(unpacked_bytes=size_bytes("--image-limit", image_limit)),
     )
     _check_machine(options.search_path)
     os.umask(UMASK)
@@ -138,13 +137,6 @@ def command(
         asyncio.run(until_stopped(_clear(options) if clear else _serve(options, service)))
     except EngineError as error:
         raise CliError(error.sentence) from error
-
-
-def _limits(text: str) -> ImageLimits:
-    try:
-        return ImageLimits(unpacked_bytes=parse_quantity(text).value)
-    except ValueError as error:
-        raise click.UsageError(f"--image-limit: {text!r} is no quantity such as 128Gi") from error
 
 
 async def _serve(options: EngineOptions, service: Service) -> None:

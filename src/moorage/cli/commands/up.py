@@ -21,6 +21,7 @@ from moorage.cli.options import (
     mirror_option,
     new_layout_of,
     pairs,
+    size_bytes,
     socket_path,
 )
 from moorage.cluster import kubeconfig
@@ -136,6 +137,12 @@ def _allowlist(policy: str | None, patterns: tuple[str, ...]) -> tuple[str, ...]
     metavar="REPOSITORY",
     help=f"An image, or PREFIX/*, for every pod with {NEVER_VERIFY_ALLOWLISTED}; repeatable.",
 )
+@click.option(
+    "--image-limit",
+    metavar="QUANTITY",
+    help="The most an image may take on disk when unpacked by the cluster's own engine; 128Gi by "
+    "default.",
+)
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), help="For all parts.")
 def command(
     data_dir: Path,
@@ -149,6 +156,7 @@ def command(
     mirrors: tuple[str, ...],
     gates: tuple[str, ...],
     by_handler: bool | None,
+    image_limit: str | None,
     accepts_loss: bool,
     image_verification: str | None,
     allowlist: tuple[str, ...],
@@ -174,6 +182,7 @@ def command(
         accepts_loss=accepts_loss,
         gates=_gates(gates),
         registry_mirrors=pairs("--registry-mirror", mirrors),
+        image_limit_bytes=None if image_limit is None else size_bytes("--image-limit", image_limit),
         image_verification=image_verification,
         image_allowlist=_allowlist(image_verification, allowlist),
         **said,  # type: ignore[arg-type]
@@ -194,6 +203,7 @@ def command(
             kubeconfig.merge(USER_KUBECONFIG, access(layout, settings))
         if not detach:
             become_supervisor(layout, claims, str(USER_KUBECONFIG) if merge else "")
+            return
         _start_detached(layout, claims)
     click.echo(usage(layout, settings, str(USER_KUBECONFIG) if merge else ""))
 
@@ -215,6 +225,7 @@ def _option(name: str) -> str:
         "gates": "--feature-gate",
         "registry_mirrors": "--registry-mirror",
         "filters_by_handler": "--schedule-by-handler",
+        "image_limit_bytes": "--image-limit",
     }
     return options.get(name, f"--{name.replace('_', '-')}")
 

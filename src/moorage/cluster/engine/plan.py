@@ -15,6 +15,7 @@ from moorage.cluster.layout import Layout
 from moorage.cluster.network import PodNetwork, host_routes, outward_mtu
 from moorage.cluster.settings import Settings
 from moorage.engine import HANDLER_FOLDER, NEEDED_PROGRAMS, EngineOptions
+from moorage.engine.images import ImageLimits
 
 log = Log(__name__)
 
@@ -78,6 +79,7 @@ def plan_engine(layout: Layout, settings: Settings, host: Host) -> EnginePlan:
             cni_configurations=paths.cni,
             handler_folders=(HANDLER_FOLDER,),
             registry_mirrors=settings.registry_mirrors,
+            image_limits=ImageLimits(unpacked_bytes=settings.image_limit_bytes),
             # No registry has them, so one that is collected could not be pulled again.
             pinned_images=frozenset({BUSYBOX, NGINX_STAND_IN}),
         ),
