@@ -16,11 +16,11 @@ from moorage.linux.process import state
 
 @pytest.fixture
 async def descriptors() -> AsyncIterator[set[str]]:
-    """Those open before; a test must leave no other."""
-    before = set(os.listdir("/proc/self/fd"))
+    """Those open before; a test must leave no other, and no child."""
+    before, awaited = set(os.listdir("/proc/self/fd")), set(Child.awaited)
     yield before
     assert len(set(os.listdir("/proc/self/fd")) - before) <= 1
-    assert not Child.awaited
+    assert set(Child.awaited) <= awaited
 
 
 pytestmark = pytest.mark.usefixtures("descriptors")
