@@ -334,6 +334,44 @@ async def test_a_layer_beyond_a_limit_is_refused_and_leaves_nothing(
     assert list((paths.data / "ingest").iterdir()) == []
 
 
+def _pax(**headers: str) -> bytes:
+    """A layer whose one entry has these PAX headers."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        header = tarfile.TarInfo("odd")
+        header.pax_headers = headers
+        archive.addfile(header)
+    return buffer.getvalue()
+
+
+NODE = {"kind": tarfile.CHRTYPE}
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (_pax(gid=str(1 << 70)), f"entry odd belongs to group {1 << 70}, which is none: ids go"),
+        (_pax(uid=str(2**32 - 1)), "entry odd belongs to user 4294967295, which is none"),
+        (_pax(uid="-1"), "entry odd belongs to user -1, which is none"),
+        (_pax(uid="9" * 4000), "entry odd belongs to user 0x[0-9a-f]{38}…, which is none"),
+        (_pax(mtime="1e300"), r"entry odd has the modification time 1e\+300, which is none"),
+        (_pax(mtime="nan"), "entry odd has the modification time nan, which is none"),
+        (_pax(mtime="-inf"), "entry odd has the modification time -inf, which is none"),
+        (layer(Entry("odd", device=(4096, 1), **NODE)), "entry odd is the device 4096:1, which"),
+        (layer(Entry("odd", device=(1, 1 << 20), **NODE)), "is the device 1:1048576, which"),
+    ],
+    ids=repr,
+)
+async def test_numbers_that_no_file_can_have_are_named(
+    place: Path, images: ImageStore, content: bytes, complaint: str
+) -> None:
+    archive = oci_archive(place / "a.tar", ["localhost/a:1"], [content])
+    with pytest.raises(FailedError, match=complaint) as refused:
+        await images.load(archive)
+    assert "ended with status" not in str(refused.value)
+    assert images.all() == ()
+
+
 async def test_the_layers_of_an_image_share_its_limit(place: Path, paths: ImagePaths) -> None:
     parts = [layer(Entry(f"part-{number}", bytes(2 << 20))) for number in range(3)]
     async with ImageStore(paths, limits=LIMITS) as images:

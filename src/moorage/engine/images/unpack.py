@@ -58,6 +58,13 @@ _DROPPED_XATTRS = ("user.overlay.",)
 _UNMARKABLE = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EINVAL})
 
 
+_NO_ID = 2**32 - 1
+_LATEST_S = 2.0**40
+# Source: Linux, `MAJOR` and `MINOR` of dev_t.
+_MAJORS, _MINORS = 1 << 12, 1 << 20
+_SHOWN_DIGITS = 40
+
+
 class Budget:
     """What a layer may still take. Raises LayerError, or ENOSPC where the disk's reserve begins."""
 
@@ -128,8 +135,7 @@ class Extraction:
         """Raises LayerError, OSError."""
         path = _path(entry.name)
         self._budget.entry(path)
-        if entry.size < 0:
-            raise LayerError(f"entry {path} has a negative size")
+        _check_numbers(path, entry)
         folder, _, name = path.rpartition("/")
         if name.startswith(_WHITEOUT):
             self._hide(folder, name)
@@ -278,6 +284,33 @@ def _attributes(entry: tarfile.TarInfo) -> dict[str, bytes]:
     return found
 
 
+def _check_numbers(path: str, entry: tarfile.TarInfo) -> None:
+    """Refuse numbers that no file can have; PAX headers hold any. Raises LayerError."""
+    if entry.size < 0:
+        raise LayerError(f"entry {path} has a negative size")
+    for what, number in (("user", entry.uid), ("group", entry.gid)):
+        # The last one means "leave as it is". Source: chown(2).
+        if not 0 <= number < _NO_ID:
+            raise LayerError(
+                f"entry {path} belongs to {what} {_shown(number)}, which is none: ids go from 0 to "
+                f"{_NO_ID - 1}"
+            )
+    if not abs(entry.mtime) <= _LATEST_S:
+        # Not a number is not less or equal either.
+        raise LayerError(f"entry {path} has the modification time {entry.mtime}, which is none")
+    major, minor = entry.devmajor, entry.devminor
+    if entry.isdev() and not (0 <= major < _MAJORS and 0 <= minor < _MINORS):
+        raise LayerError(
+            f"entry {path} is the device {_shown(major)}:{_shown(minor)}, which is none"
+        )
+
+
+def _shown(number: int) -> str:
+    """A number for people; a header can hold one of thousands of digits."""
+    text = str(number) if abs(number) < 1 << 128 else hex(number)
+    return text if len(text) <= _SHOWN_DIGITS else f"{text[:_SHOWN_DIGITS]}…"
+
+
 def _nanoseconds(entry: tarfile.TarInfo) -> int:
     return int(entry.mtime * 1_000_000_000)
 
@@ -327,7 +360,9 @@ def main() -> int:
     """Exit status 0, or 1 with `error` and whether the disk is `full` on stdout."""
     try:
         run(json.load(sys.stdin))
-    except (LayerError, tarfile.TarError, ValueError, MemoryError, RecursionError) as error:
+    except (
+        LayerError, tarfile.TarError, ValueError, OverflowError, MemoryError, RecursionError,
+    ) as error:  # fmt: skip
         outcome = {"error": str(error) or type(error).__name__, "full": False}
     except OSError as error:
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
