@@ -32,7 +32,7 @@ asyncio.run(main())
 """
 STAYS = READY + "import signal; signal.pause()"
 RUN = """
-import sys
+import os, sys
 from pathlib import Path
 from moorage.cluster.layout import Layout
 from moorage.cluster.liveness import Patience
@@ -44,7 +44,8 @@ parts = [
          longest_restart_s=0.5 if name.startswith("eager") else 30)
     for name, code in named
 ]
-patience = Patience(period_s=0.2, answer_s=0.2, deadline_s=1.0)
+start_s = float(os.environ.get("START_S", "120"))
+patience = Patience(period_s=0.2, answer_s=0.2, deadline_s=1.0, start_s=start_s)
 try:
     Supervisor(Layout(Path(sys.argv[1])), parts, lambda s: print(s, flush=True), patience).run()
 except AlreadyRunningError as error:
@@ -239,6 +240,32 @@ def test_a_part_that_hangs_is_shown_and_started_again(
         assert run.state()["beating"]["restarts"] == 1
         assert run.state()["one"]["restarts"] == 0
         wait_until_gone(pid)
+
+
+def test_a_part_that_hangs_before_it_is_ready_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("START_S", "3")
+    was = str(tmp_path / "was")
+    once = f"import os, time; os.path.exists({was!r}) or open({was!r}, 'w') and time.sleep(600);"
+    with running(tmp_path, stuck=once + STAYS) as run:
+        assert "its log: " in run.until("stuck is not ready after 1 s")
+        assert run.state()["stuck"]["state"] == "starting"
+        assert "it is killed and started again" in run.until("stuck: not ready after 3 s")
+        run.until("signal SIGKILL")
+        run.until("cluster ready")
+        assert run.state()["stuck"]["last_end"] == "killed: not ready after 3 s"
+
+
+def test_each_start_that_takes_too_long_has_twice_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("START_S", "0.5")
+    with running(tmp_path, eager="import time; time.sleep(600)") as run:
+        # A half, one, two seconds, and whatever the machine adds.
+        times = [run.until("killed and started again") for _ in range(3)]
+    first, _, last = (int(line.partition("not ready after ")[2].split()[0]) for line in times)
+    assert last >= max(first, 2)
 
 
 def test_a_part_that_answers_again_in_time_goes_on(tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ async def _clear_own_engine(layout: Layout, settings: Settings) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PartStatus:
-    """How a process is; `memory_bytes` is its resident set."""
+    """How a process is; `memory_bytes` is its resident set, `last_end` how the one before ended."""
 
     part: str
     state: str
@@ -173,6 +173,7 @@ class PartStatus:
     restarts: int
     ready_after_s: float | None
     memory_bytes: int | None
+    last_end: str = ""
 
 
 def part_statuses(layout: Layout) -> tuple[PartStatus, ...]:
@@ -192,6 +193,7 @@ def part_statuses(layout: Layout) -> tuple[PartStatus, ...]:
                 part["restarts"],
                 part["ready_after_s"],
                 memory_of(part["pid"]) if part["pid"] else None,
+                part.get("last_end", ""),
             )
         )
     return tuple(rows)

@@ -15,7 +15,9 @@ class Patience:
     """Seconds. A part is asked every `period_s` and has `answer_s` for each answer.
 
     After `quiet_after` answers that did not come it is shown as not answering; after `hung_after`
-    of them, and not before `deadline_s`, it is started again.
+    of them, and not before `deadline_s`, it is started again. So is one that is not ready
+    `start_s` after its start, with twice the time, up to `longest_start_s`: what takes long (a
+    large store on a slow disk) must not be ended for ever.
     """
 
     period_s: float = 5.0
@@ -23,6 +25,8 @@ class Patience:
     deadline_s: float = 30.0
     quiet_after: int = 2
     hung_after: int = 4
+    start_s: float = 120.0
+    longest_start_s: float = 960.0
 
 
 class AttendedClock:

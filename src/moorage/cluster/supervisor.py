@@ -3,9 +3,9 @@
 One small process without event loop: each part is a child that says `ready` on a pipe; one that
 dies is started again, later and later. A ready part is asked every few seconds whether it answers:
 by a beat of its event loop on the pipe and by a probe of the socket it serves on; one that hangs is
-killed and started again. Children die with the supervisor (they ask the kernel for it), so killing
-it by force leaves no half-run cluster, while pods, which are not its children, go on. What it knows
-is in a state file that `moor status` reads.
+killed and started again, as is one that does not get ready in time. Children die with the
+supervisor (they ask the kernel for it), so killing it by force leaves no half-run cluster, while
+pods, which are not its children, go on. What it knows is in a state file that `moor status` reads.
 """
 
 from __future__ import annotations
@@ -136,6 +136,15 @@ class _Child:
     """Of a process that is ready and can be asked."""
     ask_at: float = 0.0
     """When to ask (again), on the attended clock."""
+    ready_by: float = 0.0
+    """When to give up on a start, on the attended clock."""
+    start_s: float = 0.0
+    """How long a start may take; 0 for as long as the first may."""
+    is_reported_slow: bool = False
+    killed_for: str = ""
+    """Why the supervisor killed the process."""
+    last_end: str = ""
+    """How the process before this one ended."""
     has_beaten: bool = False
     asking: _Asking | None = None
 
@@ -146,6 +155,10 @@ class _Child:
         if self.liveness is not None and self.liveness.is_quiet:
             return "not answering"
         return "ready" if self.is_ready else "starting"
+
+    @property
+    def is_starting(self) -> bool:
+        return self.process is not None and not self.is_ready and not self.killed_for
 
 
 class Supervisor:
@@ -170,7 +183,7 @@ class Supervisor:
         self._stop_signal = 0
         self._patience = patience or Patience()
         self._began = time.monotonic()
-        # Woken at least that often while any part is ready.
+        # Woken at least that often while any part runs.
         self._clock = AttendedClock(self._began, 2 * self._patience.period_s)
         self._was_complete = False
         self._is_state_stale = False
@@ -243,6 +256,9 @@ class Supervisor:
         child.pipe = read_end
         child.started = time.monotonic()
         child.is_ready = not part.notifies
+        child.start_s = child.start_s or self._patience.start_s
+        child.ready_by = self._clock.tick(child.started) + child.start_s
+        child.is_reported_slow, child.killed_for = False, ""
         self._selector.register(read_end, selectors.EVENT_READ, child)
 
     def _wait(self, wake_read: int) -> None:
@@ -263,6 +279,8 @@ class Supervisor:
                 waits.append(child.asking.deadline - attended)
             elif child.liveness is not None:
                 waits.append(child.ask_at - attended)
+            elif child.is_starting:
+                waits.append(min(child.ready_by - attended, self._patience.period_s))
         return max(min(waits), 0.0) if waits else None
 
     def _hear(self, child: _Child) -> None:
@@ -274,6 +292,7 @@ class Supervisor:
         if READY_MESSAGE in said and not child.is_ready:
             child.is_ready = True
             child.ready_after_s = time.monotonic() - child.started
+            child.start_s = 0.0
             self._expect_answers(child)
             # Who reads the report may look at the state at once.
             self._save_state()
@@ -287,13 +306,37 @@ class Supervisor:
             child.ask_at = now + self._patience.period_s
 
     def _ask_due(self) -> None:
-        """Ask the parts whose turn it is, and give up on answers that are overdue."""
+        """Ask the parts whose turn it is, and give up on answers and starts that are overdue."""
         now = self._clock.tick(time.monotonic())
         for child in self._children:
+            if child.is_starting:
+                self._judge_start(child, now)
             if child.asking is not None and child.asking.deadline <= now:
                 self._conclude(child, has_answered=False)
             elif child.liveness is not None and child.asking is None and child.ask_at <= now:
                 self._ask(child, now)
+
+    def _judge_start(self, child: _Child, now: float) -> None:
+        patience, process = self._patience, child.process
+        assert process is not None
+        waited_s = now - (child.ready_by - child.start_s)
+        if now >= child.ready_by:
+            self._kill(child, f"not ready after {waited_s:.0f} s")
+            child.start_s = min(child.start_s * 2, patience.longest_start_s)
+        elif waited_s >= patience.deadline_s and not child.is_reported_slow:
+            child.is_reported_slow = True
+            self._report(
+                f"{child.part.label} is not ready after {waited_s:.0f} s; "
+                f"its log: {self._layout.log(child.part.name)}"
+            )
+
+    def _kill(self, child: _Child, why: str) -> None:
+        self._report(f"{child.part.label}: {why}; it is killed and started again")
+        assert child.process is not None
+        # It may be stopped, or busy for ever: nothing weaker is sure to end it.
+        child.process.kill()
+        child.killed_for = why
+        child.liveness = None
 
     def _ask(self, child: _Child, now: float) -> None:
         child.ask_at = now + self._patience.period_s
@@ -317,8 +360,8 @@ class Supervisor:
     def _conclude(self, child: _Child, *, has_answered: bool) -> None:
         """Note how asking a part has ended, and kill the part if it hangs."""
         self._stop_asking(child)
-        liveness, process = child.liveness, child.process
-        if liveness is None or process is None:
+        liveness = child.liveness
+        if liveness is None or child.process is None:
             return
         has_beaten, child.has_beaten = child.has_beaten, False
         state = child.state
@@ -328,13 +371,7 @@ class Supervisor:
         else:
             liveness.missed()
         if liveness.is_hung(now):
-            self._report(
-                f"{child.part.label} has not answered for {now - liveness.answered_at:.0f} s; "
-                "it is killed and started again"
-            )
-            # It may be stopped, or busy for ever: nothing weaker is sure to end it.
-            process.kill()
-            child.liveness = None
+            self._kill(child, f"no answer for {now - liveness.answered_at:.0f} s")
         elif child.state != state:
             self._save_state()
             verb = "does not answer" if liveness.is_quiet else "answers again"
@@ -377,6 +414,7 @@ class Supervisor:
         )
         child.start_at = time.monotonic() + child.backoff_s
         child.restarts += 1
+        child.last_end = f"killed: {child.killed_for}" if child.killed_for else how
         self._report(
             f"{child.part.label} {how}; again in {child.backoff_s:.0f} s; "
             f"its log: {self._layout.log(child.part.name)}"
@@ -411,6 +449,7 @@ class Supervisor:
                     "pid": child.process.pid if child.process else None,
                     "restarts": child.restarts,
                     "ready_after_s": child.ready_after_s,
+                    "last_end": child.last_end,
                 }
                 for child in self._children
             },

@@ -22,8 +22,9 @@ def command(data_dir: Path, *, output: str) -> None:
     """Say how the cluster's parts are. Exit status 3 when it is not running."""
     layout = layout_of(data_dir)
     settings = running_settings(layout)
-    rows = [_row(each) for each in part_statuses(layout)]
-    show(rows, _COLUMNS, output)
+    statuses = part_statuses(layout)
+    notes = [[f"last end: {each.last_end}"] if each.last_end else [] for each in statuses]
+    show([_row(each) for each in statuses], _COLUMNS, output, notes=notes if any(notes) else ())
     if output == "table":
         click.echo(dim(f"\nAPI {settings.server} · data {layout.root}"))
 
