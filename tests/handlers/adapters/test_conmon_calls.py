@@ -12,6 +12,7 @@ import pytest
 
 from moorage.handlers.adapters import AdapterError, Task, TaskNotFoundError
 from moorage.handlers.adapters.conmon import Conmon, TaskFiles
+from moorage.linux.child import Child
 from tests.handlers.programs import program
 
 ID = "a1" * 32
@@ -122,6 +123,7 @@ async def test_nothing_starts_when_it_cannot_be_placed(tmp_path: Path, task: Tas
     with pytest.raises((PermissionError, AdapterError)):
         await made.create(task, Path("/bin/runc"), (), place=refuse)
     assert not (tmp_path / "argv").exists()
+    assert not Child.awaited, "the launcher is a zombie"
 
 
 @pytest.mark.parametrize(

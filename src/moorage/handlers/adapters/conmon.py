@@ -117,7 +117,7 @@ class Conmon:
         try:
             os.set_blocking(answering, True)
             try:
-                launcher = _launch(argv, task.bundle, answering, place)
+                launcher = await _launch(argv, task.bundle, answering, place)
             except OSError as error:
                 raise AdapterError(f"{self.program}: {error.strerror or error}") from error
             finally:
@@ -309,7 +309,7 @@ class AttachedStreams:
             self._conmon.resize(self._task, width, height)
 
 
-def _launch(
+async def _launch(
     argv: Sequence[str], bundle: Path, answering: int, place: Callable[[int], None] | None
 ) -> Child:
     """Start conmon; it waits for a byte before it starts anything. Raises OSError."""
@@ -327,10 +327,14 @@ def _launch(
             # It tells of a lack of memory in a file of its working folder too.
             folder=bundle,
         )
-        # With the pipe closed and nothing in it, it ends.
-        if place is not None:
-            place(launcher.pid)
-        os.write(starting, b"\0")
+        try:
+            if place is not None:
+                place(launcher.pid)
+            os.write(starting, b"\0")
+        except BaseException:
+            await launcher.end()
+            launcher.close()
+            raise
         return launcher
     finally:
         os.close(waiting)
