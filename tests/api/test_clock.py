@@ -37,10 +37,21 @@ def test_a_time_is_read_in_utc(text: str) -> None:
     assert moment.tzinfo is UTC
 
 
-@pytest.mark.parametrize("text", ["2026-01-02T03:04:05", "", "soon"])
-def test_what_is_no_time_or_has_no_zone(text: str) -> None:
-    with pytest.raises(ValueError, match=r"no zone|Invalid isoformat"):
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("2026-01-02T03:04:05", "has no zone"), ("", "Invalid isoformat"), ("soon", "Invalid"),
+     ("0001-01-01T00:00:00+02:00", "out of range"), ("9999-12-31T23:59:59-02:00", "out of range")],
+)  # fmt: skip
+def test_what_is_no_time_or_has_no_zone(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
         parse_time(text)
+
+
+def test_years_have_four_digits() -> None:
+    early = datetime(1, 1, 1, 0, 0, 1, tzinfo=UTC)
+    assert format_time(early) == "0001-01-01T00:00:01Z"
+    assert format_micro_time(early) == "0001-01-01T00:00:01.000000Z"
+    assert parse_time(format_time(early)) == early
 
 
 async def test_the_systems_clock() -> None:

@@ -50,12 +50,17 @@ async def sleep_unless_set(clock: Clock, seconds: float, event: asyncio.Event) -
 
 def format_time(moment: datetime) -> str:
     """`metav1.Time`: UTC, whole seconds (`2026-01-01T00:00:00Z`)."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{_in_utc(moment).isoformat(timespec='seconds')}Z"
 
 
 def format_micro_time(moment: datetime) -> str:
     """`metav1.MicroTime`: UTC, exactly six fraction digits."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{_in_utc(moment).isoformat(timespec='microseconds')}Z"
+
+
+def _in_utc(moment: datetime) -> datetime:
+    """The moment without its zone. `strftime` writes the year 1 with one digit."""
+    return moment.astimezone(UTC).replace(tzinfo=None)
 
 
 def parse_time(text: str) -> datetime:
@@ -63,4 +68,7 @@ def parse_time(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"time {text!r} has no zone")
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"time {text!r} is out of range") from error

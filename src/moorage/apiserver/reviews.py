@@ -130,11 +130,11 @@ class Reviews:
 
 
 def action_of(spec: Obj) -> Action:
-    """The action a SubjectAccessReview asks about."""
+    """The action that a valid SubjectAccessReview asks about: it has one of the two."""
     paths = spec.get("nonResourceAttributes")
     if paths is not None:
         return Action(verb=paths.get("verb", ""), path=paths.get("path", ""))
-    attributes = spec.get("resourceAttributes") or {}
+    attributes = spec["resourceAttributes"]
     return Action(
         verb=attributes.get("verb", ""),
         group=attributes.get("group", ""),

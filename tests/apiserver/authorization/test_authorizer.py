@@ -73,6 +73,14 @@ def test_what_is_remembered_has_a_size(court: Court, size: int, times: int) -> N
     assert kept_bytes < 10_000_000
 
 
+def test_what_is_forgotten_takes_no_room(court: Court) -> None:
+    for number in range(3):
+        court.authorizer.decide(ALICE, Action(verb="get", resource="pods", name=str(number)))
+    assert court.authorizer._chars > 0
+    court.authorizer.forget()
+    assert (court.authorizer._chars, court.authorizer._decided) == (0, {})
+
+
 def test_two_users_of_one_name_are_told_apart_by_their_groups(court: Court) -> None:
     court.grants.role("reader", rule(["get"], ["pods"]))
     court.grants.bind("reader", {"kind": "Group", "name": "dev"})

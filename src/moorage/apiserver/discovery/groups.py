@@ -17,8 +17,6 @@ _PRIORITIES = {
     "events.k8s.io": 17750,
     "authentication.k8s.io": 17700,
     "authorization.k8s.io": 17600,
-    "autoscaling": 17500,
-    "policy": 17100,
     "rbac.authorization.k8s.io": 17000,
     "scheduling.k8s.io": 16600,
     "coordination.k8s.io": 16500,

@@ -1,0 +1,46 @@
+"""The order of groups and versions."""
+
+from __future__ import annotations
+
+import pytest
+
+from moorage.apiserver.discovery.groups import grouped, is_former_home
+from moorage.registry.kind import Kind, Served
+
+
+def _kind(name: str, *places: tuple[str, str]) -> Kind:
+    served = tuple(Served(group=group, version=version, type="T") for group, version in places)
+    return Kind(name=name, plural=f"{name.lower()}s", served=served)
+
+
+KINDS = (
+    _kind("Zebra", ("z.io", "v1")),
+    _kind("Bee", ("a.io", "v1alpha1"), ("a.io", "v1beta1"), ("a.io", "v1"), ("a.io", "v2")),
+    _kind("Ant", ("a.io", "v1"), ("extensions", "v1beta1")),
+    _kind("Pod", ("", "v1")),
+    _kind("Slice", ("discovery.k8s.io", "v1")),
+    _kind("Set", ("apps", "v1")),
+)
+
+
+def test_known_groups_come_first_and_the_former_one_last() -> None:
+    assert [group.name for group in grouped(KINDS)] == [
+        "", "apps", "discovery.k8s.io", "a.io", "z.io", "extensions",
+    ]  # fmt: skip
+
+
+def test_versions_are_by_maturity_and_resources_by_name() -> None:
+    (group,) = [each for each in grouped(KINDS) if each.name == "a.io"]
+    assert [each.version for each in group.versions] == ["v1", "v2", "v1beta1", "v1alpha1"]
+    first = group.versions[0]
+    assert first.group_version == "a.io/v1"
+    assert [(kind.name, served.version) for kind, served in first.resources] == [
+        ("Ant", "v1"), ("Bee", "v1"),
+    ]  # fmt: skip
+    assert grouped(KINDS)[0].versions[0].group_version == "v1"
+
+
+@pytest.mark.parametrize(("index", "expected"), [(0, False), (1, True)])
+def test_a_former_home_is_another_group_than_the_first(index: int, expected: bool) -> None:
+    ant = KINDS[2]
+    assert is_former_home(ant, ant.served[index]) is expected
