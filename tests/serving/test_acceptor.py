@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -45,6 +45,7 @@ class Served:
 
 
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 async def _answer(request: web.BaseRequest) -> web.StreamResponse:
@@ -54,8 +55,8 @@ async def _answer(request: web.BaseRequest) -> web.StreamResponse:
 
 
 @asynccontextmanager
-async def serving(limits: Limits) -> AsyncIterator[Served]:
-    server = web.Server(_answer)
+async def serving(limits: Limits, answer: Answer = _answer) -> AsyncIterator[Served]:
+    server = web.Server(answer)
     runner = web.ServerRunner(server)
     await runner.setup()
     listener = socket.create_server(("127.0.0.1", 0))

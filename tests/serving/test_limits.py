@@ -124,5 +124,56 @@ def test_a_request_that_is_being_answered_stops_the_clock() -> None:
 )
 def test_limits_fit_the_descriptors(descriptors: int, connections: int) -> None:
     limits = Limits.for_descriptors(descriptors)
-    assert limits.connections == connections
-    assert 0 < limits.reserved < connections
+    assert (limits.connections, limits.reserved, limits.per_user) == (
+        connections, connections // 8, connections // 4,
+    )  # fmt: skip
+
+
+def test_limits_unless_others_are_given() -> None:
+    limits = Limits()
+    assert (limits.connections, limits.reserved, limits.per_user) == (8192, 1024, 2048)
+    assert (limits.per_address, limits.head_s, limits.idle_s) == (256, 10, 75.0)
+
+
+def test_a_table_forgets_what_has_ended() -> None:
+    peers = Peers(Limits(connections=10, reserved=4, per_user=4))
+    places = [place for address in "aab" if (place := peers.come(address))]
+    for place in places:
+        assert peers.table.prove(place, "u")
+    for place in places:
+        peers.table.release(place)
+    table = peers.table
+    assert (table.size, table._remote, table._ordinary) == (0, 0, 0)
+    assert not any((table._by_address, table._unproven, table._by_user))
+
+
+def test_the_oldest_unproven_connection_is_dropped_when_descriptors_run_out() -> None:
+    peers = Peers()
+    peers.come("a", proven=True)
+    peers.come("127.0.0.1", local=True)
+    peers.come("b")
+    assert [peers.table.drop_unproven() for _ in range(3)] == [True, True, False]
+    assert peers.dropped == ["127.0.0.1", "b"]
+    assert peers.table.size == 1
+
+
+def test_all_ordinary_users_together_leave_the_reserve() -> None:
+    peers = Peers(Limits(connections=6, reserved=2, per_user=3, per_address=9))
+    places = [place for _ in range(6) if (place := peers.come("127.0.0.1", local=True))]
+    users = "aabbcc"
+    proven = [peers.table.prove(place, user) for place, user in zip(places, users, strict=True)]
+    assert proven == [True] * 4 + [False] * 2
+    assert not places[4].is_proven
+    assert (places[0].user, places[0].is_proven) == ("a", True)
+    # Those without limits are proven still.
+    assert peers.table.prove(places[4])
+    assert places[4].user == ""
+
+
+def test_a_full_table_takes_no_one_when_all_are_proven() -> None:
+    peers = Peers(Limits(connections=3, reserved=1))
+    for _ in range(3):
+        assert peers.come("127.0.0.1", proven=True, local=True)
+    assert peers.come("127.0.0.1", local=True) is None
+    assert peers.come("a") is None
+    assert peers.table.size == 3

@@ -70,6 +70,7 @@ async def bridged(query: dict[str, str] | None = None, **limits: float) -> Async
             websocket = await accept(request, channels.V5)
             try:
                 await channels.bridge(websocket, session, streams, Deadlines(**limits))
+                assert websocket.closed
                 ended.set_result(None)
             except OSError as error:
                 ended.set_exception(error)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from moorage.cluster.certificates import Authority, Subject
 from moorage.streaming.deadlines import Deadlines
 from moorage.streaming.dial import DialError, Refused, Upgraded, Upstream, dial
 from moorage.streaming.upgrade import SPDY
@@ -194,3 +197,41 @@ async def test_a_missing_socket_is_told(tmp_path: Path) -> None:
     with pytest.raises(DialError, match=r"none\.sock"):
         async with dial(upstream, "GET", SPDY):
             pass
+
+
+async def test_a_server_proves_itself_by_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "pki", datetime.now(UTC))
+    pair = authority.issue("engine", Subject("engine", hosts=("engine.test",)))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pair.certificate, pair.key)
+    known = ssl.create_default_context(cafile=str(authority.pair.certificate))
+
+    async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await says(SWITCH)(reader, writer)
+        writer.close()
+
+    async with await asyncio.start_server(served, "127.0.0.1", 0, ssl=context) as server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        trusted = Upstream(url=url, ssl=known, server_name="engine.test")
+        async with dial(trusted, "POST", SPDY) as answer:
+            assert isinstance(answer, Upgraded)
+        # Another name than the URL's host has to be said, and no authority is known by itself.
+        for upstream in (
+            Upstream(url=url, ssl=known), Upstream(url=url, server_name="engine.test"),
+        ):  # fmt: skip
+            with pytest.raises(DialError, match="certificate verify failed"):
+                async with dial(upstream, "POST", SPDY):
+                    pass
+
+
+@pytest.mark.parametrize(
+    ("upstream", "place"),
+    [
+        (Upstream(url="https://host:10250/exec?token=x"), "host:10250"),
+        (Upstream(url="http://host/exec"), "host:80"),
+        (Upstream(url="http://[", socket=Path("/run/x.sock")), "/run/x.sock"),
+        (Upstream(url="http://["), "an address that is no URL"),
+    ],
+)
+def test_places_are_named_without_their_path(upstream: Upstream, place: str) -> None:
+    assert upstream.place == place

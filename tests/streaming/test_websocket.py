@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import aiohttp
 import pytest
@@ -99,6 +100,15 @@ async def test_a_request_becomes_a_connection() -> None:
             assert answer.head.headers["X-Stream-Protocol-Version"] == "v4"
             await answer.connection.write(b"echo")
             assert await read_all(answer.connection) == b"earlyECHO"
+
+
+async def test_what_is_handled_has_nothing_to_send() -> None:
+    response = HandledResponse()
+    given: Any = None
+    assert response.status == 101
+    assert response.keep_alive is False
+    assert await response.prepare(given) is None
+    await response.write_eof(b"x")
 
 
 async def test_a_client_that_has_gone_is_told() -> None:
