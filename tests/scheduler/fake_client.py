@@ -113,6 +113,8 @@ class FakeClient:
             self._changed.set()
             return None
         assert (resource.kind, subresource) == ("Binding", "binding")
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}/binding"
+        assert resource.path(namespace, name, subresource) == path
         if name in self.slow:
             self.waiting.add(name)
             self._changed.set()

@@ -93,6 +93,19 @@ def test_changed_nodes_are_listed_newest_first_and_once() -> None:
     assert state.changed_since(state.generation) == []
 
 
+def test_changes_are_known_back_to_the_last_forgetting() -> None:
+    state = a_cluster(a_node("n1"))
+    for number in range(100):
+        state.set_node(a_node(f"x{number}"))
+        state.remove_node(f"x{number}")
+    forgotten = state._forgotten_before
+    assert forgotten > 0
+    known = state.changed_since(forgotten)
+    assert known is not None
+    assert known[-1].startswith("x")
+    assert state.changed_since(forgotten - 1) is None
+
+
 def test_names_of_nodes_long_gone_are_forgotten() -> None:
     state = a_cluster(a_node("n1"))
     since = state.generation

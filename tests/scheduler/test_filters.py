@@ -152,6 +152,33 @@ def test_only_what_removing_pods_can_cure_is_resolvable() -> None:
     assert not large.is_resolvable
 
 
+@pytest.mark.parametrize(
+    ("pod", "node", "filter_", "is_resolvable"),
+    [
+        (a_pod(affinity=on_node("x")), a_node(), "NamedNodes", False),
+        (a_pod(), a_node(unschedulable=True), "NodeUnschedulable", False),
+        (a_pod(node="x"), a_node(), "NodeName", False),
+        (a_pod(), a_node(taints=("a:NoSchedule",)), "TaintToleration", False),
+        (a_pod(nodeSelector={"a": "b"}), a_node(), "NodeAffinity", False),
+        (a_pod(runtimeClassName="k"), a_node(handlers=("runc",)), "RuntimeHandler", False),
+        (a_pod(host_port=80), a_node(), "NodePorts", True),
+        (a_pod(cpu="2"), a_node(cpu="2"), "NodeResourcesFit", True),
+        (a_pod(cpu="3"), a_node(cpu="2"), "NodeResourcesFit", False),
+        (a_pod(), a_node(pods="1"), "NodeResourcesFit", True),
+    ],
+)
+def test_each_filter_says_whether_removing_pods_helps(
+    pod: Pod, node: Node, filter_: str, is_resolvable: bool
+) -> None:
+    info = NodeInfo(node)
+    other = a_pod("other", cpu="1", host_port=80)
+    info.add(placed(other, make_query(other)))
+    handler = "kata" if pod.spec.runtime_class_name else None
+    found = filters.local_rejection(make_query(pod, handler), info)
+    assert found is not None
+    assert (found.filter, found.is_resolvable) == (filter_, is_resolvable)
+
+
 def test_room_and_the_fit_filter_agree() -> None:
     for cpu, host_port in (("1", 0), ("5", 0), ("1", 8080)):
         info = NodeInfo(a_node(cpu="4"))

@@ -33,7 +33,9 @@ class Binding(Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-BINDINGS = Resource("", "v1", "pods", "Binding", Binding)
+BINDINGS: Resource[Binding] = Resource(
+    group=PODS.group, version=PODS.version, plural=PODS.plural, kind="Binding", type=Binding
+)
 
 CallFailed = (StatusError, UnreachableError)
 

@@ -8,6 +8,7 @@ usual pod takes some 1.2 kB so, instead of 4.7 kB.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,7 +20,7 @@ from moorage.api.nodes import Node, NodeRuntimeHandler, NodeSpec, NodeStatus
 from moorage.api.pods import Pod, PodCondition, PodSpec, PodStatus
 from moorage.api.remembered import remembered
 from moorage.api.volumes import Volume
-from moorage.client.resources import Resource
+from moorage.client.resources import NODES, PODS, Resource
 
 T = TypeVar("T")
 
@@ -60,8 +61,8 @@ class LeanNode(Node, frozen=True):
         )
 
 
-LEAN_PODS: Resource[Pod] = Resource("", "v1", "pods", "Pod", LeanPod)
-LEAN_NODES: Resource[Node] = Resource("", "v1", "nodes", "Node", LeanNode, is_namespaced=False)
+LEAN_PODS: Resource[Pod] = replace(PODS, type=LeanPod)
+LEAN_NODES: Resource[Node] = replace(NODES, type=LeanNode)
 
 
 def _metadata(meta: ObjectMeta) -> ObjectMeta:
