@@ -164,6 +164,7 @@ def test_messages_and_details(
     ("status", "kind", "code"),
     [
         ({"reason": "Gone", "code": 410}, ExpiredError, 410),
+        ({"reason": "Gone"}, ExpiredError, 500),
         ({"reason": "Conflict", "code": 409}, ConflictError, 409),
         ({"code": 409}, AlreadyExistsError, 409),
         ({"reason": "NotFound"}, NotFoundError, 500),

@@ -220,3 +220,58 @@ def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
     except YamlError as error:
         said = str(error)
     assert "\n" not in said
+
+
+_WORDS: dict[str, Any] = {
+    "~ null Null NULL": None,
+    "yes Yes YES true True TRUE on On ON": True,
+    "no No NO false False FALSE off Off OFF": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [(word, value) for words, value in _WORDS.items() for word in words.split()]
+    + [(word, word) for word in ("nULL", "yEs", "tRUE", "oN", "y", "n", "None", "+", ".")],
+)
+def test_words(word: str, value: Any) -> None:
+    assert parse_document(f"a: {word}".encode()).value == {"a": value}
+
+
+@pytest.mark.parametrize("sign", ["", "+", "-"])
+@pytest.mark.parametrize("word", [".inf", ".Inf", ".INF", ".nan", ".NaN", ".NAN"])
+def test_numbers_that_json_has_not(sign: str, word: str) -> None:
+    if sign and "n" in word.lower()[1:2] and word.lower() == ".nan":
+        # Not a number has no sign: it is text.
+        assert parse_document(f"{sign}{word}".encode()).value == f"{sign}{word}"
+        return
+    with pytest.raises(YamlError):
+        parse_document(f"{sign}{word}".encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0b101", 5), ("-0b101", -5), ("017", 15), ("0o17", 15), ("0x1F", 31), ("-0x1f", -31),
+        ("1_000", 1000), ("+7", 7), ("-0", 0), ("0", 0), ("08", 8), ("1.5", 1.5), (".5", 0.5),
+        ("5.", 5), ("1e3", 1000), ("-1.5e-1", -0.15), ("1e20", 10**20), ("1e21", 1e21),
+        ("-1e21", -1e21), (str(2**64 - 1), 2**64 - 1), (str(-(2**63)), -(2**63)),
+        (str(2**64), float(2**64)), (str(-(2**63) - 1), float(-(2**63))), ("1e999", "1e999"),
+        ("0x", "0x"), ("0b2", "0b2"), ("1.2.3", "1.2.3"), ("1e", "1e"), ("+-1", "+-1"),
+        ("9" * 400, "9" * 400), ("0" * 399 + "7", 7), ("0" * 400 + "7", "0" * 400 + "7"),
+        ("2026-01-01", "2026-01-01"),
+    ],
+)  # fmt: skip
+def test_numbers(text: str, value: Any) -> None:
+    found = parse_document(f"a: {text}".encode()).value["a"]
+    assert found == value
+    assert isinstance(found, str) is isinstance(value, str)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [("true: 1", "true"), ("no: 1", "false"), ("1: 1", "1"), ("1.5: 1", "1.5"), ("0x10: 1", "16"),
+     ('"1": 1', "1")],
+)  # fmt: skip
+def test_keys_are_written_as_json_writes_them(text: str, key: str) -> None:
+    assert parse_document(text.encode()).value == {key: 1}

@@ -263,6 +263,8 @@ class _Finder(ast.NodeVisitor):
         for index, keyword in enumerate(node.keywords):
             if keyword.arg is None or _TUNING.search(keyword.arg) or self._in_raise:
                 continue
+            if _TUNING.search(_name(keyword.value)):
+                continue
             if keyword.arg == "strict":
                 continue  # Of `zip`: it checks the caller.
             rest = [*node.keywords[:index], *node.keywords[index + 1 :]]

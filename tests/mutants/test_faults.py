@@ -63,6 +63,7 @@ def test_a_fault_replaces_one_node(source: str, faulty: str) -> None:
         "_LIMIT_BYTES = 64 * 1024\n",
         "_READ_BUFSIZE = 2 * 1024\n",
         "x = max(a, b)\n",
+        "x = f(total=_REQUEST_TIMEOUT_S)\n",
         "class A(Protocol):\n    def f(self): return 1 < 2\n",
         "if TYPE_CHECKING:\n    import a\n",
         "class A:\n    def __repr__(self): return self.a + self.b\n",

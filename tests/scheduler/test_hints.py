@@ -7,6 +7,7 @@ from moorage.api.pods import Pod
 from moorage.scheduler import hints
 from moorage.scheduler.filters import (
     INTER_POD_AFFINITY,
+    NODE_PORTS,
     NODE_RESOURCES_FIT,
     RUNTIME_HANDLER,
     TAINT_TOLERATION,
@@ -106,3 +107,41 @@ def test_placed_pods_and_namespaces_wake_those_that_look_at_pods() -> None:
     for hint in (hints.pod_placed(), hints.namespace_changed()):
         assert hint(*looks)
         assert not hint(*fits)
+
+
+@pytest.mark.parametrize(
+    ("pod", "filter_", "expected"),
+    [
+        (a_pod(cpu="1"), NODE_RESOURCES_FIT, True),
+        (a_pod(cpu="9"), NODE_RESOURCES_FIT, False),
+        (a_pod(host_port=80), NODE_PORTS, True),
+        (a_pod(host_port=81), NODE_PORTS, False),
+        (a_pod(cpu="1"), TAINT_TOLERATION, False),
+        (a_pod(cpu="1", nodeSelector={"a": "b"}), NODE_RESOURCES_FIT, False),
+        (a_pod(cpu="9"), INTER_POD_AFFINITY, True),
+        (a_pod(cpu="9"), TOPOLOGY_SPREAD, True),
+    ],
+)
+def test_room_wakes_those_that_fit_now(pod: Pod, filter_: str, expected: bool) -> None:
+    node = info(a_node(), a_pod("other", host_port=81))
+    assert hints.room_freed(node)(*waiting(pod, filter_)) is expected
+    looks_at_pods = filter_ in (INTER_POD_AFFINITY, TOPOLOGY_SPREAD)
+    assert hints.room_freed(None)(*waiting(pod, filter_)) is looks_at_pods
+
+
+def test_a_node_that_has_gone_wakes_those_that_are_spread() -> None:
+    assert hints.node_gone()(*waiting(a_pod(), TOPOLOGY_SPREAD))
+    for filter_ in (INTER_POD_AFFINITY, NODE_RESOURCES_FIT):
+        assert not hints.node_gone()(*waiting(a_pod(), filter_))
+        assert hints.pod_placed()(*waiting(a_pod(), filter_)) is (filter_ == INTER_POD_AFFINITY)
+    assert hints.pod_placed()(*waiting(a_pod(), TOPOLOGY_SPREAD))
+    assert not hints.namespace_changed()(*waiting(a_pod(), TOPOLOGY_SPREAD))
+
+
+def test_new_labels_of_a_node_wake_those_that_look_at_pods() -> None:
+    plain, labelled = info(a_node()), info(a_node(labels={"zone": "a"}))
+    for filter_ in (INTER_POD_AFFINITY, TOPOLOGY_SPREAD):
+        entry = waiting(a_pod(cpu="99"), filter_)
+        assert hints.node_changed(plain, labelled)(*entry)
+        assert not hints.node_changed(plain, info(a_node()))(*entry)
+        assert hints.node_changed(None, plain)(*entry)

@@ -6,7 +6,9 @@ import msgspec
 
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
-from moorage.scheduler.lean import LeanNode, LeanPod
+from moorage.client.resources import NODES as NODES_
+from moorage.client.resources import PODS as PODS_
+from moorage.scheduler.lean import LEAN_NODES, LEAN_PODS, LeanNode, LeanPod
 from moorage.scheduler.nodes import NodeInfo
 from moorage.scheduler.query import template_key
 from tests.scheduler.objects import ZONE, a_node, a_pod, anti_affinity, spread
@@ -83,3 +85,9 @@ def test_a_lean_node_offers_the_same() -> None:
         assert getattr(info, name) == getattr(full, name)
     assert isinstance(info.node, Node)
     assert info.node.spec.unschedulable
+
+
+def test_the_lean_resources_are_the_plain_ones_in_another_type() -> None:
+    for lean, plain, type_ in ((LEAN_PODS, PODS_, LeanPod), (LEAN_NODES, NODES_, LeanNode)):
+        assert lean.type is type_
+        assert (lean.path(), lean.kind) == (plain.path(), plain.kind)

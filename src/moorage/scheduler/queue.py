@@ -41,8 +41,8 @@ class Waiting:
     key: str
     pod: Pod
     since: float
+    attempted_at: float
     attempts: int = 0
-    attempted_at: float = 0.0
     place: Place = Place.GONE
     ticket: int = 0
     group: _Group | None = None
@@ -86,7 +86,8 @@ class SchedulingQueue:
     def add(self, pod: Pod) -> Waiting:
         """Take in a new pod, ready for its first attempt."""
         key = object_key(pod.metadata)
-        entry = self._entries[key] = Waiting(key, pod, self._clock.monotonic())
+        now = self._clock.monotonic()
+        entry = self._entries[key] = Waiting(key, pod, since=now, attempted_at=now)
         self._activate(entry)
         return entry
 

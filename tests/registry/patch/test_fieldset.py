@@ -15,6 +15,7 @@ from moorage.registry.patch.fieldset import (
     difference,
     element_text,
     intersection,
+    is_tree,
     paths,
     union,
     without_subtrees,
@@ -102,3 +103,38 @@ def test_paths_are_written_as_people_read_them() -> None:
 )
 def test_an_element(element: str, text: str) -> None:
     assert element_text(element) == text
+
+
+@pytest.mark.parametrize(
+    ("tree", "expected"),
+    [
+        ({}, True),
+        ({"f:a": {}}, True),
+        ({"f:a": {"f:b": {".": {}}}}, True),
+        ({"f:a:b": {}}, True),
+        ({"f:": {}}, True),
+        ({".": {}}, True),
+        ({".": {"f:a": {}}}, False),
+        ({"i:0": {}}, True),
+        ({"i:17": {}}, True),
+        ({"i:": {}}, False),
+        ({"i:-1": {}}, False),
+        ({"i:\u0661": {}}, False),
+        ({'k:{"name":"a"}': {}}, True),
+        ({'k:["a"]': {}}, False),
+        ({"k:{": {}}, False),
+        ({'v:"a"': {}}, True),
+        ({"v:1": {}}, True),
+        ({"v:{}": {}}, True),
+        ({"v:": {}}, False),
+        ({"x:a": {}}, False),
+        ({"a": {}}, False),
+        ({"f": {}}, False),
+        ({"f:a": None}, False),
+        ({"f:a": {"f:b": 3}}, False),
+        ([], False),
+        (None, False),
+    ],
+)
+def test_which_values_are_sets(tree: object, expected: bool) -> None:
+    assert is_tree(tree) is expected

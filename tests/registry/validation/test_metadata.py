@@ -64,6 +64,8 @@ def test_labels_and_annotations_have_their_limits() -> None:
     assert of_config_map({"name": "a", "labels": {"k": "v" * 64}}) == (
         f'metadata.labels: Invalid value: "{"v" * 64}": must be no more than 63 bytes'
     )
+    largest = {"name": "a", "annotations": {"k": "x" * 262143}}
+    assert of_config_map(largest) is None
     big = {"name": "a", "annotations": {"k": "x" * 262144}}
     assert of_config_map(big) == (
         "metadata.annotations: Too long: may not be more than 262144 bytes"
