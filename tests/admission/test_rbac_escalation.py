@@ -191,6 +191,22 @@ def test_the_garbage_collector_may_change_what_an_end_needs(cluster: Cluster, ki
         cluster.check(kind, changed, operation="UPDATE", old=old)
 
 
+@pytest.mark.parametrize(
+    ("field", "is_free"),
+    [("ownerReferences", True), ("finalizers", True), ("managedFields", True),
+     ("resourceVersion", True), ("annotations", False), ("labels", False)],
+)  # fmt: skip
+def test_fields_that_grant_nothing(cluster: Cluster, field: str, is_free: bool) -> None:
+    role = {"rules": [GET_SECRETS]}
+    changed = {"metadata": {"name": "x", field: ["a"]}, **role}
+    old = {"metadata": {"name": "x"}, **role}
+    if is_free:
+        cluster.check(ROLE, changed, operation="UPDATE", old=old)
+        return
+    with pytest.raises(ForbiddenError):
+        cluster.check(ROLE, changed, operation="UPDATE", old=old)
+
+
 def test_missing_rules_are_listed_in_order(cluster: Cluster) -> None:
     rules = [rule(["get"], ["secrets"]), rule(["get"], ["pods"]), rule(["get"], ["nodes"])]
     lines = cluster.refusal_of(CLUSTER_ROLE, {"rules": rules}).splitlines()[1:]
