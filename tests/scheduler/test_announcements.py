@@ -13,7 +13,8 @@ from moorage.scheduler import announcements
 from moorage.scheduler.announcements import Announcer
 from tests.clocks import settle
 
-LIMIT = announcements._LIMIT
+LIMIT = 1200
+"""Instead of 50,000: more than two portions."""
 
 
 class FakeRecorder:
@@ -33,8 +34,12 @@ class FakeRecorder:
 
 @pytest.mark.parametrize(("count", "dropped"), [(3, 0), (LIMIT, 0), (LIMIT + 2, 2)])
 async def test_events_reach_the_recorder_in_order(
-    count: int, dropped: int, caplog: pytest.LogCaptureFixture
+    count: int,
+    dropped: int,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(announcements, "_LIMIT", LIMIT)
     recorder = FakeRecorder()
     given: Any = recorder
     announcer = Announcer(given)

@@ -143,8 +143,8 @@ def test_a_table_forgets_what_has_ended() -> None:
     for place in places:
         peers.table.release(place)
     table = peers.table
-    assert (table.size, table._remote, table._ordinary) == (0, 0, 0)
-    assert not any((table._by_address, table._unproven, table._by_user))
+    assert (table.size, table._remote, table._ordinary.held) == (0, 0, 0)
+    assert not any((table._by_address, table._unproven, table._ordinary._by_user))
 
 
 def test_the_oldest_unproven_connection_is_dropped_when_descriptors_run_out() -> None:
