@@ -1,0 +1,85 @@
+"""That a change in a directory ends a wait, once, and what happens where there is no inotify."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from moorage.node.logs import changes as module
+from moorage.node.logs.changes import DirectoryChanges
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "written": lambda place: (place / "there").write_text("x"),
+    "made": lambda place: (place / "new").mkdir(),
+    "renamed into": lambda place: (place.parent / "other").rename(place / "other"),
+    "renamed out of": lambda place: (place / "there").rename(place.parent / "there"),
+    "removed": lambda place: (place / "there").unlink(),
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "other").touch()
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/there").touch()
+    return tmp_path / "d"
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+async def test_each_kind_of_change_ends_a_wait(
+    place: Path, change: Callable[[Path], object]
+) -> None:
+    with DirectoryChanges(place) as changes:
+        change(place)
+        async with asyncio.timeout(20):
+            await changes.wait(1000)
+        assert not changes._changed.is_set()
+        await changes.wait(0.01)
+        # All of it was read, so that nothing wakes the loop any more.
+        with pytest.raises(BlockingIOError):
+            os.read(changes._fd, 4096)
+
+
+async def test_without_a_change_the_time_is_waited(place: Path) -> None:
+    with DirectoryChanges(place) as changes:
+        (place / "there").stat()
+        await changes.wait(0.01)
+        assert not changes._changed.is_set()
+
+
+async def test_the_descriptor_goes_with_the_block(place: Path) -> None:
+    with DirectoryChanges(place) as changes:
+        descriptor = changes._fd
+        assert not os.get_blocking(descriptor)
+        assert not os.get_inheritable(descriptor)
+        # Nothing to read is no change.
+        changes._on_readable()
+        assert not changes._changed.is_set()
+    assert changes._fd == -1
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+async def test_a_directory_that_is_not_there_is_waited_for_in_vain(place: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with DirectoryChanges(place / "none") as changes:
+        assert changes._fd == -1
+        assert len(os.listdir("/proc/self/fd")) == before
+        await changes.wait(0.01)
+
+
+async def test_where_inotify_is_used_up_nothing_is_watched(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Libc:
+        def inotify_init1(self, _flags: int) -> int:
+            return -1
+
+    monkeypatch.setattr(module, "_libc", Libc())
+    with DirectoryChanges(place) as changes:
+        assert changes._fd == -1
+        await changes.wait(0.01)
