@@ -75,3 +75,16 @@ def test_the_hosts_file_of_a_pod() -> None:
 def test_the_hosts_file_on_the_nodes_network() -> None:
     found = host_network_hosts_file("127.0.0.1 localhost\n", [])
     assert found == "# Kubernetes-managed hosts file (host network).\n127.0.0.1 localhost\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("a" * 63, "a" * 63),
+        ("a" * 64, "a" * 63),
+        (f"{'a' * 61}-.b", "a" * 61),
+        (f"{'a' * 62}xb", f"{'a' * 62}x"),
+    ],
+)
+def test_a_long_name_is_cut_where_a_label_may_end(name: str, wanted: str) -> None:
+    assert hostname_of(a_pod(name=name), "cluster.local").name == wanted

@@ -6,6 +6,7 @@ import pytest
 
 from moorage.api.host_ports import Listener
 from moorage.api.pods import Pod
+from moorage.node.pods import admission
 from moorage.node.pods.admission import Room, refusal
 from tests.node.objects import Wire, a_node, a_pod, wire_container
 
@@ -222,3 +223,16 @@ def test_no_pod_gets_the_clusters_own_ports(pod: Pod, where: str | None) -> None
         f'Predicate NodePorts failed: hostPort {number} of container "{name}" is used by the '
         f"{where}; choose another port",
     )
+
+
+def test_which_sysctls_a_pod_may_set() -> None:
+    assert {
+        f"net.ipv4.{name}"
+        for name in (
+            "ip_local_port_range", "tcp_syncookies", "ping_group_range",
+            "ip_unprivileged_port_start", "ip_local_reserved_ports", "tcp_keepalive_time",
+            "tcp_fin_timeout", "tcp_keepalive_intvl", "tcp_keepalive_probes", "tcp_rmem",
+            "tcp_wmem",
+        )
+    } == admission._SAFE_NET  # fmt: skip
+    assert {"kernel.shm_rmid_forced"} == admission._SAFE_IPC

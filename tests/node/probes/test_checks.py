@@ -6,9 +6,11 @@ from typing import Any
 import grpc
 import msgspec
 import pytest
+from grpc import aio
 
-from moorage.api.containers import Probe
+from moorage.api.containers import Probe, TCPSocketAction
 from moorage.cri import CriError
+from moorage.node.probes import checks
 from moorage.node.probes.checks import CheckResult, Checks, Outcome
 from moorage.node.probes.http import HttpAnswer, HttpFailure
 from moorage.node.runtime.engine import ExecResult
@@ -173,3 +175,73 @@ async def test_grpc(service: str, wanted: CheckResult) -> None:
         assert await check({"grpc": {"port": port, "service": service}}) == wanted
     finally:
         await server.stop(None)
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("", b""),
+        ("a", b"\x0a\x01a"),
+        ("é", b"\x0a\x02\xc3\xa9"),
+        ("x" * 127, b"\x0a\x7f" + b"x" * 127),
+        ("x" * 128, b"\x0a\x80\x01" + b"x" * 128),
+        ("x" * 300, b"\x0a\xac\x02" + b"x" * 300),
+    ],
+)
+def test_the_name_of_a_service_as_protobuf(name: str, sent: bytes) -> None:
+    assert checks._request(name) == sent
+
+
+@pytest.mark.parametrize(
+    ("reply", "status"),
+    [(b"\x08\x01", 1), (b"\x08\x02", 2), (b"", 0), (b"\x08", 0), (b"\x10\x01", 0),
+     (b"\x08\x03\x00", 3)],
+)  # fmt: skip
+def test_the_status_in_a_reply(reply: bytes, status: int) -> None:
+    assert checks._status(reply) == status
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (
+            grpc.StatusCode.UNIMPLEMENTED,
+            "error: this server does not implement the grpc health protocol "
+            "(grpc.health.v1.Health): why",
+        ),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "timeout: health rpc did not complete within 2s"),
+        (grpc.StatusCode.NOT_FOUND, "error: health rpc probe failed: why"),
+    ],
+)
+def test_how_a_health_call_fails(code: grpc.StatusCode, said: str) -> None:
+    nothing = aio.Metadata()
+    assert checks._grpc_failure(aio.AioRpcError(code, nothing, nothing, "why"), "2s") == said
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (TimeoutError(), "i/o timeout"),
+        (ConnectionRefusedError(), "connect: connection refused"),
+        (OSError(113, "No route to host"), "No route to host"),
+        (OSError("odd"), "odd"),
+    ],
+)
+async def test_how_a_connection_fails(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    asked: list[Any] = []
+
+    async def fail(*given: Any) -> Any:
+        asked.append(given)
+        raise error
+
+    monkeypatch.setattr(checks.asyncio, "open_connection", fail)
+    container = a_container(ports=[{"name": "web", "containerPort": 80}])
+    action = msgspec.convert({"port": "web"}, TCPSocketAction)
+    found = await checks._tcp(action, container, "10.0.0.1", 2)
+    assert found == CheckResult(Outcome.FAILURE, f"dial tcp 10.0.0.1:80: {said}")
+    action = msgspec.convert({"port": 81, "host": "h"}, TCPSocketAction)
+    found = await checks._tcp(action, container, "10.0.0.1", 2)
+    assert found == CheckResult(Outcome.FAILURE, f"dial tcp h:81: {said}")
+    assert asked == [("10.0.0.1", 80), ("h", 81)]

@@ -1,0 +1,350 @@
+"""Each action of a pod's life when it fails: the event, the error, and what is not done."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import pytest
+
+from moorage.api.errors import NotFoundError, StatusError
+from moorage.api.nodes import NodeRuntimeHandler, NodeRuntimeHandlerFeatures
+from moorage.client.rest import UnreachableError
+from moorage.cri import CriError
+from moorage.linux.cgroup_life import CgroupError
+from moorage.node.config.errors import ConfigError
+from moorage.node.paths import NodePaths
+from moorage.node.pods.actions import HinderedError, PodActions, UnfinishedError
+from moorage.node.pods.plan import Kill, NewSandbox, Reason
+from moorage.node.pods.sandboxes import SandboxError
+from moorage.node.pods.spec import members
+from moorage.node.pods.starting import HookFailedError, StartError
+from moorage.node.pods.stopping import StopError
+from moorage.node.runtime.views import PodView, pod_view
+from moorage.node.volumes.pod_volumes import VolumeError
+from tests.node.objects import UID, a_pod, a_sandbox, a_view, engine_has
+from tests.node.pods.lives import FakeEvents
+
+CRI = CriError("m", grpc.StatusCode.UNKNOWN, "engine says no")
+POD = a_pod(initContainers=[{"name": "setup", "image": "i"}])
+
+
+class Node:
+    """Parts whose methods keep their calls and fail when a test says so."""
+
+    def __init__(self, root: Path) -> None:
+        self.calls: list[str] = []
+        self.errors: dict[str, BaseException] = {}
+        self.answers: dict[str, Any] = {}
+        self.view = PodView(UID)
+        self.events = FakeEvents()
+        part = self.part
+        self.context: Any = SimpleNamespace(
+            events=self.events,
+            paths=NodePaths(root, root / "logs"),
+            host_ips=("10.0.0.1",),
+            allocatable=lambda: {"cpu": "1"},
+            options=SimpleNamespace(pod_pids_limit=7),
+            health=SimpleNamespace(network_trouble=None, handlers=()),
+            observer=part("observer", "refresh_pod", "refresh_sandbox", view=lambda _: self.view,
+                          forget_container=self.note("forget container"),
+                          forget_sandbox=self.note("forget sandbox")),
+            classes=part("classes", "handler", known_handler=lambda *_: self.answers["known"]),
+            cgroups=SimpleNamespace(ensure=self.note("ensure"), remove=self.note("remove cgroup")),
+            volumes=part("volumes", "mount", "refresh", "remove"),
+            sandboxes=part("sandboxes", "create", "config"),
+            stopper=part("stopper", "kill", "stop_pod"),
+            starter=part("starter", "start"),
+            engine=part("engine", "remove_container", "remove_sandbox"),
+            writer=part("writer", "wait_written"),
+            client=part("client", "delete"),
+            logs=part("logs", "remove_pod"),
+        )  # fmt: skip
+        self.actions = PodActions(self.context)
+
+    def note(self, name: str) -> Any:
+        def call(*given: Any) -> None:
+            self._call(name, given)
+
+        return call
+
+    def part(self, name: str, *methods: str, **others: Any) -> SimpleNamespace:
+        def method(method_name: str) -> Any:
+            async def call(*given: Any, **_: Any) -> Any:
+                return self._call(f"{name}.{method_name}", given)
+
+            return call
+
+        return SimpleNamespace(**{each: method(each) for each in methods}, **others)
+
+    def _call(self, name: str, given: tuple[Any, ...]) -> Any:
+        texts = [each for each in given if isinstance(each, str)]
+        self.calls.append(" ".join((name, *texts)))
+        if name in self.errors:
+            raise self.errors[name]
+        return self.answers.get(name)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_a_pod_on_the_hosts_network_has_the_hosts_addresses(node: Node) -> None:
+    node.view = pod_view(UID, [a_sandbox()], [])
+    assert node.actions.surroundings(a_pod()).pod_ips == ("10.1.0.5", "fd00::5")[:1]
+    found = node.actions.surroundings(a_pod(hostNetwork=True))
+    assert (found.pod_ips, found.host_ips) == (("10.0.0.1",), ("10.0.0.1",))
+    assert found.allocatable == {"cpu": "1"}
+
+
+@pytest.mark.parametrize(
+    ("known", "wanted"), [(None, False), ("plain", False), ("recursive", True)]
+)
+def test_read_only_mounts_are_recursive_where_the_pods_handler_does_that(
+    node: Node, known: str | None, wanted: bool
+) -> None:
+    features = NodeRuntimeHandlerFeatures(recursive_read_only_mounts=True)
+    node.context.health.handlers = (
+        NodeRuntimeHandler(name="plain"),
+        NodeRuntimeHandler(name="recursive", features=features),
+    )
+    node.answers["known"] = known
+    assert node.actions.has_recursive_read_only(POD, node.view) == wanted
+
+
+async def test_directories_and_the_cgroup_are_made(node: Node, tmp_path: Path) -> None:
+    await node.actions.prepare(POD)
+    assert [each.partition(" ")[0] for each in node.calls] == ["ensure"]
+    assert (tmp_path / "logs").is_dir()
+    assert node.context.paths.pod(UID).root.is_dir()
+    node.view = pod_view(UID, [a_sandbox()], [])
+    await node.actions.prepare(POD)
+    assert node.calls[-1] == "classes.handler"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "event"),
+    [
+        (CgroupError(errno.ENOSPC, "no room"), "PodCgroupError", "FailedCreatePodContainer"),
+        (OSError(errno.EROFS, "read-only"), "PodDirectoryError", "Failed"),
+    ],
+)
+async def test_what_cannot_be_made_hinders_the_pod(
+    node: Node, error: OSError, reason: str, event: str
+) -> None:
+    node.errors["ensure"] = error
+    with pytest.raises(HinderedError) as hindered:
+        await node.actions.prepare(POD)
+    assert hindered.value.reason == reason
+    assert node.events.told == [f"{event}: {hindered.value}"]
+
+
+async def test_a_handler_that_is_not_known_hinders_nothing(node: Node) -> None:
+    node.view = pod_view(UID, [a_sandbox()], [])
+    node.errors["classes.handler"] = OSError("disk")
+    await node.actions.prepare(POD)
+    assert node.events.told == []
+
+
+async def test_volumes_hinder_the_pod_and_a_refresh_does_not(node: Node) -> None:
+    node.errors["volumes.mount"] = node.errors["volumes.refresh"] = VolumeError("v", "no secret")
+    with pytest.raises(HinderedError, match="no secret") as hindered:
+        await node.actions.mount(POD)
+    assert hindered.value.reason == "FailedMount"
+    await node.actions.refresh(POD)
+    assert node.events.told == [f"FailedMount: {hindered.value}"]
+    node.errors.clear()
+    node.answers["volumes.mount"] = {"v": 1}
+    assert await node.actions.mount(POD) == {"v": 1}
+
+
+NEW = NewSandbox(attempt=1, replaced=None)
+REPLACING = NewSandbox(attempt=2, replaced="s0")
+
+
+async def test_a_sandbox_is_made_once_the_network_is_ready(node: Node) -> None:
+    node.answers["sandboxes.create"] = a_sandbox(ips=())
+    node.context.health.network_trouble = "no file"
+    with pytest.raises(HinderedError, match="network is not ready: no file") as hindered:
+        await node.actions.replace_sandbox(POD, node.view, NEW)
+    assert hindered.value.reason == "NetworkNotReady"
+    assert node.events.reasons == ["NetworkNotReady"]
+    await node.actions.replace_sandbox(a_pod(hostNetwork=True), node.view, NEW)
+    node.context.health.network_trouble = None
+    await node.actions.replace_sandbox(POD, node.view, NEW)
+    assert node.calls == ["sandboxes.create", "sandboxes.create"]
+
+
+async def test_what_an_earlier_sandbox_left_is_ended_and_its_init_containers_forgotten(
+    node: Node,
+) -> None:
+    view = a_view(engine_has("app"), engine_has("setup"))
+    setup = next(each for each in view.containers if each.name == "setup")
+    node.answers["sandboxes.create"] = a_sandbox()
+    await node.actions.replace_sandbox(POD, view, REPLACING)
+    assert node.calls == [
+        "stopper.stop_pod", f"engine.remove_container {setup.id}", f"forget container {setup.id}",
+        "sandboxes.create",
+    ]  # fmt: skip
+    assert node.events.reasons == ["SandboxChanged"]
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "reason", "event"),
+    [
+        ("sandboxes.create", SandboxError("Why", "what"), "Why", "FailedCreatePodSandBox: what"),
+        ("sandboxes.create", CRI, "FailedKillPod", f"FailedKillPod: error killing pod: {CRI}"),
+        (
+            "stopper.stop_pod",
+            StopError("stuck"),
+            "FailedKillPod",
+            "FailedKillPod: error killing pod: stuck",
+        ),
+    ],
+)
+async def test_a_sandbox_that_cannot_be_made_hinders_the_pod(
+    node: Node, place: str, error: Exception, reason: str, event: str
+) -> None:
+    node.errors[place] = error
+    with pytest.raises(HinderedError) as hindered:
+        await node.actions.replace_sandbox(POD, node.view, REPLACING)
+    assert hindered.value.reason == reason
+    assert node.events.told[-1] == event
+
+
+APP = next(iter(members(POD.spec)))
+
+
+async def start(node: Node, view: PodView | None = None, handler: str | None = "h") -> None:
+    sandbox = a_sandbox(handler=handler)
+    await node.actions.start(POD, APP, view or node.view, sandbox, {})
+
+
+async def test_the_handler_is_asked_for_where_the_sandbox_does_not_say_it(node: Node) -> None:
+    node.answers["known"] = None
+    await start(node)
+    assert node.calls == ["sandboxes.config h", "starter.start"]
+    node.calls.clear()
+    node.answers["classes.handler"] = "x"
+    await start(node, handler=None)
+    assert node.calls == ["classes.handler", "sandboxes.config x", "starter.start"]
+
+
+@pytest.mark.parametrize("error", [ConfigError("why"), OSError("why")])
+async def test_a_configuration_that_cannot_be_made(node: Node, error: Exception) -> None:
+    node.errors["sandboxes.config"] = error
+    with pytest.raises(StartError, match="why") as failed:
+        await start(node)
+    assert failed.value.reason == "CreateContainerConfigError"
+
+
+@pytest.mark.parametrize(
+    ("found", "starts"),
+    [(a_sandbox(), True), (a_sandbox(is_ready=False), False), (None, False), (CRI, True)],
+)
+async def test_in_a_sandbox_that_was_stopped_nothing_is_started_again(
+    node: Node, found: Any, starts: bool
+) -> None:
+    node.answers["known"] = None
+    if found is CRI:
+        node.errors["observer.refresh_sandbox"] = CRI
+    node.answers["observer.refresh_sandbox"] = found
+    await start(node, a_view(engine_has("app")))
+    assert ("starter.start" in node.calls) == starts
+    assert (f"observer.refresh_pod {UID}" in node.calls) == (found is None)
+
+
+@pytest.mark.parametrize("serves", [True, False])
+async def test_a_failed_start_counts_only_while_the_sandbox_serves(
+    node: Node, serves: bool
+) -> None:
+    node.answers["known"] = None
+    node.answers["observer.refresh_sandbox"] = a_sandbox(is_ready=serves)
+    node.errors["starter.start"] = StartError("Why", "what")
+    if serves:
+        with pytest.raises(StartError):
+            await start(node)
+    else:
+        await start(node)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_a_container_whose_hook_failed_is_ended(node: Node, is_there: bool) -> None:
+    node.answers["known"] = None
+    container = a_view(engine_has("app")).containers[0] if is_there else None
+    node.errors["starter.start"] = HookFailedError("hook", container)
+    with pytest.raises(HookFailedError):
+        await start(node)
+    assert ("stopper.kill" in node.calls) == is_there
+
+
+async def test_what_does_not_end_is_unfinished(node: Node) -> None:
+    kill = Kill(a_view(engine_has("app")).containers[0], "why", Reason.HOOK)
+    await node.actions.kill(POD, kill)
+    node.errors["stopper.kill"] = StopError("stuck")
+    with pytest.raises(UnfinishedError, match="stuck"):
+        await node.actions.kill(POD, kill)
+
+
+@pytest.mark.parametrize("error", [StopError("stuck"), CRI])
+async def test_a_pod_that_does_not_stop_is_said(node: Node, error: Exception) -> None:
+    await node.actions.stop(POD, node.view, 5)
+    assert node.calls == ["stopper.stop_pod", f"observer.refresh_pod {UID}"]
+    node.view = a_view(engine_has("app"))
+    with pytest.raises(UnfinishedError, match="something of the pod still runs"):
+        await node.actions.stop(POD, node.view, 5)
+    assert node.events.told == []
+    node.errors["stopper.stop_pod"] = error
+    with pytest.raises(UnfinishedError, match="error killing pod"):
+        await node.actions.stop(POD, node.view, 5)
+    assert node.events.told == [f"FailedKillPod: error killing pod: {error}"]
+
+
+@pytest.mark.parametrize("place", ["remove cgroup", "volumes.remove"])
+async def test_what_cannot_be_cleaned_is_unfinished(node: Node, place: str) -> None:
+    await node.actions.clean(POD)
+    assert [each.split("/")[0].strip() for each in node.calls] == [
+        node.calls[0].split("/")[0].strip(), f"volumes.remove {UID}",
+    ]  # fmt: skip
+    node.errors[place] = OSError(errno.EBUSY, "busy")
+    with pytest.raises(UnfinishedError, match="busy"):
+        await node.actions.clean(POD)
+
+
+async def test_the_api_forgets_a_pod_whose_last_status_is_written(node: Node) -> None:
+    await node.actions.delete(POD)
+    assert node.calls == [f"writer.wait_written {UID}"]
+    node.answers["writer.wait_written"] = True
+    await node.actions.delete(POD)
+    assert node.calls[-1] == "client.delete web shop"
+    node.errors["client.delete"] = NotFoundError.of("pods", "web")
+    await node.actions.delete(POD)
+    for error in (StatusError("why"), UnreachableError("why")):
+        node.errors["client.delete"] = error
+        with pytest.raises(UnfinishedError, match="why"):
+            await node.actions.delete(POD)
+
+
+@pytest.mark.parametrize(
+    ("place", "error"),
+    [
+        ("engine.remove_sandbox", CRI), ("engine.remove_container", CRI),
+        ("logs.remove_pod", OSError("disk")),
+    ],
+)  # fmt: skip
+async def test_what_the_engine_has_of_a_pod_goes(node: Node, place: str, error: Exception) -> None:
+    node.view = a_view(engine_has("app"))
+    sandbox, container = node.view.sandboxes[0].id, node.view.containers[0].id
+    await node.actions.discard(POD)
+    assert node.calls == [
+        f"engine.remove_sandbox {sandbox}", f"forget sandbox {sandbox}",
+        f"engine.remove_container {container}", f"forget container {container}",
+        "logs.remove_pod",
+    ]  # fmt: skip
+    node.errors[place] = error
+    with pytest.raises(UnfinishedError):
+        await node.actions.discard(POD)
