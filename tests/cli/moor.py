@@ -104,6 +104,7 @@ class FakeEngine(ImageServiceServicer, EngineServicer):
     images: list[pb.Image] = field(default_factory=list)
     handlers: engine_pb.Handlers = field(default_factory=engine_pb.Handlers)
     loads: list[str] = field(default_factory=list)
+    refusal: str = "no archive of images"
     exact: bool = True
     loaded: list[str] = field(default_factory=list)
     saved: list[str] = field(default_factory=list)
@@ -129,7 +130,7 @@ class FakeEngine(ImageServiceServicer, EngineServicer):
         self, request: Any, context: aio.ServicerContext[Any, Any]
     ) -> engine_pb.LoadImagesResponse:
         if not self.loads:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no archive of images")
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, self.refusal)
         self.loaded.append(request.archive)
         return engine_pb.LoadImagesResponse(names=self.loads)
 
