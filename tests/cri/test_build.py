@@ -26,6 +26,7 @@ class Compiler:
             done = subprocess.run([path], capture_output=True, input=b"", check=False)
             assert b"not found" not in done.stderr
             self.plugins[name] = Path(path).read_text()
+            assert Path(path).stat().st_mode & 0o777 == 0o755
         proto = Path(argv[-1])
         assert proto.read_text() == "syntax"
         for name in ("a_pb2.py", "a_pb2.pyi", "other.txt"):

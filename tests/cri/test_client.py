@@ -71,6 +71,8 @@ async def test_a_connection_is_its_own_and_takes_large_messages(
     async with CriClient("unix:///x.sock") as cri:
         channel = cri._channel
         assert isinstance(channel, Channel)
+        stubs = (cri.runtime, cri.images, cri.engine)
+        assert len({type(each).__name__ for each in stubs}) == 3
         endpoint, options = Channel.made
     assert channel.is_closed
     assert endpoint == "unix:///x.sock"

@@ -256,3 +256,16 @@ async def test_a_status_lacks_no_condition(lacking: str) -> None:
     cri = OneCall(pb.StatusResponse(status=pb.RuntimeStatus(conditions=left)))
     with pytest.raises(UnusableEngineError, match=f"lacks the condition {lacking}"):
         await probing._condition_complaint(cri)
+
+
+def test_a_socket_that_takes_no_more_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probing, "_TIMEOUT_S", 0.05)
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as first:
+        server.bind(str(path))
+        server.listen(0)
+        first.connect(str(path))
+        with pytest.raises(UnusableEngineError, match=r"timed out|unavailable"):
+            probing._check_socket(f"unix://{path}")

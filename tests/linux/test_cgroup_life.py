@@ -6,9 +6,11 @@ import errno
 import os
 import subprocess
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
+from moorage.linux import cgroup_life as life
 from moorage.linux.cgroup_life import (
     CgroupError,
     enter_cpu_cgroup,
@@ -186,3 +188,144 @@ def test_a_process_enters_a_real_cpu_cgroup_and_one_that_has_ended_is_no_error()
             child.kill()
             child.wait()
         enter_cpu_cgroup(cgroups, limited, child.pid)
+
+
+def denied(*_: object, **__: object) -> int:
+    raise PermissionError(errno.EACCES, "denied", "file")
+
+
+def test_a_process_enters_it_in_each_hierarchy_that_has_it(tmp_path: Path) -> None:
+    cgroups = trees.v1(tmp_path)
+    for name in ("cpu", "memory"):
+        (tmp_path / name / "pods").mkdir()
+    life.enter_cgroup(cgroups, "/pods", 7)
+    found = [
+        each for each in sorted(cgroups.v1) if (tmp_path / each / "pods/cgroup.procs").exists()
+    ]
+    assert found == ["cpu", "memory"]
+    assert (tmp_path / "cpu/pods/cgroup.procs").read_text() == "7"
+    (tmp_path / "cpu/pods/cgroup.procs").unlink()
+    (tmp_path / "cpu/pods/cgroup.procs").mkdir()
+    with pytest.raises(CgroupError, match="failed to enter cgroup /pods: Is a directory"):
+        life.enter_cgroup(cgroups, "/pods", 7)
+    with pytest.raises(CgroupError, match="failed to enter cgroup /pods"):
+        enter_cpu_cgroup(cgroups, "/pods", 7)
+
+
+def test_a_refusal_names_what_was_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cgroups = trees.v1(tmp_path)
+    (tmp_path / "cpu/pods").mkdir()
+    (tmp_path / "cpu/pods/cpu.cfs_quota_us").mkdir()
+    with pytest.raises(CgroupError, match="failed to create cgroup /pods: Is a directory"):
+        make_cpu_cgroup(cgroups, "/pods", 1, 2)
+    monkeypatch.setattr(Path, "rmdir", denied)
+    with pytest.raises(CgroupError, match="failed to remove cgroup /pods: denied"):
+        remove_if_empty(cgroups, "/pods")
+
+
+class Held:
+    """A process that is held."""
+
+    held: ClassVar[list[Held]] = []
+
+    def __init__(self, pid: int) -> None:
+        if pid == 3:
+            raise ProcessLookupError(pid)
+        self.pid = pid
+        self.is_closed = False
+        Held.held.append(self)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.mark.parametrize(("members", "kept"), [({1, 2}, [1, 2]), ({2, 4}, [2]), (set(), [])])
+def test_only_processes_that_are_still_in_it_are_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, members: set[int], kept: list[int]
+) -> None:
+    looks = [frozenset({1, 2, 3}), frozenset(members)]
+    monkeypatch.setattr(Held, "held", [])
+    monkeypatch.setattr(life, "Process", Held)
+    monkeypatch.setattr(life, "process_ids", lambda *_: looks.pop(0))
+    found = life._hold(trees.v1(tmp_path), "/pods")
+    assert [each.pid for each in found] == kept
+    assert [each.pid for each in Held.held if not each.is_closed] == kept
+
+
+def test_nothing_stays_held_when_the_cgroup_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Any] = [frozenset({1, 2})]
+
+    def look(*_: object) -> Any:
+        if looks:
+            return looks.pop()
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(Held, "held", [])
+    monkeypatch.setattr(life, "Process", Held)
+    monkeypatch.setattr(life, "process_ids", look)
+    with pytest.raises(OSError, match="broken"):
+        life._hold(trees.v1(tmp_path), "/pods")
+    assert [each.is_closed for each in Held.held] == [True, True]
+
+
+def test_a_controller_that_is_kept_back_costs_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trees.write(tmp_path, {"cgroup.controllers": "cpu memory pids\n",
+                           "cgroup.subtree_control": "pids\n"})  # fmt: skip
+    asked: list[str] = []
+    refused = {"+cpu"}
+
+    def put(_file: Path, content: str) -> bool:
+        asked.append(content)
+        return content not in refused
+
+    whole = Path.write_text
+
+    def write_text(file: Path, text: str) -> int:
+        if file.name == "cgroup.subtree_control":
+            asked.append(text)
+            raise OSError(errno.EINVAL, "refused")
+        return whole(file, text)
+
+    monkeypatch.setattr(life, "_write", put)
+    monkeypatch.setattr(Path, "write_text", write_text)
+    life._pass_down(tmp_path)
+    assert asked == ["+cpu +memory", "+cpu", "+memory"]
+    refused.add("+memory")
+    with pytest.raises(OSError, match="refused"):
+        life._pass_down(tmp_path)
+
+
+def test_whether_the_kernel_took_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    assert not life._write(tmp_path / "none", "1")
+    assert not (tmp_path / "none").exists()
+    (tmp_path / "file").touch()
+    assert life._write(tmp_path / "file", "1")
+    assert (tmp_path / "file").read_text() == "1"
+    with monkeypatch.context() as patched:
+        patched.setattr(life.os, "write", denied)
+        assert not life._write(tmp_path / "file", "2")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_cgroup_whose_processes_cannot_be_read_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        trees.write(tmp_path / name, {"cgroup.procs": "5\n0\n"})
+    (tmp_path / "c").mkdir()
+    reads: list[int] = []
+
+    def read(descriptor: int) -> str:
+        reads.append(descriptor)
+        if len(reads) == 1:
+            raise OSError(errno.EOPNOTSUPP, "threads only")
+        return "6\n0\n"
+
+    monkeypatch.setattr(life, "read_text", read)
+    assert list(life.process_ids_below(tmp_path)) == [6]
+    assert list(life.process_ids_below(tmp_path / "none")) == []

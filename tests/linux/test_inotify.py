@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
+from moorage.linux import inotify
 from moorage.linux.inotify import FolderChange, Inotify
 
 DEADLINE_S = 5.0
 
 
-async def next_changes(inotify: Inotify) -> tuple[FolderChange, ...]:
+async def next_changes(watching: Inotify) -> tuple[FolderChange, ...]:
     async with asyncio.timeout(DEADLINE_S):
-        return await inotify.changes()
+        return await watching.changes()
 
 
 async def test_a_written_file_is_told_of_once_it_is_whole(tmp_path: Path) -> None:
@@ -78,3 +81,57 @@ async def test_a_forgotten_folder_is_silent(tmp_path: Path) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await inotify.changes()
+
+
+async def test_a_folder_that_is_watched_no_more_is_no_watch_of_the_kernels(tmp_path: Path) -> None:
+    with Inotify() as changes:
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            assert changes.watch(tmp_path / name)
+        assert watches(changes) == 2
+        changes.forget(tmp_path / "none")
+        changes.forget(tmp_path / "a")
+        assert (watches(changes), changes.folders) == (1, {tmp_path / "b"})
+        (tmp_path / "b").rename(tmp_path / "c")
+        async with asyncio.timeout(20):
+            assert await changes.changes() == (FolderChange(tmp_path / "b"),)
+        assert (watches(changes), changes.folders) == (0, frozenset())
+
+
+def watches(changes: Inotify) -> int:
+    text = Path(f"/proc/self/fdinfo/{changes._descriptor}").read_text()
+    return sum(line.startswith("inotify ") for line in text.splitlines())
+
+
+async def test_what_the_kernel_lost_count_of_is_uncertain(tmp_path: Path) -> None:
+    with Inotify() as changes:
+        found = changes._change(-1, inotify._OVERFLOW, "")
+        assert found == FolderChange(Path("/"), is_uncertain=True)
+        assert changes._change(99, inotify._CREATE, "x") is None
+        changes.watch(tmp_path)
+        watch = next(iter(changes._folders))
+        # It has gone again: whatever it was, it is not being written.
+        assert changes._change(watch, inotify._CREATE, "gone") == FolderChange(tmp_path, "gone")
+        (tmp_path / "file").touch()
+        assert changes._change(watch, inotify._CREATE, "file") is None
+        (tmp_path / "hard").hardlink_to(tmp_path / "file")
+        (tmp_path / "link").symlink_to("file")
+        for name in ("hard", "link"):
+            assert changes._change(watch, inotify._CREATE, name) == FolderChange(tmp_path, name)
+
+
+async def test_another_refusal_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    with Inotify() as changes:
+        assert not changes.watch(tmp_path / "file")
+        with pytest.raises(OSError, match="File name too long"):
+            changes.watch(tmp_path / ("x" * 300))
+
+    class Libc:
+        def inotify_init1(self, _flags: int) -> int:
+            ctypes.set_errno(errno.EMFILE)
+            return -1
+
+    monkeypatch.setattr(inotify.ctypes, "CDLL", lambda *_, **__: Libc())
+    with pytest.raises(OSError, match="Too many open files"):
+        Inotify()

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
-from moorage.linux.kernel import kernel_version
+from moorage.linux import kernel
+from moorage.linux.kernel import can_open_kvm, kernel_version, max_pids, physical_memory_bytes
 
 
 @pytest.mark.parametrize(
@@ -11,3 +15,33 @@ from moorage.linux.kernel import kernel_version
 )
 def test_kernels(release: str, expected: tuple[int, int]) -> None:
     assert kernel_version(release) == expected
+
+
+def test_machines_can_be_started_where_the_device_may_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel, "_KVM", tmp_path / "kvm")
+    assert not can_open_kvm()
+    (tmp_path / "kvm").touch()
+    before = len(os.listdir("/proc/self/fd"))
+    assert can_open_kvm()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize(("limits", "wanted"), [(("7\n", "9\n"), 7), (("9", "8"), 8)])
+def test_the_lower_limit_of_processes_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: tuple[str, str], wanted: int
+) -> None:
+    assert [str(each) for each in kernel._TASK_LIMITS] == [
+        "/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"
+    ]  # fmt: skip
+    files = [tmp_path / "a", tmp_path / "b"]
+    for file, text in zip(files, limits, strict=True):
+        file.write_text(text)
+    monkeypatch.setattr(kernel, "_TASK_LIMITS", files)
+    assert max_pids() == wanted
+
+
+def test_the_memory_is_what_the_kernel_has() -> None:
+    line = Path("/proc/meminfo").read_text().splitlines()[0]
+    assert physical_memory_bytes() == pytest.approx(int(line.split()[1]) * 1024, rel=0.05)

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from moorage.linux.oom import LOWEST_OOM_SCORE, oom_score_floor
+from moorage.linux import oom
+from moorage.linux.oom import LOWEST_OOM_SCORE, oom_score_floor, own_oom_score
 
 
 @pytest.mark.parametrize(
@@ -18,3 +21,12 @@ def test_the_lowest_score_is_its_own_unless_it_may_lower_it(
     own: list[str], score: str, expected: int
 ) -> None:
     assert oom_score_floor(own, score) == expected
+
+
+def test_its_own_score_as_far_as_the_kernel_tells_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert own_oom_score() == Path("/proc/self/oom_score_adj").read_text().strip()
+    monkeypatch.setattr(oom, "_OWN_SCORE", tmp_path / "none")
+    assert own_oom_score() == ""
+    assert LOWEST_OOM_SCORE == -1000

@@ -95,3 +95,18 @@ def test_a_file_is_no_namespace(tmp_path: Path) -> None:
     (tmp_path / "net").touch()
     assert not pinned.is_pinned(tmp_path / "net")
     assert not pinned.is_pinned(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("kinds", [(pinned.NET,), (pinned.UTS,), (pinned.IPC,)])
+def test_only_what_is_there_is_furnished(folder: Path, kinds: tuple[str, ...]) -> None:
+    done: list[str] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pinned, "_raise_loopback", lambda: done.append("loopback"))
+        patched.setattr(pinned, "_name_host", done.append)
+        pinned.make(folder, kinds)
+        done.clear()
+        pinned.furnish(folder, kinds, "web", {})
+        pinned.furnish(folder, kinds, "", {})
+    pinned.release(folder)
+    wanted = {pinned.NET: ["loopback", "loopback"], pinned.UTS: ["web"], pinned.IPC: []}
+    assert done == wanted[kinds[0]]

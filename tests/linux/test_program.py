@@ -84,3 +84,28 @@ def test_no_bytes_break_the_reader(
             assert read(folder, content).platform
         except UnfitProgramError:
             continue
+
+
+@pytest.mark.parametrize(
+    ("machine", "order", "platform"),
+    [
+        (62, "<", Platform("amd64")), (183, "<", Platform("arm64", "v8")),
+        (3, "<", Platform("386")), (40, "<", Platform("arm", "v7")),
+        (243, "<", Platform("riscv64")), (21, "<", Platform("ppc64le")),
+        (22, ">", Platform("s390x")), (258, "<", Platform("loong64")),
+    ],
+)  # fmt: skip
+def test_each_machine_is_a_platform(
+    tmp_path: Path, machine: int, order: str, platform: Platform
+) -> None:
+    assert read(tmp_path, elf(machine, order=order)).platform == platform
+    other = {"<": ">", ">": "<"}[order]
+    with pytest.raises(UnfitProgramError, match="is no program of a known machine"):
+        read(tmp_path, elf(machine, order=other))
+
+
+def test_a_platform_as_an_image_says_it() -> None:
+    assert Platform("arm", "v7").to_object() == {
+        "architecture": "arm", "os": "linux", "variant": "v7"
+    }  # fmt: skip
+    assert Platform("amd64").to_object() == {"architecture": "amd64", "os": "linux"}

@@ -26,8 +26,6 @@ class HandlersUnknownError(Exception):
             "RuntimeClasses cannot work with it: use containerd 1.3 or later, or CRI-O 1.31 or "
             "later, or leave out --cri for an engine of our own"
         )
-        self.engine = engine
-        self.endpoint = endpoint
 
 
 class _ContainerdRuntimes(msgspec.Struct, frozen=True, rename="camel"):
