@@ -123,7 +123,11 @@ def test_a_part_is_started_again_later_and_later(
     bench.supervisor._reap()
     assert (child.backoff_s, child.start_at) == (after_s, time.now + after_s)
     assert (child.process, child.is_ready, child.liveness, child.pipe) == (None, False, None, -1)
-    assert (child.restarts, child.state) == (1, "restarting")
+    assert (child.restarts, child.state, child.last_end) == (
+        1,
+        "restarting",
+        "ended (exit status 7)",
+    )
     assert bench.reports == [
         f"part one ended (exit status 7); again in {after_s:.0f} s; its log: "
         f"{bench.layout.log('one')}"
@@ -182,7 +186,8 @@ def test_the_first_message_says_that_a_part_is_ready(tmp_path: Path, time: Time)
     assert (child.is_ready, child.ready_after_s, child.liveness) == (True, 1.5, None)
     assert bench.reports == ["part one ready (1.50 s)"]
     assert bench.state()["parts"]["one"] == {
-        "state": "ready", "pid": 100, "restarts": 0, "ready_after_s": 1.5
+        "state": "ready", "pid": 100, "restarts": 0, "ready_after_s": 1.5,
+        "last_end": "",
     }  # fmt: skip
     bench.children[1].is_ready = True
     for _ in range(2):
@@ -211,7 +216,7 @@ def test_how_long_nothing_has_to_be_done(tmp_path: Path, time: Time) -> None:
     supervisor = bench.supervisor
     one, two, _ = bench.children
     for index in range(3):
-        bench.running(index)
+        bench.running(index)[0].is_ready = True
     assert supervisor._timeout() is None
     supervisor._expect_answers(two)
     assert supervisor._timeout() == pytest.approx(2.0)
@@ -223,6 +228,47 @@ def test_how_long_nothing_has_to_be_done(tmp_path: Path, time: Time) -> None:
     asking = Asking(supervisor._clock.seconds + 0.25)
     two.asking = asking  # type: ignore[assignment]
     assert supervisor._timeout() == pytest.approx(0.25)
+    # A start is looked at every period until it is overdue.
+    two.asking = two.liveness = None
+    two.is_ready, two.ready_by = False, supervisor._clock.seconds + 100
+    assert supervisor._timeout() == pytest.approx(2.0)
+    two.ready_by = supervisor._clock.seconds + 1.5
+    assert supervisor._timeout() == pytest.approx(1.5)
+    two.killed_for = "x"
+    assert supervisor._timeout() == pytest.approx(100)
+
+
+def test_a_start_that_takes_too_long_is_said_and_then_cut_short_with_more_time_for_the_next(
+    tmp_path: Path, time: Time
+) -> None:
+    bench = Bench(tmp_path, a_part())
+    child, process = bench.running()
+    patience = bench.supervisor._patience
+    child.start_s = patience.start_s
+    child.ready_by = bench.supervisor._clock.seconds + child.start_s
+    began = bench.supervisor._clock.seconds
+    for _ in range(2000):
+        pass_time(bench, time, 0.5)
+        bench.supervisor._ask_due()
+        waited_s = bench.supervisor._clock.seconds - began
+        assert bool(bench.reports) == (waited_s >= patience.deadline_s)
+        if process.done:
+            break
+    assert waited_s == patience.start_s
+    assert bench.reports == [
+        f"part one is not ready after {patience.deadline_s:.0f} s; "
+        f"its log: {bench.layout.log('one')}",
+        f"part one: not ready after {patience.start_s:.0f} s; it is killed and started again",
+    ]
+    assert (process.done, child.is_starting) == (["kill"], False)
+    assert child.start_s == 2 * patience.start_s
+    process.status = -9
+    bench.supervisor._reap()
+    assert child.last_end == f"killed: not ready after {patience.start_s:.0f} s"
+    child.start_s, child.process, child.killed_for = 900.0, process, ""  # type: ignore[assignment]
+    child.ready_by = bench.supervisor._clock.seconds
+    bench.supervisor._ask_due()
+    assert child.start_s == patience.longest_start_s
 
 
 class Asking:
@@ -284,8 +330,9 @@ def test_a_part_that_only_beats_is_asked_every_period_and_killed_when_it_hangs(
         bench.supervisor._ask_due()
     assert process.done == ["kill"]
     assert child.liveness is None
-    assert "has not answered for" in bench.reports[-1]
-    assert bench.reports[-1].endswith("it is killed and started again")
+    assert bench.reports[-1].startswith("part one: no answer for ")
+    assert bench.reports[-1].endswith(" s; it is killed and started again")
+    assert child.killed_for.startswith("no answer for ")
     assert bench.supervisor._timeout() is None
 
 
@@ -355,7 +402,15 @@ def test_a_state_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
     bench.supervisor._save_state()
     assert bench.state() == {
         "pid": os.getpid(),
-        "parts": {"one": {"state": "waiting", "pid": None, "restarts": 0, "ready_after_s": None}},
+        "parts": {
+            "one": {
+                "state": "waiting",
+                "pid": None,
+                "restarts": 0,
+                "ready_after_s": None,
+                "last_end": "",
+            }
+        },
     }
     scratch.mkdir()
     bench.supervisor._save_state()

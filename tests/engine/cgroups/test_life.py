@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from moorage.engine.cgroups import ContainerCgroups
+from moorage.engine.cgroups import ContainerCgroups, life
 from moorage.engine.errors import FailedError, TimeLimitError
 from moorage.handlers.definition import CgroupDriver
-from moorage.linux.cgroup_life import has_cgroup, process_ids
+from moorage.linux.cgroup_life import CgroupError, has_cgroup, process_ids
 from moorage.linux.cgroups import Cgroups, Layout
 from tests import cgroup_trees as trees
 from tests.running import until
@@ -126,3 +128,54 @@ async def test_a_parent_that_cannot_be_made_fails_in_one_sentence(tmp_path: Path
     with pytest.raises(FailedError, match="failed to create cgroup /pods/a") as caught:
         await ContainerCgroups(trees.v2(tmp_path)).make_parent(CgroupDriver.CGROUPFS, "/pods/a")
     assert "Errno" not in caught.value.sentence
+
+
+async def test_a_refusal_fails_in_the_kernels_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_cgroups: Cgroups, path: str) -> None:
+        raise CgroupError(errno.EIO, f"{path} is broken")
+
+    made = ContainerCgroups(trees.v1(tmp_path))
+    monkeypatch.setattr(life, "remove_if_empty", refuse)
+    with pytest.raises(FailedError, match="/a is broken"):
+        made.remove_if_empty_at_once("/a")
+    with pytest.raises(FailedError, match="/b is broken"):
+        await made.remove_if_empty(("/a", "/b"))
+    assert await made.missing(CgroupDriver.SYSTEMD, "/a/b") == ()
+    (tmp_path / "memory/a").mkdir()
+    assert await made.missing(CgroupDriver.CGROUPFS, "/a/b/c") == ("/a/b", "/a/b/c")
+
+
+class Held:
+    is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_what_a_cut_short_kill_holds_is_let_go_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    go_on, held = threading.Event(), Held()
+
+    def kill(_cgroups: Cgroups, _path: str) -> tuple[Held, ...]:
+        assert go_on.wait(20)
+        if fails:
+            raise CgroupError(errno.EIO, "broken")
+        return (held,)
+
+    monkeypatch.setattr(life, "kill_processes", kill)
+    killing = asyncio.ensure_future(ContainerCgroups(trees.v1(tmp_path)).kill("/a", 20))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    killing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await killing
+    go_on.set()
+    async with asyncio.timeout(20):
+        while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    await asyncio.sleep(0)
+    assert held.is_closed != fails

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from moorage.cri import pb
@@ -12,9 +14,11 @@ from moorage.engine.spec import (
     CdiFolders,
     Findings,
     HandlerTraits,
+    findings,
     look_up_container,
     look_up_sandbox,
 )
+from moorage.engine.spec.edits import NO_EDITS
 from tests.engine.spec.requests import HANDLER, HOST, container, pod
 
 Profile = pb.SecurityProfile
@@ -95,3 +99,37 @@ def test_described_devices_are_among_the_devices(tmp_path: Path) -> None:
     config.CDI_devices.add(name="v.com/x=a")
     found = look_up_container(config, HANDLER, HOST, CdiFolders((tmp_path,)))
     assert [(each.path, each.major) for each in found.devices] == [("/dev/a", 7)]
+
+
+def test_a_hook_that_others_can_write_is_not_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    distrusted = {"/bin/bad": "group may write it"}
+    monkeypatch.setattr(findings, "distrust", lambda path: distrusted.get(str(path)))
+    for hook in ("/bin/good", "/bin/bad"):
+        hooks = (SimpleNamespace(path=hook),)
+        edits = msgspec.structs.replace(NO_EDITS, hooks=hooks)
+        cdi: Any = SimpleNamespace(edits=lambda _, edits=edits: edits)
+        config = container(CDI_devices=[pb.CDIDevice(name="v.example/c=d")])
+        if hook == "/bin/good":
+            assert look_up_container(config, HANDLER, HOST, cdi).edits is edits
+        else:
+            with pytest.raises(InvalidError, match=f"{hook} is not run: group may write it"):
+                look_up_container(config, HANDLER, HOST, cdi)
+
+
+def test_profiles_that_cannot_be_read_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "profiles"
+    monkeypatch.setattr(findings, "APP_ARMOR_PROFILES", file)
+    host = replace(HOST, has_app_armor=True)
+    config = container()
+    profile = Profile(profile_type=Profile.Localhost, localhost_ref="mine")
+    config.linux.security_context.apparmor.CopyFrom(profile)
+    with pytest.raises(InvalidError, match="cannot be read: No such file or directory; mount"):
+        look_up_container(config, HANDLER, host, CdiFolders(()))
+    file.write_text("mine (enforce)\nother (complain)\n")
+    found = look_up_container(config, HANDLER, host, CdiFolders(()))
+    assert found.app_armor == {"mine", "other"}
+    assert look_up_container(config, HANDLER, HOST, CdiFolders(())).app_armor == frozenset()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.engine.spec import look_at_host
+from moorage.engine.spec import host, look_at_host
 from moorage.engine.spec.host import has_controller, known_capabilities
 from moorage.linux.capabilities import NAMES
 from moorage.linux.cgroups import Cgroups, Layout
@@ -24,7 +24,47 @@ def test_a_controller_counts_where_runtimes_look(layout: Layout, expected: bool)
 
 
 def test_this_machine_is_described() -> None:
-    host = look_at_host()
-    assert host.kernel > (3, 0)
-    assert host.own_capabilities <= host.known_capabilities
-    assert host.machine
+    found = look_at_host()
+    assert found.kernel > (3, 0)
+    assert found.own_capabilities <= found.known_capabilities
+    assert found.machine
+
+
+def test_each_fact_has_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def text(path: str) -> str:
+        asked.append(path)
+        return {"/sys/module/apparmor/parameters/enabled": "Y"}.get(path, "5")
+
+    cgroups = Cgroups(Layout.V2, {}, tmp_path, ("hugetlb",))
+    monkeypatch.setattr(host, "_text", text)
+    monkeypatch.setattr(host, "current_cgroups", lambda: cgroups)
+    found = look_at_host()
+    assert asked == ["/sys/module/apparmor/parameters/enabled", "/proc/sys/kernel/cap_last_cap"]
+    assert (found.has_app_armor, found.is_cgroup_v2, found.has_hugetlb) == (True, True, True)
+    assert found.known_capabilities == frozenset(NAMES[:6])
+    assert not found.has_swap_accounting
+    assert found.has_seccomp == ("\nSeccomp:" in Path("/proc/self/status").read_text())
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/memory.swap.max").touch()
+    assert look_at_host().has_swap_accounting
+    monkeypatch.setattr(host, "_text", lambda _: "N")
+    assert not look_at_host().has_app_armor
+
+
+@pytest.mark.parametrize("layout", [Layout.V1, Layout.HYBRID])
+def test_swap_is_accounted_where_the_file_is(tmp_path: Path, layout: Layout) -> None:
+    (tmp_path / "u/a").mkdir(parents=True)
+    (tmp_path / "u/a/memory.swap.max").touch()
+    (tmp_path / "memory").mkdir()
+    cgroups = Cgroups(layout, {"memory": tmp_path / "memory"}, tmp_path / "u")
+    assert not host._has_swap_accounting(cgroups)
+    (tmp_path / "memory/memory.memsw.limit_in_bytes").touch()
+    assert host._has_swap_accounting(cgroups)
+    assert not host._has_swap_accounting(Cgroups(layout, {}, tmp_path / "u"))
+
+
+def test_a_file_that_is_not_there_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text(" x\n")
+    assert (host._text(str(tmp_path / "file")), host._text(str(tmp_path / "none"))) == ("x", "")

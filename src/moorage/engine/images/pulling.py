@@ -131,11 +131,12 @@ class Puller:
                 f"its layers are {in_words(needed)}, more than {in_words(limits.unpacked_bytes)}; "
                 "use a smaller image, or raise the engine's --image-limit",
             )
-        free = free_bytes(folder) - limits.reserve_bytes(folder)
+        # What needs no room is not refused for want of it.
+        free = max(0, free_bytes(folder) - limits.reserve_bytes(folder))
         if needed > free:
             raise ExhaustedError(
                 f'failed to pull image "{offer.asked.full}": no space left on device: its layers '
-                f"are {in_words(needed)}, and {in_words(max(0, free))} may be used; make room or "
+                f"are {in_words(needed)}, and {in_words(free)} may be used; make room or "
                 "remove images"
             )
 
