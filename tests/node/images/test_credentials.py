@@ -87,3 +87,25 @@ def test_secrets_that_cannot_be_read(secret: Secret) -> None:
 
 def test_other_secrets_hold_none() -> None:
     assert credentials_in(Secret(type="Opaque", data={".dockercfg": "e30="})) == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "wanted"),
+    [
+        ({"auth": base64.b64encode(b"a:b:c").decode()}, ("a", "b:c")),
+        ({"auth": base64.b64encode(b"a:b").decode(), "username": "u", "password": "p"}, ("u", "p")),
+        ({"auth": "!", "username": "u", "password": "p"}, ("u", "p")),
+        ({"username": "u"}, ("u", "")),
+    ],
+)
+def test_a_name_that_is_given_counts_before_what_is_packed(
+    entry: dict[str, str], wanted: tuple[str, str]
+) -> None:
+    (found,) = credentials_in(a_secret({"r.example": entry}))
+    assert (found.auth.username, found.auth.password) == wanted
+
+
+def test_tokens_are_passed_on() -> None:
+    entry = {"username": "u", "identitytoken": "i", "registrytoken": "r"}
+    (found,) = credentials_in(a_secret({"r.example": entry}))
+    assert (found.auth.identity_token, found.auth.registry_token) == ("i", "r")
