@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import click
 import pytest
 
+from moorage import client
 from moorage.cli import completion
 from moorage.cli.commands.explain import command
 from moorage.cli.completion import complete_images, complete_namespaces, complete_pods
 from moorage.cli.errors import CliError
+from moorage.client import resources
 from moorage.cluster.layout import Layout
 from moorage.cri import pb
 from tests.cli.moor import FakeEngine, cluster, serving
@@ -119,3 +123,31 @@ def test_a_mistake_of_ours_is_not_hidden(root: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(completion, "_namespace_names", fail)
     with pytest.raises(KeyError):
         offered(complete_namespaces, "", data_dir=root)
+
+
+async def test_names_are_those_of_the_api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[Any] = []
+
+    class Api:
+        def __init__(self, config: object, user_agent: str) -> None:
+            asked.append((config, user_agent))
+
+        async def __aenter__(self) -> Api:
+            return self
+
+        async def __aexit__(self, *_: object) -> None:
+            asked.append("closed")
+
+        async def list(self, *given: object) -> Any:
+            asked.append(given)
+            return SimpleNamespace(items=[SimpleNamespace(metadata=SimpleNamespace(name="a"))])
+
+    monkeypatch.setattr(client, "Client", Api)
+    monkeypatch.setattr(client, "load_kubeconfig", lambda path: path)
+    layout = Layout(tmp_path)
+    assert await completion._pod_names(layout, "space") == ["a"]
+    assert await completion._namespace_names(layout) == ["a"]
+    opened = (layout.kubeconfig, "moor-completion")
+    assert asked == [
+        opened, (resources.PODS, "space"), "closed", opened, (resources.NAMESPACES, None), "closed"
+    ]  # fmt: skip

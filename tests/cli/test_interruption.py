@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from moorage.cli.interruption import interruptible
+from moorage.cli.interruption import Interruptions, interruptible
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -76,3 +76,49 @@ def test_a_signal_while_the_loop_is_made_comes_after_that(
 
     with pytest.raises(KeyboardInterrupt), interruptible() as interruptions:
         interruptions.run(never())
+
+
+def test_a_signal_in_a_block_that_must_be_whole_interrupts_at_its_end() -> None:
+    steps: list[str] = []
+
+    def work(interruptions: Interruptions) -> None:
+        with interruptions.later():
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGINT)
+            steps.append("went on")
+        steps.append("not interrupted")
+
+    with interruptible() as interruptions:
+        with pytest.raises(KeyboardInterrupt, match="SIG"):
+            work(interruptions)
+        # One was enough: from here on everything is cleaned up.
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert steps == ["went on"]
+
+
+def test_without_a_signal_a_block_ends_as_others_do() -> None:
+    with interruptible() as interruptions:
+        with interruptions.later():
+            pass
+        with pytest.raises(KeyError), interruptions.later():
+            raise KeyError
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_what_a_loop_returns_or_raises_is_passed_on() -> None:
+    async def answer() -> int:
+        return 5
+
+    async def fail() -> None:
+        raise KeyError
+
+    async def cancel() -> None:
+        raise asyncio.CancelledError
+
+    with interruptible() as interruptions:
+        assert interruptions.run(answer()) == 5
+        with pytest.raises(KeyError):
+            interruptions.run(fail())
+        with pytest.raises(asyncio.CancelledError):
+            interruptions.run(cancel())

@@ -26,6 +26,12 @@ STAMP = "2026-01-02T03:04:05.000000006Z"
         (b"one\nrest", ["F one", "P rest"]),
         (b"a\r\n", ["F a\r"]),
         (b"", []),
+        (b"x" * PIECE_BYTES + b"\n", [f"F {'x' * PIECE_BYTES}"]),
+        (b"x" * PIECE_BYTES, [f"P {'x' * PIECE_BYTES}"]),
+        (
+            b"x" * PIECE_BYTES + b"y" * PIECE_BYTES + b"z\nw",
+            [f"P {'x' * PIECE_BYTES}", f"P {'y' * PIECE_BYTES}", "F z", "P w"],
+        ),
     ],
 )
 def test_output_becomes_lines_and_pieces(data: bytes, expected: list[str]) -> None:

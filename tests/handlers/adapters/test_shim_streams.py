@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from moorage.handlers.adapters import AdapterError, TaskNotFoundError, UnsupportedError
@@ -289,3 +290,8 @@ async def test_a_connection_is_shared_until_it_is_lost(monkeypatch: pytest.Monke
     shims.close()
     assert made[1].is_lost
     assert shims._clients == {}
+
+
+def test_the_codes_of_ttrpc_are_those_of_grpc() -> None:
+    codes = (grpc.StatusCode.NOT_FOUND.value[0], grpc.StatusCode.UNIMPLEMENTED.value[0])
+    assert codes == (NOT_FOUND, UNIMPLEMENTED)
