@@ -16,6 +16,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from moorage.cluster import probes
 from moorage.cluster.certificates import Authority, Subject
 from moorage.cluster.probes import CriProbe, HttpsProbe, MakeProbe
 
@@ -157,3 +158,41 @@ def test_an_engine_that_is_not_there(tmp_path: Path) -> None:
         left.bind(str(tmp_path / "s"))
     with pytest.raises(ConnectionRefusedError):
         ask(CriProbe(tmp_path / "s"))
+
+
+@pytest.mark.parametrize(
+    ("frames", "answered"),
+    [
+        ((), False),
+        (((4, 0),), False),
+        (((1, 1),), True),
+        (((1, 3),), False),
+        (((0, 1),), False),
+        (((4, 0), (6, 0), (1, 1)), True),
+    ],
+)
+def test_which_frames_are_an_answer(frames: tuple[tuple[int, int], ...], answered: bool) -> None:
+    received = b"".join(probes._frame(kind, 0, stream, b"xy") for kind, stream in frames)
+    assert probes._has_answer(received) == answered
+    # A frame that is not whole says nothing yet, but for its head.
+    assert not probes._has_answer(received[:8])
+
+
+def test_an_engine_that_refuses_calls() -> None:
+    with pytest.raises(ConnectionResetError, match="the engine refuses calls"):
+        probes._has_answer(probes._frame(4, 0, 0, b"") + probes._frame(7, 0, 0, b""))
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_right"),
+    [
+        (b"HTTP/1.1 200 OK", True), (b"HTTP/1.0 404 No", True), (b"HTTP/1.1 503 No", False),
+        (b"HTTP/2 200", False), (b"", False), (b"HTTP/1.1", False), (b"HTTP/1.1 ", False),
+    ],
+)  # fmt: skip
+def test_which_status_is_an_answer(answer: bytes, is_right: bool) -> None:
+    if is_right:
+        probes._check_status(answer, OSError)
+    else:
+        with pytest.raises(OSError, match="answered"):
+            probes._check_status(answer, OSError)

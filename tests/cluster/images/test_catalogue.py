@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from moorage.cluster.images import BUSYBOX, NGINX_STAND_IN, PAUSE, Image, NoPauseError, catalogue
 from moorage.cluster.images.catalogue import Busybox, images_from
+from moorage.cluster.images.layer import File, HardLink
 from moorage.linux.program import Platform, Program
 from tests.cluster.images.programs import PT_INTERP, elf
 
+module = sys.modules["moorage.cluster.images.catalogue"]
 CATATONIT = Program(b"catatonit", Platform("amd64"))
 BOX = Busybox(Program(b"busybox", Platform("amd64")), ("busybox", "sh", "sleep", "httpd"))
 
@@ -76,3 +80,28 @@ async def test_a_busybox_that_does_not_run_leaves_the_rest(tmp_path: Path) -> No
         path.write_bytes(elf())
         path.chmod(0o755)
     assert [image.name for image in await catalogue(busybox, catatonit)] == [PAUSE]
+
+
+def test_what_is_in_each_image() -> None:
+    program = Program(b"elf", Platform("arm64", "v8"))
+    box = Busybox(program, ("busybox", "ls", "env"))
+    files = module._busybox_files(box)
+    assert files["bin/busybox"] == File(b"elf", 0o755)
+    assert files["bin/ls"] == files["usr/bin/env"] == HardLink("bin/busybox")
+    server = module._server_files()
+    assert set(server) == {"usr/bin/serve", "www/index.html"}
+    written: list[Any] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "write_layer", lambda files: (written.append(files), b"l")[1])
+        by_busybox = module._busybox_pause(box)
+        by_catatonit = module._catatonit_pause(program)
+    assert written == [
+        {"bin/busybox": File(b"elf", 0o755), "bin/sh": HardLink("bin/busybox"),
+         "bin/sleep": HardLink("bin/busybox")},
+        {"pause": File(b"elf", 0o755)},
+    ]  # fmt: skip
+    assert by_busybox.entrypoint[:2] == ("/bin/sh", "-c")
+    assert by_catatonit.entrypoint == ("/pause", "-P")
+    for image in (by_busybox, by_catatonit):
+        assert (image.name, image.layers) == (PAUSE, (b"l",))
+        assert image.platform == Platform("arm64", "v8")

@@ -48,6 +48,7 @@ def test_a_refusal_without_words_names_the_command_and_its_status() -> None:
         (('{"level":"fatal","msg":"end"}', '{"level":"warning","msg":"w"}'), "end"),
         (('{"msg":"no level"}', "no json", "[]"), "no level"),
         (('{"level":"info","msg":"fine"}',), ""),
+        (('{"level":"error","msg":"e"}', "no json"), "e"),
     ],
 )
 def test_the_last_error_of_a_log_counts(
