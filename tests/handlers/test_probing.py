@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from moorage.handlers import Machine
+from moorage.handlers import Machine, probing
 from moorage.handlers.definition import HandlerDefinition, parse_definition
 from moorage.handlers.probing import Prober, wanted_programs
+from moorage.handlers.runtimes import Runtime
 from tests.handlers.programs import program, runtime
 
 MACHINE = Machine(kernel=(6, 1), has_kvm=True)
@@ -124,3 +125,30 @@ async def test_of_a_program_only_the_newest_state_is_remembered(tmp_path: Path) 
             program(folder, "new", f"sleep 5; echo new version {version}")
             prober.offer(definition, MACHINE)
         assert len(prober.pending) == 1
+
+
+@pytest.mark.parametrize(
+    ("spelled", "is_shim", "name", "version_arguments"),
+    [
+        ("/usr/bin/known", False, "Known", ("-v",)),
+        ("known", True, "known", ()),
+        ("other", False, "other", ("--version",)),
+        ("/x/other", True, "other", ()),
+    ],
+)
+def test_the_runtime_behind_a_definition(
+    spelled: str, is_shim: bool, name: str, version_arguments: tuple[str, ...]
+) -> None:
+    known = Runtime(
+        name="Known", program="known", handlers=("k",), version_arguments=("-v",),
+        configurations=(Path("/etc/known.toml"),),
+    )  # fmt: skip
+    text = b'adapter = "oci"\nbinary = "x"\n'
+    found = probing._runtime_of(
+        spelled, parse_definition(Path("/h/one.toml"), text), is_shim=is_shim, runtimes=(known,)
+    )
+    assert (found.name, found.is_shim, found.version_arguments) == (
+        name, is_shim, version_arguments
+    )  # fmt: skip
+    assert found.configurations == ()
+    assert found.handlers == (("k",) if name == "Known" else ("one",))
