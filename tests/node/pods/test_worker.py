@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from moorage.node.status.knowledge import Ending
 from tests.node.objects import UID, a_pod, wire_container
 from tests.node.pods.lives import Life, living
 
@@ -277,3 +279,55 @@ async def test_impatience_shortens_the_end(tmp_path: Path) -> None:
         life.ask_to_delete(grace_s=1)
         await life.until(lambda: is_gone(life), most_s=20)
         assert calls(life, "stop") == ["stop app 2"]
+
+
+async def test_a_pod_that_the_node_cannot_keep_is_evicted_once(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        life.begin(a_pod())
+        await life.until(lambda: phase(life) == "Running")
+        assert life.worker.is_active
+        assert life.worker.evict(Ending("Evicted", "too much"))
+        assert not life.worker.evict(Ending("Evicted", "again"))
+        await life.until(lambda: phase(life) == "Failed")
+        assert life.api.pod is not None
+        assert (life.api.pod.status.reason, life.api.pod.status.message) == ("Evicted", "too much")
+        assert [each for each in life.events.told if "Evicted" in each] == ["Evicted: too much"]
+        await life.until(lambda: not life.worker.is_active)
+        assert not life.worker.evict(Ending("Evicted", "late"))
+
+
+async def test_what_is_known_of_a_pod_goes_with_it(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        forgotten: list[str] = []
+        context = life.context
+        for name in ("writer", "images", "classes"):
+            part: Any = getattr(context, name)
+            object.__setattr__(part, "forget", lambda uid, name=name: forgotten.append(name + uid))
+        context.metrics.probes.count(pod_uid=UID, probe_type="Liveness", container="app",
+                                     namespace="shop", pod="web", result="x")  # fmt: skip
+        life.begin(a_pod())
+        await life.until(lambda: phase(life) == "Running")
+        life.ask_to_delete()
+        await life.until(lambda: is_gone(life))
+        assert forgotten == [f"writer{UID}", f"images{UID}", f"classes{UID}"]
+        assert not [line for line in context.metrics.probes.lines() if UID in line]
+
+
+async def test_changed_labels_refresh_the_volumes_at_once(tmp_path: Path) -> None:
+    async with living(tmp_path) as life:
+        life.begin(a_pod())
+        await life.until(lambda: phase(life) == "Running")
+        refreshed: list[float] = []
+
+        async def refresh(*_: Any) -> None:
+            refreshed.append(life.clock.monotonic())
+
+        life.context.volumes.refresh = refresh  # type: ignore[method-assign]
+        assert life.api.pod is not None
+        begun_s = life.clock.monotonic()
+        for field in ("labels", "annotations"):
+            meta = msgspec.structs.replace(life.api.pod.metadata, **{field: {"a": "b"}})
+            life.api.put(msgspec.structs.replace(life.api.pod, metadata=meta))
+            count = len(refreshed)
+            await life.until(lambda wanted=count: len(refreshed) > wanted, most_s=5)
+        assert life.clock.monotonic() - begun_s < 5
