@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from moorage.storage import SqliteStore, StoreBrokenError, check_kept
+from moorage.storage import SqliteStore, StoreBrokenError, accept_loss, check_kept
+from moorage.storage.mark import Mark, Recorded, read_mark
 
 
 async def write(path: Path, mark: Path) -> None:
@@ -37,3 +38,25 @@ async def test_a_database_is_compared_with_its_mark_before_it_is_served(tmp_path
     path.unlink()
     with pytest.raises(StoreBrokenError, match=f"{path} is gone, but {mark} records"):
         check_kept(path, mark)
+
+
+def test_without_a_mark_there_is_nothing_to_compare_with(tmp_path: Path) -> None:
+    (tmp_path / "s.db").write_bytes(b"x" * 4096)
+    check_kept(tmp_path / "s.db", tmp_path / "s.mark")
+
+
+def test_a_marked_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    (tmp_path / "s.db").write_bytes(b"x" * 4096)
+    Mark.write(tmp_path / "s.mark", Recorded("store-a", 3)).close()
+    with pytest.raises(StoreBrokenError, match=r"s\.db cannot be opened: "):
+        check_kept(tmp_path / "s.db", tmp_path / "s.mark")
+
+
+def test_an_accepted_loss_is_of_a_mark_that_is_there(tmp_path: Path) -> None:
+    mark = tmp_path / "s.mark"
+    accept_loss(mark)
+    assert list(tmp_path.iterdir()) == []
+    Mark.write(mark, Recorded("store-a", 3)).close()
+    accept_loss(mark)
+    assert read_mark(mark) is None
+    assert read_mark(tmp_path / "s.mark.accepted") == Recorded("store-a", 3)

@@ -1,0 +1,134 @@
+"""Queues and windows of the cache, byte by byte, without a store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from moorage.storage import cache
+from moorage.storage.cache import CacheEvent
+from moorage.storage.watcher import QueueBudget, Watcher, WatcherOverflowError
+
+ENTRY = 128
+
+
+@dataclass(frozen=True)
+class Changed:
+    revision: int
+    frame: bytes | None = b"x" * 72
+
+
+def watching(budget: QueueBudget, after: int = 0) -> Watcher[Changed, bytes]:
+    return Watcher(lambda event: event.frame, after, budget)
+
+
+def push(watcher: Watcher[Changed, bytes], *revisions: int, frame: bytes | None = None) -> None:
+    for each in revisions:
+        # A frame of its own for each: 200 bytes with what a queue takes.
+        watcher.push(Changed(each, frame or bytes(72)))
+
+
+async def test_only_later_events_that_are_wanted_are_queued() -> None:
+    budget = QueueBudget(1000, 1000)
+    watcher = watching(budget, after=3)
+    push(watcher, 2, 3, 4)
+    watcher.push(Changed(5, None))
+    assert (watcher.queued_bytes, budget.used) == (200, 200)
+    assert len(await watcher.next_batch()) == 1
+    # What was returned counts until the next call.
+    assert budget.used == 200
+    assert await watcher.next_batch(timeout_s=0) == []
+    assert (watcher.queued_bytes, budget.used) == (0, 0)
+
+
+@pytest.mark.parametrize(("each", "ends"), [(400, False), (399, True)])
+async def test_a_queue_ends_above_its_own_budget(each: int, ends: bool) -> None:
+    budget = QueueBudget(each, 10_000)
+    told: list[str] = []
+    watcher = watching(budget)
+    watcher.on_overflow = lambda: told.append("over")
+    push(watcher, 1, 2)
+    assert watcher.is_overflowed == ends
+    assert told == (["over"] if ends else [])
+    assert budget.used == (0 if ends else 400)
+    if ends:
+        push(watcher, 3)
+        watcher.overflow()
+        assert (told, budget.used) == (["over"], 0)
+        with pytest.raises(WatcherOverflowError):
+            await watcher.next_batch()
+
+
+def test_one_frame_above_the_budget_is_still_queued() -> None:
+    watcher = watching(QueueBudget(10, 10_000))
+    push(watcher, 1)
+    assert not watcher.is_overflowed
+    push(watcher, 2)
+    assert watcher.is_overflowed
+
+
+@pytest.mark.parametrize(("together", "ended"), [(800, []), (799, ["long"]), (200, ["long"])])
+def test_together_the_longest_queue_ends_first(together: int, ended: list[str]) -> None:
+    budget = QueueBudget(10_000, together)
+    named = {name: watching(budget) for name in ("short", "long")}
+    push(named["short"], 1)
+    push(named["long"], 1, 2)
+    push(named["long"], 3)
+    found = [name for name, each in named.items() if each.is_overflowed]
+    assert found == ended
+    # The one that is left is within the budget.
+    assert budget.used == (200 if ended else 800)
+
+
+def test_a_shared_frame_is_counted_while_a_queue_holds_it() -> None:
+    budget = QueueBudget(10_000, 10_000)
+    one, two = watching(budget), watching(budget)
+    frame = b"y" * 72
+    for watcher in (one, two):
+        watcher.push(Changed(1, frame))
+    assert budget.used == 200
+    one.close()
+    assert budget.used == 200
+    two.close()
+    assert budget.used == 0
+    one.close()
+    three = watching(budget)
+    three.push(Changed(2, frame))
+    assert budget.used == 200
+    assert (one.queued_bytes, two.queued_bytes, three.queued_bytes) == (0, 0, 200)
+    assert budget._watchers == {three}
+
+
+async def test_a_batch_holds_what_fits_and_one_frame_at_least() -> None:
+    watcher = watching(QueueBudget(10_000, 10_000))
+    push(watcher, 1, 2, 3, 4)
+    assert len(await watcher.next_batch(limit_bytes=1)) == 1
+    assert len(await watcher.next_batch(limit_bytes=400)) == 2
+    assert len(await watcher.next_batch()) == 1
+
+
+@dataclass(frozen=True)
+class Word:
+    key: str
+    revision: int
+    size: int
+
+
+def event(revision: int, size: int = 10, before: int | None = None) -> CacheEvent[Word]:
+    old = None if before is None else Word("a", 0, before)
+    return CacheEvent("MODIFIED", revision, Word("a", revision, size), old)
+
+
+def test_a_window_holds_so_many_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "WINDOW_EVENTS", 2)
+    table: Any = cache._Table(1)
+    assert table.record(event(2)) == 266
+    assert table.record(event(3, before=7)) == 273
+    assert (table.started, table.window) == (1, 539)
+    assert table.record(event(4, size=20)) == 276 - 266
+    assert (table.started, table.window) == (2, 549)
+    assert [each.revision for each in table.events] == [3, 4]
+    assert table.forget_oldest() == 273
+    assert (table.started, table.window, list(table.sizes)) == (3, 276, [276])
