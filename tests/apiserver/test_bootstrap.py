@@ -32,5 +32,8 @@ async def test_what_a_new_cluster_has(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         for name, path in _PATHS.items():
             items = (await server.ask("GET", path)).json["items"]
+            managers = {each["manager"] for item in items
+                        for each in item["metadata"]["managedFields"]}  # fmt: skip
+            assert managers == ({"apiserver"} if items else set()), name
             found |= {f"{name} {item['metadata']['name']}": _shown(item) for item in items}
     assert_recorded("apiserver/bootstrap", found)

@@ -171,6 +171,10 @@ AT = "default/web/app"
         ("", f"GET /containerLogs/{AT}"),
         ("?container=app&tailLines=5&timestamps=true&nonsense=1&follow=",
          f"GET /containerLogs/{AT}?timestamps=true&tailLines=5"),
+        ("?stream=Stdout&limitBytes=9&sinceSeconds=3&sinceTime=2026-01-01T00:00:00Z&previous=true"
+         "&follow=true",
+         f"GET /containerLogs/{AT}?follow=true&previous=true&sinceSeconds=3"
+         "&sinceTime=2026-01-01T00:00:00Z&limitBytes=9&stream=Stdout"),
         ("?container=first", "GET /containerLogs/default/web/first"),
     ],
 )  # fmt: skip

@@ -1,0 +1,180 @@
+"""Frames, bookmarks and options of watches, without a connection."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from moorage.api.errors import BadRequestError
+from moorage.apiserver import watch
+from moorage.apiserver.negotiation import PARTIAL, TABLE, Form
+from moorage.apiserver.watch import WatchStreams
+from moorage.registry.codec import Codec
+from moorage.registry.kinds import STORED_KINDS
+from moorage.registry.schema import load_schema
+from moorage.registry.stored import Stored, StoredFactory, to_value
+from tests.clocks import FakeClock
+
+CLASS = next(kind for kind in STORED_KINDS if kind.name == "RuntimeClass")
+V1, V1ALPHA1 = CLASS.served[0], CLASS.served[-1]
+FACTORY = StoredFactory(STORED_KINDS)
+_NOTHING: Any = None
+STREAMS = WatchStreams(_NOTHING, Codec(load_schema()), FakeClock(), "store")
+
+
+def item(name: str, revision: int) -> Stored:
+    value = to_value({"metadata": {"name": name}, "handler": "h"})
+    return FACTORY(CLASS.key("", name), revision, value)
+
+
+def call(served: Any = V1, name: str = "", **query: str) -> Any:
+    return SimpleNamespace(
+        kind=CLASS, served=served, query=query, target=SimpleNamespace(name=name), audit_id="id"
+    )
+
+
+def frame(made: bytes) -> Any:
+    assert made.endswith(b"}\n")
+    assert made.count(b"\n") == 1
+    return json.loads(made)
+
+
+def test_frames_of_whole_objects_are_in_the_version_asked_for() -> None:
+    new, old = (STREAMS._frame_of(call(served), Form()) for served in (V1, V1ALPHA1))
+    for _ in range(2):
+        for type_, revision in (("ADDED", 3), ("MODIFIED", 3), ("MODIFIED", 4)):
+            meta = {"resourceVersion": str(revision), "name": "a"}
+            assert frame(new(type_, item("a", revision))) == {
+                "type": type_,
+                "object": {"kind": "RuntimeClass", "apiVersion": "node.k8s.io/v1",
+                           "metadata": meta, "handler": "h"},
+            }  # fmt: skip
+            assert frame(old(type_, item("a", revision)))["object"] == {
+                "kind": "RuntimeClass", "apiVersion": "node.k8s.io/v1alpha1", "metadata": meta,
+                "spec": {"runtimeHandler": "h"},
+            }  # fmt: skip
+    assert frame(new("ADDED", item("b", 3)))["object"]["metadata"]["name"] == "b"
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_frames_of_metadata(version: str) -> None:
+    make = STREAMS._frame_of(call(), Form(as_=PARTIAL, version=version))
+    assert frame(make("DELETED", item("a", 3))) == {
+        "type": "DELETED",
+        "object": {"kind": PARTIAL, "apiVersion": f"meta.k8s.io/{version}",
+                   "metadata": {"resourceVersion": "3", "name": "a"}},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_only_the_first_table_has_columns(version: str) -> None:
+    make = STREAMS._frame_of(call(), Form(as_=TABLE, version=version))
+    tables = [frame(make("ADDED", item(name, 3)))["object"] for name in ("a", "b", "c")]
+    assert [bool(table.get("columnDefinitions")) for table in tables] == [True, False, False]
+    assert [table["rows"][0]["cells"][:2] for table in tables] == [[n, "h"] for n in "abc"]
+    assert {table["apiVersion"] for table in tables} == {f"meta.k8s.io/{version}"}
+    assert {table["rows"][0]["object"]["kind"] for table in tables} == {PARTIAL}
+    whole = STREAMS._frame_of(call(includeObject="Object"), Form(as_=TABLE, version=version))
+    row = frame(whole("ADDED", item("a", 3)))["object"]["rows"][0]
+    assert (row["object"]["kind"], row["object"]["handler"]) == ("RuntimeClass", "h")
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({}, (False, None, "", "")),
+        ({"allowWatchBookmarks": "true", "sendInitialEvents": "true", "resourceVersion": "7",
+          "resourceVersionMatch": "NotOlderThan"}, (True, True, "7", "NotOlderThan")),
+        ({"sendInitialEvents": "1"}, (False, True, "", "")),
+        ({"sendInitialEvents": "false"}, (False, False, "", "")),
+        ({"sendInitialEvents": "0"}, (False, False, "", "")),
+    ],
+)  # fmt: skip
+def test_options(query: dict[str, str], expected: tuple[Any, ...]) -> None:
+    found = watch._options(call(**query))
+    assert (
+        found.allows_bookmarks, found.sends_initial_events, found.resource_version, found.match,
+    ) == expected  # fmt: skip
+    assert found.selection.is_everything
+
+
+def test_an_option_that_is_neither_true_nor_false() -> None:
+    with pytest.raises(BadRequestError, match="sendInitialEvents: invalid value 'maybe'"):
+        watch._options(call(sendInitialEvents="maybe"))
+
+
+@pytest.mark.parametrize(
+    ("name", "field_selector", "matching"),
+    [("a", "", "a"), ("a", "metadata.name!=b", "a"), ("a", "metadata.name=b", ""),
+     ("", "metadata.name=b", "b"), ("", "", "abc")],
+)  # fmt: skip
+def test_one_object_is_watched_by_its_name(name: str, field_selector: str, matching: str) -> None:
+    selection = watch._options(call(name=name, fieldSelector=field_selector)).selection
+    assert [n for n in "abc" if selection.matches(item(n, 1))] == list(matching)
+
+
+class Written:
+    """A response that keeps its pieces."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+
+    async def write(self, data: bytes) -> None:
+        self.pieces.append(bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "pieces"),
+    [
+        ([], []),
+        ([10, 20], [30]),
+        ([65536, 1], [65536, 1]),
+        ([40000, 30000, 30000], [40000, 60000]),
+        ([10, 65537, 5], [10, 65536, 1, 5]),
+        ([200000], [65536, 65536, 65536, 3392]),
+    ],
+)
+async def test_frames_are_written_in_pieces(sizes: list[int], pieces: list[int]) -> None:
+    response: Any = Written()
+    frames = [bytes((65 + index,)) * size for index, size in enumerate(sizes)]
+    await watch._write(response, iter(frames))
+    assert [len(piece) for piece in response.pieces] == pieces
+    assert b"".join(response.pieces) == b"".join(frames)
+
+
+def test_the_head_of_a_watch() -> None:
+    headers = watch._response(call()).headers
+    assert headers["Content-Type"] == "application/json"
+    assert headers["Cache-Control"] == "no-cache, private"
+    assert headers["Audit-Id"] == "id"
+    assert "Warning" not in headers
+    old = next(kind for kind in STORED_KINDS for served in kind.served if served.warning)
+    served = next(each for each in old.served if each.warning)
+    assert watch._response(call(served)).headers["Warning"] == f'299 - "{served.warning}"'
+
+
+@pytest.mark.parametrize("is_end", [False, True])
+@pytest.mark.parametrize(
+    ("form", "kind", "api_version"),
+    [
+        (Form(), "RuntimeClass", "node.k8s.io/v1"),
+        (Form(as_=PARTIAL), PARTIAL, "meta.k8s.io/v1"),
+        (Form(as_=PARTIAL, version="v1beta1"), PARTIAL, "meta.k8s.io/v1beta1"),
+        (Form(as_=TABLE), "Table", "meta.k8s.io/v1"),
+        (Form(as_=TABLE, version="v1beta1"), "Table", "meta.k8s.io/v1beta1"),
+    ],
+)
+def test_bookmarks(form: Form, kind: str, api_version: str, is_end: bool) -> None:
+    found = frame(STREAMS._bookmark(call(), form, 7, is_end_of_initial=is_end))
+    assert found["type"] == "BOOKMARK"
+    obj = found["object"]
+    assert (obj["kind"], obj["apiVersion"]) == (kind, api_version)
+    marks = [obj["metadata"]]
+    if form.as_ == TABLE:
+        marks = [row["object"]["metadata"] for row in obj["rows"]]
+        assert obj["metadata"] == {"resourceVersion": "7"}
+    annotations = {"annotations": {"k8s.io/initial-events-end": "true"}} if is_end else {}
+    assert marks == [{"resourceVersion": "7", **annotations}]
