@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -16,6 +18,7 @@ from moorage.registry.codec import Codec
 from moorage.registry.kinds import STORED_KINDS
 from moorage.registry.schema import load_schema
 from moorage.registry.stored import Stored, StoredFactory, to_value
+from moorage.storage import SqliteStore, WatchCache
 from tests.clocks import FakeClock
 
 CLASS = next(kind for kind in STORED_KINDS if kind.name == "RuntimeClass")
@@ -178,3 +181,34 @@ def test_bookmarks(form: Form, kind: str, api_version: str, is_end: bool) -> Non
         assert obj["metadata"] == {"resourceVersion": "7"}
     annotations = {"annotations": {"k8s.io/initial-events-end": "true"}} if is_end else {}
     assert marks == [{"resourceVersion": "7", **annotations}]
+
+
+async def test_a_watch_that_breaks_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+
+    class Broken:
+        headers: ClassVar[dict[str, str]] = {}
+
+        async def prepare(self, _: Any) -> None:
+            (watcher,) = cache._tables[CLASS.table].watchers
+            assert watcher.on_overflow is not None
+            watcher.on_overflow()
+            raise ConnectionResetError
+
+    monkeypatch.setattr(watch, "_response", lambda _: Broken())
+    monkeypatch.setattr(watch, "_OVERFLOW_GRACE_S", 0.005)
+    async with SqliteStore(tmp_path / "s.db") as store:
+        cache: WatchCache[Stored] = WatchCache(store, FACTORY)
+        await cache.load()
+        streams = WatchStreams(cache, Codec(load_schema()), FakeClock(), "store")
+        asked = call(timeoutSeconds="5")
+        asked.form, asked.namespace = lambda *_: Form(), ""
+        asked.http = SimpleNamespace(transport=SimpleNamespace(abort=lambda: ended.append("abort")))
+        response: Any = await streams.serve(asked)
+        assert response.headers == {"Moorage-Store": "store"}
+        assert not cache._tables[CLASS.table].watchers
+        # The connection may serve other requests.
+        await asyncio.sleep(0.02)
+        assert ended == []
