@@ -183,3 +183,25 @@ async def test_an_appointment_in_the_past_is_now(work: Work) -> None:
         work.queue.add_after("b", -1)
         await settle()
         assert work.done == ["a", "b"]
+
+
+async def test_one_worker_works_unless_more_are_asked_for(work: Work) -> None:
+    active = most = 0
+
+    async def slow(_: str) -> None:
+        nonlocal active, most
+        active += 1
+        most = max(most, active)
+        await settle()
+        active -= 1
+        work.done.append("done")
+
+    for key in "abc":
+        work.queue.add(key)
+    task = asyncio.create_task(work.queue.run(slow))
+    async with asyncio.timeout(5):
+        while len(work.done) < 3:
+            await settle()
+    task.cancel()
+    await asyncio.wait([task])
+    assert most == 1

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,6 +21,7 @@ from moorage.api.nodes import Node
 from moorage.client import Client, ClientConfig, PatchType
 from moorage.client.resources import CONFIG_MAPS, NODES, PODS, PartialObject, Resource
 from moorage.client.rest import UnreachableError
+from moorage.cluster.certificates import Authority, Subject
 from tests.client.fake_api import answer, line, refusal
 from tests.streaming.servers import serving
 
@@ -42,7 +46,7 @@ class Recorder:
         self.answers = list(answers) or [answer({"metadata": {"name": "x"}, "items": []})]
         self.sent: list[Sent] = []
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         raw = await request.read()
         body = msgspec.json.decode(raw) if raw else None
         query = dict(request.query)
@@ -346,3 +350,39 @@ async def test_a_closed_client_opens_nothing() -> None:
             pass
     assert client.server == "http://host"
     await client.__aexit__()
+
+
+async def test_refused_streams_give_their_connections_back() -> None:
+    async with recording(refusal(404, "NotFound", "gone")) as (_, client):
+        for _ in range(3):
+            with pytest.raises(StatusError, match="gone"):
+                async with client.stream("GET", "/x"):
+                    pass
+        assert client._session is not None
+        connector = client._session.connector
+        assert connector is not None
+        assert not connector._acquired
+        assert sum(map(len, connector._conns.values())) == 1
+
+
+async def test_requests_go_over_tls_with_the_authority_of_the_config(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "pki", datetime.now(UTC))
+    pair = authority.issue("server", Subject("server", hosts=("127.0.0.1",)))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pair.certificate, pair.key)
+    runner = web.ServerRunner(web.Server(Recorder().handle))
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
+        await site.start()
+        server = f"https://127.0.0.1:{runner.addresses[0][1]}"
+        ca = authority.pair.certificate.read_bytes()
+        async with Client(ClientConfig(server, ca=ca), user_agent="test") as client:
+            assert (await client.get(NODES, "x")).metadata.name == "x"
+        async with Client(ClientConfig(server, insecure=True), user_agent="test") as client:
+            assert (await client.get(NODES, "x")).metadata.name == "x"
+        async with Client(ClientConfig(server), user_agent="test") as client:
+            with pytest.raises(UnreachableError, match="certificate verify failed"):
+                await client.get(NODES, "x")
+    finally:
+        await runner.cleanup()

@@ -398,9 +398,8 @@ class _Response:
             response.close()
             raise UnreachableError(f"{response.url.origin()} serves {store}, not {self._store}")
         if self._is_checked and response.status >= 300:
-            answer = await _read(response)
-            response.release()
-            _raise_for_status(response, answer)
+            # Read to its end, the answer gives its connection back.
+            _raise_for_status(response, await _read(response))
         return response
 
     async def __aexit__(self, *exc_info: Any) -> None:
