@@ -204,9 +204,8 @@ def folded(entries: ManagedFields) -> ManagedFields:
 
 def is_same_but_for_times(left: Sequence[Entry], right: Sequence[Entry]) -> bool:
     """Whether two lists of entries say the same, whenever it was."""
-    if len(left) != len(right):
-        return False
-    return all(
-        Manager.of(one) == Manager.of(other) and one.get("fieldsV1") == other.get("fieldsV1")
-        for one, other in zip(left, right, strict=True)
-    )
+    return list(map(_without_time, left)) == list(map(_without_time, right))
+
+
+def _without_time(entry: Entry) -> tuple[Manager, Any]:
+    return Manager.of(entry), entry.get("fieldsV1")
