@@ -169,6 +169,14 @@ def test_pods_of_one_controller_are_spread_by_default() -> None:
     assert spread_scores(a_pod("new", owner="rs"), *cluster) == upside_down(sums)
 
 
+def test_a_node_without_a_zone_counts_by_its_name_alone_by_default() -> None:
+    mine = [a_pod(f"m{n}", node=node, owner="rs") for n, node in enumerate(("n0", "bare"))]
+    cluster = [*zones("a"), a_node("bare"), *mine]
+    by_host, by_zone = math.log(2 + 2), math.log(2 + 2)
+    sums = [by_host + 2 + by_zone + 4, by_host + 2]
+    assert spread_scores(a_pod("new", owner="rs"), *cluster) == upside_down(sums)
+
+
 def test_nodes_all_alike_score_full() -> None:
     pod = a_pod(labels=APP, topologySpreadConstraints=[soft()])
     assert spread_scores(pod, *zones("a", "b")) == [100, 100]

@@ -96,6 +96,7 @@ def _check(kept: Plan, fresh: Plan, state: ClusterState) -> None:
     assert kept.local.keys() == {
         name for name, node in state.nodes.items() if local_rejection(fresh.query, node) is None
     }
+    assert kept._standings.keys() <= state.nodes.keys()
     best = kept.best(None)
     if best is None:
         assert not kept.local

@@ -121,6 +121,15 @@ async def test_output_comes_on_its_channel_and_the_status_last() -> None:
         await ends.ended
 
 
+async def test_output_that_comes_after_the_status_arrives() -> None:
+    async with bridged() as ends:
+        await ends.peer.send(ends.streams["error"], SUCCESS, is_last=True)
+        await ends.peer.send(ends.streams["stdout"], b"late", is_last=True)
+        await ends.peer.send(ends.streams["stderr"], b"later", is_last=True)
+        assert await ends.rest() == {3: SUCCESS, 1: b"late", 2: b"later"}
+        await asyncio.wait_for(ends.ended, 5)
+
+
 async def test_input_reaches_its_stream_and_ends_alone() -> None:
     async with bridged() as ends:
         await ends.send(0, b"one ")

@@ -145,3 +145,11 @@ async def test_closing_can_be_cancelled() -> None:
         with pytest.raises(asyncio.CancelledError):
             await closing
         await ours.closed
+
+
+async def test_dead_peers_are_looked_for() -> None:
+    async with connected() as (ours, _):
+        own = ours._transport.get_extra_info("socket")
+        assert own.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        assert [own.getsockopt(socket.IPPROTO_TCP, each) for each in options] == [15, 15, 9]

@@ -170,7 +170,9 @@ async def test_data_for_a_stream_that_is_over_is_passed_over() -> None:
         await server.open(1)
         await server.control(FrameType.SYN_REPLY)
         await server.streams[0].reset()
-        await server.control(FrameType.RST_STREAM)
+        reset = await server.control(FrameType.RST_STREAM)
+        assert (reset.stream, number(reset.payload, 4)) == (1, 5)
+        await server.streams[0].reset()
         await server.client.write(data_frame(1, b"late") + ping_frame(1))
         await server.control(FrameType.PING)
 
@@ -218,6 +220,7 @@ async def test_everything_is_lost_when_the_client_goes() -> None:
         with pytest.raises(ConnectionResetError):
             await stream.write(b"x")
         await asyncio.wait([server.running])
+        assert server.session._streams == {}
 
 
 async def test_nothing_is_read_for_a_stream_whose_reader_has_enough() -> None:
