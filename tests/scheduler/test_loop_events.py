@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -300,3 +301,20 @@ def test_pods_that_others_keep_away_are_woken_by_those_that_leave_their_node() -
     assert bench.place("apart") is Place.BACKOFF
     bench.attempt()
     assert bench.homes == {"apart": "n1"}
+
+
+async def test_others_have_a_turn_after_some_decisions() -> None:
+    bench = Bench(*(a_pod(f"p{number}") for number in range(40)))
+
+    async def room() -> None: ...
+
+    calls: Any = SimpleNamespace(room=room)
+    bench.scheduler._calls = calls
+    deciding = asyncio.create_task(bench.scheduler._decide_for_ever())
+    tried = []
+    for _ in range(4):
+        await asyncio.sleep(0)
+        tried.append(len(bench.hand.failures))
+    assert tried == [16, 32, 40, 40]
+    deciding.cancel()
+    await asyncio.wait([deciding])

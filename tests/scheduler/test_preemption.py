@@ -173,6 +173,17 @@ def test_room_for_a_more_important_nominated_pod_is_not_given_away() -> None:
     assert outcome_of(state, important()).preemption is None
 
 
+@pytest.mark.parametrize("priority", [-5, 0, 50])
+def test_fewer_victims_are_cheaper_whatever_their_priority(priority: int) -> None:
+    state = a_cluster(
+        a_node("n1", cpu="2"),
+        a_node("n2", cpu="2"),
+        *(a_pod(f"small{n}", cpu="1", node="n1", priority=priority) for n in range(2)),
+        a_pod("large", cpu="2", node="n2", priority=priority),
+    )
+    assert preemption_of(state, important()) == ("n2", ["large"])
+
+
 @pytest.mark.parametrize(("nodes", "tried"), [(1, 1), (120, 100), (1100, 110)])
 def test_a_tenth_of_the_nodes_is_tried_and_a_hundred_at_least(nodes: int, tried: int) -> None:
     node, low = a_node("n"), a_pod("low", cpu="4", node="n")

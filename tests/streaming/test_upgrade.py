@@ -73,12 +73,14 @@ def test_only_what_the_next_hop_must_see_is_passed_on() -> None:
         ("Host", "here"),
         ("Sec-WebSocket-Key", "k"),
         ("Sec-WebSocket-Version", "13"),
+        ("Sec-WebSocket-Extensions", "e"),
         ("Sec-WebSocket-Protocol", SECRET),
         ("Sec-WebSocket-Protocol", "v4.channel.k8s.io"),
         ("X-Stream-Protocol-Version", "v4.x"),
         ("X-Stream-Protocol-Version", "v3.x"),
     )
     assert sorted(passed_on(request)) == [
+        ("Sec-WebSocket-Extensions", "e"),
         ("Sec-WebSocket-Key", "k"),
         ("Sec-WebSocket-Protocol", "v4.channel.k8s.io"),
         ("Sec-WebSocket-Version", "13"),
@@ -94,11 +96,14 @@ def test_a_subprotocol_that_is_only_a_token_leaves_no_line() -> None:
 def test_only_what_the_client_must_see_is_passed_back() -> None:
     head = parse_answer_head(
         b"HTTP/1.1 101 Switching Protocols\r\nSet-Cookie: x\r\nServer: y\r\n"
-        b"x-stream-protocol-version: v4.x\r\nSec-WebSocket-Accept: a"
+        b"x-stream-protocol-version: v4.x\r\nSec-WebSocket-Accept: a\r\n"
+        b"Sec-WebSocket-Extensions: e\r\nSec-WebSocket-Protocol: p"
     )
     assert passed_back(head) == (
         ("X-Stream-Protocol-Version", "v4.x"),
+        ("Sec-WebSocket-Protocol", "p"),
         ("Sec-WebSocket-Accept", "a"),
+        ("Sec-WebSocket-Extensions", "e"),
     )
 
 
