@@ -31,20 +31,20 @@ class Monitors:
         self.written: dict[str, int | None] = {}
         self.gone: set[str] = set()
         self.reads: list[str] = []
-        self._last = ""
+        self.pids: dict[str, int] = {}
         cgroups = Cgroups(Layout.V1, {"cpu": mount}, hierarchies=(mount,))
         self.limiter = LogRateLimiter(bench.inventory, bench.paths, cgroups, bench.clock)
 
     def pid(self, bundle: Path) -> int | None:
-        self._last = bundle.name
         self.reads.append(bundle.name)
         if bundle.name in self.gone:
             raise FileNotFoundError(bundle)
-        return PID if bundle.name in self.written else None
+        if bundle.name not in self.written:
+            return None
+        return self.pids.setdefault(bundle.name, PID + len(self.pids))
 
     def bytes(self, pid: int) -> int | None:
-        assert pid == PID
-        return self.written[self._last]
+        return next(self.written[name] for name, each in self.pids.items() if each == pid)
 
     @property
     def throttled(self) -> str:
@@ -188,3 +188,16 @@ async def test_it_looks_every_second(bench: Bench, monitors: Monitors) -> None:
     await bench.until(lambda: bench.clock.next_s == 1.0)
     assert monitors.reads == [container.id]
     running.cancel()
+
+
+async def test_only_a_present_monitor_is_throttled(bench: Bench, monitors: Monitors) -> None:
+    container = await logging(bench)
+    monitors.written[container.id] = 0
+    await monitors.limiter.check()
+    # The id that is read may be another process's by now.
+    monitors.gone.add(container.id)
+    monitors.written[container.id] = 10**9
+    bench.clock.advance(1)
+    await monitors.limiter.check()
+    assert monitors.throttled == ""
+    assert not monitors.limiter._throttled

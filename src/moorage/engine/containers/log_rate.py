@@ -61,6 +61,8 @@ class LogRateLimiter:
         self._paths = paths
         self._cgroups = cgroups
         self._clock = clock
+        self._monitors: dict[str, int] = {}
+        """Process ids by container, to read only: a monitor is verified before it is throttled."""
         self._readings: dict[str, _Reading] = {}
         self._throttled: dict[str, str] = {}
 
@@ -84,6 +86,7 @@ class LogRateLimiter:
     async def _forget_ended(self, running: Iterable[str]) -> None:
         alive = set(running)
         self._readings = {key: each for key, each in self._readings.items() if key in alive}
+        self._monitors = {key: pid for key, pid in self._monitors.items() if key in alive}
         paths = set(self._throttled.values())
         self._throttled = {key: each for key, each in self._throttled.items() if key in alive}
         for path in paths - set(self._throttled.values()):
@@ -93,21 +96,37 @@ class LogRateLimiter:
         """Blocks."""
         for container in containers:
             try:
-                pid = monitor_pid(self._paths.bundle(container.id))
-                written = None if pid is None else written_bytes(pid)
+                written = self._written_bytes(container)
             except OSError:
-                # It ended between the two reads.
+                # It ended between the two reads, or its process id is another process's now.
+                self._monitors.pop(container.id, None)
                 continue
-            if pid is None or written is None:
+            if written is None:
                 continue
             now = _Reading(self._clock.monotonic(), written)
             before = self._readings.get(container.id)
             self._readings[container.id] = now
             if before is not None and _exceeds_limit(before, now):
-                self._throttle(container, pid)
+                self._throttle(container)
 
-    def _throttle(self, container: Container, pid: int) -> None:
+    def _written_bytes(self, container: Container) -> int | None:
+        """Return what the container's monitor has written, None without one. Raises OSError."""
+        pid = self._monitors.get(container.id)
+        if pid is None:
+            pid = monitor_pid(self._paths.bundle(container.id))
+            if pid is None:
+                return None
+            self._monitors[container.id] = pid
+        return written_bytes(pid)
+
+    def _throttle(self, container: Container) -> None:
         path = _throttled_cgroup(container)
+        try:
+            pid = monitor_pid(self._paths.bundle(container.id))
+        except OSError:
+            pid = None
+        if pid is None or pid != self._monitors.pop(container.id):
+            return
         try:
             make_cpu_cgroup(self._cgroups, path, _QUOTA_US, _QUOTA_PERIOD_US)
             enter_cpu_cgroup(self._cgroups, path, pid)
