@@ -44,8 +44,8 @@ class HandlersTold:
 async def told_handlers(layout: Layout, found: Iterable[Handler]) -> HandlersTold:
     """What the cluster's engine says, and of those `found` on the machine what it doesn't have.
 
-    For an engine of others what is on this machine does not count. Raises CliError when that one
-    cannot be asked.
+    For an engine of others the handlers of this machine do not count. Raises CliError when it does
+    not list its own.
     """
     settings = load(layout.settings)
     if settings is not None and settings.has_node and settings.cri:
@@ -71,18 +71,18 @@ async def _of_other_engine(endpoint: str) -> tuple[HandlerInForce, ...]:
     return tuple(map(_listed, sorted(listed, key=lambda each: each.name)))
 
 
-def _listed(told: NodeRuntimeHandler) -> HandlerInForce:
-    has = told.features or NodeRuntimeHandlerFeatures()
+def _listed(handler: NodeRuntimeHandler) -> HandlerInForce:
+    has = handler.features or NodeRuntimeHandlerFeatures()
     features = HandlerFeatures(
         recursive_read_only_mounts=bool(has.recursive_read_only_mounts),
         user_namespaces=bool(has.user_namespaces),
     )
     return HandlerInForce(
-        handler=told.name,
+        handler=handler.name,
         runtime="",
         available=True,
         features=features.names,
-        default=not told.name,
+        default=not handler.name,
     )
 
 

@@ -1,4 +1,4 @@
-"""Beats: how a part shows its supervisor that its event loop runs."""
+"""Heartbeats: a part shows its supervisor that its event loop runs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Probes: asking a part over the socket it serves on, without ever waiting.
+"""Liveness probes: non-blocking requests to the socket a part serves on.
 
 A probe is a generator that yields the descriptor and the event it waits for, and ends when the part
-has answered; it raises OSError when the part refuses or answers wrongly. How long it may take is
-its caller's affair. The supervisor drives it, so this module imports little.
+has answered; it raises OSError when the part refuses or its answer is invalid. The caller sets the
+deadline. The supervisor runs probes in its own loop, so this module imports little.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _VERSION_CALL = (
 
 
 class HttpsProbe:
-    """Asks `https://ADDRESS:PORT/PATH`. Any answer but a 5xx is one."""
+    """Requests `https://ADDRESS:PORT/PATH`. Succeeds for any status below 500."""
 
     def __init__(self, address: str, port: int, path: str, pair: Pair, authority: Path) -> None:
         self._target = (address, port)
@@ -82,7 +82,7 @@ class HttpsProbe:
 
 
 class CriProbe:
-    """Asks the engine on a socket for its version, which its event loop has to answer."""
+    """Calls `Version` of the engine on a socket, which its event loop has to answer."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -198,7 +198,7 @@ def _context(
 
 
 def _program(name: str, options: EngineOptions) -> Path | None:
-    """A program of this machine, None where there is none. Raises FailedError."""
+    """Return a program on the search path, None if absent. Raises FailedError if untrusted."""
     found = shutil.which(name, path=options.search_path)
     if found is None:
         return None
@@ -221,7 +221,7 @@ def _images(options: EngineOptions, skopeo: Path | None) -> ImageStore:
 @contextmanager
 def _alone(options: EngineOptions) -> Iterator[None]:
     """Hold the folders for this process. Raises EngineBusyError when another has them."""
-    # Whoever can open it could hold the lock.
+    # Any process that can open the file could hold the lock.
     descriptor = os.open(options.paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     with os.fdopen(descriptor, "a") as lock:
         os.fchmod(descriptor, PRIVATE_FILE)

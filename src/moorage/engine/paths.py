@@ -80,9 +80,9 @@ class EnginePaths:
     def prepare(self) -> None:
         """Make the directories, and close those of an earlier engine to other users.
 
-        A runtime that makes a user namespace reaches its bundle as the namespace's root user, who
-        is nobody here. So what leads to bundles and to sandboxes' files can be gone through by
-        anyone, but not listed, and each of those is closed. Raises OSError.
+        A runtime with a user namespace reaches its bundle as the namespace's root user, which is an
+        unprivileged user of the host. So the directories above bundles and sandboxes' files can be
+        searched by any user but not listed, and each bundle is private. Raises OSError.
         """
         for directory in (self.run, self.bundles, self.run / "s"):
             make_private(directory, PASSABLE)

@@ -119,7 +119,7 @@ def _has_bundle(context: EngineContext, container: Container) -> bool:
 
 
 def _sweep(context: EngineContext, sandboxes: Iterable[str], tasks: Iterable[str]) -> None:
-    """Remove the folders of what nobody knows; what cannot be removed is logged."""
+    """Remove the directories without a record; what cannot be removed is logged."""
     paths = context.paths
     for folder, known in (
         (paths.bundles, frozenset(tasks)),

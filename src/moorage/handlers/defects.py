@@ -1,7 +1,7 @@
-"""Known defects of runtimes' versions: what works under a handler, and yet not as on Linux.
+"""Known defects of runtime versions: system calls that do not behave as on Linux.
 
-A handler with a defect stays available: most programs do not notice. People are warned in
-`moor doctor` and `moor runtimes`.
+A handler with a defect stays available, since few programs are affected. `moor doctor` and
+`moor runtimes` warn of it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _GVISOR_SITE = "https://gvisor.dev/docs/user_guide/install/"
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """What does not work, and what to do. Empty texts: nothing is known."""
+    """A defect and its remedy. Empty texts: none is known."""
 
     meaning: str = ""
     remedy: str = ""

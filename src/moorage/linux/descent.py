@@ -80,7 +80,7 @@ class Descent:
         """Go up to the parent; returns the name of the directory that was left.
 
         Where the parent was moved away meanwhile, goes up to the next one that is where it was, and
-        returns None: `depth` tells which.
+        returns None; `depth` says which.
         """
         name = self._names.pop()
         self._identities.pop()

@@ -1,4 +1,4 @@
-"""What the kernel says of itself.
+"""Facts about the running kernel: version, KVM, limits, memory.
 
 Source: uname(2); proc(5); Linux, Documentation/virt/kvm/api.rst.
 """
@@ -21,7 +21,7 @@ def kernel_version(release: str) -> tuple[int, int]:
 
 
 def can_open_kvm() -> bool:
-    """Whether this process could start virtual machines: the device is there, and may be used."""
+    """Whether this process can open /dev/kvm, which virtual machines need."""
     try:
         os.close(os.open(_KVM, os.O_RDWR | os.O_CLOEXEC))
     except OSError:

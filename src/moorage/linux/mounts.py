@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NO_PRIVILEGE = 0x02 | 0x04
-"""MS_NOSUID and MS_NODEV: files there give nobody another user's rights, and are no devices."""
+"""MS_NOSUID and MS_NODEV: set-user-id bits, capabilities and devices in it have no effect."""
 NO_EXECUTION = 0x08
 """MS_NOEXEC."""
 

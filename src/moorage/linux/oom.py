@@ -1,4 +1,4 @@
-"""How early the kernel ends a process when memory runs out. Source: proc(5), oom_score_adj."""
+"""OOM score: which processes the kernel kills first. Source: proc(5), oom_score_adj."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OWN_SCORE = Path("/proc/self/oom_score_adj")
 
 
 def own_oom_score() -> str:
-    """This process's oom_score_adj, "" when the kernel does not tell it."""
+    """Return this process's oom_score_adj, "" if it cannot be read."""
     try:
         return _OWN_SCORE.read_text().strip()
     except OSError:
@@ -21,7 +21,7 @@ def own_oom_score() -> str:
 
 
 def oom_score_floor(own: Iterable[str], own_score: str) -> int:
-    """The lowest oom_score_adj this process may give: its own, unless it may lower it.
+    """Return the lowest oom_score_adj this process may set: its own, unless it may lower it.
 
     `own` are the names of its capabilities.
     """

@@ -1,6 +1,6 @@
-"""Directory trees walked, measured and removed, whatever a hostile writer made of them.
+"""Directory trees that a hostile writer may have made: walking, measuring and removing them.
 
-Depth, path length, names that are not UTF-8, links, mount points and changes meanwhile are all
+Depth, path length, names that are not UTF-8, links, mount points and concurrent changes are all
 handled: see `descent`. Nothing here follows a symlink or crosses a mount point, so removing a
 directory with something still mounted in it fails and leaves what is mounted alone.
 Imports the standard library and its neighbours alone, for the program that unpacks layers.
@@ -237,7 +237,7 @@ class _Removal:
         self._failure: OSError | None = None
 
     def remove(self, name: str) -> OSError | None:
-        """Remove a name of the root directory; returns what went wrong first, if anything did."""
+        """Remove a name of the root directory; return the first failure, None if there was none."""
         place, pending = self._place, self._pending
         pending.append([])
         self._unlink(name, pending[0])
@@ -301,7 +301,7 @@ class _Removal:
             elif error.errno != errno.ENOTEMPTY:
                 self._note(error, name)
             elif self._failure is None and self._tries:
-                # Somebody adds to it, or something was moved into it.
+                # Another process added or moved something into it.
                 self._tries -= 1
                 self._pending[-1].append(name)
             elif self._failure is None:
@@ -323,7 +323,7 @@ class _Act(Protocol):
 
 
 def _unlocked(directory: int, name: str, act: _Act) -> None:
-    """Do it; where permission is missing, do it again after taking away what locks the entry."""
+    """Call `act`; if permission is missing, unlock the entry and call it again."""
     try:
         act(name, dir_fd=directory)
     except OSError as error:
@@ -359,7 +359,7 @@ def _unlock(directory: int, name: str) -> bool:
 
 
 def _clear_flags(descriptor: int) -> bool:
-    """Take away the flags that forbid removal, if it has them; whether it had. Never raises."""
+    """Clear the flags that forbid removal; return whether any was set. Never raises."""
     try:
         (flags,) = struct.unpack(
             "i", fcntl.ioctl(descriptor, _FS_IOC_GETFLAGS, struct.pack("i", 0))

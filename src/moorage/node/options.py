@@ -86,7 +86,7 @@ class NodeOptions:
     KubeletConfiguration's `systemReserved`). `node_ip` and
     `hostname` are found on the machine when empty. `service_environment` overrides variables of
     the service environment, such as KUBERNETES_SERVICE_HOST where nothing routes cluster IPs.
-    `cluster_id` tells this cluster's sandboxes from another's on the same engine.
+    `cluster_id` distinguishes this cluster's sandboxes from others on the same engine.
     `listeners` are the ports of this host that the cluster itself uses: no pod gets them.
     `id_register` is the machine's register of user id ranges.
     `oom_score_floor` is the lowest oom_score_adj the engine may set here: -1000 with
@@ -131,7 +131,7 @@ class NodeOptions:
 
     @property
     def owner(self) -> str:
-        """What this agent's sandboxes are labelled with."""
+        """The owner label of this agent's sandboxes."""
         return owner_of(self.cluster_id, self.name)
 
     def is_enabled(self, gate: str) -> bool:

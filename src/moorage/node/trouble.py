@@ -1,4 +1,4 @@
-"""Keeps the trouble of one pod from the others: what breaks for it is logged, and tried again."""
+"""Isolation of failures: what fails for one pod is logged and retried, without harm to others."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ log = Log(__name__)
 
 @contextmanager
 def apart(what: str, **subject: object) -> Iterator[None]:
-    """Log whatever the block raises, with its subject, and go on.
+    """Log what the block raises, with its subject, and continue.
 
-    For loops over pods and containers, whose next round tries again.
+    For loops over pods and containers that retry in their next round.
     """
     try:
         yield
     except (CriError, OSError) as error:
         log.warning(f"{what} failed", **subject, error=error)
     except Exception:
-        # A fault of ours: without this the agent would end, start again, and meet it again.
+        # A defect in the agent: without this it would restart and fail again.
         log.exception(f"{what} broke", **subject)

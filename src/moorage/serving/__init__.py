@@ -1,4 +1,4 @@
-"""HTTP servers that hold out against their clients: limits of connections, deadlines, budgets.
+"""HTTP servers under load: limits of connections, deadlines, budgets.
 
     listener ──▶ Acceptor ──admit──▶ ConnectionTable ──▶ HttpConnection ──▶ the server's handler
                                        │ limits per address, reserve for this machine

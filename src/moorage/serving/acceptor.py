@@ -1,8 +1,8 @@
-"""Accepting connections for an HTTP server, under its limits.
+"""Acceptor: accepts connections for an HTTP server within its limits.
 
-The event loop's own acceptor gives a protocol neither the peer's address nor a way to say no, and
-takes connections without end. This one looks first, so a connection that is over a limit costs one
-`accept` and no TLS handshake, and one that is dropped during its handshake is gone at once.
+The event loop's own acceptor accepts without bound, and a protocol can refuse a connection only
+after its TLS handshake. This one checks the limits first, so a refused connection costs one
+`accept`, and one that is dropped during its handshake is closed at once.
 """
 
 from __future__ import annotations

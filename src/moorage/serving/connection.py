@@ -96,7 +96,7 @@ class HttpConnection(RequestHandler):
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Called by the event loop, or by whoever has taken the connection over."""
+        """Called by the event loop, or by the protocol that took the connection over."""
         super().connection_lost(exc)
         self._on_lost()
 

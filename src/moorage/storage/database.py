@@ -1,7 +1,7 @@
 """SQLite file of a store: its schema, its statements, and a checksum on every row.
 
-Functions that block, for the store's threads; nothing here knows of the event loop. A row whose
-checksum does not fit, or that SQLite cannot read, is reported as damage and all else is returned.
+Blocking functions for the store's threads; none uses the event loop. A row whose checksum does not
+match, or that SQLite cannot read, is reported as damage and all else is returned.
 Formats: 1 had no checksums; a store of it is upgraded at open, in steps that may be interrupted.
 """
 
@@ -216,7 +216,7 @@ def history(connection: sqlite3.Connection, prefix: str, after: int) -> list[Cha
 
 
 def checksum(revision: int, key: str, previous: int, is_deletion: int, value: bytes) -> int:
-    """Return the CRC-32 of a row: of everything in it, so that no field can change unnoticed."""
+    """Return the CRC-32 of a row: of all its fields, so that any change is detected."""
     head = f"{revision} {previous} {is_deletion:d} {key}".encode()
     return zlib.crc32(value, zlib.crc32(head))
 

@@ -68,7 +68,7 @@ class StoreLock:
 
 
 def _has_ended(holder: str, within_s: float) -> bool:
-    """Whether a process, by its id as text, ends in time; this one does not."""
+    """Whether a process, by its id as text, ends in time; False for this process."""
     if not holder.isdigit() or int(holder) == os.getpid():
         return False
     try:

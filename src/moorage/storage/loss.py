@@ -14,7 +14,7 @@ from moorage.storage.store import StoreBrokenError
 def check_kept(path: Path, mark_path: Path) -> None:
     """Raise StoreBrokenError if a database that is not being served is not what its mark records.
 
-    Blocks. The store itself checks the same at its start; this tells the caller at once.
+    Blocks. The store checks the same at its start; this reports it to the caller at once.
     """
     mark = read_mark(mark_path)
     check_made(path, mark_path, mark)

@@ -364,7 +364,7 @@ class SqliteStore:
         try:
             self._mark.record(revision)
         except OSError as error:
-            # The change is durable all the same; only a loss of it would not be noticed.
+            # The change is durable all the same; only a loss of it would not be detected.
             if not self._is_mark_stale:
                 log.error("the store's mark cannot be written", path=self._mark_path, error=error)
             self._is_mark_stale = True

@@ -147,7 +147,7 @@ class Store(Protocol):
 
     @property
     def identity(self) -> str:
-        """What tells this store from every other one, made with it and kept for its life."""
+        """Unique name of this store, made with it and kept for its life."""
 
     @property
     def replay_floor(self) -> int:

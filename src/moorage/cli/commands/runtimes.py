@@ -26,7 +26,7 @@ def command(data_dir: Path, *, shows_all: bool, output: str) -> None:
     """List the runtime handlers, and why some cannot be used.
 
     While a cluster runs on an engine of our own they are the engine's, with the files that define
-    them; what is wrong with files is told too. With --cri they are those that the engine lists.
+    them; faults of those files are reported too. With --cri they are those that the engine lists.
     Otherwise they are those found on this machine.
     """
     told = asyncio.run(_ask(layout_of(data_dir)))
@@ -39,7 +39,7 @@ def command(data_dir: Path, *, shows_all: bool, output: str) -> None:
 
 
 def _notes(handler: HandlerInForce) -> list[str]:
-    """Return what stands below a handler's row: its file, and why it cannot be used."""
+    """Return the lines below a handler's row: its file, and why it cannot be used."""
     found = [handler.file] if handler.file else []
     for reason, remedy in (
         (handler.reason, handler.remedy),
@@ -59,7 +59,7 @@ async def _ask(layout: Layout) -> HandlersTold:
 
 
 def _columns(told: HandlersTold) -> tuple[str, ...]:
-    """The columns that have something to say: an engine of others lists names and features only."""
+    """Return the columns that are not empty: an engine of others lists names and features only."""
     if told.handlers and not any(each.runtime for each in told.handlers):
         return ("handler", "default", "available", "features")
     if any(each.file for each in told.handlers):

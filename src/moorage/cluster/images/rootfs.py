@@ -39,12 +39,12 @@ _READ_BYTES = 1 << 20
 
 
 class RootfsError(Exception):
-    """A file that is no archive of a root file system; the text says what it is, and what to do."""
+    """The file is not an archive of a root file system; the text says what it is and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """An archive as a layer: its digest as it is and unpacked, and whether it has a shell."""
+    """An archive as a layer: digests of its packed and unpacked bytes, and if it has a shell."""
 
     path: Path
     size_bytes: int
@@ -91,7 +91,7 @@ def read_rootfs(path: Path) -> Layer:
 
 
 class _Reader:
-    """What `tarfile` reads from; keeps the end, which tells a whole archive from one cut short."""
+    """Source for `tarfile`; keeps the last block, which is zero in an archive that is complete."""
 
     def __init__(self, stream: BlobStream) -> None:
         self._stream = stream

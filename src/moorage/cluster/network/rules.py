@@ -86,7 +86,7 @@ def setup_script(network: PodNetwork, saved: str, *, refuses_for_host: bool = Tr
     Pods reach the outside under the host's address. Where the host filters what it forwards, pods'
     packets pass, and so do answers to them and what comes in through a host port. Connections to
     service addresses are refused, those of the host itself only with `refuses_for_host`: nothing
-    answers there yet, and a packet that left would reach whoever has that address outside.
+    answers there yet, and a packet that left would reach another host with that address.
     """
     chain, mark, pods = chain_name(network), mark_chain_name(network), network.subnet
     tables = {table.name: table for table in _tables(saved)}

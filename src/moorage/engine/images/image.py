@@ -60,7 +60,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
         user = self._user
         if not (user.isdecimal() and user.isascii()):
             return None
-        # Beyond the message's range it counts as a name, as in containerd: nobody has that name.
+        # Beyond the message's range it counts as a name, as in containerd: no user has it.
         return int(user) if len(user) <= _UID_DIGITS and int(user) <= _MAX_UID else None
 
     @property

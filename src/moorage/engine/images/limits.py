@@ -1,8 +1,7 @@
-"""How large an image may become on disk, whatever it says of itself.
+"""Limits of an image's size on disk.
 
-A layer is a small file that can stand for any number of bytes: by compression, by sparse entries,
-by entries without content. So size is counted as it is unpacked, and some of the disk stays free
-for everything else that needs it.
+A small layer can unpack to any number of bytes: by compression, sparse entries or entries without
+content. So bytes and entries are counted while it is unpacked, and a part of the disk stays free.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ class ImageLimits:
     free_bytes: int = _GIB
 
     def reserve_bytes(self, place: Path) -> int:
-        """How much of the disk of that directory must stay free. Raises OSError."""
+        """Return how many bytes of a directory's disk must stay free. Raises OSError."""
         found = os.statvfs(place)
         return min(self.free_bytes, found.f_blocks * found.f_frsize // 20)
 
 
 def free_bytes(place: Path) -> int:
-    """What is free on the disk of that directory. Raises OSError."""
+    """Return the free bytes of a directory's disk. Raises OSError."""
     found = os.statvfs(place)
     return found.f_bavail * found.f_frsize
 
 
 def in_words(size_bytes: int) -> str:
-    """A size for people: `128 GiB`."""
+    """Return a size with its unit: `128 GiB`."""
     for unit, name in ((_GIB, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if size_bytes >= unit:
             return f"{size_bytes / unit:.4g} {name}"

@@ -6,8 +6,8 @@
 
 A pipe holds what is not read yet, so a slow reader slows the process down instead of memory
 filling. Output for a log is read at a limited rate too: a process that floods its log waits in
-write(2) instead of filling the disk. Source: fifo(7), pipe(7); poll(2) tells of no end before a
-first writer has come.
+write(2) instead of filling the disk. Source: fifo(7), pipe(7); poll(2) reports no end before a
+first writer has opened it.
 """
 
 from __future__ import annotations

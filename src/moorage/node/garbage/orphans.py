@@ -92,7 +92,7 @@ class OrphanCollector:
         """Whether this agent, or an earlier version of it, created the pod's sandboxes.
 
         Earlier versions wrote the bare node name, which two clusters of one machine share: there a
-        directory of the pod in our own tree is what tells ours from theirs.
+        directory of the pod in our own tree shows that it is ours.
         """
         owners = {each.owner for each in view.sandboxes}
         if self._owner in owners:

@@ -145,17 +145,17 @@ class ImagePuller:
         return await self._pull(pod, about, image, name, present, secrets, sandbox)
 
     async def tidy(self, images: Collection[str], before: datetime) -> None:
-        """Settle and forget pulls; `images` are the ids that were on the node at that time.
+        """Settle pulls and forget those of images that are gone.
 
-        Raises CriError, OSError.
+        `images` are the ids of the images on the node at `before`. Raises CriError, OSError.
         """
         await self.recover()
         await self._records.prune(images, before.timestamp() - _PRUNE_MARGIN_S)
 
     async def recover(self) -> None:
-        """Settle pulls whose end nobody saw, as those that an earlier agent began.
+        """Settle pulls without a known result, such as those of an earlier agent.
 
-        An image that came from one is nobody's until some credential is shown. Raises CriError,
+        No pod may use an image of such a pull before it has shown a credential. Raises CriError,
         OSError.
         """
         for name, present in self._records.unsettled():
@@ -269,7 +269,7 @@ class ImagePuller:
         return reference, found
 
     async def _image_ref(self, name: str) -> str | None:
-        """The id that the name has on the node, empty for none; None when the engine is silent."""
+        """Return the id under the name on the node, "" for none; None if the engine fails."""
         try:
             found = await self._engine.image(name)
         except CriError:

@@ -1,7 +1,7 @@
-"""Records of pulls: which images this node's agent pulled, and who may use them.
+"""Pull records: which images this node's agent pulled, and which pods may use them.
 
     pulling/sha256-HASH   an ImagePullIntent: a pull of that name has begun
-    pulled/sha256-HASH    an ImagePulledRecord: the image's id and who has shown access to it
+    pulled/sha256-HASH    an ImagePulledRecord: the image's id and which credentials pulled it
 
 An intent is on disk before the pull and goes when its record is, so that no crash makes an image
 look preloaded. Files are those of the kubelet (`image_manager`), under the agent's root. Reading
@@ -69,7 +69,7 @@ class PullRecords:
         self._writing = asyncio.Lock()
 
     def load(self) -> None:
-        """Read what an earlier life of the agent left. Blocks. Raises OSError."""
+        """Read the records of earlier agents. Blocks. Raises OSError."""
         for directory in (self._pulling, self._pulled):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         for _, intent in self._read(self._pulling, _Intent):
@@ -102,7 +102,7 @@ class PullRecords:
         return intent is not None and intent.present != image_ref
 
     def access(self, image_ref: str, repository: str) -> Access:
-        """Who has shown access to the image under that repository's name."""
+        """Return the access that is recorded for the image under that repository's name."""
         record = self._records.get(image_ref)
         if record is None:
             return Access()
@@ -130,7 +130,7 @@ class PullRecords:
         await self._end(name)
 
     async def failed(self, name: str, image_ref: str | None) -> None:
-        """Note a pull that came to nothing; `image_ref` is what has the name now, None if unknown.
+        """Record a pull that failed; `image_ref` is the id under the name now, None if unknown.
 
         An intent that may have been fulfilled after all stays.
         """
@@ -146,7 +146,7 @@ class PullRecords:
         self._land(name)
 
     def unsettled(self) -> list[tuple[str, str]]:
-        """Names of pulls that are not under way and have no known end; with the id before."""
+        """Return the names of pulls that ended without a known result, each with the id before."""
         return [
             (name, intent.present)
             for name, intent in self._intents.items()
@@ -154,13 +154,13 @@ class PullRecords:
         ]
 
     async def settle(self, name: str, image_ref: str, repository: str) -> None:
-        """Note an image that an unsettled pull brought: nobody has shown access. Raises OSError."""
+        """Record the image of an unsettled pull, without any access. Raises OSError."""
         await self.note(image_ref, repository, Access())
         self._flights[name] += 1
         await self._end(name)
 
     async def note(self, image_ref: str, repository: str, access: Access) -> None:
-        """Add to who has shown access to an image. Raises OSError."""
+        """Add an access to the record of an image. Raises OSError."""
         async with self._writing:
             present = self._records.get(image_ref)
             mapping = dict(present.credential_mapping) if present is not None else {}

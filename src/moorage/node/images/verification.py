@@ -1,7 +1,7 @@
-"""Who may use an image that is on the node: whether its registry has to be asked again.
+"""Image verification: whether a pod may use an image that is on the node without pulling it.
 
-Pure. An image that one pod pulled with a secret is no other pod's, unless that pod has the same
-secret or credential. Which images are looked at is the node's policy. Source: KEP-2535;
+Pure. An image that was pulled with a secret may be used by pods with the same secret or credential
+only. The node's policy says which images are verified. Source: KEP-2535;
 KubeletConfiguration `imagePullCredentialsVerificationPolicy`; kubelet `images/pullmanager`.
 """
 
@@ -36,14 +36,14 @@ class PullSecret(Struct, frozen=True, rename="camel"):
 
 
 class Access(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Who has shown that they may pull an image: every pod of the node, or some credentials."""
+    """The pods that may use an image: all of the node, or those with certain credentials."""
 
     kubernetes_secrets: tuple[PullSecret, ...] = ()
     node_pods_accessible: bool = False
 
     @classmethod
     def by(cls, secret: PullSecret | None) -> Access:
-        """The access that a pull shows; a pull without credentials shows that of every pod."""
+        """Return the access that a pull proves; without credentials, that of every pod."""
         return cls(node_pods_accessible=True) if secret is None else cls((secret,))
 
     def admits(self, secrets: Iterable[PullSecret]) -> PullSecret | None:
