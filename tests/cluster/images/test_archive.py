@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from moorage.cluster.images.archive import Image, digest, write_archive
+from moorage.cluster.images.archive import Image, write_archive
 from moorage.cluster.images.layer import File, write_layer
+from moorage.engine.images.oci_archive import digest
 from moorage.linux.program import Platform
 
 BASE = write_layer({"bin/sh": File(b"shell", 0o755)})

@@ -2,27 +2,31 @@
 
 Layers stay uncompressed: on one machine, packing them costs more than it saves. Images that share
 a layer share its blob. The bytes depend on the images alone.
-Source: OCI image-spec, "Image Layout", "Image Manifest", "Image Configuration"; the annotation
-`io.containerd.image.name` is how engines, containerd and our own, learn a full name.
+Source: OCI image-spec, "Image Configuration".
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 import tarfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from moorage.engine.images.oci_archive import (
+    CONFIGURATION_TYPE,
+    LAYER_TYPE,
+    Document,
+    add_blob,
+    add_documents,
+    descriptor,
+    digest,
+    encode,
+    index_entry,
+    manifest,
+)
 from moorage.linux.program import Platform
 
-INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
-MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
-CONFIGURATION_TYPE = "application/vnd.oci.image.config.v1+json"
-LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
-NAME_ANNOTATIONS = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 # An image's age is not that of the machine that made it.
 _CREATED = "1970-01-01T00:00:00Z"
 
@@ -68,58 +72,29 @@ class Image:
         return digest(self.configuration)
 
 
-def digest(content: bytes) -> str:
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"
-
-
 def write_archive(images: Iterable[Image]) -> bytes:
     """One archive with all the images. Raises ValueError when two have the same name."""
     blobs: dict[str, bytes] = {}
-    listed: dict[str, dict[str, object]] = {}
+    listed: dict[str, Document] = {}
     for image in images:
         if image.name in listed:
             raise ValueError(f"two images have the name {image.name}")
-        listed[image.name] = {
-            **_blob(_manifest(image, blobs), MANIFEST_TYPE, blobs),
-            "platform": image.platform.to_object(),
-            "annotations": dict.fromkeys(NAME_ANNOTATIONS, image.name),
-        }
-    index = {"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": list(listed.values())}
-    files = {
-        "oci-layout": encode({"imageLayoutVersion": "1.0.0"}),
-        "index.json": encode(index),
-        **{f"blobs/sha256/{name.removeprefix('sha256:')}": blobs[name] for name in sorted(blobs)},
-    }
-    return _tar(files)
-
-
-def _manifest(image: Image, blobs: dict[str, bytes]) -> bytes:
-    return encode(
-        {
-            "schemaVersion": 2,
-            "mediaType": MANIFEST_TYPE,
-            "config": _blob(image.configuration, CONFIGURATION_TYPE, blobs),
-            "layers": [_blob(layer, LAYER_TYPE, blobs) for layer in image.layers],
-        }
-    )
-
-
-def _blob(content: bytes, media_type: str, blobs: dict[str, bytes]) -> dict[str, object]:
-    """Put a blob with the others and describe it."""
-    name = digest(content)
-    blobs[name] = content
-    return {"mediaType": media_type, "digest": name, "size": len(content)}
-
-
-def _tar(files: Mapping[str, bytes]) -> bytes:
+        content = manifest(
+            _blob(image.configuration, CONFIGURATION_TYPE, blobs),
+            [_blob(layer, LAYER_TYPE, blobs) for layer in image.layers],
+        )
+        blobs[digest(content)] = content
+        listed[image.name] = index_entry(content, image.name, image.platform.to_object())
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for path, content in files.items():
-            header = tarfile.TarInfo(path)
-            header.size = len(content)
-            archive.addfile(header, io.BytesIO(content))
+        add_documents(archive, listed.values())
+        for name in sorted(blobs):
+            add_blob(archive, name, len(blobs[name]), io.BytesIO(blobs[name]))
     return buffer.getvalue()
 
 
-def encode(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
+def _blob(content: bytes, media_type: str, blobs: dict[str, bytes]) -> Document:
+    """Put a blob with the others and describe it."""
+    name = digest(content)
+    blobs[name] = content
+    return descriptor(media_type, name, len(content))

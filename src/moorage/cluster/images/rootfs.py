@@ -15,17 +15,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.cluster.images.archive import (
+from moorage.cluster.images.archive import Image
+from moorage.engine.images.blob_stream import BlobStream, LayerError
+from moorage.engine.images.oci_archive import (
     CONFIGURATION_TYPE,
-    INDEX_TYPE,
     LAYER_TYPE,
-    MANIFEST_TYPE,
-    NAME_ANNOTATIONS,
-    Image,
+    add_blob,
+    add_documents,
+    descriptor,
     digest,
     encode,
+    index_entry,
+    manifest,
 )
-from moorage.engine.images.blob_stream import BlobStream, LayerError
 from moorage.linux.program import Platform
 
 # The first bytes of a file → its compression, as a layer's media type ends.
@@ -134,45 +136,13 @@ def write_image(target: Path, name: str, platform: Platform, layer: Layer) -> No
     configuration["rootfs"]["diff_ids"] = [layer.diff_id]
     configuration["config"] = {**configuration["config"], "Env": [_PATH]}
     described = encode(configuration)
-    manifest = encode(
-        {
-            "schemaVersion": 2,
-            "mediaType": MANIFEST_TYPE,
-            "config": _descriptor(CONFIGURATION_TYPE, described),
-            "layers": [
-                {
-                    "mediaType": layer.media_type,
-                    "digest": layer.digest,
-                    "size": layer.size_bytes,
-                }
-            ],
-        }
+    listed = manifest(
+        descriptor(CONFIGURATION_TYPE, digest(described), len(described)),
+        [descriptor(layer.media_type, layer.digest, layer.size_bytes)],
     )
-    listed = {
-        **_descriptor(MANIFEST_TYPE, manifest),
-        "annotations": dict.fromkeys(NAME_ANNOTATIONS, name),
-    }
-    index = {"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [listed]}
     with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as archive:
-        _add(archive, "oci-layout", encode({"imageLayoutVersion": "1.0.0"}))
-        _add(archive, "index.json", encode(index))
-        for content in (described, manifest):
-            _add(archive, _blob_path(digest(content)), content)
-        header = tarfile.TarInfo(_blob_path(layer.digest))
-        header.size = layer.size_bytes
+        add_documents(archive, [index_entry(listed, name)])
+        for content in (described, listed):
+            add_blob(archive, digest(content), len(content), io.BytesIO(content))
         with layer.path.open("rb") as file:
-            archive.addfile(header, file)
-
-
-def _descriptor(media_type: str, content: bytes) -> dict[str, object]:
-    return {"mediaType": media_type, "digest": digest(content), "size": len(content)}
-
-
-def _blob_path(name: str) -> str:
-    return f"blobs/sha256/{name.removeprefix('sha256:')}"
-
-
-def _add(archive: tarfile.TarFile, path: str, content: bytes) -> None:
-    header = tarfile.TarInfo(path)
-    header.size = len(content)
-    archive.addfile(header, io.BytesIO(content))
+            add_blob(archive, layer.digest, layer.size_bytes, file)

@@ -10,7 +10,6 @@ Source: OCI image-spec, "Image Layout", "Image Layer Filesystem Changeset".
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -20,16 +19,12 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
+from moorage.engine.images import oci_archive
 from moorage.engine.images.image import SHA256
 from moorage.engine.images.layers import LayerRecord, read_record, tree_of
 
-_INDEX = "application/vnd.oci.image.index.v1+json"
-_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-_CONFIGURATION = "application/vnd.oci.image.config.v1+json"
-_LAYER = "application/vnd.oci.image.layer.v1.tar"
-_NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 _XATTR = "SCHILY.xattr."
 _KEPT_XATTRS = ("user.", "security.capability")
@@ -74,15 +69,15 @@ class _Blobs:
     def path(self, digest: str) -> Path:
         return self.scratch / digest.removeprefix(SHA256)
 
-    def add(self, content: bytes, media_type: str) -> dict[str, Any]:
-        """Keep a blob; its descriptor."""
-        digest = SHA256 + hashlib.sha256(content).hexdigest()
-        self.path(digest).write_bytes(content)
-        self.sizes[digest] = len(content)
-        return self.descriptor(digest, media_type)
+    def add(self, content: bytes) -> str:
+        """Keep a blob; return its digest."""
+        name = oci_archive.digest(content)
+        self.path(name).write_bytes(content)
+        self.sizes[name] = len(content)
+        return name
 
-    def descriptor(self, digest: str, media_type: str) -> dict[str, Any]:
-        return {"mediaType": media_type, "digest": digest, "size": self.sizes[digest]}
+    def descriptor(self, name: str, media_type: str) -> oci_archive.Document:
+        return oci_archive.descriptor(media_type, name, self.sizes[name])
 
 
 def save_images(
@@ -100,46 +95,41 @@ def save_images(
             for diff_id, layer in image.layers:
                 if diff_id not in packed:
                     packed[diff_id] = _pack(diff_id, layer, blobs, known)
-            manifest, found = _manifest(image, packed, blobs)
-            listed.append({**manifest, "annotations": dict.fromkeys(_NAMES, image.name)})
+            entry, found = _describe(image, packed, blobs)
+            listed.append(entry)
             saved.append(found)
-        index = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": listed}
         with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            _put(archive, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
-            _put(archive, "index.json", _json(index))
-            for digest in sorted(blobs.sizes):
-                header = tarfile.TarInfo(f"blobs/sha256/{digest.removeprefix(SHA256)}")
-                header.size = blobs.sizes[digest]
-                with blobs.path(digest).open("rb") as blob:
-                    archive.addfile(header, blob)
+            oci_archive.add_documents(archive, listed)
+            for name in sorted(blobs.sizes):
+                with blobs.path(name).open("rb") as blob:
+                    oci_archive.add_blob(archive, name, blobs.sizes[name], blob)
     return tuple(saved)
 
 
-def _manifest(
+def _describe(
     image: SaveableImage, packed: Mapping[str, str], blobs: _Blobs
-) -> tuple[dict[str, Any], SavedImage]:
-    """An image's entry in the index, and what became of it."""
+) -> tuple[oci_archive.Document, SavedImage]:
+    """Keep an image's configuration and manifest; return its entry in the index, and its id."""
     layers = [packed[diff_id] for diff_id, _ in image.layers]
     is_exact = layers == [diff_id for diff_id, _ in image.layers]
     content = image.configuration
     configuration = json.loads(content)
     if not is_exact:
         configuration["rootfs"]["diff_ids"] = layers
-        content = _json(configuration)
-    described = blobs.add(content, _CONFIGURATION)
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": _MANIFEST,
-        "config": described,
-        "layers": [blobs.descriptor(each, _LAYER) for each in layers],
-    }
+        content = oci_archive.encode(configuration)
+    described = blobs.add(content)
+    manifest = oci_archive.manifest(
+        blobs.descriptor(described, oci_archive.CONFIGURATION_TYPE),
+        [blobs.descriptor(each, oci_archive.LAYER_TYPE) for each in layers],
+    )
+    blobs.add(manifest)
     platform = {
         key: configuration[key]
         for key in ("architecture", "os", "variant")
         if configuration.get(key)
     }
-    entry = {**blobs.add(_json(manifest), _MANIFEST), "platform": platform}
-    return entry, SavedImage(image.name, described["digest"], is_exact)
+    entry = oci_archive.index_entry(manifest, image.name, platform)
+    return entry, SavedImage(image.name, described, is_exact)
 
 
 def _pack(diff_id: str, layer: Path, blobs: _Blobs, known: Path | None) -> str:
@@ -168,17 +158,18 @@ def pack_layer(tree: Path, record: LayerRecord, target: BinaryIO) -> None:
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:
         _pack_entry(archive, tree, "./", links)
         if "" in opaque:
-            _put(archive, _OPAQUE, b"")
+            oci_archive.add_file(archive, _OPAQUE, b"")
         for path in _paths(tree):
             if path in hidden:
                 # Overlayfs's own mark, where the tree has it.
                 continue
             _pack_entry(archive, tree / path, path, links)
             if path in opaque:
-                _put(archive, f"{path}/{_OPAQUE}", b"")
+                oci_archive.add_file(archive, f"{path}/{_OPAQUE}", b"")
         for path in sorted(hidden):
             folder, _, name = path.rpartition("/")
-            _put(archive, f"{folder}/{_WHITEOUT}{name}" if folder else f"{_WHITEOUT}{name}", b"")
+            mark = f"{folder}/{_WHITEOUT}{name}" if folder else f"{_WHITEOUT}{name}"
+            oci_archive.add_file(archive, mark, b"")
 
 
 def _pack_entry(
@@ -241,16 +232,6 @@ def _names(tree: Path, folder: str) -> list[str]:
     return [f"{folder}/{name}" if folder else name for name in names]
 
 
-def _put(archive: tarfile.TarFile, path: str, content: bytes) -> None:
-    header = tarfile.TarInfo(path)
-    header.size = len(content)
-    archive.addfile(header, io.BytesIO(content))
-
-
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
