@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from moorage.cluster.network.rules import (
     chain_name,
     guard_script,
+    has_service_proxy,
     mark_chain_name,
     removal_script,
     setup_script,
@@ -116,6 +117,30 @@ def test_the_clusters_ports_come_before_any_host_port(
         assert (f"-I PREROUTING 1 -p tcp -j {CHAIN}-PORTS" in lines) is is_moved
         removed = lines.count(f"-D PREROUTING -p tcp -j {CHAIN}-PORTS")
         assert removed == (present.count(GUARD) if is_moved else 0)
+
+
+def test_a_guard_refuses_services_to_the_pods_of_another_engine() -> None:
+    script = guard_script(OURS, OPEN_FILTER, interfaces=("cni0", "cni1"), refuses_services=True)
+    lines = script.splitlines()
+    for source in (f"{CHAIN} -i cni0", f"{CHAIN} -i cni1", f"{CHAIN}-OUT"):
+        assert f"-A {source} -d 10.96.0.0/16 -p tcp -j REJECT --reject-with tcp-reset" in lines
+    assert f"-I FORWARD 1 -j {CHAIN}" in lines
+    # What an earlier start refused is not any more.
+    made = OPEN_FILTER.replace(
+        "COMMIT", f":{CHAIN} - [0:0]\n-A FORWARD -j {CHAIN}\n:{CHAIN}-OUT - [0:0]\nCOMMIT"
+    )
+    again = guard_script(OURS, made, interfaces=("cni0",)).partition("*filter")[2]
+    assert (
+        again.split()
+        == f":{CHAIN} - [0:0] :{CHAIN}-OUT - [0:0] -I OUTPUT 1 -j {CHAIN}-OUT COMMIT".split()
+    )
+    assert "*filter" not in guard_script(OURS, OPEN_FILTER, interfaces=("cni0",))
+
+
+@pytest.mark.parametrize("chain", ["KUBE-SERVICES", "KUBE-SVC-X", ""])
+def test_a_service_proxy_is_known_by_its_chain(chain: str) -> None:
+    saved = OPEN_FILTER + nat(chains=(chain,) if chain else ())
+    assert has_service_proxy(saved) is (chain == "KUBE-SERVICES")
 
 
 def test_a_jump_that_is_there_is_not_made_again() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
@@ -177,10 +178,50 @@ async def test_a_host_with_a_route_into_the_service_network_keeps_it(
 async def test_a_cluster_without_pods_of_its_own_protects_its_ports(
     machine: FakeMachine,
 ) -> None:
-    await protect(OURS, machine.host())
+    await protect(replace(OURS, services=None), machine.host())
     assert "--dport 6443 -j ACCEPT" in machine.said
     assert "MASQUERADE" not in machine.said
     assert "*filter" not in machine.said
+
+
+REFUSED = "-d 10.96.0.0/16 -p tcp -j REJECT"
+
+
+@pytest.mark.parametrize(
+    ("routes", "rules", "has_ipvs", "is_refused"),
+    [
+        ("0.0.0.0/0", "", False, True),
+        ("10.96.4.0/24", "", False, False),
+        # A proxy of another cluster here may have the same addresses.
+        ("0.0.0.0/0", nat(chains=("KUBE-SERVICES",)), False, False),
+        ("0.0.0.0/0", "", True, False),
+    ],
+)
+async def test_service_addresses_are_refused_beside_an_engine_of_others(
+    machine: FakeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, routes: str, rules: str,
+    *, has_ipvs: bool, is_refused: bool,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(setup, "host_routes", lambda: (Route("eth1", IPv4Network(routes)),))
+    monkeypatch.setattr(setup, "_INTERFACES", tmp_path)
+    if has_ipvs:
+        (tmp_path / "kube-ipvs0").mkdir()
+    machine.rules.write_text(rules)
+    await protect(OURS, machine.host(), ("cni0",))
+    assert "--dport 6443 -j ACCEPT" in machine.said
+    assert (f"-A {CHAIN} -i cni0 {REFUSED}" in machine.said) is is_refused
+    assert (f"-A {CHAIN}-OUT {REFUSED}" in machine.said) is is_refused
+    assert (f"-I FORWARD 1 -j {CHAIN}" in machine.said) is is_refused
+
+
+async def test_ports_are_protected_where_nothing_can_be_refused(machine: FakeMachine) -> None:
+    machine.program(
+        "iptables-restore", "text=$(cat); case $text in *REJECT*) exit 4;; esac; "
+        f"echo \"$text\" >> {machine.rules.with_name('given')}",
+    )  # fmt: skip
+    await protect(OURS, machine.host(), ("cni0",))
+    given = machine.rules.with_name("given").read_text()
+    assert "--dport 6443 -j ACCEPT" in given
+    assert "*filter" not in given
 
 
 async def test_what_protects_ports_is_taken_away(machine: FakeMachine) -> None:

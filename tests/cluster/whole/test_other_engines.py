@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from moorage.cluster.engine_ports import engine_listeners, engine_process
 from moorage.cluster.images import PAUSE
 from moorage.cri import CriClient, pb
 from tests.containerd import running_containerd, skip_without_containerd
@@ -76,6 +78,31 @@ def test_pods_run_on_it(cluster: RunningCluster, engine: tuple[str, str]) -> Non
     )
     cluster.kubectl("logs", "web")
     cluster.kubectl("delete", "pod", "web", "--timeout=30s")
+
+
+def test_its_ports_and_service_addresses_are_guarded(
+    cluster: RunningCluster, engine: tuple[str, str]
+) -> None:
+    found = engine_listeners(engine_process(engine[1]), ("127.0.0.1",))
+    assert found, "an engine listens for its streams"
+    decided = json.loads((cluster.data_dir / "cluster.json").read_text())
+    chain = f"MOORAGE-{decided['cluster_id']}-PORTS"
+    saved = subprocess.run(
+        ["iptables-save", "-t", "nat"], capture_output=True, text=True, check=True
+    ).stdout
+    for each in found:
+        rule = f"-A {chain} -d {each.address}/32 -p tcp -m tcp --dport {each.port} -j ACCEPT"
+        assert rule in saved
+    ports = [{"containerPort": 80, "hostPort": found[0].port}]
+    body = json.dumps(pod("thief", container={"ports": ports}))
+    refused = cluster.kubectl("create", "-f", "-", given=body, fails=True).stderr
+    assert f"hostPort {found[0].port} of container" in refused
+    assert "is used by the engine" in refused
+    with socket.socket() as client:
+        client.settimeout(10)
+        # Unanswered, it would leave by the default route and wait.
+        with pytest.raises(ConnectionRefusedError):
+            client.connect((decided["service_network"].replace("0.0/16", "77.77"), 80))
 
 
 def test_a_class_it_has_no_handler_for_is_pending_and_says_why(cluster: RunningCluster) -> None:

@@ -1,6 +1,7 @@
 """The network of a cluster's pods on this host: addresses, bridge, packet filter rules."""
 
 from moorage.cluster.network.conflist import PodNetwork, bridge_name
+from moorage.cluster.network.other import pod_bridges
 from moorage.cluster.network.setup import (
     NetworkError,
     NetworkState,
@@ -31,6 +32,7 @@ __all__ = [
     "forget",
     "host_routes",
     "outward_mtu",
+    "pod_bridges",
     "protect",
     "remove",
     "set_up",

@@ -14,7 +14,7 @@ name in a comment.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -25,6 +25,7 @@ _MARK = "0x2000/0x2000"
 _MULTICAST = "224.0.0.0/4"
 _HOST_PORTS = "CNI-HOSTPORT-DNAT"
 _PORTS = "-PORTS"
+_PROXY_CHAIN = "KUBE-SERVICES"
 _RULE = re.compile(r"^-A (\S+) (.*)$")
 _TARGET = re.compile(r"-j (\S+)")
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
@@ -111,18 +112,50 @@ def setup_script(network: PodNetwork, saved: str, *, refuses_for_host: bool = Tr
         ]
     if forwarding:
         forwarding = [f":{chain} - [0:0]", *forwarding, *_jump(filtering, "FORWARD", chain)]
-    own = output_chain_name(network)
-    sending = _refusals(network, own, "") if refuses_for_host else []
-    if sending or (filtering is not None and own in filtering.chains):
-        sending = [f":{own} - [0:0]", *sending, *_jump(filtering, "OUTPUT", own)]
+    sending = _sending(network, filtering, refuses=refuses_for_host)
     # Writing into a table makes it for good, so it is left alone where there is nothing to write.
     return _script({"nat": nat, "filter": [*forwarding, *sending]})
 
 
-def guard_script(network: PodNetwork, saved: str) -> str:
-    """What keeps host ports off the cluster's own, for a cluster without a pod network here."""
+def guard_script(
+    network: PodNetwork,
+    saved: str,
+    *,
+    interfaces: Sequence[str] = (),
+    refuses_services: bool = False,
+) -> str:
+    """What keeps host ports off the cluster's own, for a cluster without a pod network here.
+
+    With `refuses_services`, service addresses are refused to the host and to what comes from the
+    `interfaces`, which are those of another engine's pods.
+    """
     tables = {table.name: table for table in _tables(saved)}
-    return _script({"nat": _port_guard(network, tables.get("nat"))})
+    filtering, chain = tables.get("filter"), chain_name(network)
+    sources = interfaces if refuses_services else ()
+    forwarding = [line for name in sources for line in _refusals(network, chain, f"-i {name} ")]
+    if forwarding or _has_chain(filtering, chain):
+        forwarding = [f":{chain} - [0:0]", *forwarding, *_jump(filtering, "FORWARD", chain)]
+    sending = _sending(network, filtering, refuses=refuses_services)
+    nat = _port_guard(network, tables.get("nat"))
+    return _script({"nat": nat, "filter": [*forwarding, *sending]})
+
+
+def has_service_proxy(saved: str) -> bool:
+    """Whether a Kubernetes service proxy is at work here, whose addresses may be the same."""
+    return any(_PROXY_CHAIN in table.chains for table in _tables(saved))
+
+
+def _sending(network: PodNetwork, filtering: _Table | None, *, refuses: bool) -> list[str]:
+    """The rules for what the host itself sends to service addresses."""
+    own = output_chain_name(network)
+    sending = _refusals(network, own, "") if refuses else []
+    if sending or _has_chain(filtering, own):
+        return [f":{own} - [0:0]", *sending, *_jump(filtering, "OUTPUT", own)]
+    return []
+
+
+def _has_chain(table: _Table | None, chain: str) -> bool:
+    return table is not None and chain in table.chains
 
 
 def _port_guard(network: PodNetwork, table: _Table | None) -> list[str]:

@@ -8,7 +8,7 @@ error.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from moorage.cluster.host import Host
 from moorage.cluster.network.conflist import FILE_NAME, PodNetwork, write_conflist
 from moorage.cluster.network.rules import (
     guard_script,
+    has_service_proxy,
     mark_chain_name,
     removal_script,
     setup_script,
@@ -28,6 +29,8 @@ from moorage.linux.private import make_private
 _INTERFACES = Path("/sys/class/net")
 # libcni remembers here what each plugin answered, whoever calls it.
 _CNI_CACHE = Path("/var/lib/cni/results")
+# Of a Kubernetes service proxy in mode ipvs.
+_IPVS_INTERFACE = "kube-ipvs0"
 _LOCK_WAIT_S = 10
 _DEADLINE_S = 20.0
 _ATTEMPTS = 3
@@ -111,15 +114,27 @@ async def _make_bridge(network: PodNetwork, host: Host) -> None:
         raise NetworkError(f"the bridge {network.bridge} cannot be made: {error}") from error
 
 
-async def protect(network: PodNetwork, host: Host) -> None:
+async def protect(network: PodNetwork, host: Host, interfaces: Sequence[str] = ()) -> None:
     """Keep host ports off the cluster's own, for a cluster whose pods have another's network.
 
+    Service addresses, if the network has any, are refused to the host and to what comes from the
+    `interfaces`, unless the host has a route of its own to them or a Kubernetes service proxy.
     Without root or iptables there is nothing to protect it with, nor a host port to fear.
     """
     if not host.is_root or not host.firewall.is_usable:
         return
     try:
-        await _restore(host, guard_script(network, await _saved_rules(host)))
+        saved = await _saved_rules(host)
+        refuses = not (_has_route_to_services(network) or _has_service_proxy(saved))
+        try:
+            script = guard_script(network, saved, interfaces=interfaces, refuses_services=refuses)
+            await _restore(host, script)
+        except CommandError as error:
+            if network.services is None:
+                raise
+            # A kernel without the REJECT target.
+            await _restore(host, guard_script(network, saved))
+            log.warning("service addresses are not refused", reason=error)
     except CommandError as error:
         log.warning("host ports of pods can take the cluster's own", reason=error)
 
@@ -149,10 +164,18 @@ async def _make_rules(network: PodNetwork, host: Host) -> str:
 
 def _script(network: PodNetwork, saved: str) -> str:
     """Where this host has a route of its own into the service network, only pods are refused."""
+    is_routed = _has_route_to_services(network)
+    return setup_script(network, saved, refuses_for_host=not is_routed)
+
+
+def _has_route_to_services(network: PodNetwork) -> bool:
     routed = (route.network for route in host_routes() if route.network.prefixlen)
     services = network.services
-    is_routed = services is not None and any(services.overlaps(each) for each in routed)
-    return setup_script(network, saved, refuses_for_host=not is_routed)
+    return services is not None and any(services.overlaps(each) for each in routed)
+
+
+def _has_service_proxy(saved: str) -> bool:
+    return has_service_proxy(saved) or (_INTERFACES / _IPVS_INTERFACE).exists()
 
 
 async def _remove_rules(network: PodNetwork, host: Host) -> None:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
+from moorage.api.host_ports import Listener
 from moorage.apiserver.assembly import ApiOptions
 from moorage.apiserver.connect import NodeTls
 from moorage.apiserver.server import ApiServer, ServerOptions
 from moorage.cluster.credentials import Credentials
+from moorage.cluster.engine_ports import engine_listeners, engine_process
 from moorage.cluster.layout import Layout
 from moorage.cluster.names import ISSUER
 from moorage.cluster.notify import notify_ready
 from moorage.cluster.settings import Settings
 from moorage.linux.descriptors import raise_descriptor_limit
 from moorage.linux.private import make_private
+
+_LOOK_AGAIN_S = 10.0
 
 
 async def run(layout: Layout, settings: Settings) -> None:
@@ -34,13 +40,14 @@ async def run(layout: Layout, settings: Settings) -> None:
         addresses=settings.api_addresses,
         port=settings.api_port,
     )
+    found = _engine_listeners(settings)
     api_options = ApiOptions(
         signing_key=credentials.signing_key,
         issuer=ISSUER,
         public_url=f"https://{settings.pod_facing_address}:{settings.api_port}",
         service_network=ipaddress.IPv4Network(settings.service_network),
         node_tls=NodeTls(node_client.certificate, node_client.key, authority),
-        listeners=settings.listeners,
+        listeners=(*settings.listeners, *found),
         gates=settings.gates,
     )
     async with _protected_ports(layout, settings), ApiServer(options, api_options) as server:
@@ -52,6 +59,9 @@ async def run(layout: Layout, settings: Settings) -> None:
 async def _protected_ports(layout: Layout, settings: Settings) -> AsyncIterator[None]:
     """Keep host ports of other clusters' pods off the API server while it listens.
 
+    With an engine of others, that engine's ports too, and what pods and the host send to service
+    addresses, which nothing answers.
+
     With an engine of our own, its part makes these rules among the others, and they stay with the
     pods. What a server that was killed leaves goes with `moor down`.
     """
@@ -61,12 +71,42 @@ async def _protected_ports(layout: Layout, settings: Settings) -> AsyncIterator[
     # Here, since both weigh much and most API servers need neither.
     from moorage.cluster.engine import engine_paths, pod_network
     from moorage.cluster.host import gather
-    from moorage.cluster.network import protect, unprotect
+    from moorage.cluster.network import pod_bridges, protect, unprotect
 
     network = pod_network(settings, engine_paths(layout, settings))
     host = await gather(layout.root)
-    await protect(network, host)
+
+    async def guard() -> None:
+        found = (*settings.listeners, *_engine_listeners(settings))
+        services = network.services if settings.has_node else None
+        bridges = pod_bridges() if settings.has_node else ()
+        await protect(replace(network, listeners=found, services=services), host, bridges)
+
+    await guard()
+    following = asyncio.ensure_future(_each_engine(settings, guard))
     try:
         yield
     finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
         await unprotect(network, host)
+
+
+async def _each_engine(settings: Settings, guard: Callable[[], Awaitable[None]]) -> None:
+    """Make the rules again for an engine that was started again, with other ports."""
+    if not settings.has_node or not settings.cri:
+        return
+    known = engine_process(settings.cri)
+    while True:
+        await asyncio.sleep(_LOOK_AGAIN_S)
+        pid = await asyncio.to_thread(engine_process, settings.cri)
+        if pid is not None and pid != known:
+            known = pid
+            await guard()
+
+
+def _engine_listeners(settings: Settings) -> tuple[Listener, ...]:
+    """Where an engine of others listens; it has no host port for pods."""
+    if not settings.has_node or not settings.cri:
+        return ()
+    return engine_listeners(engine_process(settings.cri), ("127.0.0.1", settings.node_ip))

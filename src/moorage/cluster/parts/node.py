@@ -11,6 +11,7 @@ from pathlib import Path
 
 from moorage.api.conditions import is_ready
 from moorage.api.errors import StatusError
+from moorage.api.host_ports import Listener
 from moorage.api.logs import Log
 from moorage.api.nodes import Node, NodeRuntimeHandler
 from moorage.api.references import ObjectReference
@@ -20,6 +21,7 @@ from moorage.client.rest import UnreachableError
 from moorage.cluster.classes import create_default_classes
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.engine import cgroup_root, engine_paths
+from moorage.cluster.engine_ports import engine_listeners, engine_process
 from moorage.cluster.handler_news import news
 from moorage.cluster.layout import Layout
 from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
@@ -139,9 +141,16 @@ def _options(layout: Layout, settings: Settings, credentials: Credentials) -> No
             "KUBERNETES_SERVICE_PORT": str(settings.api_port),
             "KUBERNETES_SERVICE_PORT_HTTPS": str(settings.api_port),
         },
-        listeners=settings.listeners,
+        listeners=(*settings.listeners, *_engine_listeners(settings)),
         gates=settings.gates,
     )
+
+
+def _engine_listeners(settings: Settings) -> tuple[Listener, ...]:
+    """Where an engine of others listens; our own is not up yet, and its part guards its port."""
+    if not settings.cri:
+        return ()
+    return engine_listeners(engine_process(settings.cri), ("127.0.0.1", settings.node_ip))
 
 
 def _oom_score_floor() -> int:

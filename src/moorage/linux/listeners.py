@@ -1,0 +1,64 @@
+"""Which TCP ports a process listens on, and which process listens on a Unix socket.
+
+Source: proc(5) `/proc/PID/net/tcp`, unix(7) SO_PEERCRED.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
+
+_LISTENING = "0A"
+_CREDENTIALS = "3i"
+_TIMEOUT_S = 2.0
+
+
+def listener_of(path: Path) -> int:
+    """Return the process that listens on a Unix socket. Raises OSError."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(_TIMEOUT_S)
+        client.connect(str(path))
+        size = struct.calcsize(_CREDENTIALS)
+        told = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    pid: int = struct.unpack(_CREDENTIALS, told)[0]
+    return pid
+
+
+def tcp_listeners(pid: int) -> tuple[tuple[IPv4Address, int], ...]:
+    """Return address and port of each TCP socket that a process of this network listens on.
+
+    Those for IPv6 count where they take IPv4 too. Raises OSError.
+    """
+    process = Path(f"/proc/{pid}")
+    if os.stat(process / "ns/net").st_ino != os.stat("/proc/self/ns/net").st_ino:
+        return ()
+    own = set(map(_target, (process / "fd").iterdir()))
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in (process / "net" / table).read_text().splitlines()[1:]:
+            fields = line.split()
+            address = _address(fields[1].partition(":")[0])
+            if fields[3] == _LISTENING and f"socket:[{fields[9]}]" in own and address is not None:
+                found.add((address, int(fields[1].partition(":")[2], 16)))
+    return tuple(sorted(found))
+
+
+def _target(link: Path) -> str:
+    try:
+        return os.readlink(link)
+    except FileNotFoundError:
+        # Closed since the directory was read.
+        return ""
+
+
+def _address(digits: str) -> IPv4Address | None:
+    """An address as the kernel prints it: words of four bytes in the order of the machine."""
+    words = [int(digits[at : at + 8], 16) for at in range(0, len(digits), 8)]
+    packed = struct.pack(f"={len(words)}I", *words)
+    if len(packed) == 4:
+        return IPv4Address(packed)
+    address = IPv6Address(packed)
+    return IPv4Address(0) if not int(address) else address.ipv4_mapped

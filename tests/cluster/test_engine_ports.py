@@ -1,0 +1,78 @@
+"""Where an engine of others listens."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from moorage.api.host_ports import Listener
+from moorage.cluster.engine_ports import engine_listeners, engine_process
+from moorage.cluster.parts import apiserver
+from tests.cluster.test_settings import SETTINGS
+
+ADDRESSES = ("127.0.0.1", "192.0.2.7")
+
+
+def test_the_engine_is_the_process_behind_the_socket(tmp_path: Path) -> None:
+    endpoint = f"unix://{tmp_path}/cri.sock"
+    assert engine_process(endpoint) is None
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "cri.sock"))
+        listener.listen()
+        assert engine_process(endpoint) == os.getpid()
+    assert engine_process(endpoint) is None
+
+
+def test_a_stream_port_is_found_and_one_for_all_addresses_is_on_each() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as streams,
+        socket.create_server(("0.0.0.0", 0)) as metrics,
+    ):
+        found = engine_listeners(os.getpid(), ADDRESSES)
+        port, open_port = streams.getsockname()[1], metrics.getsockname()[1]
+    mine = [each for each in found if each.port in (port, open_port)]
+    assert sorted(mine, key=lambda each: (each.port != port, each.address)) == [
+        Listener("engine", "127.0.0.1", port),
+        *(Listener("engine", address, open_port) for address in ADDRESSES),
+    ]
+
+
+def test_an_engine_that_is_gone_has_no_listeners() -> None:
+    assert engine_listeners(None, ADDRESSES) == ()
+    # No process has the number 0.
+    assert engine_listeners(0, ADDRESSES) == ()
+
+
+async def test_rules_are_made_again_for_an_engine_that_was_started_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = iter([7, 7, None, 7, 9, 9])
+    made: list[int] = []
+
+    def process(endpoint: str) -> int | None:
+        assert endpoint == "unix:///x.sock"
+        try:
+            return next(seen)
+        except StopIteration:
+            raise _AllSeenError from None
+
+    async def guard() -> None:
+        made.append(1)
+
+    monkeypatch.setattr(apiserver, "engine_process", process)
+    monkeypatch.setattr(apiserver, "_LOOK_AGAIN_S", 0.0)
+    settings = msgspec.structs.replace(SETTINGS, cri="unix:///x.sock")
+    with pytest.raises(_AllSeenError):
+        await apiserver._each_engine(settings, guard)
+    assert made == [1]
+    # With an engine of our own, its part makes the rules.
+    await apiserver._each_engine(SETTINGS, guard)
+    assert apiserver._engine_listeners(SETTINGS) == ()
+
+
+class _AllSeenError(Exception):
+    """The engine's processes are used up."""

@@ -1,0 +1,70 @@
+"""Who listens where: read from /proc of a process that listens."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+
+from moorage.linux.listeners import _address, listener_of, tcp_listeners
+
+LOOPBACK, ANY = IPv4Address("127.0.0.1"), IPv4Address("0.0.0.0")
+LISTENS = """
+import socket, sys
+sockets = [socket.create_server(("127.0.0.1", 0)), socket.create_server(("0.0.0.0", 0))]
+sockets.append(socket.create_server(("127.0.0.2", 0)))
+own = socket.socket(socket.AF_UNIX)
+own.bind(sys.argv[1])
+own.listen()
+# One that is bound and does not listen, and one that is connected.
+bound = socket.socket(); bound.bind(("127.0.0.1", 0))
+client = socket.create_connection(sockets[0].getsockname())
+print(*(each.getsockname()[1] for each in sockets), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_ports_of_the_process_behind_a_socket(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with subprocess.Popen(
+        [sys.executable, "-c", LISTENS, str(path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        ports = [int(port) for port in process.stdout.readline().split()]
+        assert listener_of(path) == process.pid
+        found = tcp_listeners(process.pid)
+        process.communicate("", timeout=30)
+    addresses = (LOOPBACK, ANY, IPv4Address("127.0.0.2"))
+    assert found == tuple(sorted(zip(addresses, ports, strict=True)))
+    with pytest.raises(OSError, match="No such file"):
+        tcp_listeners(process.pid)
+    with pytest.raises(ConnectionRefusedError):
+        listener_of(path)
+
+
+def test_other_sockets_of_the_machine_are_not_taken_for_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as ours:
+        port = ours.getsockname()[1]
+        assert (LOOPBACK, port) in tcp_listeners(os.getpid())
+    assert (LOOPBACK, port) not in tcp_listeners(os.getpid())
+
+
+@pytest.mark.skipif(sys.byteorder != "little", reason="as a little-endian machine prints them")
+@pytest.mark.parametrize(
+    ("digits", "address"),
+    [
+        ("0100007F", LOOPBACK),
+        ("00000000", ANY),
+        ("0" * 32, ANY),
+        ("0000000000000000FFFF00000100007F", LOOPBACK),
+        ("00000000000000000000000001000000", None),
+    ],
+)
+def test_addresses_are_those_that_ipv4_reaches(digits: str, address: IPv4Address | None) -> None:
+    assert _address(digits) == address
