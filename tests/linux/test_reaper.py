@@ -129,11 +129,16 @@ def _zombies() -> list[int]:
     return [pid for pid in pids if (state(pid), parent(pid)) == ("Z", os.getpid())]
 
 
-async def test_a_watched_orphan_is_known_to_have_ended_as_soon_as_its_status_is_taken() -> None:
+async def test_a_watched_orphan_is_known_to_have_ended_as_soon_as_its_status_is_taken(
+    tmp_path: Path,
+) -> None:
+    go = tmp_path / "go"
     async with Reaper() as reaper:
-        pid = orphan("exit 3")
+        # It stays until it is watched twice: one that has ended is handed over at the first.
+        pid = orphan(f"until [ -e {go} ]; do :; done; exit 3")
         watched = reaper.watch(pid)
         assert reaper.watch(pid) is watched
+        go.touch()
         while not watched.done():
             # As long as it isn't done, the id is the orphan's: a signal cannot hit another.
             os.kill(pid, 0)
