@@ -55,13 +55,14 @@ class QueueBudget:
         self.together = together
         self.used = 0
         self._last: _Held | None = None
-        self._watchers: set[Watcher[Any, Any]] = set()
+        # In the order they came, so that it is no chance which of two equals ends.
+        self._watchers: dict[Watcher[Any, Any], None] = {}
 
     def add(self, watcher: Watcher[Any, Any]) -> None:
-        self._watchers.add(watcher)
+        self._watchers[watcher] = None
 
     def remove(self, watcher: Watcher[Any, Any]) -> None:
-        self._watchers.discard(watcher)
+        self._watchers.pop(watcher, None)
 
     def hold(self, frame: Any) -> _Held:
         """Count a frame for one more queue. The next watchers of an event want the same frame."""
@@ -81,10 +82,14 @@ class QueueBudget:
                 self._last = None
 
     def enforce(self) -> None:
-        """End the watchers with the longest queues until all together are within the budget."""
+        """End the watchers with the longest queues until all together are within the budget.
+
+        Of those with equal queues the newest ends first.
+        """
         if self.used <= self.together:
             return
-        for watcher in sorted(self._watchers, key=lambda each: each.queued_bytes, reverse=True):
+        newest_first = reversed(self._watchers)
+        for watcher in sorted(newest_first, key=lambda each: each.queued_bytes, reverse=True):
             watcher.overflow()
             if self.used <= self.together:
                 return
