@@ -318,7 +318,7 @@ class _Finder(ast.NodeVisitor):
         names = [_name(target) for target in targets]
         if any(name in _UNTESTED_NAMES for name in names) or node.value is None:
             return
-        if not self._function and isinstance(node.value, ast.Subscript):
+        if not self._function and _is_type(node.value):
             return  # The name of a type.
         if isinstance(node, ast.Assign) and any(
             isinstance(target, ast.Attribute | ast.Subscript) for target in targets
@@ -391,6 +391,13 @@ def _is_arithmetic(node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp):
         return _is_arithmetic(node.left) and _is_arithmetic(node.right)
     return _is_number(node)
+
+
+def _is_type(node: ast.expr) -> bool:
+    """Whether a value outside of functions can be a type: `A[B]`, or a union with such a part."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return _is_type(node.left) or _is_type(node.right)
+    return isinstance(node, ast.Subscript)
 
 
 def _is_text(node: ast.expr) -> bool:

@@ -60,6 +60,7 @@ def test_a_fault_replaces_one_node(source: str, faulty: str) -> None:
         "Call = Callable[[str], int | None]\n",
         "x: dict[str, Any]\n",
         "x = min(a, b)\n",
+        "Value = str | int | Sequence['Value']\n",
         "def f(timeout_s=3): ...\n",
         "_LIMIT_BYTES = 64 * 1024\n",
         "_READ_BUFSIZE = 2 * 1024\n",

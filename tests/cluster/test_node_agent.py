@@ -1,0 +1,257 @@
+"""The part that runs the node agent: what it is given, and what is announced when it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import fields
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import msgspec
+import pytest
+
+from moorage.api.errors import StatusError
+from moorage.api.nodes import Node
+from moorage.api.references import ObjectReference
+from moorage.client.rest import UnreachableError
+from moorage.cluster.credentials import Credentials
+from moorage.cluster.layout import Layout
+from moorage.cluster.parts import node as module
+from moorage.cri import CriError, engine_pb
+from tests.clocks import settle
+from tests.cluster.test_settings import SETTINGS
+
+
+def test_the_options_of_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = Layout(tmp_path)
+    credentials = Credentials(layout)
+    monkeypatch.setattr(module, "physical_memory_bytes", lambda: 8 << 30)
+    monkeypatch.setattr(module, "max_pids", lambda: 1000)
+    monkeypatch.setattr(module, "_oom_score_floor", lambda: -999)
+    settings = msgspec.structs.replace(
+        SETTINGS, pod_pids_limit=7, seccomp_default=True, gates={"RuntimeClass": False},
+        image_verification="AlwaysVerify", image_allowlist=("a/*",),
+    )  # fmt: skip
+    options = module._options(layout, settings, credentials)
+    server = options.server
+    assert server is not None
+    assert (server.certificate_file, server.key_file, server.client_ca_file) == (
+        credentials.node_server.certificate, credentials.node_server.key,
+        credentials.authority.certificate,
+    )  # fmt: skip
+    assert (server.address, server.port) == ("192.0.2.7", 10250)
+    assert server.api_server_names == {module.NODE_CLIENT_NAME}
+    given = {each.name: getattr(options, each.name) for each in fields(options)}
+    wanted = {
+        "name": "n1", "cluster_id": "0a1b2c3d", "node_ip": "192.0.2.7", "root_dir": layout.node,
+        "pod_logs_dir": layout.pod_logs, "container_logs_dir": None,
+        "cgroup_root": module.cgroup_root(settings), "pod_pids_limit": 7,
+        "image_verification": module.Verification("AlwaysVerify", ("a/*",)),
+        "reserved": module.system_reserved(8 << 30, 1000), "seccomp_default": True,
+        "oom_score_floor": -999, "cluster_domain": module.CLUSTER_DOMAIN,
+        "service_environment": {
+            "KUBERNETES_SERVICE_HOST": "10.244.0.1", "KUBERNETES_SERVICE_PORT": "6443",
+            "KUBERNETES_SERVICE_PORT_HTTPS": "6443",
+        },
+        "listeners": settings.listeners, "gates": {"RuntimeClass": False},
+    }  # fmt: skip
+    assert {name: given[name] for name in wanted} == wanted
+
+
+async def test_an_engine_is_waited_for_and_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s"
+    monkeypatch.setattr(module, "_ENGINE_PATIENCE_S", 0.02)
+    monkeypatch.setattr(module, "_LOOK_AGAIN_S", 0.001)
+    await module._await_engine(path)
+    monkeypatch.setattr(module, "_ENGINE_PATIENCE_S", 100)
+    with socket.socket(socket.AF_UNIX) as engine:
+        engine.bind(str(path))
+        # Left by an engine that was killed: it is there, and takes no calls.
+        assert not module._takes_calls(path)
+        waiting = asyncio.ensure_future(module._await_engine(path))
+        await settle()
+        assert not waiting.done()
+        engine.listen()
+        assert module._takes_calls(path)
+        async with asyncio.timeout(20):
+            await waiting
+
+
+class Cri:
+    """Streams of handlers, one after another; the last ends the test."""
+
+    engine = SimpleNamespace(WatchHandlers="watch")
+
+    def __init__(self, *streams: list[Any]) -> None:
+        self.streams = list(streams)
+
+    async def stream(self, method: str, request: Any) -> AsyncIterator[engine_pb.Handlers]:
+        assert (method, request) == ("watch", engine_pb.WatchHandlersRequest())
+        if not self.streams:
+            await asyncio.get_running_loop().create_future()
+        for each in self.streams.pop(0):
+            if isinstance(each, Exception):
+                raise each
+            yield each
+
+
+async def test_news_of_handlers_are_told_also_after_the_engine_was_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    a, b, c = (engine_pb.Handlers(complaints=[name]) for name in "abc")
+    cri: Any = Cri([a, b, CriError("m", grpc.StatusCode.UNAVAILABLE, "away")], [c])
+    recorded: list[Any] = []
+    compared: list[Any] = []
+
+    def news(before: Any, now: Any) -> list[Any]:
+        compared.append((before, now))
+        return [SimpleNamespace(type="Normal", reason="R", message=now.complaints[0])]
+
+    monkeypatch.setattr(module, "news", news)
+    monkeypatch.setattr(module, "_FOLLOW_AGAIN_S", 0)
+    changed, about = asyncio.Event(), ObjectReference(kind="Node", name="n1")
+    recorder: Any = SimpleNamespace(record=lambda *given: recorded.append(given))
+    following = asyncio.ensure_future(module._follow_handlers(cri, changed, recorder, about))
+    await settle(100)
+    following.cancel()
+    assert compared == [(None, a), (a, b), (b, c)]
+    assert recorded == [(about, "Normal", "R", name) for name in "abc"]
+    assert changed.is_set()
+
+
+def a_node(status: str, *handlers: str) -> Node:
+    found = [{"name": name} for name in handlers]
+    condition = {"type": "Ready", "status": status}
+    return msgspec.convert(
+        {"metadata": {"name": "n1"},
+         "status": {"conditions": [condition], "runtimeHandlers": found}}, Node,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("has_classes", [True, False])
+async def test_the_part_is_ready_once_the_node_and_its_classes_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_classes: bool
+) -> None:
+    steps: list[Any] = []
+    looks: list[Any] = []
+
+    class Informer:
+        def __init__(self, _client: object, resource: Any, field_selector: str) -> None:
+            steps.append((resource, field_selector))
+
+        def add_handler(self, look: Any) -> None:
+            looks.append(look)
+
+        async def run(self) -> None:
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                steps.append("unfollowed")
+
+    async def create(_settings: Any, _credentials: Any, handlers: Any) -> None:
+        steps.append(("classes", set(handlers)))
+
+    monkeypatch.setattr(module, "Informer", Informer)
+    monkeypatch.setattr(module, "_create_classes", create)
+    monkeypatch.setattr(module, "notify_ready", lambda: steps.append("ready"))
+    settings = msgspec.structs.replace(SETTINGS, gates={"RuntimeClass": has_classes})
+    none: Any = None
+    announcing = asyncio.ensure_future(
+        module._announce(none, settings, Credentials(Layout(tmp_path)))
+    )
+    await settle()
+    look = looks[0]
+    look(None, a_node("False", "old"))
+    look(a_node("True"), None)
+    await settle()
+    assert steps == [(module.NODES, "metadata.name=n1")]
+    look(None, a_node("True", "", "runc"))
+    await announcing
+    made = [("classes", {"", "runc"})] if has_classes else []
+    assert steps[1:] == ["unfollowed", *made, "ready"]
+
+
+@pytest.mark.parametrize("error", [None, StatusError("no"), UnreachableError("no")])
+async def test_classes_are_made_by_the_administrator_as_far_as_that_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    asked: list[Any] = []
+
+    @asynccontextmanager
+    async def connected(*given: Any) -> AsyncIterator[str]:
+        asked.append(given)
+        yield "admin"
+
+    async def create(client: str, handlers: Any) -> None:
+        asked.append((client, handlers))
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(module, "connected", connected)
+    monkeypatch.setattr(module, "create_default_classes", create)
+    credentials = Credentials(Layout(tmp_path))
+    await module._create_classes(SETTINGS, credentials, {"runc"})
+    assert asked == [
+        (SETTINGS, credentials, credentials.admin, "moorage-classes"), ("admin", {"runc"})
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("cri", ["", "unix:///other.sock"])
+async def test_the_agent_runs_on_the_clusters_engine_or_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cri: str
+) -> None:
+    steps: list[Any] = []
+    ran = asyncio.Event()
+
+    @asynccontextmanager
+    async def block(*given: Any) -> AsyncIterator[Any]:
+        steps.append(given[-1])
+        yield SimpleNamespace(endpoint=given[-1])
+
+    def step(name: str) -> Any:
+        async def call(*_: Any, **__: Any) -> None:
+            steps.append(name)
+
+        return call
+
+    async def run_node(client: Any, engine: Any, options: Any, **more: Any) -> None:
+        steps.append(("run", client.endpoint, engine.endpoint, options, sorted(more)))
+        await settle()
+        ran.set()
+
+    class Recorder:
+        def __init__(self, _client: object, component: str, host: str) -> None:
+            steps.append((component, host))
+
+        run = step("records")
+
+    monkeypatch.setattr("moorage.cluster.engine.paths.RUN", tmp_path)
+    monkeypatch.setattr(module, "CriClient", block)
+    monkeypatch.setattr(module, "connected", block)
+    monkeypatch.setattr(module, "EventRecorder", Recorder)
+    monkeypatch.setattr(module, "_options", lambda *_: "options")
+    monkeypatch.setattr(module, "run_node", run_node)
+    monkeypatch.setattr(module, "raise_descriptor_limit", lambda: steps.append("descriptors"))
+    for name in ("_await_engine", "hold_to_store", "_follow_handlers", "_announce"):
+        monkeypatch.setattr(module, name, step(name))
+    await module.run(Layout(tmp_path), msgspec.structs.replace(SETTINGS, cri=cri))
+    assert ran.is_set()
+    own = f"unix://{tmp_path}/0a1b2c3d/engine.sock"
+    wanted = ("run", "moorage-node", cri or own, "options", ["engine_changed", "read_handlers"])
+    before = [cri] if cri else [own, "_await_engine"]
+    between = [] if cri else [(module.COMPONENT, "n1")]
+    assert steps[: len(before) + 3 + len(between)] == [
+        "descriptors", *before, "moorage-node", "hold_to_store", *between
+    ]  # fmt: skip
+    rest = steps[len(before) + 3 + len(between) :]
+    assert rest[0] == wanted
+    assert sorted(rest[1:]) == sorted(
+        ["_announce"] if cri else ["_announce", "_follow_handlers", "records"]
+    )
