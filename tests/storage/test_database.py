@@ -10,7 +10,7 @@ import pytest
 
 from moorage.storage import database
 from moorage.storage.database import connect, connect_to_read, load
-from moorage.storage.store import Change, Damage, Entry, StoreBrokenError
+from moorage.storage.store import Change, Damage, Entry, Page, StoreBrokenError
 
 CHANGES = [
     Change("a", 1, b"1", 0, False),
@@ -384,3 +384,16 @@ def test_damage_beyond_rows_is_one_sentence(
     monkeypatch.setattr(database, "_INDEXED", "SELECT * FROM no_such_table")
     with pytest.raises(StoreBrokenError, match="put a copy of it back"):
         load(filled, path, 0)
+
+
+def test_what_is_there_is_not_made_again(connection: sqlite3.Connection, path: Path) -> None:
+    statements: list[str] = []
+    connection.set_trace_callback(statements.append)
+    load(connection, path, 0)
+    assert statements
+    assert not [each for each in statements if not each.startswith(("SELECT", "PRAGMA"))]
+
+
+def test_a_page_is_whole_unless_it_says_otherwise() -> None:
+    page = Page(3, [])
+    assert (page.has_more, page.last, list(page.damage)) == (False, "", [])

@@ -22,8 +22,7 @@ _ENDING_S = 2.0
 class StoreLock:
     """The exclusive right to serve a database, held until `release`."""
 
-    def __init__(self, path: Path, descriptor: int) -> None:
-        self._path = path
+    def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     @classmethod
@@ -61,7 +60,7 @@ class StoreLock:
             # Overwritten before it is cut: a full disk takes no new block for it.
             os.pwrite(descriptor, pid, 0)
             os.ftruncate(descriptor, len(pid))
-        return cls(path, descriptor)
+        return cls(descriptor)
 
     def release(self) -> None:
         os.close(self._descriptor)
