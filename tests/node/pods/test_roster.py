@@ -168,3 +168,44 @@ async def test_a_worker_that_breaks_ends_no_other_and_goes_on_after_a_pause(
             context.clock.advance(120)
         assert set(roster.uids) == {"a", "b"}
     assert told[0] == ("FailedSync", "error handling the pod: too deep")
+
+
+class Woken:
+    """A worker that notes what it was told."""
+
+    def __init__(self, name: str | None) -> None:
+        self.pod = name
+        self.told: list[str] = []
+
+    def wake(self) -> None:
+        self.told.append("wake")
+
+    def retry_sandbox(self) -> None:
+        self.told.append("retry")
+
+
+async def test_workers_hear_of_what_concerns_them() -> None:
+    async with roster_of() as (roster, _):
+        a, b, none = Woken("a"), Woken("b"), Woken(None)
+        kept, roster._workers = roster._workers, {"1": a, "2": b, "3": none}  # type: ignore[dict-item]
+        roster._context.classes.named_by = lambda pod: pod  # type: ignore[method-assign,assignment,return-value]
+        roster._on_view("1")
+        roster._on_view("gone")
+        roster._on_class("b")
+        assert (a.told, b.told, none.told) == (["wake"], ["retry"], [])
+        roster._on_engine()
+        assert (a.told, b.told, none.told) == (["wake", "retry"], ["retry", "retry"], ["retry"])
+        roster._workers = kept
+
+
+async def test_a_pod_is_judged_by_the_node_as_it_is_now() -> None:
+    async with roster_of() as (roster, _):
+        wanted = pod("01-01", nodeSelector={"disk": "fast"})
+        node: Any = roster._node
+        for labels, is_refused in (({"disk": "fast"}, False), ({"disk": "slow"}, True)):
+            node.node = a_node(metadata={"name": "n1", "labels": labels})
+            found = roster._refusal(wanted)
+            assert (found is not None) == is_refused
+        node.node = None
+        assert roster._refusal(wanted) is not None
+        assert roster._refusal(pod("01-02")) is None
