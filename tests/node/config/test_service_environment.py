@@ -32,6 +32,8 @@ SERVICES = [
 def names(**options: Any) -> set[str]:
     given = {"has_links": True, "overrides": {}, "namespace": "shop"} | options
     found = service_environment(SERVICES, **given)
+    # In which order they come makes no difference.
+    assert found == service_environment(SERVICES[::-1], **given)
     return {key.removesuffix("_SERVICE_HOST") for key in found if key.endswith("_SERVICE_HOST")}
 
 

@@ -41,6 +41,7 @@ class FakeEngine:
     ) -> str:
         del sandbox
         user = auth.username if auth is not None else ""
+        assert image.user_specified_image == image.image
         self.pulls.append((image.image, user))
         self.began.set()
         if self.gate is not None:

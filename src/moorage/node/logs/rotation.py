@@ -198,5 +198,6 @@ def _compress(piece: Path) -> None:
 
 
 def _remove_pieces(path: Path) -> None:
-    for piece in (path, *pieces_of(path)):
+    """What was being compressed when an agent ended goes too."""
+    for piece in (path, *path.parent.glob(f"{path.name}.*")):
         piece.unlink(missing_ok=True)
