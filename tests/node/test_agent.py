@@ -1,0 +1,175 @@
+"""How the parts of an agent hang together, against a recorded table, and the order of its start."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import pytest
+
+from moorage.cri import CriError
+from moorage.linux.cgroups import Cgroups, Layout
+from moorage.node.agent import _Agent
+from moorage.node.machine.facts import MachineFacts
+from moorage.node.machine.machine import Machine
+from moorage.node.options import NodeOptions, ServerOptions
+from tests.clocks import FakeClock, settle
+from tests.node.objects import a_node
+from tests.node.volumes.mounts import FakeMounter
+from tests.recording import assert_recorded
+
+ROOT = Path("/node")
+
+
+def facts() -> MachineFacts:
+    return MachineFacts(
+        cpu_count=4, memory_bytes=8 << 30, swap_bytes=0, disk_bytes=100 << 30, max_pids=1000,
+        huge_pages={}, machine_id="m", system_uuid="u", boot_id="b", kernel="6.1",
+        os_image="Debian", architecture="amd64", hostname="h", address="192.0.2.1",
+        thermal_paths=("/sys/thermal",),
+    )  # fmt: skip
+
+
+def an_agent(**options: Any) -> _Agent:
+    given: dict[str, Any] = {
+        "name": "n1", "root_dir": ROOT, "pod_logs_dir": ROOT / "logs", "node_ip": "192.0.2.9",
+        "container_logs_dir": ROOT / "flat", "seccomp_default": True,
+    } | options  # fmt: skip
+    stand_ins: list[Any] = [SimpleNamespace(name=name) for name in ("client", "cri", "http")]
+    client, cri, http = stand_ins
+    machine = Machine(facts=facts(), cgroups=Cgroups(Layout.ABSENT), mounter=FakeMounter())  # type: ignore[arg-type]
+    clock: Any = FakeClock()
+    changed = asyncio.Event()
+    return _Agent(client, cri, NodeOptions(**given), clock, machine, http, _read, changed)
+
+
+async def _read(_status: object) -> tuple[()]:
+    return ()
+
+
+def _attributes(thing: object) -> dict[str, Any]:
+    names = [*getattr(thing, "__dict__", ()), *getattr(type(thing), "__slots__", ())]
+    return {name: getattr(thing, name) for name in names if hasattr(thing, name)}
+
+
+def _told(value: Any, shared: dict[int, str]) -> str | None:
+    """Which shared object a value is, or what it says by itself; None for what is inner."""
+    if id(value) in shared:
+        return f"<{shared[id(value)]}>"
+    if isinstance(value, str | int | float | Path) or value is None:
+        return repr(value)
+    if isinstance(value, tuple | frozenset) and all(isinstance(each, str) for each in value):
+        return repr(sorted(value))
+    return None
+
+
+async def test_what_each_part_is_given() -> None:
+    agent = an_agent()
+    shared = {id(value): name.lstrip("_") for name, value in _attributes(agent).items()
+              if not isinstance(value, str | int | float | tuple)}  # fmt: skip
+    parts = {name.lstrip("_"): value for name, value in _attributes(agent).items()}
+    for name, value in _attributes(agent._context).items():
+        shared.setdefault(id(value), f"context {name}")
+        parts.setdefault(f"context {name}", value)
+    parts |= {f"keeper {type(each).__name__}": each for each in agent._keepers()}
+    found = {
+        f"{part} {name}": told
+        for part, thing in parts.items()
+        for name, value in _attributes(thing).items()
+        if type(thing).__module__.startswith("moorage.")
+        and (told := _told(value, shared)) is not None
+    }
+    assert_recorded("node/agent", found)
+
+
+class Part:
+    """A part that runs until it is cancelled."""
+
+    def __init__(self, steps: list[str], name: str) -> None:
+        self._steps, self._name = steps, name
+
+    async def run(self) -> None:
+        self._steps.append(self._name)
+        await asyncio.get_running_loop().create_future()
+
+    def add_handler(self, _handler: object) -> None:
+        self._steps.append(f"{self._name} handler")
+
+    def add_listener(self, _listener: object) -> None:
+        self._steps.append(f"{self._name} listener")
+
+    def __getattr__(self, method: str) -> Any:
+        async def call(*_: object) -> None:
+            self._steps.append(f"{self._name}.{method}")
+
+        return call
+
+
+@pytest.mark.parametrize("has_server", [True, False])
+async def test_pods_are_run_once_the_engine_the_api_and_the_node_are_known(
+    monkeypatch: pytest.MonkeyPatch, has_server: bool
+) -> None:
+    steps: list[str] = []
+    server = ServerOptions(certificate_file=ROOT, key_file=ROOT, client_ca_file=ROOT)
+    agent: Any = an_agent(server=server if has_server else None)
+    names = ("recorder", "health", "observer", "pods", "classes", "services", "node", "lease",
+             "nodes", "roster", "quality")  # fmt: skip
+    for name in names:
+        setattr(agent, f"_{name}", Part(steps, name))
+
+    async def serve(*_: object) -> None:
+        steps.append("server")
+
+    async def recover() -> None:
+        steps.append("recover")
+
+    monkeypatch.setattr("moorage.node.agent.serve", serve)
+    agent._recover_pulls = recover
+    agent._keepers = lambda: (Part(steps, "keeper"),)
+    running = asyncio.ensure_future(agent.run())
+    await settle(50)
+    running.cancel()
+    await asyncio.wait((running,))
+    before = ["quality.prepare", "nodes handler", "roster listener"]
+    assert steps[:3] == before
+    waits = ["observer.wait_listed", "recover", "pods.wait_synced", "node.wait_registered"]
+    assert [each for each in steps if each in waits] == waits
+    later = ["nodes", "roster", "keeper"]
+    assert steps[-3:] == later
+    rest = set(steps) - {*before, *waits, *later}
+    assert rest == {*names[:8], *({"server"} if has_server else ())}
+
+
+async def test_earlier_pulls_that_cannot_be_settled_keep_no_pod_waiting() -> None:
+    agent: Any = an_agent()
+    steps: list[str] = []
+
+    async def recover() -> None:
+        steps.append("recover")
+        raise CriError("m", grpc.StatusCode.UNAVAILABLE, "away")
+
+    agent._pull_records = SimpleNamespace(load=lambda: steps.append("load"))
+    object.__setattr__(agent, "_context", SimpleNamespace(images=SimpleNamespace(recover=recover)))
+    await agent._recover_pulls()
+    assert steps == ["load", "recover"]
+
+
+async def test_the_node_is_seen_and_objects_are_forgotten() -> None:
+    agent: Any = an_agent()
+    steps: list[Any] = []
+    agent._node = SimpleNamespace(seen=steps.append)
+    node = a_node()
+    agent._on_node(node, None)
+    agent._on_node(None, node)
+    assert steps == [node]
+    agent._objects = SimpleNamespace(forget_unused=lambda: steps.append("forgotten"))
+    running = asyncio.ensure_future(agent._housekeep())
+    await settle()
+    assert steps == [node]
+    agent._clock.advance(agent._clock.next_s)
+    await settle()
+    running.cancel()
+    assert steps == [node, "forgotten"]
