@@ -49,7 +49,7 @@ _TYPING_CALLS = {
 # Functions that do not care about the order of their arguments.
 _SYMMETRIC = {"min", "max"}
 _COMMUTATIVE = {"min", "max"}
-_LOGGERS = {"log", "_log", "logger", "_logger"}
+_LOGGERS = {"log", "_log", "_LOG", "logger", "_logger"}
 _UNTESTED_FUNCTIONS = {"__repr__", "__str__"}
 _UNTESTED_NAMES = {"__all__", "__slots__", "__version__"}
 

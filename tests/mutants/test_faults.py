@@ -56,6 +56,7 @@ def test_a_fault_replaces_one_node(source: str, faulty: str) -> None:
     [
         '"""A module."""\n',
         "log.info('a', b=1)\n",
+        "_LOG.info('a', b=1)\n",
         "__all__ = ['a', 'b']\n",
         "Call = Callable[[str], int | None]\n",
         "x: dict[str, Any]\n",
