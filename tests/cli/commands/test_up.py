@@ -289,6 +289,7 @@ def test_one_that_runs_is_reported_and_nothing_is_opened(start: Start, tmp_path:
     states = {"apiserver": "ready", "node": "starting", "engine": "restarting"}
     with held(layout) as pid:
         plain = moor("up", "--data-dir", layout.root)
+        assert not (tmp_path / "user").exists()
         parts = {name: {**part, "state": state} for name, state in states.items()}
         layout.state.write_text(json.dumps({"parts": parts}))
         waiting = moor("up", "--merge", "--name", "mine", "--data-dir", layout.root)

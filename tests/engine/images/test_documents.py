@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from moorage.engine.errors import ExhaustedError, FailedError, NotFoundError
-from moorage.engine.images import archive, catalogue, layers
+from moorage.engine.images import archive, catalogue, layers, native
 from moorage.engine.images.archive import ArchivedImage, layers_in, read_archive
 from moorage.engine.images.image import MalformedImageError
 from moorage.engine.images.manifest import OCI_MANIFEST, Platform, digest_of
@@ -188,6 +188,9 @@ class Layers:
 IMAGE: Any = type("Image", (), {"id": "sha256:1", "name": "a:1", "layers": ()})
 
 
+none: Any = None
+
+
 async def test_what_the_disk_refuses_is_said_of_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
     below = Layers()
     given: Any = (Files(), below, set)
@@ -241,3 +244,27 @@ async def test_how_the_process_that_unpacks_ended(
     assert json.loads(options["given"]) == {"a": 1}
     assert set(options["environment"]) == {"PATH", "LANG"}
     assert options["environment"]["LANG"] == "C.UTF-8"
+
+
+def test_layers_that_cannot_be_read_go(tmp_path: Path) -> None:
+    record = b'{"size_bytes":7,"inodes":2,"whiteouts":[],"opaques":[]}'
+    for name, content in (("aa", b"{"), ("bb", None), (".new-1", record)):
+        (tmp_path / "l" / name).mkdir(parents=True)
+        if content is not None:
+            (tmp_path / "l" / name / layers._RECORD).write_bytes(content)
+    found = layers.Layers(tmp_path / "l", none, is_marked=False)
+    found.load()
+    assert list((tmp_path / "l").iterdir()) == []
+    assert "sha256:aa" not in found
+
+
+def test_a_tree_that_cannot_be_copied_whole_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_layer: Path) -> None:
+        raise OSError(28, "no room")
+
+    monkeypatch.setattr(native, "read_record", refuse)
+    with pytest.raises(OSError, match="no room"):
+        native.Native()._copy(tmp_path, [tmp_path / "layer"], None)
+    assert list(tmp_path.iterdir()) == []

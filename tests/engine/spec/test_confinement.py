@@ -128,3 +128,11 @@ def test_each_sandbox_has_two_categories_of_its_own(sandbox_id: str) -> None:
     level = selinux_labels(context(), empty, sandbox_id, WITH_SELINUX).process.split(":", 3)[3]
     low, high = (int(each.removeprefix("c")) for each in level.removeprefix("s0:").split(","))
     assert 0 <= low < high < 1024
+
+
+def test_the_default_is_the_first_of_the_engines_own_that_is_loaded() -> None:
+    names = ("cri-moorage", "cri-containerd.apparmor.d", "crio-default", "docker-default")
+    for index, name in enumerate(names):
+        loaded = frozenset(names[index:])
+        assert app_armor_profile(context(), WITH_ARMOR, loaded) == name
+    assert app_armor_profile(context(), WITH_ARMOR, frozenset({"other"})) == ""

@@ -113,7 +113,8 @@ def _open_gzip(stream: BlobStream) -> Iterator[bytes]:
                 if decoder.eof:
                     # Members follow one another, and zeros may fill up the end.
                     chunk = chunk.lstrip(b"\0")
-                    decoder, is_begun = zlib.decompressobj(_GZIP_WBITS), False
+                    if chunk:
+                        decoder = zlib.decompressobj(_GZIP_WBITS)
                     continue
                 is_begun = True
                 # Bounded: a few bytes may stand for gigabytes.
