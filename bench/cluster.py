@@ -17,11 +17,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.classes import ensure_class
 from bench.engine import Pods
 from bench.own_api import process
 from moorage.api.pods import Pod
 from moorage.client import Client, Informer, load_kubeconfig
-from moorage.client.resources import PODS, RUNTIME_CLASSES
+from moorage.client.resources import PODS
 from moorage.cluster.creation import Choices, open_cluster
 from moorage.cluster.engine import engine_paths
 from moorage.cluster.layout import Layout
@@ -97,9 +98,7 @@ async def measure(layout: Layout, endpoint: str, pods: int) -> None:
         CriClient(endpoint) as cri,
     ):
         for handler in HANDLERS:
-            await client.create(
-                RUNTIME_CLASSES, {"metadata": {"name": handler}, "handler": handler}
-            )
+            await ensure_class(client, handler)
         watch = PodWatch(client)
         following = asyncio.ensure_future(watch.informer.run())
         await watch.informer.wait_synced()

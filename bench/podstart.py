@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from bench.classes import ensure_class
 from bench.cluster import HANDLERS, pod
 from moorage.api.pods import Pod
 from moorage.client import Client, Informer, load_kubeconfig
-from moorage.client.resources import PODS, RUNTIME_CLASSES
+from moorage.client.resources import PODS
 from moorage.cluster.creation import Choices, open_cluster
 from moorage.cluster.layout import Layout
 from moorage.cluster.life import clear_machine, start_detached, stop_parts
@@ -90,7 +91,7 @@ class Starts:
 async def make(layout: Layout, handler: str, pods: int) -> list[Start]:
     """So many pods under a handler, one after the other."""
     async with Client(load_kubeconfig(layout.kubeconfig), user_agent="bench") as client:
-        await client.create(RUNTIME_CLASSES, {"metadata": {"name": handler}, "handler": handler})
+        await ensure_class(client, handler)
         starts = Starts(client)
         following = asyncio.ensure_future(starts.informer.run())
         await starts.informer.wait_synced()

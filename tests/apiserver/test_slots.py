@@ -13,28 +13,28 @@ A, B, C = "abc"
 
 def test_each_user_has_a_share_and_all_have_the_whole() -> None:
     slots = Slots(LIMITS)
-    assert [slots.take(A, "get"), slots.take(A, "list"), slots.take(A, "get")] == [
+    assert [slots.lane("get").take(A), slots.lane("list").take(A), slots.lane("get").take(A)] == [
         True,
         True,
         False,
     ]
-    assert slots.take(B, "list")
-    assert not slots.take(C, "get")
-    slots.give_back(A, "get")
-    assert slots.take(C, "get")
-    assert not slots.take(A, "get")
+    assert slots.lane("list").take(B)
+    assert not slots.lane("get").take(C)
+    slots.lane("get").give_back(A)
+    assert slots.lane("get").take(C)
+    assert not slots.lane("get").take(A)
 
 
 @pytest.mark.parametrize("verb", ["create", "update", "patch", "delete", "deletecollection"])
 def test_changes_have_slots_of_their_own(verb: str) -> None:
     slots = Slots(LIMITS)
-    assert slots.take(A, "get")
-    assert slots.take(A, verb)
-    assert not slots.take(A, verb)
-    assert slots.take(B, verb)
-    assert not slots.take(C, verb)
-    slots.give_back(B, verb)
-    assert slots.take(C, verb)
+    assert slots.lane("get").take(A)
+    assert slots.lane(verb).take(A)
+    assert not slots.lane(verb).take(A)
+    assert slots.lane(verb).take(B)
+    assert not slots.lane(verb).take(C)
+    slots.lane(verb).give_back(B)
+    assert slots.lane(verb).take(C)
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ def test_the_systems_own_are_exempt(user: User, expected: bool) -> None:
 
 def test_the_exempt_need_no_slot() -> None:
     slots = Slots(LIMITS)
-    assert all(slots.take("", "get") for _ in range(LIMITS.reading + 1))
-    slots.give_back("", "get")
-    assert slots.take(A, "get")
+    assert all(slots.lane("get").take("") for _ in range(LIMITS.reading + 1))
+    slots.lane("get").give_back("")
+    assert slots.lane("get").take(A)
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_limits_unless_others_are_given() -> None:
 def test_a_user_without_requests_is_forgotten() -> None:
     slots = Slots(LIMITS)
     for verb in ("get", "create"):
-        assert slots.take(A, verb)
-        slots.give_back(A, verb)
+        assert slots.lane(verb).take(A)
+        slots.lane(verb).give_back(A)
     for lane in (slots._reading, slots._mutating):
         assert lane.held == 0
         assert lane._by_user == {}
@@ -96,8 +96,8 @@ def test_a_user_without_requests_is_forgotten() -> None:
 
 def test_what_is_given_back_is_one_slot() -> None:
     slots = Slots(LIMITS)
-    assert slots.take(A, "get")
-    assert slots.take(A, "watch")
-    slots.give_back(A, "list")
-    assert slots.take(A, "get")
-    assert not slots.take(A, "get")
+    assert slots.lane("get").take(A)
+    assert slots.lane("watch").take(A)
+    slots.lane("list").give_back(A)
+    assert slots.lane("get").take(A)
+    assert not slots.lane("get").take(A)

@@ -160,26 +160,30 @@ class Handler:
         if is_stream(verb, target.subresource):
             reply = await answer(call)
         else:
-            reply = await self._worked_on(call, share, answer)
+            work = self._with_body if http.method in _BODY_METHODS else self._in_slot
+            reply = await work(call, share, answer)
         if isinstance(reply, Reply) and served.warning:
             reply.warnings = [served.warning, *reply.warnings]
         return reply
 
-    async def _worked_on(
+    async def _with_body(
         self, call: Call, share: str, answer: Answer
     ) -> Reply | web.StreamResponse:
         """Read the body, then answer in a slot."""
-        if call.http.method in _BODY_METHODS:
-            call.body = await self._bodies.read(call.http, share)
+        call.body = await self._bodies.read(call.http, share)
         try:
-            if not self._slots.take(share, call.verb):
-                return overloaded()
-            try:
-                return await answer(call)
-            finally:
-                self._slots.give_back(share, call.verb)
+            return await self._in_slot(call, share, answer)
         finally:
             self._bodies.release(share, len(call.body))
+
+    async def _in_slot(self, call: Call, share: str, answer: Answer) -> Reply | web.StreamResponse:
+        lane = self._slots.lane(call.verb)
+        if not lane.take(share):
+            return overloaded()
+        try:
+            return await answer(call)
+        finally:
+            lane.give_back(share)
 
     def _user(self, http: web.BaseRequest) -> User:
         transport = http.transport
@@ -241,7 +245,8 @@ def _check_text(http: web.BaseRequest) -> None:
 
     A User-Agent may hold anything, as upstream. Raises BadRequestError.
     """
-    if not _is_utf8(http.path) or not _is_utf8(http.query_string):
+    path, query = http.path, http.query_string
+    if not (path.isascii() and query.isascii()) and not (_is_utf8(path) and _is_utf8(query)):
         raise BadRequestError("the request's path and query must be UTF-8")
     headers = http.headers
     # Hot path: nearly all are ASCII, and one look shows it.

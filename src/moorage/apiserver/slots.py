@@ -37,15 +37,8 @@ class Slots:
         self._reading = Budget(total=limits.reading, per_user=limits.reading_per_user)
         self._mutating = Budget(total=limits.mutating, per_user=limits.mutating_per_user)
 
-    def take(self, share: str, verb: str) -> bool:
-        """Take a slot of a share; returns False when it has none left. "" needs none."""
-        return self._lane(verb).take(share)
-
-    def give_back(self, share: str, verb: str) -> None:
-        """End a request that took a slot."""
-        self._lane(verb).give_back(share)
-
-    def _lane(self, verb: str) -> Budget:
+    def lane(self, verb: str) -> Budget:
+        """Return the budget of slots from which a verb's requests take one each."""
         return self._reading if verb in _READ_VERBS else self._mutating
 
 
