@@ -36,16 +36,17 @@ lint: venv ## format check, lint, types, import direction
 
 # Rules, and loops against fakes: no cluster, no engine, no root. Two halves, one for each processor.
 UNIT := $(BIN)/pytest -m 'not runtime and not slow' -p no:cacheprovider
-unit: venv ## the tests of rules and loops, in less than a minute: needs neither root nor packages
+unit: venv ## the tests of rules and loops, in a minute or two: needs neither root nor packages
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target unit-rules unit-loops
 
 unit-rules:
-	@$(UNIT) tests/api tests/admission tests/cri tests/handlers tests/registry tests/runtimeclass \
+	@$(UNIT) tests/api tests/admission tests/client tests/cri tests/handlers tests/registry \
+	  tests/runtimeclass tests/scheduler tests/storage tests/streaming \
 	  --ignore tests/handlers/adapters
 
 unit-loops:
-	@$(UNIT) tests/client tests/controllers tests/engine tests/node tests/scheduler tests/storage \
-	  tests/streaming --ignore tests/engine/images --ignore tests/engine/whole
+	@$(UNIT) tests/controllers tests/engine tests/node \
+	  --ignore tests/engine/images --ignore tests/engine/whole
 
 # Clusters mostly wait, and their ports are theirs alone: one run starts them, another does the rest.
 test: lint packages ## lint, then every test
