@@ -80,6 +80,18 @@ def test_a_connection_that_has_ended_gives_its_place_back_once() -> None:
     assert all(peers.come("a", proven=True) for _ in range(3))
 
 
+def test_a_request_proven_after_its_connection_ended_takes_no_share() -> None:
+    """The request's handler may be authenticating while the connection is dropped."""
+    peers = Peers(Limits(connections=10, reserved=4, per_user=1))
+    ended = peers.come("a")
+    assert ended
+    peers.table.release(ended)
+    assert not peers.table.prove(ended, "u")
+    place = peers.come("a")
+    assert place
+    assert peers.table.prove(place, "u")
+
+
 def test_ordinary_users_leave_places_that_can_be_made_free() -> None:
     peers = Peers(Limits(connections=10, reserved=4, per_user=4))
     places = [place for _ in range(10) if (place := peers.come("127.0.0.1", local=True))]

@@ -108,9 +108,11 @@ class ConnectionTable:
     def prove(self, place: Place, user: str = "") -> bool:
         """Note that a request on the connection has been authenticated.
 
-        `user` is empty for those without limits. Returns False, and leaves the connection unproven,
-        when the user or all ordinary users have too many.
+        `user` is empty for those without limits. Returns False when the user or all ordinary users
+        have too many, which leaves the connection unproven, and for a connection that has ended.
         """
+        if place not in self._by_address.get(place.address, {}):
+            return False
         if not self._ordinary.take(user):
             return False
         place.is_proven = True
