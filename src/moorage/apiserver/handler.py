@@ -245,14 +245,12 @@ def _check_text(http: web.BaseRequest) -> None:
 
     A User-Agent may hold anything, as upstream. Raises BadRequestError.
     """
-    path, query = http.path, http.query_string
-    if not (path.isascii() and query.isascii()) and not (_is_utf8(path) and _is_utf8(query)):
+    if not _is_utf8(http.path + http.query_string):
         raise BadRequestError("the request's path and query must be UTF-8")
-    headers = http.headers
-    # Hot path: nearly all are ASCII, and one look shows it.
-    if "".join(headers.values()).isascii():
+    # Hot path: one check for all values.
+    if _is_utf8("".join(http.headers.values())):
         return
-    for name, value in headers.items():
+    for name, value in http.headers.items():
         if not _is_utf8(value) and name.lower() != "user-agent":
             raise BadRequestError("the values of the request's headers must be UTF-8")
 

@@ -9,10 +9,11 @@ and the answer's `evaluationError` says so. Source: authorization.k8s.io/v1
 
 from __future__ import annotations
 
-from moorage.api import labels, names
+from moorage.api import labels
 from moorage.api.errors import FieldError
 from moorage.api.fields import EVERYTHING, FieldRequirement, FieldSelector, parse
 from moorage.registry.kind import Obj
+from moorage.registry.validation.scheduling import label_requirement_errors
 
 _PATH = "spec.resourceAttributes"
 _WITH_VALUES = ("In", "NotIn")
@@ -31,7 +32,9 @@ def selector_errors(attributes: Obj) -> list[FieldError]:
         path, selector = f"{_PATH}.labelSelector", attributes["labelSelector"]
         errors += _form_errors(selector, path)
         for index, requirement in enumerate(selector.get("requirements", ())):
-            errors += _label_errors(requirement, f"{path}.requirements[{index}]")
+            at = f"{path}.requirements[{index}]"
+            errors += _operator_errors(requirement, at)
+            errors += label_requirement_errors(requirement, at)
     return errors
 
 
@@ -68,20 +71,6 @@ def _field_errors(requirement: Obj, path: str) -> list[FieldError]:
     if not requirement.get("key"):
         errors.append(FieldError.required(f"{path}.key", "must be specified"))
     return errors + _operator_errors(requirement, path)
-
-
-def _label_errors(requirement: Obj, path: str) -> list[FieldError]:
-    key = requirement.get("key", "")
-    errors = _operator_errors(requirement, path)
-    errors += [
-        FieldError.invalid(f"{path}.key", key, error) for error in names.qualified_name_errors(key)
-    ]
-    for index, value in enumerate(requirement.get("values", ())):
-        errors += [
-            FieldError.invalid(f"{path}.values[{index}]", value, error)
-            for error in names.label_value_errors(value)
-        ]
-    return errors
 
 
 def _operator_errors(requirement: Obj, path: str) -> list[FieldError]:

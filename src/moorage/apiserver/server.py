@@ -11,14 +11,13 @@ import socket
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from aiohttp import web
 
 from moorage.api.clock import Clock, SystemClock
 from moorage.api.logs import Log
 from moorage.apiserver.assembly import READINESS, Api, ApiOptions, assemble
-from moorage.apiserver.bodies import LIMIT_BYTES
 from moorage.apiserver.bootstrap import bootstrap
 from moorage.apiserver.pki import server_context
 from moorage.apiserver.upkeep import keep_compacting, keep_expiring_events
@@ -98,7 +97,7 @@ class ApiServer:
             tasks.create_task(keep_expiring_events(self.api.objects, self.api.cache, self._clock))
 
     async def _listen(self, stack: AsyncExitStack) -> None:
-        server = web.Server(self.api.handler, request_factory=_request, handler_cancellation=True)
+        server = web.Server(self.api.handler, handler_cancellation=True)
         runner = web.ServerRunner(server)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
@@ -107,14 +106,6 @@ class ApiServer:
         limits = options.limits or Limits.for_descriptors(descriptor_limit())
         listeners = [_bound(address, options.port) for address in options.addresses]
         await stack.enter_async_context(Acceptor(server, listeners, limits, context))
-
-
-def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
-    loop = asyncio.get_running_loop()
-    # One byte more than the limit: the body's own check words the refusal.
-    return web.BaseRequest(
-        message, payload, protocol, writer, task, loop, client_max_size=LIMIT_BYTES + 1
-    )
 
 
 def _bound(address: str, port: int) -> socket.socket:

@@ -181,8 +181,9 @@ def parse_revision(text: str, *, is_list: bool = False) -> int:
         return parse_uint(text)
     except ValueError as error:
         why = f'resourceVersion: Invalid value: "{text}": {error}'
-        refusal = BadRequestError(f"invalid resource version: {why}") if is_list else None
-        raise refusal or StatusError(why) from error
+        if is_list:
+            raise BadRequestError(f"invalid resource version: {why}") from error
+        raise StatusError(why) from error
 
 
 async def wait_fresh(cache: WatchCache[Stored], wanted: int) -> None:

@@ -10,6 +10,7 @@ inside SQLite's files no other program can take meanwhile.
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 RESERVE_BYTES = 6 * 1024 * 1024
@@ -52,7 +53,7 @@ class Reserve:
             end = os.fstat(descriptor).st_size
             # Zeros behind the last frame are no frames: SQLite overwrites them as it grows. A
             # margin is left for what else the database needs, such as the index of the log.
-            size = min(self.size, _free_bytes(self._log.parent)) - _MARGIN_BYTES
+            size = min(self.size, shutil.disk_usage(self._log.parent).free) - _MARGIN_BYTES
             if size > 0:
                 os.posix_fallocate(descriptor, end, size)
         except OSError:
@@ -75,7 +76,7 @@ class Reserve:
             return
         try:
             held = os.fstat(descriptor).st_blocks * 512
-            if held < self.size and _free_bytes(self._path.parent) < needed:
+            if held < self.size and shutil.disk_usage(self._path.parent).free < needed:
                 self.remove()
                 return
             os.posix_fallocate(descriptor, 0, self.size)
@@ -85,8 +86,3 @@ class Reserve:
             self.remove()
         finally:
             os.close(descriptor)
-
-
-def _free_bytes(directory: Path) -> int:
-    found = os.statvfs(directory)
-    return found.f_bavail * found.f_frsize

@@ -6,13 +6,13 @@ import errno
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from moorage.cri.reference import parse
 from moorage.engine.errors import ExhaustedError, FailedError
-from moorage.engine.images import pulling
 from moorage.engine.images.limits import ImageLimits
 from moorage.engine.images.manifest import OCI_MANIFEST, Platform, digest_of
 from moorage.engine.images.pulling import Puller, blob_file
@@ -193,7 +193,7 @@ async def test_what_would_not_fit_is_refused_before_it_is_fetched(
     skopeo: Skopeo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int],
     free: int, error: type[Exception] | None, why: str,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(pulling, "free_bytes", lambda _: free)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
     offer = await offered(skopeo, 5, 7)
     pulled = puller(skopeo, **limits)
     if error is None:

@@ -11,6 +11,7 @@ import errno
 import gzip
 import os
 import posixpath
+import shutil
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ import msgspec
 from moorage.cri.reference import InvalidReferenceError, Reference, parse
 from moorage.engine.images.image import SHA256, MalformedImageError, read_configuration
 from moorage.engine.images.layers import Blob
-from moorage.engine.images.limits import ImageLimits, free_bytes, in_words
+from moorage.engine.images.limits import ImageLimits, in_words
 from moorage.engine.images.manifest import (
     Descriptor,
     Index,
@@ -104,7 +105,7 @@ def _copy_bounded(
         if left < 0:
             limit = in_words(limits.unpacked_bytes)
             raise MalformedImageError(f"it unpacks to more than {limit}; raise --image-limit")
-        if free_bytes(scratch) < reserve:
+        if shutil.disk_usage(scratch).free < reserve:
             why = f"{os.strerror(errno.ENOSPC)}: {in_words(reserve)} are kept free"
             raise OSError(errno.ENOSPC, why, str(scratch))
         writer.write(chunk)

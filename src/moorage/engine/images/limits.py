@@ -34,12 +34,6 @@ class ImageLimits:
         return min(self.free_bytes, found.f_blocks * found.f_frsize // 20)
 
 
-def free_bytes(place: Path) -> int:
-    """Return the free bytes of a directory's disk. Raises OSError."""
-    found = os.statvfs(place)
-    return found.f_bavail * found.f_frsize
-
-
 def in_words(size_bytes: int) -> str:
     """Return a size with its unit: `128 GiB`."""
     for unit, name in ((_GIB, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from moorage.engine.images.image import (
     read_configuration,
 )
 from moorage.engine.images.layers import Blob
-from moorage.engine.images.limits import ImageLimits, free_bytes, in_words
+from moorage.engine.images.limits import ImageLimits, in_words
 from moorage.engine.images.manifest import (
     OCI_MANIFEST,
     Descriptor,
@@ -132,7 +133,7 @@ class Puller:
                 "use a smaller image, or raise the engine's --image-limit",
             )
         # What needs no room is not refused for want of it.
-        free = max(0, free_bytes(folder) - limits.reserve_bytes(folder))
+        free = max(0, shutil.disk_usage(folder).free - limits.reserve_bytes(folder))
         if needed > free:
             raise ExhaustedError(
                 f'failed to pull image "{offer.asked.full}": no space left on device: its layers '

@@ -223,17 +223,22 @@ def label_selector_errors(selector: Obj, path: str) -> list[FieldError]:
     errors = label_errors(selector.get("matchLabels", {}), f"{path}.matchLabels")
     for index, expression in enumerate(selector.get("matchExpressions", ())):
         at = f"{path}.matchExpressions[{index}]"
-        key = expression.get("key", "")
-        found = _expression_errors(expression, at, _LABEL_OPERATORS)
-        errors += found
+        errors += _expression_errors(expression, at, _LABEL_OPERATORS)
+        errors += label_requirement_errors(expression, at)
+    return errors
+
+
+def label_requirement_errors(requirement: Obj, path: str) -> list[FieldError]:
+    """Validate the key and the values of a `metav1.LabelSelectorRequirement`."""
+    key = requirement.get("key", "")
+    errors = [
+        FieldError.invalid(f"{path}.key", key, error) for error in names.qualified_name_errors(key)
+    ]
+    for index, value in enumerate(requirement.get("values", ())):
         errors += [
-            FieldError.invalid(f"{at}.key", key, e) for e in names.qualified_name_errors(key)
+            FieldError.invalid(f"{path}.values[{index}]", value, error)
+            for error in names.label_value_errors(value)
         ]
-        for number, value in enumerate(expression.get("values", ())):
-            errors += [
-                FieldError.invalid(f"{at}.values[{number}]", value, each)
-                for each in names.label_value_errors(value)
-            ]
     return errors
 
 
