@@ -19,8 +19,10 @@ from tests.running import (
     skip_without_runtimes,
 )
 
-# A test run says the same each time; `make soak` lets Hypothesis look where it has not been.
+# A test run does the same each time; `make soak` lets Hypothesis look where it has not been, and
+# `make unit` takes fewer examples.
 settings.register_profile("steady", derandomize=True)
+settings.register_profile("quick", derandomize=True, max_examples=20)
 if not os.environ.get("MOORAGE_FUZZ"):
     settings.load_profile("steady")
 

@@ -102,6 +102,7 @@ def test_the_zone_is_the_nodes() -> None:
     assert content.endpoints[0]["nodeName"] == "n1"
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(0, 250), st.integers(0, 250)), min_size=1, max_size=6),
 )

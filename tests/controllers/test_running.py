@@ -228,6 +228,7 @@ async def test_a_token_secret_is_filled_and_ends_with_its_account(cluster: Clust
     await cluster.until(SECRETS, lambda all_: not all_)
 
 
+@pytest.mark.slow
 async def test_a_silent_nodes_pods_are_not_ready_and_then_evicted(cluster: Cluster) -> None:
     client = cluster.client
     for name in ("n1", "n2"):
@@ -321,6 +322,7 @@ async def test_pods_that_are_refused_are_told_of_and_made_once_allowed(cluster: 
     await cluster.until(DEPLOYMENTS, lambda all_: condition(all_[0], "ReplicaFailure") is None)
 
 
+@pytest.mark.slow
 async def test_a_rollout_that_gets_nowhere_is_called_late(cluster: Cluster) -> None:
     wanted = workload("web", 1)
     wanted["spec"]["progressDeadlineSeconds"] = 1

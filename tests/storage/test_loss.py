@@ -195,6 +195,7 @@ async def test_a_store_without_mark_is_taken_over(path: Path, mark: Path) -> Non
     assert str(last) in mark.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_stopped", [False, True])
 async def test_a_store_that_is_served_is_not_served_again(
     path: Path, mark: Path, is_stopped: bool

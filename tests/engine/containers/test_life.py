@@ -357,6 +357,7 @@ async def test_no_grace_is_sigkill_at_once(bench: Bench) -> None:
     assert container.record.exit == Exit(137, FINISHED_NS)
 
 
+@pytest.mark.slow
 async def test_one_signal_for_several_stops_and_then_sigkill(bench: Bench) -> None:
     bench.adapter.is_obeying = False
     container = await bench.running(await bench.pod())

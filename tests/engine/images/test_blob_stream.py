@@ -97,6 +97,7 @@ def test_nothing_at_all() -> None:
         (gzip.compress(TEXT) + b"tail", "cannot be decompressed"),
         (zlib.compress(TEXT), "cannot be decompressed"),
     ],
+    ids=["cut", "cut in its head", "cut in the second member", "text", "more after it", "zlib"],
 )
 def test_what_is_no_whole_gzip(packed: bytes, why: str) -> None:
     with pytest.raises(LayerError, match=why):

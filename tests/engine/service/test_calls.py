@@ -422,6 +422,7 @@ async def test_a_command_runs_to_its_end(bench: Bench, pair: tuple[Container, Co
         await commands.exec_sync(request)
 
 
+@pytest.mark.slow
 async def test_a_command_that_takes_too_long_is_ended(
     bench: Bench, pair: tuple[Container, Container]
 ) -> None:

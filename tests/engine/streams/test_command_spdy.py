@@ -238,6 +238,7 @@ async def test_a_client_that_does_not_read_makes_the_process_wait() -> None:
         assert sent < 32
 
 
+@pytest.mark.slow
 async def test_a_process_that_does_not_read_makes_the_client_wait() -> None:
     target = FakeTarget(silent)
     async with (
@@ -280,6 +281,7 @@ async def test_leaving_the_server_kills_what_it_runs() -> None:
     await caller.__aexit__(None, None, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [(), ("error",), ("error", "stdout")], ids=lambda n: len(n))
 async def test_a_client_that_does_not_open_all_streams_is_dropped(names: tuple[str, ...]) -> None:
     target = FakeTarget(says())
@@ -315,6 +317,7 @@ async def test_a_stream_twice_or_not_asked_for_is_refused(name: str) -> None:
             await caller.open(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wire",
     [

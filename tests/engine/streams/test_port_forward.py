@@ -278,6 +278,7 @@ async def test_a_stream_for_what_is_no_port_is_refused(port: str) -> None:
             await client.pair(port)
 
 
+@pytest.mark.slow
 async def test_half_a_pair_is_reset_after_its_time() -> None:
     async with (
         serving(FakeTarget(), QUICK) as server,

@@ -149,6 +149,7 @@ async def test_a_head_that_is_none_is_answered_and_the_next_client_served(
         assert await status(url) == 101
 
 
+@pytest.mark.slow
 async def test_clients_without_a_token_keep_no_one_out(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = Limits(connections=4, reserved=1, head_s=1)
     monkeypatch.setattr(Limits, "for_descriptors", lambda _: limits)

@@ -162,6 +162,7 @@ async def test_correct_labels_are_not_written_again(tmp_path: Path) -> None:
         assert [each.more.get("subresource") for each in case.patches] == ["status"]
 
 
+@pytest.mark.slow
 async def test_the_status_is_written_when_it_changes_or_is_due(tmp_path: Path) -> None:
     case = Case(tmp_path)
     async with keeping(case):
@@ -193,6 +194,7 @@ async def test_trouble_of_the_engine_is_told_at_once(tmp_path: Path) -> None:
         assert list(case.node["status"]["images"][0]["names"]) == ["r:1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failure", [UnavailableError("busy"), NotFoundError.of("nodes", "n1")])
 async def test_a_write_that_fails_is_tried_again(tmp_path: Path, failure: Exception) -> None:
     case = Case(tmp_path)

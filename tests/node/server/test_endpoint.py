@@ -194,6 +194,7 @@ async def test_who_may_call(
         assert await node.get("/healthz", node.context(client)) == (status, said)
 
 
+@pytest.mark.slow
 async def test_clients_without_a_certificate_keep_no_one_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

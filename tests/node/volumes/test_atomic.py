@@ -165,6 +165,7 @@ def test_after_any_updates_exactly_the_last_is_seen(
     assert tops == {path.partition("/")[0] for path in updates[-1]}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("removed_by_us")
 def test_a_payload_as_deep_as_a_path_can_be(tmp_path: Path) -> None:
     path = "/".join(["d"] * 1500)

@@ -165,6 +165,7 @@ def secret(size: int) -> Secret:
     return Secret(data={"key": base64.b64encode(b"x" * size).decode()})
 
 
+@pytest.mark.slow
 async def test_one_object_in_many_volumes_does_not_take_the_nodes_memory(node: Node) -> None:
     # Less than 64 MiB each, and one object.
     node.objects.secrets["big"] = secret(30 * MIB)
@@ -178,6 +179,7 @@ async def test_one_object_in_many_volumes_does_not_take_the_nodes_memory(node: N
     assert len(await node.keeper.mount(with_volumes(*volumes[:4]), WHERE)) == 4
 
 
+@pytest.mark.slow
 async def test_many_large_objects_are_not_fetched_whole(node: Node) -> None:
     count = 200
     node.objects.secrets |= {f"s{index}": secret(2 * MIB) for index in range(count)}

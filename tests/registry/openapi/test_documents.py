@@ -30,7 +30,9 @@ def path_of(served: Served) -> str:
 PLACES = [(kind, served) for kind in ALL_KINDS for served in kind.served]
 
 
-@pytest.mark.parametrize(("kind", "served"), PLACES, ids=str)
+@pytest.mark.parametrize(
+    ("kind", "served"), PLACES, ids=[f"{served.api_version} {kind.name}" for kind, served in PLACES]
+)
 def test_every_version_of_every_kind_is_described(kind: Kind, served: Served) -> None:
     document = v3(path_of(served))
     schema = document["components"]["schemas"][served.type]
