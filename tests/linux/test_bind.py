@@ -62,3 +62,56 @@ def test_a_path_cannot_leave_its_root(tmp_path: Path, path: str, found: bool) ->
         assert os.fstat(descriptor).st_ino == (root / "inside").stat().st_ino
     finally:
         os.close(descriptor)
+
+
+def test_no_descriptor_stays_open(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    before = len(os.listdir("/proc/self/fd"))
+    assert not is_mount_point(tmp_path / "root")
+    os.close(open_in_root(tmp_path, "root"))
+    with pytest.raises(FileNotFoundError):
+        open_in_root(tmp_path, "absent")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_path_through_a_file_is_no_mount_point(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert not is_mount_point(tmp_path / "file/below")
+
+
+def test_mounts_below_the_source_do_not_come_along(tmp_path: Path, target: Path) -> None:
+    source = tmp_path / "source"
+    (source / "inner").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/file").touch()
+    bind(tmp_path / "other", source / "inner")
+    try:
+        bind(source, target)
+        assert (source / "inner/file").exists()
+        assert not (target / "inner/file").exists()
+    finally:
+        unmount_all(source / "inner")
+
+
+def test_a_mount_point_through_a_link_is_the_links(tmp_path: Path, target: Path) -> None:
+    (tmp_path / "source").mkdir()
+    bind(tmp_path / "source", target)
+    (tmp_path / "link").symlink_to(target)
+    assert not is_mount_point(tmp_path / "link")
+
+
+def test_what_is_mounted_below_a_mount_later_stays_out_of_the_other_place(
+    tmp_path: Path, target: Path
+) -> None:
+    """The bind is private: what is mounted in it does not propagate to its source."""
+    source = tmp_path / "source"
+    (source / "inner").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/file").touch()
+    bind(source, target)
+    bind(tmp_path / "other", target / "inner")
+    try:
+        assert (target / "inner/file").exists()
+        assert not (source / "inner/file").exists()
+    finally:
+        unmount_all(target / "inner")

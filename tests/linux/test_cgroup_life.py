@@ -329,3 +329,25 @@ def test_a_cgroup_whose_processes_cannot_be_read_is_left_out(
     monkeypatch.setattr(life, "read_text", read)
     assert list(life.process_ids_below(tmp_path)) == [6]
     assert list(life.process_ids_below(tmp_path / "none")) == []
+
+
+def test_hierarchies_between_that_lack_a_cgroup_do_not_end_the_walk(tmp_path: Path) -> None:
+    cgroups = trees.v1(tmp_path)
+    first, last = cgroups.hierarchies[0], cgroups.hierarchies[-1]
+    for mount in (first, last):
+        (mount / "pods").mkdir()
+    life.enter_cgroup(cgroups, "/pods", 7)
+    for mount in (first, last):
+        assert (mount / "pods/cgroup.procs").read_text() == "7"
+        (mount / "pods/cgroup.procs").unlink()
+    remove_cgroup(cgroups, "/pods")
+    assert not has_cgroup(cgroups, "/pods")
+
+
+def test_an_exited_process_below_does_not_end_the_count(tmp_path: Path) -> None:
+    """A cgroup without cgroup.procs (just removed) hides none of its siblings."""
+    for name in ("a", "b", "c"):
+        (tmp_path / "pods/x" / name).mkdir(parents=True)
+        if name != "b":
+            trees.write(tmp_path / "pods/x" / name, {"cgroup.procs": f"{ord(name)}\n"})
+    assert process_ids(trees.v2(tmp_path), "/pods/x") == {ord("a"), ord("c")}

@@ -103,3 +103,13 @@ def test_this_machine_has_what_its_mounts_say() -> None:
     found = current_cgroups()
     assert set(found.v1.values()) <= set(found.hierarchies)
     assert all(point.is_dir() for point in found.hierarchies)
+
+
+@pytest.mark.parametrize("controller", [
+    "cpu", "cpuacct", "cpuset", "memory", "pids", "blkio", "devices", "freezer", "hugetlb",
+    "net_cls", "net_prio", "perf_event",
+])  # fmt: skip
+def test_each_controller_of_version_one_is_found_where_it_is_mounted(controller: str) -> None:
+    found = seen(v1(controller))
+    assert found.v1 == {controller: Path(f"/sys/fs/cgroup/{controller}")}
+    assert found.layout is Layout.V1

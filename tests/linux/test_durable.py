@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -28,3 +29,25 @@ def test_a_folder_gets_its_name(tmp_path: Path) -> None:
     assert (tmp_path / "name").is_dir()
     with pytest.raises(FileNotFoundError):
         rename_durably(tmp_path / "new", tmp_path / "name")
+
+
+def test_no_descriptor_stays_open(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    write_durably(tmp_path / "file", b"content")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_content_and_name_are_on_disk_before_it_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The content before it gets its name, and then the directory that holds the name."""
+    synced: list[tuple[str, bool]] = []
+
+    def fsync(descriptor: int) -> None:
+        place = os.readlink(f"/proc/self/fd/{descriptor}")
+        is_complete = place == str(tmp_path) or Path(place).read_bytes() == b"content"
+        synced.append((Path(place).name, is_complete and (tmp_path / "file").exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_durably(tmp_path / "file", b"content")
+    assert synced == [(".file.new", False), (tmp_path.name, True)]

@@ -14,6 +14,7 @@ from moorage.linux import inotify
 from moorage.linux.inotify import FolderChange, Inotify
 
 DEADLINE_S = 5.0
+QUEUED_EVENTS = Path("/proc/sys/fs/inotify/max_queued_events")
 
 
 async def next_changes(watching: Inotify) -> tuple[FolderChange, ...]:
@@ -135,3 +136,40 @@ async def test_another_refusal_is_an_error(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(inotify.ctypes, "CDLL", lambda *_, **__: Libc())
     with pytest.raises(OSError, match="Too many open files"):
         Inotify()
+
+
+async def test_a_closed_inotify_leaves_nothing_on_the_loop(tmp_path: Path) -> None:
+    """The next one gets its descriptor number, and the loop must not take it for the old one."""
+    with Inotify() as first:
+        first.watch(tmp_path)
+        number = first._descriptor
+        waiting = asyncio.create_task(first.changes())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+    with Inotify() as second:
+        assert second._descriptor == number
+        second.watch(tmp_path)
+        awaited = asyncio.create_task(next_changes(second))
+        await asyncio.sleep(0)
+        (tmp_path / "new").mkdir()
+        assert await awaited == (FolderChange(tmp_path, "new"),)
+
+
+async def test_more_changes_than_the_kernel_queues_are_uncertain(tmp_path: Path) -> None:
+    limit = int(QUEUED_EVENTS.read_text())  # noqa: ASYNC240
+    if limit > 50_000:
+        pytest.skip(f"fs.inotify.max_queued_events is {limit}")
+    for name in ("a", "b"):
+        (tmp_path / name).touch()
+    with Inotify() as watching:
+        watching.watch(tmp_path)
+        # Equal events in a row are merged, so they alternate.
+        for _ in range(limit // 2 + 1):
+            os.chmod(tmp_path / "a", 0o600)
+            os.chmod(tmp_path / "b", 0o600)
+        found: list[FolderChange] = []
+        while not any(change.is_uncertain for change in found):
+            found += await next_changes(watching)
+    assert found[-1] == FolderChange(Path("/"), is_uncertain=True)
+    assert set(found[:-1]) == {FolderChange(tmp_path, "a"), FolderChange(tmp_path, "b")}

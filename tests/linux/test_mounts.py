@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 
@@ -94,3 +95,34 @@ def test_failures_name_the_place(tmp_path: Path) -> None:
         unmount(tmp_path / "not-mounted")
     with pytest.raises(OSError, match="nowhere"):
         mount("none", tmp_path / "nowhere", "tmpfs", "")
+
+
+@as_root
+def test_a_mount_in_use_is_taken_away_too_and_its_users_go_on(tmp_path: Path) -> None:
+    mount("none", tmp_path, "tmpfs", "size=64k")
+    try:
+        with (tmp_path / "file").open("w+") as file:
+            unmount(tmp_path)
+            assert mounts_below(tmp_path, current_mounts()) == []
+            file.write("still here")
+            file.seek(0)
+            assert file.read() == "still here"
+    finally:
+        for each in mounts_below(tmp_path, current_mounts()):
+            unmount(each.point)
+
+
+def test_taking_a_mount_away_aborts_no_request_of_its_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MNT_DETACH alone: with MNT_FORCE, what runs on FUSE and NFS fails. Source: umount2(2)."""
+    calls: list[tuple[bytes, int]] = []
+
+    class Libc:
+        def umount2(self, point: bytes, flags: int) -> int:
+            calls.append((point, flags))
+            return 0
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: Libc())
+    unmount(tmp_path)
+    assert calls == [(os.fsencode(tmp_path), 2)]

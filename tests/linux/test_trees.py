@@ -22,6 +22,7 @@ from moorage.linux.trees import (
     Step,
     disk_use,
     make_directories,
+    make_directory,
     remove_entry,
     remove_tree,
     walk,
@@ -388,3 +389,59 @@ def test_random_trees_are_walked_whole_and_removed(tmp_path: Path) -> None:
         assert disk_use([root]) == DiskUse(blocks * 512, count), f"seed {seed}"
         remove_tree(root)
         assert not root.exists(), f"seed {seed}"
+
+
+def test_directories_are_their_owners_alone_unless_another_mode_is_given(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        make_directory(tmp_path / "private")
+        make_directories(tmp_path / "deep/private")
+        os.umask(0o077)
+        make_directory(tmp_path / "open", 0o755)
+        make_directories(tmp_path / "deep/open", 0o711)
+    finally:
+        os.umask(before)
+    modes = {"private": 0o700, "deep": 0o700, "deep/private": 0o700, "open": 0o755,
+             "deep/open": 0o711}  # fmt: skip
+    found = {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in modes}
+    assert found == modes
+
+
+@needs_root
+def test_what_a_link_leads_to_stays_immutable_when_the_link_goes(tmp_path: Path) -> None:
+    kept, root = tmp_path / "kept", tmp_path / "root"
+    kept.touch()
+    root.mkdir()
+    (root / "link").symlink_to(kept)
+    set_flags(kept, _IMMUTABLE)
+    try:
+        set_flags(root, _IMMUTABLE)
+        remove_tree(root)
+        assert not root.exists()
+        with pytest.raises(PermissionError):
+            kept.unlink()
+    finally:
+        set_flags(kept, 0)
+
+
+@needs_root
+def test_a_fifo_in_an_immutable_directory_is_removed_without_being_opened(tmp_path: Path) -> None:
+    """To open it would block until a writer comes."""
+    root = tmp_path / "root"
+    root.mkdir()
+    os.mkfifo(root / "fifo")
+    set_flags(root, _IMMUTABLE)
+    remove_tree(root)
+    assert not root.exists()
+
+
+@needs_root
+def test_removal_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "inner").mkdir(parents=True)
+    (root / "inner/file").touch()
+    set_flags(root / "inner", _IMMUTABLE)
+    before = len(os.listdir("/proc/self/fd"))
+    remove_tree(root)
+    assert disk_use([tmp_path]).inodes == 1
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -14,6 +14,7 @@ import os
 import stat
 import struct
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -327,50 +328,45 @@ def _unlocked(directory: int, name: str, act: _Act) -> None:
     try:
         act(name, dir_fd=directory)
     except OSError as error:
-        if error.errno not in _LOCKED or not _unlock(directory, name):
+        if error.errno not in _LOCKED:
             raise
+        _unlock(directory, name)
         act(name, dir_fd=directory)
 
 
-def _unlock(directory: int, name: str) -> bool:
+def _unlock(directory: int, name: str) -> None:
     """Make a directory writable to its owner, and neither it nor the entry immutable.
 
-    Returns: whether anything was changed.
+    As far as this process may: the second attempt says what is still missing.
     """
-    has_changed = _clear_flags(directory)
-    status = os.fstat(directory)
-    if status.st_mode & 0o700 != 0o700:
-        os.fchmod(directory, stat.S_IMODE(status.st_mode) | 0o700)
-        has_changed = True
+    _clear_flags(directory)
+    with suppress(PermissionError):
+        os.fchmod(directory, stat.S_IMODE(os.fstat(directory).st_mode) | 0o700)
     entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
     try:
         # Opening anything else, a device or a FIFO, would have effects.
         if stat.S_IFMT(os.fstat(entry).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
-            return has_changed
+            return
         opened = os.open(f"/proc/self/fd/{entry}", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return has_changed
+    except PermissionError:
+        return
     finally:
         os.close(entry)
     try:
-        return _clear_flags(opened) or has_changed
+        _clear_flags(opened)
     finally:
         os.close(opened)
 
 
-def _clear_flags(descriptor: int) -> bool:
-    """Clear the flags that forbid removal; return whether any was set. Never raises."""
-    try:
+def _clear_flags(descriptor: int) -> None:
+    """Clear the flags that forbid removal, where there are such flags and this process may."""
+    with suppress(OSError):
         (flags,) = struct.unpack(
             "i", fcntl.ioctl(descriptor, _FS_IOC_GETFLAGS, struct.pack("i", 0))
         )
-        if not flags & (_IMMUTABLE | _APPEND_ONLY):
-            return False
-        cleared = struct.pack("i", flags & ~(_IMMUTABLE | _APPEND_ONLY))
-        fcntl.ioctl(descriptor, _FS_IOC_SETFLAGS, cleared)
-    except OSError:
-        return False
-    return True
+        if flags & (_IMMUTABLE | _APPEND_ONLY):
+            cleared = struct.pack("i", flags & ~(_IMMUTABLE | _APPEND_ONLY))
+            fcntl.ioctl(descriptor, _FS_IOC_SETFLAGS, cleared)
 
 
 def _open_up(directory: int, name: str) -> None:
