@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.linux.mounts import (
+    NO_EXECUTION,
+    NO_PRIVILEGE,
     Mount,
     current_mounts,
     mount,
@@ -126,3 +129,50 @@ def test_taking_a_mount_away_aborts_no_request_of_its_users(
     monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: Libc())
     unmount(tmp_path)
     assert calls == [(os.fsencode(tmp_path), 2)]
+
+
+@as_root
+@pytest.mark.parametrize(
+    ("flags", "wanted"),
+    [
+        (NO_PRIVILEGE, os.ST_NOSUID | os.ST_NODEV),
+        (NO_EXECUTION, os.ST_NOEXEC),
+        (0, 0),
+    ],
+)
+def test_what_a_mount_forbids(tmp_path: Path, flags: int, wanted: int) -> None:
+    mount("none", tmp_path, "tmpfs", "size=4k", flags)
+    try:
+        restrictions = os.ST_RDONLY | os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
+        assert os.statvfs(tmp_path).f_flag & restrictions == wanted
+    finally:
+        unmount(tmp_path)
+
+
+@as_root
+def test_a_failure_has_the_kernels_reason(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="Invalid argument") as caught:
+        unmount(tmp_path)
+    assert (caught.value.errno, caught.value.filename) == (errno.EINVAL, str(tmp_path))
+    with pytest.raises(OSError, match="No such device") as caught:
+        mount("none", tmp_path, "no-such-kind", "")
+    assert caught.value.errno == errno.ENODEV
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "36 35 98:0 / - tmpfs source rw",
+        "36 35 98:0 / /mnt rw - tmpfs source",
+        "36 35 98:0 / /mnt rw tmpfs source rw",
+        "",
+    ],
+)
+def test_a_line_that_is_cut_short_is_left_out(text: str) -> None:
+    whole = line("/whole")
+    assert [str(each.point) for each in parse_mounts(f"{text}\n{whole}")] == ["/whole"]
+
+
+def test_a_line_with_the_fewest_fields_is_a_mount() -> None:
+    (found,) = parse_mounts("36 35 98:0 / /mnt - tmpfs source rw")
+    assert found.point == Path("/mnt")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -65,11 +67,43 @@ async def test_the_callers_own_namespace_stays_as_it_is(pod: tuple[Path, int]) -
     assert await asyncio.to_thread(os.readlink, "/proc/thread-self/ns/net") == before
 
 
-@pytest.mark.parametrize("name", ["absent", "plain"])
-async def test_what_is_no_namespace_is_told_with_its_place(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "number"), [("absent", errno.ENOENT), ("plain", errno.EINVAL)])
+async def test_what_is_no_namespace_is_told_with_its_place(
+    tmp_path: Path, name: str, number: int
+) -> None:
     (tmp_path / "plain").touch()
-    with pytest.raises(EnterError, match=name):
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(EnterError, match=name) as caught:
         await connected_socket(tmp_path / name, "127.0.0.1", 80)
+    assert caught.value.errno == number
+    assert os.strerror(number) in str(caught.value)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_a_refused_socket_is_closed() -> None:
+    with socket.socket() as taken:
+        # Bound, and nothing listens there.
+        taken.bind(("127.0.0.1", 0))
+        before = len(os.listdir("/proc/self/fd"))
+        with pytest.raises(ConnectionRefusedError) as caught:
+            await connected_socket(None, *taken.getsockname())
+        # The traceback still holds the socket.
+        assert caught.tb is not None
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_a_socket_of_our_own_namespace_is_connected_over_either_family() -> None:
+    for host in ("127.0.0.1", "::1"):
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            server = socket.create_server((host, 0), family=family)
+        except OSError:
+            assert host == "::1"
+            continue
+        with server, await connected_socket(None, *server.getsockname()[:2]) as made:
+            assert made.family == family
+            assert not made.getblocking()
+            assert made.getpeername() == server.getsockname()
 
 
 async def test_threads_do_not_stay(pod: tuple[Path, int]) -> None:

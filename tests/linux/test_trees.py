@@ -445,3 +445,33 @@ def test_removal_leaves_no_descriptor_open(tmp_path: Path) -> None:
     remove_tree(root)
     assert disk_use([tmp_path]).inodes == 1
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@needs_root
+def test_a_directory_of_another_user_is_named_with_its_own_reason(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "closed/below").mkdir(parents=True)
+    (root / "closed").chmod(0o700)
+    (root / "file").touch()
+    for path in (root, tmp_path):
+        os.chown(path, 65534, 65534)
+    place = os.open(tmp_path, os.O_RDONLY)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.fchdir(place)
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            remove_tree(Path("root"))
+        except OSError as error:
+            os.write(writing, f"{error.errno} {error.filename}".encode())
+        finally:
+            os._exit(0)
+    for descriptor in (place, writing):
+        os.close(descriptor)
+    os.waitpid(child, 0)
+    assert os.read(reading, 1000).decode() == f"{errno.EPERM} ./root/closed"
+    os.close(reading)
+    assert sorted(each.name for each in root.iterdir()) == ["closed"]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from moorage.api.pods import Pod
 from moorage.scheduler.cluster_state import ClusterState
 from moorage.scheduler.query import QueryCache
-from tests.scheduler.objects import ZONE, a_cluster, a_node, a_pod
+from tests.scheduler.objects import ZONE, a_cluster, a_node, a_pod, pod_affinity
 
 
 def assume(state: ClusterState, name: str, node: str, cpu: str = "1") -> None:
@@ -291,3 +291,16 @@ def test_an_assumed_pod_is_taken_in_again_only_if_it_asks_for_something_else(
     assert (state.generation > before) is is_new
     assert state.nodes["n1"].used["cpu"] == int(cpu) * 1000
     assert not state.is_assumed("default/a")
+
+
+def test_a_pod_without_a_node_is_counted_nowhere() -> None:
+    state = a_cluster(a_node("n1"))
+    waiting = a_pod("p", cpu="1", affinity=pod_affinity({"app": "db"}))
+    state.set_pod(waiting)
+    assert state.home_of("default/p") is None
+    assert state.affine_count == 0
+    state.set_pod(a_pod("p", cpu="1", node="n1", affinity=pod_affinity({"app": "db"})))
+    assert (state.home_of("default/p"), state.affine_count) == ("n1", 1)
+    # An object from before the binding, as after a restored backup: it is not on the node any more.
+    state.set_pod(waiting)
+    assert (state.home_of("default/p"), state.affine_count, used(state)) == (None, 0, 0)

@@ -169,3 +169,37 @@ async def test_a_namespace_that_has_gone_is_matched_by_no_selector() -> None:
         await client.until_event("p", "FailedScheduling")
         client.remove(space)
         assert await client.until_bound("p") == "n1"
+
+
+async def test_a_pod_that_gives_way_preempts_on_another_node_at_once() -> None:
+    client = a_client(
+        a_node("n1", cpu="2"),
+        a_node("n2", cpu="2"),
+        a_pod("victim", cpu="2", node="n1", priority=1),
+        a_pod("other", cpu="2", node="n2", priority=2),
+        a_pod("middle", cpu="2", priority=50),
+    )
+    client.keeps_victims = True
+    async with scheduling(client):
+        await client.until(lambda: client.pod("middle").status.nominated_node_name == "n1")
+        client.put(a_pod("boss", cpu="2", priority=100))
+        await client.until(lambda: client.pod("boss").status.nominated_node_name == "n1")
+        await client.until(lambda: client.pod("middle").status.nominated_node_name == "n2")
+        await client.until(lambda: "other" in client.deleted)
+
+
+async def test_a_condition_is_written_with_all_that_its_readers_expect() -> None:
+    """kubectl and controllers compare these fields; a probe time that was there is removed."""
+    client = a_client(a_node("n1", cpu="1"), a_pod("p", cpu="2"))
+    async with scheduling(client):
+        await client.until(lambda: statuses(client, "p"))
+        (written,) = statuses(client, "p")[0]["conditions"]
+        assert written["message"].startswith("0/1 nodes are available")
+        assert written["lastTransitionTime"]
+        del written["message"], written["lastTransitionTime"]
+        assert written == {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "lastProbeTime": None,
+        }

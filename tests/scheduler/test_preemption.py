@@ -236,3 +236,13 @@ class FixedRandom(random.Random):
 def _deleted(pod: Pod) -> Pod:
     meta = msgspec.structs.replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
     return msgspec.structs.replace(pod, metadata=meta)
+
+
+def test_a_pod_without_a_priority_waits_for_a_leaving_victim_too() -> None:
+    """No priority is priority 0, and its victims have less than that."""
+    leaving = _deleted(a_pod("leaving", cpu="2", node="n1", priority=-5, status=VICTIM_LEAVING))
+    state = a_cluster(a_node("n1", cpu="2"), a_node("n2", cpu="2"), leaving,
+                      a_pod("weak", cpu="2", node="n2", priority=-5))  # fmt: skip
+    waiting = a_pod("p", cpu="2", nominated="n1")
+    assert preemption_of(state, waiting) is None
+    assert preemption_of(state, a_pod("other", cpu="2")) is not None

@@ -31,7 +31,8 @@ class StoreSuite:
     async def test_a_put_at_another_revision_than_expected_is_refused(self, store: Store) -> None:
         revision = await store.put("a/1", b"old", 0)
         for wrong in (0, revision + 1):
-            with pytest.raises(RevisionConflictError) as refusal:
+            wanted = f"a/1: expected revision {wrong}, found {revision}"
+            with pytest.raises(RevisionConflictError, match=wanted) as refusal:
                 await store.put("a/1", b"new", wrong)
             assert refusal.value.current == revision
         assert (await store.range("a/")).entries[0].value == b"old"
@@ -115,7 +116,7 @@ class StoreSuite:
         assert [(e.revision, e.value) for e in (await store.range("a/")).entries] == [
             (second, b"2")
         ]
-        with pytest.raises(CompactedError):
+        with pytest.raises(CompactedError, match=f"{first} is compacted .oldest kept: {last}."):
             await store.range("a/", revision=first)
         with pytest.raises(CompactedError):
             await store.history("a/", first)
@@ -145,7 +146,7 @@ class StoreSuite:
         compacting = asyncio.ensure_future(store.compact(last))
         await asyncio.sleep(0)
         assert store.compacted == last
-        with pytest.raises(CompactedError):
+        with pytest.raises(CompactedError, match=f"{first} is compacted .oldest kept: {last}."):
             await store.range("a/", revision=first)
         with pytest.raises(CompactedError):
             await reading

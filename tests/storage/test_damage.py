@@ -252,3 +252,11 @@ async def test_what_has_no_checksums_yet_is_inspected_without_them(path: Path) -
         assert not store.damage
     change(path, "UPDATE log SET value = 'other'")
     assert len(inspect(path).damage) == 5
+
+
+def test_a_file_that_cannot_be_inspected_is_an_error(path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        inspect(path)
+    path.touch()
+    with pytest.raises(PermissionError, match="cannot be read"):
+        inspect(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
@@ -153,3 +154,24 @@ def test_a_lock_file_that_was_replaced_is_locked_again(database: Path) -> None:
         StoreLock.acquire(database)
     other.release()
     lock.release()
+
+
+def test_a_reserve_that_is_only_had_in_part_is_given_back(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program took the space between the look and the allocation."""
+
+    def allocate(descriptor: int, offset: int, size: int) -> None:
+        os.pwrite(descriptor, b"x" * (size // 2), offset)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", allocate)
+        reserve = Reserve(database, SIZE)
+        reserve.fill()
+    assert reserve.is_released
+    assert not reserved(database).exists()
+    assert len(os.listdir("/proc/self/fd")) == before
+    reserve.refill()
+    assert not reserve.is_released

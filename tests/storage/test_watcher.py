@@ -132,3 +132,17 @@ def test_a_window_holds_so_many_events(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [each.revision for each in table.events] == [3, 4]
     assert table.forget_oldest() == 273
     assert (table.started, table.window, list(table.sizes)) == (3, 276, [276])
+
+
+async def test_a_watcher_that_is_closed_twice_gives_its_bytes_back_once() -> None:
+    budget = QueueBudget(10_000, 10_000)
+    other, watcher = watching(budget), watching(budget)
+    push(other, 1)
+    push(watcher, 1, 2, 3)
+    assert len(await watcher.next_batch(limit_bytes=200)) == 1
+    assert (watcher.queued_bytes, budget.used) == (600, 800)
+    for _ in range(2):
+        watcher.close()
+        assert (watcher.queued_bytes, budget.used) == (0, 200)
+    watcher.overflow()
+    assert (watcher.queued_bytes, budget.used) == (0, 200)

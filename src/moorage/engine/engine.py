@@ -222,7 +222,7 @@ def _images(options: EngineOptions, skopeo: Path | None) -> ImageStore:
 def _alone(options: EngineOptions) -> Iterator[None]:
     """Hold the folders for this process. Raises EngineBusyError when another has them."""
     # Any process that can open the file could hold the lock.
-    descriptor = os.open(options.paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    descriptor = os.open(options.paths.lock, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
     with os.fdopen(descriptor, "a") as lock:
         os.fchmod(descriptor, PRIVATE_FILE)
         try:

@@ -54,7 +54,7 @@ def open_in_root(root: Path, path: str) -> int:
 
     Raises OSError. Needs Linux 5.6.
     """
-    folder = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    folder = os.open(root, os.O_PATH | os.O_DIRECTORY)
     try:
         return openat2(folder, path, os.O_PATH, IN_ROOT | NO_MAGICLINKS)
     finally:
@@ -70,7 +70,7 @@ def _mount(source: Path | None, target: Path, flags: int) -> None:
 
 
 def _mount_id(path: Path) -> bytes:
-    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW)
     try:
         return mount_id(descriptor)
     finally:

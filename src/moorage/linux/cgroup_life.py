@@ -185,7 +185,7 @@ def _make(cgroups: Cgroups, path: str) -> tuple[str, ...]:
             log.debug("hierarchy cannot be changed", mount=mount, reason=error.strerror)
     if "cpuset" in cgroups.v1:
         _inherit_cpuset(cgroups.v1["cpuset"], path)
-    return tuple(sorted(made, key=len))
+    return tuple(sorted(made))
 
 
 def _make_in(mount: Path, path: str, *, passes_down: bool) -> Iterator[str]:
@@ -281,9 +281,7 @@ def files_below(folder: Path, name: str, flags: int = os.O_RDONLY) -> Iterator[i
             if visit.step is not Step.LEAVE:
                 continue
             try:
-                opened = os.open(
-                    f"{visit.name}/{name}", flags | os.O_CLOEXEC, dir_fd=visit.directory
-                )
+                opened = os.open(f"{visit.name}/{name}", flags, dir_fd=visit.directory)
             except OSError:
                 continue
             try:
@@ -303,7 +301,7 @@ def read_text(descriptor: int) -> str:
 def _write(file: Path, content: str) -> bool:
     """Whether the kernel took it; the file must be there already."""
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
+        descriptor = os.open(file, os.O_WRONLY)
     except OSError:
         return False
     try:

@@ -20,7 +20,7 @@ from moorage.linux.openat import NO_MAGICLINKS, NO_SYMLINKS, NO_XDEV, openat2
 OPEN_LEVELS = 32
 """How many levels below the root of a descent are open at most."""
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _WITHIN_MOUNT = NO_XDEV | NO_SYMLINKS | NO_MAGICLINKS
 
 

@@ -23,7 +23,7 @@ def write_beside(path: Path, content: bytes) -> Path:
     Blocks. Raises OSError.
     """
     scratch = path.with_name(f".{path.name}.new")
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()
@@ -34,7 +34,7 @@ def write_beside(path: Path, content: bytes) -> Path:
 def rename_durably(source: Path, target: Path) -> None:
     """Give a file or folder, whose content is on disk, its name. Blocks. Raises OSError."""
     source.rename(target)
-    folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
     finally:

@@ -27,7 +27,7 @@ def locked_register(register: Path) -> Iterator[None]:
     """Hold the register for this process; blocks while another does. Raises OSError."""
     while True:
         make_private(register)
-        descriptor = os.open(register, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(register, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             # Its last user may have removed it while this one waited.

@@ -92,7 +92,7 @@ def held_user_namespace(mappings: IdMappings, kinds: Sequence[str] = ()) -> Iter
 def user_namespace(mappings: IdMappings) -> Iterator[int]:
     """A descriptor of a user namespace with these mappings. Raises OSError."""
     with held_user_namespace(mappings) as folder:
-        descriptor = os.open(folder / "ns/user", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(folder / "ns/user", os.O_RDONLY)
     try:
         yield descriptor
     finally:

@@ -23,7 +23,6 @@ _CREATE = 0x0100
 _DELETE = 0x0200
 _DELETE_SELF = 0x0400
 _MOVE_SELF = 0x0800
-_OVERFLOW = 0x4000
 _IGNORED = 0x8000
 _ONLY_FOLDERS = 0x0100_0000
 
@@ -40,6 +39,8 @@ _INTERESTING = (
     | _ONLY_FOLDERS
 )
 _GONE = _DELETE_SELF | _MOVE_SELF | _IGNORED
+# That of IN_Q_OVERFLOW.
+_NO_WATCH = -1
 _HEADER = struct.Struct("iIII")
 _READ_BYTES = 64 * 1024
 
@@ -116,7 +117,7 @@ class Inotify:
                 return found
 
     def _change(self, watch: int, mask: int, name: str) -> FolderChange | None:
-        if mask & _OVERFLOW:
+        if watch == _NO_WATCH:
             return FolderChange(Path("/"), is_uncertain=True)
         folder = self._folders.get(watch)
         if folder is None:

@@ -23,7 +23,7 @@ def kernel_version(release: str) -> tuple[int, int]:
 def can_open_kvm() -> bool:
     """Whether this process can open /dev/kvm, which virtual machines need."""
     try:
-        os.close(os.open(_KVM, os.O_RDWR | os.O_CLOEXEC))
+        os.close(os.open(_KVM, os.O_RDWR))
     except OSError:
         return False
     return True

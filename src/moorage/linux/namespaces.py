@@ -84,7 +84,7 @@ def enter(file: Path, kind: int) -> None:
     Raises EnterError.
     """
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(file, os.O_RDONLY)
     except OSError as error:
         raise EnterError(error.errno, f"the namespace {file}: {error.strerror}") from error
     try:

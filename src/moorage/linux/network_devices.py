@@ -78,7 +78,7 @@ def read_network_devices(namespaces: Iterable[Path]) -> dict[Path, tuple[Network
 
 
 def _read_inside(libc: ctypes.CDLL, namespace: Path) -> str:
-    descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(namespace, os.O_RDONLY)
     try:
         if libc.setns(descriptor, _CLONE_NEWNET) != 0:
             number = ctypes.get_errno()

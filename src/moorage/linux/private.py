@@ -53,7 +53,7 @@ def make_private_for(path: Path, mappings: IdMappings | None) -> None:
 
 def write_private(path: Path, content: bytes) -> None:
     """Write a file that only its owner can read; not forced to the disk. Raises OSError."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     descriptor = os.open(path, flags, PRIVATE_FILE)
     with os.fdopen(descriptor, "wb") as file:
         if stat.S_IMODE(os.fstat(descriptor).st_mode) != PRIVATE_FILE:

@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 
 from moorage.linux.descent import Descent
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 _BLOCK_BYTES = 512
 _TRIES = 100
 _LONGEST_TEXT = 300
@@ -342,12 +342,12 @@ def _unlock(directory: int, name: str) -> None:
     _clear_flags(directory)
     with suppress(PermissionError):
         os.fchmod(directory, stat.S_IMODE(os.fstat(directory).st_mode) | 0o700)
-    entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    entry = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=directory)
     try:
         # Opening anything else, a device or a FIFO, would have effects.
         if stat.S_IFMT(os.fstat(entry).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
             return
-        opened = os.open(f"/proc/self/fd/{entry}", os.O_RDONLY | os.O_CLOEXEC)
+        opened = os.open(f"/proc/self/fd/{entry}", os.O_RDONLY)
     except PermissionError:
         return
     finally:
@@ -371,9 +371,7 @@ def _clear_flags(descriptor: int) -> None:
 
 def _open_up(directory: int, name: str) -> None:
     """Make a directory accessible to its owner. Raises OSError."""
-    entry = os.open(
-        name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory
-    )
+    entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY, dir_fd=directory)
     try:
         os.chmod(f"/proc/self/fd/{entry}", 0o700)
     finally:

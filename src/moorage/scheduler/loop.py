@@ -199,6 +199,8 @@ class Scheduler:
         self._actions.patch_status(weaker.pod, patch)
         waiting = self._queue.get(weaker.key)
         if waiting is not None:
+            # The informer shows the nomination until the patch is written.
+            waiting.pod = status.without_nomination(waiting.pod)
             self._queue.promote(waiting)
 
     def _report(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from moorage.api.clock import format_time
 from moorage.api.pods import Pod, PodCondition
 from moorage.scheduler.preemption import DISRUPTION_TARGET, PREEMPTED
@@ -36,6 +38,12 @@ def disrupted(victim: Pod, scheduler_name: str, now: datetime) -> Patch:
 def with_nomination(patch: Patch, node_name: str | None) -> Patch:
     """The same patch that also sets the nominated node; None removes it."""
     return {**patch, "status": {**patch.get("status", {}), "nominatedNodeName": node_name}}
+
+
+def without_nomination(pod: Pod) -> Pod:
+    """The same pod, with no nominated node."""
+    pod_status = replace(pod.status, nominated_node_name="")
+    return replace(pod, status=pod_status)
 
 
 def no_change(pod: Pod) -> Patch:

@@ -34,7 +34,7 @@ class StoreLock:
         path = database.with_name(f"{database.name}.lock")
         has_waited = False
         while True:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 is_current = _is_same(path, descriptor)

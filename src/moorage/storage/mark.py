@@ -47,7 +47,7 @@ class Mark:
     @classmethod
     def open(cls, path: Path, identity: str) -> Self:
         """Open a mark that says so."""
-        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_WRONLY)
         return cls(descriptor, len(_HEAD.format(identity=identity)))
 
     def record(self, revision: int) -> None:

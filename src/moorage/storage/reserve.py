@@ -46,7 +46,7 @@ class Reserve:
     def extend_log(self) -> None:
         """Give the blocks of the removed file to the write-ahead log, as far as they are free."""
         try:
-            descriptor = os.open(self._log, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(self._log, os.O_RDWR)
         except OSError:
             return
         try:
@@ -71,7 +71,7 @@ class Reserve:
 
     def _fill(self, needed: int) -> None:
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError:
             return
         try:

@@ -50,7 +50,7 @@ class DeviceUsage:
 def read(file: str) -> str:
     """A file's text; empty when it is not there, or the cgroup goes while it is read."""
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(file, os.O_RDONLY)
     except OSError:
         return ""
     try:

@@ -68,7 +68,7 @@ def credentials_file(
     if credentials.identity_token:
         entry["identitytoken"] = credentials.identity_token
     path = folder / f"{name}.auth.json"
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(msgspec.json.encode({"auths": {reference.registry: entry}}))

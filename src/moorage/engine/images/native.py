@@ -106,7 +106,7 @@ def _descended(root: Path, parts: Sequence[str]) -> Iterator[Descent | None]:
 
 @contextmanager
 def _opened(directory: Path) -> Iterator[int]:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield descriptor
     finally:
@@ -195,7 +195,7 @@ def _link(root: int, first: Sequence[str], directory: int, name: str) -> None:
 
 
 def _copy_file(visit: Visit, directory: int) -> None:
-    flags = os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_NOFOLLOW
     source = os.open(visit.name, os.O_RDONLY | flags, dir_fd=visit.directory)
     with open(source, "rb") as reader:
         target = os.open(

@@ -91,7 +91,7 @@ def _mount(target: Path, lowers: Sequence[Path], writable: Sequence[Path]) -> No
     with ExitStack() as stack:
         named = []
         for path in paths:
-            descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY)
             stack.callback(os.close, descriptor)
             named.append(f"/proc/self/fd/{descriptor}")
         mount("overlay", target, "overlay", options(named[: len(lowers)], named[len(lowers) :]))

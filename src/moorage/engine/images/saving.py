@@ -200,7 +200,7 @@ def _pack_entry(
         archive.addfile(header)
         return
     header.size = status.st_size
-    with open(os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+    with open(os.open(place, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
         archive.addfile(header, file)
 
 

@@ -119,7 +119,7 @@ def _source(mount: pb.Mount) -> str:
 def _real(path: str) -> str:
     """A path without links, resolved by the kernel where it exists. Raises OSError."""
     try:
-        found = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        found = os.open(path, os.O_PATH)
     except FileNotFoundError:
         # Chains longer than the kernel follows, on which this recurses, were refused above.
         return os.path.realpath(path)

@@ -25,7 +25,7 @@ def read_inside(rootfs: Path, name: str) -> str:
     """
     path = resolve_inside(rootfs, name)
     try:
-        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR):
             return ""

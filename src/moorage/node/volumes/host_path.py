@@ -51,7 +51,7 @@ def check_host_path(path: Path, kind: str) -> None:
 
 def _make_file(path: Path) -> None:
     """Make a file with the mode that the API promises, whatever the umask; it may be there."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     try:
         made = os.open(path, flags, _FILE_MODE)
     except FileExistsError:

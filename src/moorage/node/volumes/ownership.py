@@ -32,7 +32,7 @@ def give_to_group(root: Path, group: int, *, is_read_only: bool, policy: str | N
 def _give(directory: int, name: str, group: int, is_read_only: bool) -> None:
     """Change one entry, which nothing can replace by a link meanwhile."""
     try:
-        entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+        entry = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=directory)
     except FileNotFoundError:
         return
     try:

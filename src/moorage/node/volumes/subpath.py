@@ -20,7 +20,7 @@ from moorage.node.config.errors import ConfigError
 from moorage.node.volumes.mounting import Mounter
 
 _MAX_LINKS = 40
-_FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_FLAGS = os.O_PATH | os.O_NOFOLLOW
 
 
 def check_subpath(subpath: str) -> PurePosixPath:
@@ -58,7 +58,7 @@ def open_inside(volume: Path, subpath: PurePosixPath) -> int:
     A symlink is followed when what it names is inside the volume. Raises ConfigError when it leads
     elsewhere.
     """
-    root = os.open(volume, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    root = os.open(volume, os.O_RDONLY | os.O_DIRECTORY)
     try:
         # What is mounted inside a volume is part of it.
         with Descent(root, crosses_mounts=True) as place:
