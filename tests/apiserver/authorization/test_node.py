@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -76,6 +77,19 @@ def test_nobody_elses() -> None:
     assert decide("get", "configmaps", name="s-key") == unrelated
     assert decide("get", "serviceaccounts", name="admin") == unrelated
     assert decide("get", "serviceaccounts", name="sa") == ""
+
+
+@pytest.mark.parametrize("verb", ["get", "list", "watch"])
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [("secrets", "pull"), ("configmaps", "c-volume"), ("serviceaccounts", "sa"), ("pods", "plain")],
+)
+def test_a_name_in_all_namespaces_is_never_read(resource: str, name: str, verb: str) -> None:
+    everywhere = NodeAuthorizer(lambda node, _: PODS if node == "n1" else [])
+    selector = parse(f"metadata.name={name}")
+    here = Action(verb=verb, resource=resource, namespace="ns", name=name)
+    assert everywhere.decide(AGENT, here, selector) == ""
+    assert everywhere.decide(AGENT, replace(here, namespace=""), selector)
 
 
 @pytest.mark.parametrize("resource", ["secrets", "configmaps", "serviceaccounts"])

@@ -45,6 +45,7 @@ NODE_RULES: tuple[PolicyRule, ...] = (
 
 _ALLOWED = ""
 _NO_NAME = "No Object name found"
+_NO_NAMESPACE = "can only read namespaced object of this type"
 
 PodsOf = Callable[[str, str], Iterable[Pod]]
 """(node name, namespace) → the pods bound to that node there."""
@@ -103,12 +104,16 @@ class NodeAuthorizer:
                 return "can only list/watch pods with spec.nodeName field selector"
         if not action.name:
             return _NO_NAME
-        pods = self._pods_of(node_name, action.namespace)
+        # One name in all namespaces means other nodes' pods too.
+        pods = self._pods_of(node_name, action.namespace) if action.namespace else ()
         if any(pod.metadata.name == action.name for pod in pods):
             return _ALLOWED
         return f"no relationship found between node '{node_name}' and this object"
 
     def _decide_referenced(self, node_name: str, action: Action) -> str:
+        """One object of one namespace: a reference says nothing of its namesakes elsewhere."""
+        if not action.namespace:
+            return _NO_NAMESPACE
         if not action.name:
             return _NO_NAME
         references = _REFERENCES[action.resource]
