@@ -72,7 +72,8 @@ class User(msgspec.Struct, frozen=True):
 
 class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A container. `config` is the serialised `ContainerConfig`; `image_id` the digest of the
-    image's configuration and `image_ref` a name with the manifest's digest, if there is one.
+    image's configuration and `image_ref` a name with the manifest's digest, if there is one;
+    `image_name` the tag it was started by, empty where the image had none.
     """
 
     id: str
@@ -91,6 +92,7 @@ class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     reason: str = ""
     message: str = ""
     image_mounts: tuple[str, ...] = ()
+    image_name: str = ""
 
 
 class _Identified(Protocol):

@@ -8,10 +8,12 @@ import os
 import signal
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from moorage.cri import pb
 from moorage.engine.containers import life
+from moorage.engine.containers.making import _image_name
 from moorage.engine.containers.messages import container_status
 from moorage.engine.errors import (
     EngineError,
@@ -45,6 +47,33 @@ CREATED = ["create", "start"]
 def volume(path: str, **fields: object) -> pb.Mount:
     given = {"readonly": True, "image": pb.ImageSpec(image=DATA), **fields}
     return pb.Mount(container_path=path, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_tagged", "shown"),
+    [(APP, True, APP), ("", True, APP), ("other:9", True, APP), ("Not A Name", True, APP),
+     ("", False, "the id")],
+)  # fmt: skip
+async def test_the_status_names_the_image_by_its_tag_though_kubelets_create_by_id(
+    bench: Bench, asked: str, is_tagged: bool, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = bench.context.images.find(APP)
+    if not is_tagged:
+        untagged = msgspec.structs.replace(image, tags=())
+        monkeypatch.setattr(bench.context.images, "find", lambda _name: untagged)
+    config = container_config(image=image.id)
+    config.image.user_specified_image = asked
+    container = await bench.containers.create(await bench.pod(), config)
+    named = container_status(container).image
+    assert named.image == (image.id if shown == "the id" else shown)
+    assert named.user_specified_image == asked
+
+
+async def test_the_tag_that_was_asked_for_comes_before_the_others(bench: Bench) -> None:
+    image = bench.context.images.find(APP)
+    both = msgspec.structs.replace(image, tags=("localhost/a:1", APP))
+    assert _image_name(container_config(image=APP), both) == APP
+    assert _image_name(container_config(image=image.id), both) == "localhost/a:1"
 
 
 async def test_a_container_is_a_bundle_and_a_record(bench: Bench) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from moorage.cri import pb
+from moorage.cri.reference import InvalidReferenceError, parse
 from moorage.engine.containers.signals import spoken_signal, stop_signal
 from moorage.engine.context import EngineContext
 from moorage.engine.drivers import handler_traits
@@ -103,6 +104,7 @@ class ContainerMaker:
             stop_signal=spoken_signal(number),
             log_path=_log_path(config, sandbox.config),
             image_mounts=tuple(mounted),
+            image_name=_image_name(config, image),
         )
 
     def _write_spec(
@@ -204,3 +206,13 @@ def _log_path(config: pb.ContainerConfig, sandbox: pb.PodSandboxConfig) -> str:
     if not config.log_path or not sandbox.log_directory:
         return ""
     return str(Path(sandbox.log_directory, config.log_path))
+
+
+def _image_name(config: pb.ContainerConfig, image: Image) -> str:
+    """The tag that was asked for if the image has it, else its first tag, else nothing."""
+    asked = config.image.user_specified_image or config.image.image
+    try:
+        full = parse(asked).full
+    except InvalidReferenceError:
+        full = ""
+    return full if full in image.tags else next(iter(image.tags), "")

@@ -49,7 +49,7 @@ def container_status(container: Container) -> pb.ContainerStatus:
         state=container_state(container),
         created_at=record.created_at_ns,
         started_at=record.started_at_ns,
-        image=config.image,
+        image=_named_image(container),
         image_ref=record.image_ref,
         image_id=record.image_id,
         reason=record.reason,
@@ -68,6 +68,14 @@ def container_status(container: Container) -> pb.ContainerStatus:
         status.finished_at = record.exit.finished_at_ns
         status.exit_code = record.exit.code
     return status
+
+
+def _named_image(container: Container) -> pb.ImageSpec:
+    """Return the image under its tag if it has one, as containerd does; kubelets create by id."""
+    spec = pb.ImageSpec()
+    spec.CopyFrom(container.config.image)
+    spec.image = container.record.image_name or spec.image
+    return spec
 
 
 def chosen_containers(
