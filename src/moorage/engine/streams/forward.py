@@ -52,7 +52,7 @@ class Pod:
             async with asyncio.timeout(self.deadlines.dial_s):
                 connection = await self.target.dial(self.sandbox_id, port)
         except (EngineError, AdapterError, OSError) as failure:
-            why = " ".join(str(failure).split()) or "timed out"
+            why = _reason(failure, port)
             text = f"error forwarding port {port} to pod {self.sandbox_id}: {why}"
             await error.write(text.encode())
         else:
@@ -66,6 +66,12 @@ class Pod:
         data.discard()
         await data.write_eof()
         await error.write_eof()
+
+
+def _reason(failure: Exception, port: int) -> str:
+    if isinstance(failure, ConnectionRefusedError):
+        return f"connection refused: nothing in the pod listens on 127.0.0.1:{port} or [::1]:{port}"
+    return " ".join(str(failure).split()) or "timed out"
 
 
 @dataclass(slots=True)
