@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -91,11 +93,18 @@ async def test_without_a_log_and_with_systemds_cgroups(tmp_path: Path, task: Tas
     assert found[-1] == "-s"
 
 
+RUNC_LOG = r"""time="2026-01-01T00:00:00Z" level=warning msg="Failed to remove cgroup" error="busy"
+time="2026-01-01T00:00:00Z" level=error msg="runc create failed: exec: \"x\": not found in $PATH"
+"""
+RUNC_ERROR = 'runc create failed: exec: "x": not found in $PATH'
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
         ('{"data": -1, "message": "no such file\\nsecond line"}\n', "no such file"),
         ('{"data": 0}\n', "/bin/runc create failed"),
+        (json.dumps({"data": -1, "message": RUNC_LOG}) + "\n", f"^{re.escape(RUNC_ERROR)}$"),
         ("nonsense\n", "said b'nonsense"),
         ('{"data": "x"}\n', "said"),
         ("", "ended before it had started /bin/runc"),

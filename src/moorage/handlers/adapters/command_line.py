@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,8 @@ from moorage.linux.child import Child
 COMMAND_DEADLINE_S = 30.0
 _MOST_WORDS = 4096
 _MOST_PRINTED_BYTES = 64 * 1024
+# One line of logrus' text format, which runc writes to standard error beside its log.
+_LOGGED_ERROR = re.compile(r'level=(?:fatal|error) msg="((?:[^"\\]|\\.)*)"')
 _SAYS_WHAT_IS_GONE = ("kill", "delete")
 _GONE = ("does not exist", "not running", "no such", "not found", "already stopped", "is stopped")
 
@@ -97,6 +100,12 @@ def complaint_in(log: Path) -> str:
         if isinstance(entry, dict) and entry.get("level", "error") in ("error", "fatal"):
             return str(entry.get("msg", ""))
     return ""
+
+
+def logged_error(text: str) -> str:
+    """Return the last error of a log in logrus' text format; text in another format unchanged."""
+    errors = _LOGGED_ERROR.findall(text)
+    return re.sub(r"\\(.)", r"\1", errors[-1]) if errors else text
 
 
 def refusal(command: str, status: int, complaint: str) -> AdapterError:

@@ -34,7 +34,7 @@ from moorage.handlers.adapters.adapter import (
     Task,
     TaskNotFoundError,
 )
-from moorage.handlers.adapters.command_line import one_line
+from moorage.handlers.adapters.command_line import logged_error, one_line
 from moorage.linux.child import Child, until_readable
 from moorage.linux.process import Process
 from moorage.linux.process_tree import held, processes_of, with_descendants
@@ -240,7 +240,7 @@ class Conmon:
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             raise AdapterError(f"{self.program} said {said[:200]!r}: {error}") from error
         if answer.data <= 0:
-            raise AdapterError(one_line(answer.message) or f"{runtime} create failed")
+            raise AdapterError(one_line(logged_error(answer.message)) or f"{runtime} create failed")
         return answer.data
 
 
