@@ -87,6 +87,18 @@ def test_times_are_shown_once_a_line_however_many_pieces_it_has() -> None:
     assert shown(*lines, timestamps=True) == b"t1 hello\nt3 \nt4 x\n"
 
 
+@pytest.mark.parametrize(
+    ("written", "printed"),
+    [
+        ("2026-01-01T00:00:00.000000001+00:00", "2026-01-01T00:00:00.000000001Z"),
+        ("2026-01-01T00:00:00.000000001Z", "2026-01-01T00:00:00.000000001Z"),
+        ("2026-01-01T01:00:00.000000001+01:00", "2026-01-01T01:00:00.000000001+01:00"),
+    ],
+)
+def test_a_time_in_utc_ends_in_z_as_a_kubelet_prints_it(written: str, printed: str) -> None:
+    assert shown((written, OUT, "x\n"), timestamps=True) == f"{printed} x\n".encode()
+
+
 def test_only_what_is_not_older() -> None:
     lines = [
         ("2026-01-01T00:00:00.999999999Z", OUT, "old\n"),

@@ -133,8 +133,13 @@ class LogFilter:
             return b""
         shown = line.content
         if self._options.timestamps and is_start:
-            shown = line.stamp.encode() + b" " + shown
+            shown = _shown_stamp(line.stamp).encode() + b" " + shown
         if self._left is not None:
             shown = shown[: self._left]
             self._left -= len(shown)
         return shown
+
+
+def _shown_stamp(stamp: str) -> str:
+    """The time as kubelets print it: an offset of zero, which conmon writes in full, is Z."""
+    return stamp.removesuffix("+00:00") + "Z" if stamp.endswith("+00:00") else stamp
