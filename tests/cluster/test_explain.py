@@ -14,7 +14,7 @@ from moorage.api.errors import NotFoundError
 from moorage.api.events import Event
 from moorage.api.pods import ContainerStatus, Pod
 from moorage.client.resources import PODS, RUNTIME_CLASSES
-from moorage.cluster.explain import _event_words, _state_words, _verdict, explain_pod
+from moorage.cluster.explain import _event_words, _remedies, _state_words, _verdict, explain_pod
 from moorage.cluster.manifests import Applier, Manifest
 from moorage.handlers import Handler
 from moorage.node.paths import NodePaths
@@ -51,7 +51,7 @@ def found_for(pod: Pod) -> Explanation:
         (a_pod(node="n1"), [an_event(), an_event(type="Normal", reason="Pulling")],
          "has not started: Failed: no image"),
         (a_pod("Running", "n1"), [], "runs on node n1, but is not ready"),
-        (a_pod("Ready", "n1"), [], "runs on node n1 under handler the node's default"),
+        (a_pod("Ready", "n1"), [], "runs on node n1 under the node's default handler"),
         (a_pod("Succeeded", "n1"), [], "has ended (Succeeded) on node n1"),
         (a_pod("Failed", "n1"), [], "has ended (Failed) on node n1: evicted"),
         (a_pod("Ready", "n1", deletionTimestamp="2026-01-01T00:00:00Z"), [],
@@ -61,6 +61,47 @@ def found_for(pod: Pod) -> Explanation:
 )  # fmt: skip
 def test_verdicts(pod: Pod, events: list[Event], said: str) -> None:
     assert said in _verdict(pod, found_for(pod), events)
+
+
+CRASHED = {
+    "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
+    "lastState": {"terminated": {"exitCode": 3, "reason": "Error"}},
+}
+START_FAILED = {
+    "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+    "lastState": {
+        "terminated": {"exitCode": 128, "reason": "StartError", "message": "exec: x: not found"}
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("phase", "container", "said", "remedy"),
+    [
+        ("Pending", {"state": {"waiting": {"reason": "ErrImagePull", "message": "no such host"}}},
+         "is on node n1, but container app waits (ErrImagePull): no such host",
+         "moor image load"),
+        ("Running", CRASHED,
+         "but container app waits (CrashLoopBackOff): back-off 10s; it ended with 3 (Error)",
+         "kubectl logs --previous -n ns1 web -c app"),
+        ("Running", START_FAILED, "it ended with 128 (StartError): exec: x: not found",
+         "correct the container's command, or its limits"),
+        ("Pending", {"state": {"waiting": {"reason": "ContainerCreating"}}},
+         "has not started: Failed: no image", ""),
+        ("Running", {"state": {"running": {}}}, "runs on node n1, but is not ready", ""),
+    ],
+)  # fmt: skip
+def test_a_container_that_is_stuck_is_named_with_its_reason_and_a_remedy(
+    phase: str, container: dict[str, Any], said: str, remedy: str
+) -> None:
+    pod = a_pod(phase, "n1", namespace="ns1")
+    status = msgspec.convert({"name": "app"} | container, ContainerStatus)
+    pod = msgspec.structs.replace(
+        pod, status=msgspec.structs.replace(pod.status, container_statuses=(status,))
+    )
+    assert said in _verdict(pod, found_for(pod), [an_event()])
+    remedies = list(_remedies(pod, found_for(pod), ()))
+    assert remedy in remedies[0] if remedy else remedies == []
 
 
 @pytest.mark.parametrize(

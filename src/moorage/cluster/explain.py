@@ -7,14 +7,14 @@ the answer in plain words, the most important first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from moorage.api.clock import parse_time
 from moorage.api.conditions import is_ready
 from moorage.api.events import Event
-from moorage.api.pods import ContainerStatus, Pod
+from moorage.api.pods import ContainerStateTerminated, ContainerStatus, Pod
 from moorage.api.runtimeclasses import RuntimeClass
 from moorage.client import Client
 from moorage.client.resources import EVENTS, NAMESPACES, NODES, PODS, RUNTIME_CLASSES
@@ -25,6 +25,20 @@ from moorage.scheduler import Explanation, explain
 
 _MOST_EVENTS = 10
 _DEFAULT_HANDLER = "the node's default"
+_NO_IMAGE = (
+    "check the image's name; without a registry, load the image with `moor image load` and do not "
+    "set imagePullPolicy: Always"
+)
+_REMEDIES_OF_WAITING: Mapping[str, str] = {
+    "ErrImagePull": _NO_IMAGE,
+    "ImagePullBackOff": _NO_IMAGE,
+    "RegistryUnavailable": _NO_IMAGE,
+    "ErrImageNeverPull": "load the image with `moor image load`, or change imagePullPolicy: Never",
+    "InvalidImageName": "correct the image's name",
+    "CrashLoopBackOff": "see what it wrote: kubectl logs --previous -n {namespace} {pod} -c {name}",
+    "CreateContainerConfigError": "create what is missing, or correct its name in the pod",
+}
+_START_ERROR = "correct the container's command, or its limits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +143,14 @@ def _verdict(pod: Pod, found: Explanation, events: list[Event], recorded: str | 
     if not node:
         return f"has no node: {found.summary}"
     if is_ready(pod.status.conditions):
-        return f"runs on node {node} under handler {_recorded_words(found, recorded)}"
+        handler = _recorded_words(found, recorded)
+        if handler == _DEFAULT_HANDLER:
+            return f"runs on node {node} under the node's default handler"
+        return f"runs on node {node} under handler {handler}"
+    statuses = _statuses(pod)
+    stuck = next((each for each in statuses if _is_stuck(each)), None)
+    if stuck is not None:
+        return f"is on node {node}, but container {stuck.name} {_state_words(stuck)}"
     if phase == "Running":
         return f"runs on node {node}, but is not ready"
     failure = next((each for each in reversed(events) if each.type == "Warning"), None)
@@ -178,9 +199,19 @@ def _node_answers(found: Explanation) -> Iterator[NodeAnswer]:
 
 
 def _container_words(pod: Pod) -> Iterator[str]:
-    for each in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+    for each in _statuses(pod):
         restarts = f", {each.restart_count} restarts" if each.restart_count else ""
         yield f"{each.name}: {_state_words(each)}{restarts}"
+
+
+def _statuses(pod: Pod) -> tuple[ContainerStatus, ...]:
+    return (*pod.status.init_container_statuses, *pod.status.container_statuses)
+
+
+def _is_stuck(status: ContainerStatus) -> bool:
+    """Whether the container waits for something that does not come by itself."""
+    waiting = status.state.waiting
+    return waiting is not None and waiting.reason in _REMEDIES_OF_WAITING
 
 
 def _state_words(status: ContainerStatus) -> str:
@@ -188,11 +219,18 @@ def _state_words(status: ContainerStatus) -> str:
     if state.running is not None:
         return "running" if status.ready else "running, not ready"
     if state.terminated is not None:
-        return f"ended with {state.terminated.exit_code} ({state.terminated.reason})"
+        return _ending_words(state.terminated)
     if state.waiting is not None:
+        last = status.last_state.terminated
         said = f": {state.waiting.message}" if state.waiting.message else ""
-        return f"waits ({state.waiting.reason}){said}"
+        ended = f"; it {_ending_words(last)}" if last is not None else ""
+        return f"waits ({state.waiting.reason}){said}{ended}"
     return "unknown"
+
+
+def _ending_words(ended: ContainerStateTerminated) -> str:
+    said = f": {ended.message}" if ended.message else ""
+    return f"ended with {ended.exit_code} ({ended.reason}){said}"
 
 
 def _moment(event: Event) -> str:
@@ -210,6 +248,7 @@ def _event_words(event: Event, now: datetime) -> str:
 
 def _remedies(pod: Pod, found: Explanation, local: Iterable[Handler]) -> Iterator[str]:
     if pod.spec.node_name:
+        yield from _remedies_of_containers(pod)
         return
     if found.blocked_by is not None:
         yield found.blocked_by.remedy
@@ -221,3 +260,17 @@ def _remedies(pod: Pod, found: Explanation, local: Iterable[Handler]) -> Iterato
     for verdict in found.nodes:
         for objection in verdict.objections:
             yield objection.remedy
+
+
+def _remedies_of_containers(pod: Pod) -> Iterator[str]:
+    for status in _statuses(pod):
+        waiting, last = status.state.waiting, status.last_state.terminated
+        if waiting is None or waiting.reason not in _REMEDIES_OF_WAITING:
+            continue
+        if last is not None and last.reason == "StartError":
+            yield _START_ERROR
+            continue
+        meta = pod.metadata
+        yield _REMEDIES_OF_WAITING[waiting.reason].format(
+            namespace=meta.namespace, pod=meta.name, name=status.name
+        )
