@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.handlers import Catalogue, HandlerFolder, Machine, OfferedHandler
+from moorage.handlers import Catalogue, HandlerFolder, Machine, OfferedHandler, watching
 from tests.handlers.programs import definition, program, runtime
 
 MACHINE = Machine(kernel=(6, 1), has_kvm=False)
@@ -444,3 +444,14 @@ async def test_a_program_that_is_slow_is_offered_once_it_has_answered(watched: W
             lambda catalogue: "not answered yet" not in offered(catalogue, "slow").verdict.reason
         )
         assert offered(found, "runc").is_available
+
+
+async def test_a_burst_is_over_as_soon_as_nothing_more_comes(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only when the longest that a burst may take has passed."""
+    monkeypatch.setattr(watching, "_PATIENCE_S", 3600.0)
+    async with watched.open():
+        for name in ("one", "two"):
+            definition(watched.second, name, "crun")
+            await watched.until(lambda catalogue, name=name: name in catalogue.handlers)

@@ -351,3 +351,101 @@ def test_an_exited_process_below_does_not_end_the_count(tmp_path: Path) -> None:
         if name != "b":
             trees.write(tmp_path / "pods/x" / name, {"cgroup.procs": f"{ord(name)}\n"})
     assert process_ids(trees.v2(tmp_path), "/pods/x") == {ord("a"), ord("c")}
+
+
+@pytest.mark.parametrize(("failures", "is_made"), [(0, True), (2, True), (3, False)])
+def test_a_parent_that_is_removed_meanwhile_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int, is_made: bool
+) -> None:
+    cgroups = trees.v1(tmp_path)
+    with_cpusets(tmp_path / "cpuset", trees.POD)
+    mkdir, left = Path.mkdir, [failures]
+
+    def make(path: Path, *given: Any, **more: Any) -> None:
+        if path.name == "a" and left[0]:
+            left[0] -= 1
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
+        mkdir(path, *given, **more)
+
+    monkeypatch.setattr(Path, "mkdir", make)
+    if is_made:
+        make_cgroup(cgroups, trees.POD)
+    else:
+        with pytest.raises(CgroupError, match="failed to create cgroup /pods/a") as caught:
+            make_cgroup(cgroups, trees.POD)
+        assert caught.value.errno == errno.ENOENT
+    assert all(folder.is_dir() for folder in cgroups.folders(trees.POD)) == is_made
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC])
+@pytest.mark.parametrize("place", ["systemd", "memory", "version 2"])
+def test_only_a_hierarchy_without_controllers_may_be_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, place: str
+) -> None:
+    """As the named one of systemd is in a container."""
+    if place == "version 2":
+        cgroups, closed = trees.v2(tmp_path), tmp_path
+        trees.write(tmp_path, {"cgroup.controllers": "", "cgroup.subtree_control": ""})
+    else:
+        whole, closed = trees.v1(tmp_path), tmp_path / place
+        with_cpusets(tmp_path / "cpuset", "/pods")
+        closed.mkdir(exist_ok=True)
+        hierarchies = tuple(dict.fromkeys((*whole.hierarchies, closed)))
+        cgroups = Cgroups(Layout.V1, whole.v1, hierarchies=hierarchies)
+    mkdir = Path.mkdir
+
+    def make(path: Path, *given: Any, **more: Any) -> None:
+        if path == closed / "pods":
+            raise OSError(number, os.strerror(number), str(path))
+        mkdir(path, *given, **more)
+
+    monkeypatch.setattr(Path, "mkdir", make)
+    if place == "systemd" and number != errno.ENOSPC:
+        assert make_cgroup(cgroups, "/pods") == ("/pods",)
+        return
+    with pytest.raises(CgroupError, match=os.strerror(number)) as caught:
+        make_cgroup(cgroups, "/pods")
+    assert caught.value.errno == number
+
+
+def test_users_in_containers_may_read_their_figures_whatever_the_umask(tmp_path: Path) -> None:
+    cgroups = trees.v1(tmp_path)
+    with_cpusets(tmp_path / "cpuset", trees.POD)
+    before = os.umask(0o077)
+    try:
+        make_cgroup(cgroups, trees.POD)
+    finally:
+        os.umask(before)
+    for folder in ("memory/pods", "memory/pods/a"):
+        assert (tmp_path / folder).stat().st_mode & 0o777 == 0o755
+
+
+def test_processes_stand_still_while_they_are_killed_and_not_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a version 1 cgroup that was frozen before too, or they could not die."""
+    cgroups = trees.v1(tmp_path)
+    folder = tmp_path / "freezer/pods/a"
+    trees.write(folder, {"freezer.state": "THAWED", "cgroup.procs": ""})
+    trees.write(folder / "inner", {"freezer.state": "FROZEN", "cgroup.procs": ""})
+    states: list[str] = []
+
+    def hold(*_: object) -> tuple[()]:
+        states.append((folder / "freezer.state").read_text())
+        return ()
+
+    monkeypatch.setattr(life, "_hold", hold)
+    kill_processes(cgroups, trees.POD)
+    assert states == ["FROZEN"]
+    # A file of a test keeps the end of a longer value that was there.
+    assert (folder / "freezer.state").read_text() == "THAWED"
+    assert (folder / "inner/freezer.state").read_text() == "THAWED"
+
+
+def test_a_hierarchy_between_that_lacks_a_cgroup_ends_no_removal(tmp_path: Path) -> None:
+    cgroups = trees.v1(tmp_path)
+    folders = [cgroups.hierarchies[0] / "pods", cgroups.hierarchies[-1] / "pods"]
+    for folder in folders:
+        folder.mkdir()
+    remove_if_empty(cgroups, "/pods")
+    assert not any(folder.exists() for folder in folders)

@@ -102,3 +102,30 @@ async def test_streams_environment_folder_and_descriptors_are_handed_on(tmp_path
 async def test_a_program_that_is_not_there_is_an_error() -> None:
     with pytest.raises(FileNotFoundError):
         Child(["/no/such/program"])
+
+
+async def test_files_of_a_program_are_as_readable_as_it_says_whatever_this_process_does() -> None:
+    reading, writing = os.pipe()
+    before = os.umask(0o077)
+    try:
+        child = Child(["sh", "-c", "umask"], stdout=writing)
+    finally:
+        os.umask(before)
+        os.close(writing)
+    assert await child.wait() == 0
+    assert os.read(reading, 100).strip() == b"0022"
+    os.close(reading)
+    child.close()
+
+
+async def test_one_that_is_not_apart_is_in_our_session(tmp_path: Path) -> None:
+    sessions = []
+    for is_apart in (False, True):
+        child = Child(
+            ["sh", "-c", f"cut -d' ' -f6 /proc/$$/stat > {tmp_path}/sid"], is_apart=is_apart
+        )
+        assert await child.wait() == 0
+        child.close()
+        sessions.append((child.pid, int((tmp_path / "sid").read_text())))
+    assert [own == session for own, session in sessions] == [False, True]
+    assert sessions[0][1] == os.getsid(0)

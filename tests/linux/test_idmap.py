@@ -1,19 +1,24 @@
 from __future__ import annotations
 
+import errno
 import os
+import struct
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from moorage.linux import idmap
 from moorage.linux.bind import is_mount_point
 from moorage.linux.idmap import (
     IdMappings,
     IdmapUnsupportedError,
     IdRange,
+    held_user_namespace,
     mount_idmapped,
     user_namespace,
 )
-from moorage.linux.mounts import mount, unmount
+from moorage.linux.mounts import current_mounts, mount, mounts_below, unmount
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
@@ -77,3 +82,84 @@ def test_mappings_that_the_kernel_refuses_are_an_error() -> None:
         user_namespace(overlapping),
     ):
         raise AssertionError("a namespace was made")
+
+
+@pytest.mark.parametrize(
+    ("number", "is_unsupported"),
+    [(errno.ENOSYS, True), (errno.EINVAL, True), (errno.EOPNOTSUPP, True), (errno.EPERM, False)],
+)
+def test_a_kernel_without_it_is_told_from_one_that_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_unsupported: bool
+) -> None:
+    tree = os.open(tmp_path, os.O_RDONLY)
+    calls: list[int] = []
+
+    def call(syscall: int, _about: Path, *words: object) -> int:
+        calls.append(syscall)
+        if syscall == 428:
+            # AT_FDCWD; OPEN_TREE_CLONE and OPEN_TREE_CLOEXEC.
+            assert words == (-100, os.fsencode(tmp_path), 1 | os.O_CLOEXEC)
+            return tree
+        # AT_EMPTY_PATH; MOUNT_ATTR_IDMAP is set, nothing cleared, MS_PRIVATE, the namespace.
+        change = struct.pack("QQQQ", 0x100000, 0, 1 << 18, 7)
+        assert words == (tree, b"", 0x1000, change, 32)
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(idmap, "_call", call)
+    why = "no mounts with mapped owners" if is_unsupported else os.strerror(number)
+    with pytest.raises(OSError, match=why) as caught:
+        mount_idmapped(tmp_path, tmp_path / "target", 7)
+    assert caught.value.errno == number
+    assert isinstance(caught.value, IdmapUnsupportedError) == is_unsupported
+    # Nothing is moved into place, and the clone is let go of.
+    assert calls == [428, 442]
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(tree)
+
+
+@as_root
+def test_what_is_mounted_in_it_later_stays_there(tmp_path: Path) -> None:
+    """Its propagation is private, though the source's is shared."""
+    shared, target = tmp_path / "shared", tmp_path / "target"
+    for each in (shared, target):
+        each.mkdir()
+    mount("none", shared, "tmpfs", "size=64k")
+    try:
+        subprocess.run(["mount", "--make-shared", str(shared)], check=True)
+        (shared / "inner").mkdir()
+        with user_namespace(MAPPINGS) as namespace:
+            mount_idmapped(shared, target, namespace)
+        try:
+            mount("none", target / "inner", "tmpfs", "size=4k")
+            assert is_mount_point(target / "inner")
+            assert not is_mount_point(shared / "inner")
+        finally:
+            for each in mounts_below(target, current_mounts()):
+                unmount(each.point)
+    finally:
+        for each in mounts_below(shared, current_mounts()):
+            unmount(each.point)
+
+
+@as_root
+def test_a_source_that_is_absent_is_named(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with user_namespace(MAPPINGS) as namespace:
+        with pytest.raises(FileNotFoundError, match="absent"):
+            mount_idmapped(tmp_path / "absent", tmp_path, namespace)
+        with pytest.raises(FileNotFoundError, match="nowhere"):
+            mount_idmapped(tmp_path, tmp_path / "nowhere", namespace)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@as_root
+def test_a_namespace_has_the_mappings_and_ends_with_its_holder() -> None:
+    with held_user_namespace(MAPPINGS, ["uts"]) as folder:
+        users = [line.split() for line in (folder / "uid_map").read_text().splitlines()]
+        groups = [line.split() for line in (folder / "gid_map").read_text().splitlines()]
+        assert users == [["0", "100000", "1000"], ["1000", "5000", "1"]]
+        assert groups == [["0", "200000", "1000"]]
+        for kind in ("user", "uts"):
+            assert os.readlink(folder / "ns" / kind) != os.readlink(f"/proc/self/ns/{kind}")
+        assert os.readlink(folder / "ns/net") == os.readlink("/proc/self/ns/net")
+    assert not folder.exists()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux.listeners import _address, listener_of, tcp_listeners
+from moorage.linux.listeners import _address, _target, listener_of, tcp_listeners
 
 LOOPBACK, ANY = IPv4Address("127.0.0.1"), IPv4Address("0.0.0.0")
 LISTENS = """
@@ -68,3 +68,26 @@ def test_other_sockets_of_the_machine_are_not_taken_for_it() -> None:
 )
 def test_addresses_are_those_that_ipv4_reaches(digits: str, address: IPv4Address | None) -> None:
     assert _address(digits) == address
+
+
+def test_a_socket_of_both_families_takes_ipv4_too() -> None:
+    try:
+        server = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    except OSError:
+        pytest.skip("no IPv6 here")
+    with server:
+        assert (ANY, server.getsockname()[1]) in tcp_listeners(os.getpid())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="making a network namespace needs root")
+def test_what_listens_in_another_network_is_not_reached_here() -> None:
+    with subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec cat"],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:  # fmt: skip
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert tcp_listeners(process.pid) == ()
+        process.communicate(b"", timeout=30)
+
+
+def test_a_descriptor_that_is_closed_meanwhile_is_no_socket(tmp_path: Path) -> None:
+    assert _target(tmp_path / "absent") == ""

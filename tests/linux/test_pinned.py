@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from moorage.linux import pinned
+from moorage.linux.idmap import IdMappings, IdRange
 from moorage.linux.mounts import current_mounts, mounts_below, unmount
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root here")
@@ -110,3 +112,54 @@ def test_only_what_is_there_is_furnished(folder: Path, kinds: tuple[str, ...]) -
     pinned.release(folder)
     wanted = {pinned.NET: ["loopback", "loopback"], pinned.UTS: ["web"], pinned.IPC: []}
     assert done == wanted[kinds[0]]
+
+
+@pytest.mark.parametrize(
+    ("number", "is_raised"), [(errno.EINVAL, False), (errno.ENOENT, False), (errno.EPERM, True)]
+)
+def test_what_was_never_mounted_is_removed_and_what_is_held_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_raised: bool
+) -> None:
+    folder = tmp_path / "cut-short"
+    folder.mkdir()
+    (folder / "net").touch()
+
+    def refuse(place: Path) -> None:
+        raise OSError(number, os.strerror(number), str(place))
+
+    monkeypatch.setattr(pinned, "unmount", refuse)
+    if is_raised:
+        with pytest.raises(PermissionError):
+            pinned.release(folder)
+    else:
+        pinned.release(folder)
+    assert folder.exists() == is_raised
+
+
+def test_a_namespace_that_cannot_be_pinned_is_an_error_with_the_kernels_reason(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(pinned.NamespaceError, match="pinning /proc/none/ns/net on") as caught:
+        pinned._pin(tmp_path / "net", "/proc/none/ns/net")
+    assert caught.value.errno == errno.ENOENT
+    assert "No such file or directory" in str(caught.value)
+
+
+def test_namespaces_with_mappings_belong_to_a_user_namespace_that_is_pinned_too(
+    folder: Path,
+) -> None:
+    ranges = (IdRange(0, 100_000, 65_536),)
+    pinned.make(folder, KINDS, hostname="pod-c", sysctls={PORTS: "0"},
+                mappings=IdMappings(ranges, ranges))  # fmt: skip
+    assert sorted(each.name for each in folder.iterdir()) == ["ipc", "net", "user", "uts"]
+    assert all(pinned.is_pinned(each) for each in folder.iterdir())
+    assert inside(folder, "hostname") == "pod-c"
+    assert inside(folder, "cat", str(PORTS)) == "0"
+    assert "UP" in inside(folder, "ip", "link", "show", "lo")
+    users = subprocess.run(
+        ["nsenter", f"--user={folder / 'user'}", "cat", "/proc/self/uid_map"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert users.split() == ["0", "100000", "65536"]
+    pinned.release(folder)
+    assert not folder.exists()

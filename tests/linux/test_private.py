@@ -76,3 +76,16 @@ def test_files_are_their_owners_whatever_they_were(tmp_path: Path) -> None:
     link.symlink_to(path)
     with pytest.raises(OSError, match="symbolic links"):
         write_private(link, b"3")
+
+
+def test_what_is_private_already_is_not_changed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a directory of another owner that is right needs no privilege."""
+    make_private(tmp_path / "a")
+    changes: list[Path] = []
+    monkeypatch.setattr(Path, "chmod", lambda path, _mode: changes.append(path))
+    make_private(tmp_path / "a")
+    assert changes == []
+    make_private(tmp_path / "a", PASSABLE)
+    assert changes == [tmp_path / "a"]

@@ -97,3 +97,38 @@ def test_a_name_with_blanks_and_brackets_is_no_obstacle(tmp_path: Path) -> None:
             assert began(process.pid)
         finally:
             process.kill()
+
+
+async def test_a_program_has_its_own_session_and_no_input_and_its_environment_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNRELATED", "set")
+    process = launch(tmp_path, "cat; echo \"$UNRELATED. $(cut -d' ' -f6 /proc/$$/stat) $$\"")
+    assert await process.ended() == "exit status 0"
+    process.close()
+    word, session, own = (tmp_path / "l" / "log").read_text().split()
+    assert (word, session) == (".", own)
+    assert own == str(process.pid)
+
+
+async def test_nothing_stays_open_of_what_was_looked_for(
+    stranger: subprocess.Popen[bytes],
+) -> None:
+    ticks = began(stranger.pid)
+    assert ticks is not None
+    before = len(os.listdir("/proc/self/fd"))
+    assert Process.find(Identity(stranger.pid, ticks + 1)) is None
+    found = Process.find(Identity(stranger.pid, ticks))
+    assert found is not None
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+    found.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_the_identity_of_what_has_ended_is_an_error(stranger: subprocess.Popen[bytes]) -> None:
+    process = Process(stranger.pid)
+    stranger.kill()
+    stranger.wait()
+    with pytest.raises(ProcessLookupError):
+        _ = process.identity
+    process.close()

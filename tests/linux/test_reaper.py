@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -144,3 +146,19 @@ async def test_a_watched_orphan_is_known_to_have_ended_as_soon_as_its_status_is_
             os.kill(pid, 0)
             await asyncio.sleep(0)
         assert watched.result() == 3
+
+
+async def test_orphans_come_here_as_long_as_it_is_open_and_signals_are_as_before() -> None:
+    libc = ctypes.CDLL(None)
+
+    def is_subreaper() -> bool:
+        found = ctypes.c_int(-1)
+        assert libc.prctl(37, ctypes.byref(found), 0, 0, 0) == 0
+        return bool(found.value)
+
+    before = signal.getsignal(signal.SIGCHLD)
+    async with Reaper():
+        assert is_subreaper()
+        assert signal.getsignal(signal.SIGCHLD) != before
+    assert not is_subreaper()
+    assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL

@@ -106,3 +106,23 @@ def test_links_in_a_circle_are_not_trusted(tmp_path: Path) -> None:
     found = distrust(tmp_path / "a")
     assert found is not None
     assert "too many" in found.problem
+
+
+@pytest.mark.parametrize(("links", "is_trusted"), [(40, True), (41, False)])
+def test_as_many_links_are_followed_as_by_the_kernel(
+    program: Path, tmp_path: Path, links: int, is_trusted: bool
+) -> None:
+    (tmp_path / "0").symlink_to(program)
+    for number in range(1, links):
+        (tmp_path / str(number)).symlink_to(str(number - 1))
+    assert (distrust(tmp_path / str(links - 1)) is None) == is_trusted
+
+
+def test_a_link_upwards_leads_where_the_kernel_goes(program: Path, tmp_path: Path) -> None:
+    (tmp_path / "deep/er").mkdir(parents=True)
+    (tmp_path / "deep/er/link").symlink_to("../../opt/bin/program")
+    assert distrust(tmp_path / "deep/er/link") is None
+    program.parent.chmod(0o777)
+    found = distrust(tmp_path / "deep/er/link")
+    assert found is not None
+    assert found.path == program.parent

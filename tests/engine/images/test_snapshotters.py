@@ -199,3 +199,12 @@ async def test_where_overlays_are_refused_roots_are_copies(place: Path) -> None:
             assert found == ["d", "new"]
             await inner.unmount_rootfs("c1", place / "root")
         shutil.rmtree(data)
+
+
+async def test_another_name_of_a_symlink_is_that_symlink(images: ImageStore, place: Path) -> None:
+    content = layer(Entry("file", b"x"), link("way", "file"), hard_link("again", "way"))
+    image = await loaded(images, place, content)
+    root = place / "root"
+    await images.mount_rootfs("c1", image, root)
+    assert os.readlink(root / "again") == "file"
+    assert (root / "again").lstat().st_ino == (root / "way").lstat().st_ino

@@ -536,3 +536,16 @@ async def test_a_runtime_installed_later_is_found(shims: Shims, tmp_path: Path) 
         late.symlink_to(real)
         await adapter.create(task)
         assert await adapter.is_alive(task)
+
+
+async def test_a_log_that_cannot_be_opened_again_is_named(shims: Shims) -> None:
+    task = shims.task("sleep", "600")
+    async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
+        await adapter.create(task)
+        assert task.log is not None
+        task.log.unlink()
+        task.log.mkdir()
+        with pytest.raises(AdapterError, match=f"{task.log}: Is a directory"):
+            await adapter.reopen_log(task)
+        task.log.rmdir()
+        await adapter.reopen_log(task)
