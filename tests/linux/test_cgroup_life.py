@@ -449,3 +449,17 @@ def test_a_hierarchy_between_that_lacks_a_cgroup_ends_no_removal(tmp_path: Path)
         folder.mkdir()
     remove_if_empty(cgroups, "/pods")
     assert not any(folder.exists() for folder in folders)
+
+
+def test_a_cpu_cgroup_is_made_with_those_above_it(tmp_path: Path) -> None:
+    cgroups = trees.v1(tmp_path)
+    (tmp_path / "cpu/pods").mkdir()
+    make_cpu_cgroup(cgroups, "/pods/a/b", 10_000, 100_000)
+    assert (tmp_path / "cpu/pods/a/b/cpu.cfs_quota_us").read_text() == "10000"
+    with pytest.raises(CgroupError, match="File exists"):
+        make_cpu_cgroup(cgroups, "/pods/a/b/cpu.cfs_quota_us/c", 10_000, 100_000)
+
+
+def test_a_process_enters_a_cpu_cgroup_that_is_there_alone(tmp_path: Path) -> None:
+    with pytest.raises(CgroupError, match="failed to enter cgroup /pods/a"):
+        enter_cpu_cgroup(trees.v1(tmp_path), "/pods/a", 7)

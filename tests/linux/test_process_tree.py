@@ -54,3 +54,16 @@ def test_what_has_ended_is_not_held(tree: tuple[int, str]) -> None:
     assert process.pid == pid
     process.close()
     assert list(with_descendants(ended.pid)) == [ended.pid]
+
+
+def test_arguments_that_are_no_text_hide_no_process() -> None:
+    word = secrets.token_hex(8)
+    with subprocess.Popen([b"sleep", b"1000"]) as plain, subprocess.Popen(
+        [b"sh", b"-c", b"read line", b"\xff", word.encode()], stdin=subprocess.PIPE
+    ) as odd:  # fmt: skip
+        try:
+            until(lambda: processes_of(Path("sh"), (word,)) == [odd.pid], "it is found", 5)
+            assert plain.pid in processes_of(Path("sleep"), ("1000",))
+        finally:
+            for process in (plain, odd):
+                process.kill()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from moorage.linux import trees
 from moorage.linux.bind import bind, is_mount_point, unmount_all
 from moorage.linux.mounts import mount
 from moorage.linux.trees import (
@@ -416,8 +417,8 @@ def test_what_a_link_leads_to_stays_immutable_when_the_link_goes(tmp_path: Path)
     set_flags(kept, _IMMUTABLE)
     try:
         set_flags(root, _IMMUTABLE)
-        remove_tree(root)
-        assert not root.exists()
+        remove_tree(root / "link")
+        assert list(root.iterdir()) == []
         with pytest.raises(PermissionError):
             kept.unlink()
     finally:
@@ -431,8 +432,8 @@ def test_a_fifo_in_an_immutable_directory_is_removed_without_being_opened(tmp_pa
     root.mkdir()
     os.mkfifo(root / "fifo")
     set_flags(root, _IMMUTABLE)
-    remove_tree(root)
-    assert not root.exists()
+    remove_tree(root / "fifo")
+    assert list(root.iterdir()) == []
 
 
 @needs_root
@@ -475,3 +476,48 @@ def test_a_directory_of_another_user_is_named_with_its_own_reason(tmp_path: Path
     assert os.read(reading, 1000).decode() == f"{errno.EPERM} ./root/closed"
     os.close(reading)
     assert sorted(each.name for each in root.iterdir()) == ["closed"]
+
+
+@pytest.mark.parametrize(("additions", "is_removed"), [(1, True), (100, True), (101, False)])
+def test_what_is_added_while_a_directory_is_removed_is_removed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, additions: int, is_removed: bool
+) -> None:
+    """Up to a hundred times; then whoever adds is quicker, and that is an error."""
+    root = tmp_path / "root"
+    (root / "inner").mkdir(parents=True)
+    rmdir, added = os.rmdir, [0]
+
+    def add_and_remove(name: str, *, dir_fd: int) -> None:
+        if name == "inner" and added[0] < additions:
+            added[0] += 1
+            (root / "inner/new").touch()
+        rmdir(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(trees.os, "rmdir", add_and_remove)
+    if is_removed:
+        remove_tree(root)
+    else:
+        with pytest.raises(OSError, match="not empty") as caught:
+            remove_tree(root)
+        assert caught.value.filename == str(root / "inner")
+    assert root.exists() != is_removed
+    assert added == [additions]
+
+
+def test_a_directory_that_the_kernel_keeps_is_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "root/inner").mkdir(parents=True)
+    rmdir, calls = os.rmdir, list[str]()
+
+    def refuse(name: str, *, dir_fd: int) -> None:
+        calls.append(name)
+        if name == "inner":
+            raise OSError(errno.EIO, "Input/output error")
+        rmdir(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(trees.os, "rmdir", refuse)
+    with pytest.raises(OSError, match="Input/output") as caught:
+        remove_tree(tmp_path / "root")
+    assert caught.value.filename == str(tmp_path / "root/inner")
+    assert calls == ["inner", "root"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from moorage.api.errors import ConflictError, NotFoundError
+from moorage.api.errors import ConflictError, ForbiddenError, NotFoundError
 from moorage.api.meta import ListMeta, Object
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
@@ -22,8 +22,8 @@ class FakeClient:
     """Stores typed objects, tells watchers, and keeps what was written for the test to see.
 
     `refused` are names of pods whose binding fails once; bindings of those in `slow` do not end,
-    and are in `waiting` once begun. With `keeps_victims`, deleted pods stay until the test removes
-    them.
+    and are in `waiting` once begun. Deletions of those in `undeletable` fail once. With
+    `keeps_victims`, deleted pods stay until the test removes them.
     """
 
     def __init__(self) -> None:
@@ -37,6 +37,7 @@ class FakeClient:
         self.slow: set[str] = set()
         self.waiting: set[str] = set()
         self.keeps_victims = False
+        self.undeletable: set[str] = set()
         self.deleted: list[str] = []
 
     # what the test does
@@ -158,6 +159,9 @@ class FakeClient:
         await asyncio.sleep(0)
         pod: Pod = self._objects[PODS.plural][f"{namespace}/{name}"]
         assert uid == pod.metadata.uid
+        if name in self.undeletable:
+            self.undeletable.discard(name)
+            raise ForbiddenError("it may not be deleted")
         self.deleted.append(name)
         self._changed.set()
         if not self.keeps_victims:

@@ -91,3 +91,39 @@ def test_the_lean_resources_are_the_plain_ones_in_another_type() -> None:
     for lean, plain, type_ in ((LEAN_PODS, PODS_, LeanPod), (LEAN_NODES, NODES_, LeanNode)):
         assert lean.type is type_
         assert (lean.path(), lean.kind) == (plain.path(), plain.kind)
+
+
+def test_a_lean_pod_keeps_what_scheduling_reads() -> None:
+    wire: dict[str, Any] = msgspec.to_builtins(PODS[1])
+    wire["metadata"] |= {
+        "resourceVersion": "7",
+        "generation": 3,
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "ownerReferences": [
+            {"uid": "other", "kind": "A", "name": "a"},
+            {"uid": "set", "kind": "B", "name": "b", "controller": True},
+        ],
+    }
+    wire["spec"]["resources"] = {"requests": {"cpu": "3"}}
+    wire["status"] |= {
+        "startTime": "2026-01-02T00:00:00Z",
+        "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "m"},
+            {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"},
+        ],
+    }
+    full = msgspec.convert(wire, Pod)
+    found = msgspec.convert(wire, LeanPod)
+    for name in (
+        "name", "namespace", "uid", "resource_version", "generation", "deletion_timestamp", "labels"
+    ):  # fmt: skip
+        assert getattr(found.metadata, name) == getattr(full.metadata, name)
+    assert [each.uid for each in found.metadata.owner_references] == ["set"]
+    assert found.status == msgspec.structs.replace(full.status)
+    for name in (
+        "init_containers", "containers", "node_selector", "affinity", "scheduler_name",
+        "tolerations", "priority", "runtime_class_name", "preemption_policy", "overhead",
+        "topology_spread_constraints", "scheduling_gates", "resources", "node_name",
+    ):  # fmt: skip
+        assert getattr(found.spec, name) == getattr(full.spec, name), name
+        assert getattr(found.spec, name), name

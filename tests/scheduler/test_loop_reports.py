@@ -203,3 +203,16 @@ async def test_a_condition_is_written_with_all_that_its_readers_expect() -> None
             "reason": "Unschedulable",
             "lastProbeTime": None,
         }
+
+
+async def test_a_victim_that_cannot_be_deleted_is_tried_again() -> None:
+    client = a_client(
+        a_node("n1", cpu="2"),
+        a_pod("victim", cpu="2", node="n1", priority=1),
+        a_pod("boss", cpu="2", priority=100),
+    )
+    client.undeletable.add("victim")
+    async with scheduling(client):
+        assert await client.until_bound("boss") == "n1"
+        assert client.deleted == ["victim"]
+        assert "uid-boss" in await client.until_event("victim", "Preempted")

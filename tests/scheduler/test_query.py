@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from moorage.scheduler.cycle import Cycle
-from moorage.scheduler.query import QueryCache
+from moorage.scheduler.query import QueryCache, host_ports
 from tests.scheduler.objects import a_cluster, a_node, a_pod
 
 
@@ -64,3 +64,15 @@ def test_what_was_asked_longest_ago_is_forgotten_first(monkeypatch: pytest.Monke
     assert queries.of_waiting(pods[2], lambda _: None) is third
     assert queries.of_waiting(pods[1], lambda _: None) is second
     assert queries.of_waiting(pods[0], lambda _: None) is not first
+
+
+def test_ports_of_the_node_are_those_of_containers_that_last() -> None:
+    port = {"ports": [{"containerPort": 1, "hostPort": 81}]}
+    pod = a_pod(
+        host_port=80,
+        initContainers=[
+            {"name": "side", "image": "i", "restartPolicy": "Always", **port},
+            {"name": "once", "image": "i", "ports": [{"containerPort": 1, "hostPort": 82}]},
+        ],
+    )
+    assert [number for _, number, _ in host_ports(pod.spec)] == [80, 81]

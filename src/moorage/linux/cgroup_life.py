@@ -76,8 +76,7 @@ def make_cpu_cgroup(cgroups: Cgroups, path: str, quota_us: int, period_us: int) 
     """
     mount = _cpu_hierarchy(cgroups, path)
     try:
-        for _ in _make_in(mount, path, passes_down=cgroups.layout is Layout.V2):
-            continue
+        list(_make_in(mount, path, passes_down=cgroups.layout is Layout.V2))
         folder = folder_in(mount, path)
         if "cpu" in cgroups.v1:
             (folder / "cpu.cfs_period_us").write_text(str(period_us))
@@ -137,7 +136,7 @@ def kill_processes(cgroups: Cgroups, path: str) -> tuple[Process, ...]:
     """
     if os.getpid() in process_ids(cgroups, path):
         raise CgroupError(errno.EBUSY, f"cgroup {path} holds this process itself: not killed")
-    folders = [folder for folder in cgroups.folders(path) if folder.is_dir()]
+    folders = cgroups.folders(path)
     with _frozen(folders):
         held = _hold(cgroups, path)
         for folder in folders:
