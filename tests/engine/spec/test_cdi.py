@@ -160,3 +160,20 @@ def test_a_description_that_others_can_write_is_not_used(folders: CdiFolders) ->
     file.chmod(0o666)
     with pytest.raises(InvalidError, match=f"{file} is not used: .*chmod go-w"):
         folders.edits(["vendor.com/gpu=gpu0"])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"],
+)
+def test_each_hook_of_a_runtime_can_be_a_devices(name: str) -> None:
+    """Source: OCI runtime-spec, "POSIX-platform Hooks"."""
+    hooks = (Hook(name, "/a"), Hook(name, "/b", timeout=0))
+    assert apply_edits(spec_of(), ContainerEdits(hooks=hooks))["hooks"] == {
+        name: [{"path": "/a"}, {"path": "/b", "timeout": 0}]
+    }
+
+
+def test_vendors_tools_and_programs_write_to_the_standard_folders() -> None:
+    """Source: CDI, "CDI JSON Specification": /etc/cdi for static files, /var/run/cdi for others."""
+    assert list(CdiFolders().folders) == [Path("/etc/cdi"), Path("/var/run/cdi")]

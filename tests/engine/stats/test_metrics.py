@@ -116,3 +116,17 @@ def test_counters_and_gauges_are_told_apart() -> None:
     ]
     # A number of inodes has the counters' ending and is none.
     assert wrong == ["container_fs_inodes_total"]
+
+
+@pytest.mark.parametrize(
+    ("name", "meaning"),
+    [
+        ("cpu_waiting", "Seconds in which some tasks waited for cpu."),
+        ("cpu_stalled", "Seconds in which all tasks waited for cpu."),
+        ("io_waiting", "Seconds in which some tasks waited for io."),
+        ("memory_stalled", "Seconds in which all tasks waited for memory."),
+    ],
+)
+def test_pressure_says_how_many_waited(name: str, meaning: str) -> None:
+    helps = {each.name: each.help for each in descriptors(ALL_ROWS)}
+    assert helps[f"container_pressure_{name}_seconds_total"] == meaning

@@ -403,3 +403,18 @@ async def test_records_are_forgotten_with_their_images(case: Case) -> None:
     case.clock.advance(120)
     await case.puller.tidy([], case.clock.now())
     assert not case.records.is_pulled("app:1", "sha256:app")
+
+
+async def test_pulls_without_a_result_are_settled_while_the_agent_runs(case: Case) -> None:
+    """A round of garbage collection does what a restart would."""
+    case.engine.user = "good"
+    case.engine.gate = asyncio.Event()
+    pull = asyncio.create_task(case.ensure(secrets=(MINE,)))
+    await case.engine.began.wait()
+    pull.cancel()
+    await asyncio.wait([pull])
+    case.engine.present["app:1"] = case.engine.registry["app:1"]
+    assert case.records.unsettled() != []
+    await case.puller.tidy(["sha256:app"], case.clock.now())
+    assert case.records.unsettled() == []
+    assert (await case.fail(policy="Never")).reason == "ErrImageNeverPull"
