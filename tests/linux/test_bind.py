@@ -37,8 +37,11 @@ def test_a_folder_shows_at_a_second_place(tmp_path: Path, target: Path) -> None:
 
 def test_what_is_absent_is_no_mount_point(tmp_path: Path) -> None:
     assert not is_mount_point(tmp_path / "absent")
-    with pytest.raises(OSError, match="absent"):
+    with pytest.raises(FileNotFoundError, match=r"No such file or directory.*absent"):
         bind(tmp_path, tmp_path / "absent")
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match="file"):
+        bind(tmp_path, tmp_path / "file")
 
 
 @pytest.mark.parametrize(

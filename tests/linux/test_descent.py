@@ -161,3 +161,22 @@ def test_a_mount_id_is_the_mounts(tmp_path: Path, root: int) -> None:
     assert module.mount_id(root).startswith(b"mnt_id:")
     os.close(proc)
     os.close(inside)
+
+
+def test_a_level_that_was_moved_up_is_not_taken_for_a_level_of_the_way(
+    tmp_path: Path, root: int
+) -> None:
+    depth = OPEN_LEVELS + 4
+    chain(tmp_path, depth)
+    top = tmp_path / "tree/d0/d1"
+    with Descent(root) as place:
+        deep(place, depth)
+        while place.depth > 5:
+            place.leave()
+        (top / "d2/d3/d4").rename(tmp_path / "away")
+        (top / "d2/d3").rename(top / "d3")
+        (top / "d2").rename(tmp_path / "old")
+        (top / "d2").mkdir()
+        assert place.leave() is None
+        assert place.names == ("d0", "d1")
+        assert os.fstat(place.directory).st_ino == top.stat().st_ino

@@ -227,3 +227,15 @@ async def test_a_program_that_is_started_does_not_inherit_it() -> None:
         assert not os.get_inheritable(watching._descriptor)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(watching._descriptor)
+
+
+@pytest.mark.parametrize("length", [1, 11, 12, 15, 16, 17, 31, 200, 255])
+async def test_changes_of_one_moment_are_told_apart_whatever_their_names(
+    tmp_path: Path, length: int
+) -> None:
+    names = [letter * length for letter in "abc"]
+    with Inotify() as watching:
+        watching.watch(tmp_path)
+        for name in names:
+            (tmp_path / name).mkdir()
+        assert await next_changes(watching) == tuple(FolderChange(tmp_path, each) for each in names)

@@ -11,6 +11,7 @@ from moorage.api.pods import Pod
 from moorage.api.runtimeclasses import RuntimeClass
 from moorage.scheduler.cluster_state import ClusterState
 from moorage.scheduler.cycle import Cycle, Unschedulable, sample_size
+from moorage.scheduler.filters import RUNTIME_HANDLER
 from moorage.scheduler.query import QueryCache
 from tests.scheduler.objects import (
     HOSTNAME,
@@ -397,3 +398,31 @@ def test_an_honored_taint_takes_its_own_node_out_and_no_other() -> None:
     pod = a_pod("p2", labels=web, topologySpreadConstraints=[honoring])
     # Zone a would have two more than c, though its node is the emptier.
     assert decide(state, pod) == "n3"
+
+
+@pytest.mark.parametrize(
+    ("more", "is_taken"),
+    [
+        ({"owner": "set"}, True),
+        ({"topologySpreadConstraints": [spread({"app": "web"}, HOSTNAME)]}, False),
+    ],
+)
+def test_a_pod_goes_to_the_node_that_was_cleared_for_it_unless_others_forbid_it(
+    more: dict[str, Any], is_taken: bool
+) -> None:
+    """Though another node has more room and none of its kind."""
+    state = a_cluster(
+        a_node("n1"),
+        a_node("n2"),
+        *(a_pod(f"w{i}", cpu="1", node="n1", owner="set", labels={"app": "web"}) for i in (1, 2)),
+    )
+    pod = a_pod(cpu="1", labels={"app": "web"}, nominated="n1", **more)
+    assert decide(state, pod) == ("n1" if is_taken else "n2")
+
+
+def test_what_rules_every_node_out_is_named() -> None:
+    state = a_cluster(a_node("n1"))
+    outcome = decide(state, a_pod(runtimeClassName="none"))
+    assert isinstance(outcome, Unschedulable)
+    assert (outcome.rejected_by, outcome.ends_nomination) == ({RUNTIME_HANDLER}, True)
+    assert 'RuntimeClass "none" not found' in outcome.message

@@ -246,3 +246,26 @@ def test_a_pod_without_a_priority_waits_for_a_leaving_victim_too() -> None:
     waiting = a_pod("p", cpu="2", nominated="n1")
     assert preemption_of(state, waiting) is None
     assert preemption_of(state, a_pod("other", cpu="2")) is not None
+
+
+def test_more_victims_are_cheaper_when_they_matter_far_less() -> None:
+    """The sum of priorities counts before their number. Source: kube-scheduler's pickOneNode."""
+    least = -(2**31) + 1
+    state = a_cluster(
+        a_node("n1", cpu="2"), a_node("n2", cpu="2"),
+        *(a_pod(f"a{i}", cpu="1", node="n1", priority=10) for i in range(2)),
+        a_pod("b0", cpu="1", node="n2", priority=10),
+        *(a_pod(f"b{i}", cpu="500m", node="n2", priority=least) for i in (1, 2)),
+    )  # fmt: skip
+    found = preemption_of(state, important())
+    assert found is not None
+    assert (found[0], len(found[1])) == ("n2", 3)
+
+
+@pytest.mark.parametrize(("priority", "is_waited_for"), [(9, True), (10, False), (11, False)])
+def test_only_a_weaker_pod_that_leaves_is_waited_for(priority: int, is_waited_for: bool) -> None:
+    leaving = a_pod("leaving", cpu="1", node="n1", priority=priority, status=VICTIM_LEAVING)
+    state = a_cluster(a_node("n1", cpu="2"), _deleted(leaving),
+                      a_pod("low", cpu="1", node="n1", priority=1))  # fmt: skip
+    found = outcome_of(state, a_pod("p", cpu="1", priority=10, nominated="n1"))
+    assert (found.preemption is None) == is_waited_for

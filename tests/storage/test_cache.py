@@ -337,3 +337,13 @@ async def test_a_watcher_that_is_closed_or_ended_is_let_go_of() -> None:
         del watcher
         gc.collect()
         assert kept() is None
+
+
+async def test_what_is_whole_has_no_damage(store: SqliteStore, cache: WatchCache[Word]) -> None:
+    await store.put("a/1", b"one", 0)
+    for prefix in ("a/", "b/"):
+        assert list(cache.damage_under(prefix)) == []
+    assert cache.damage("a/1") is None
+    assert cache.damage("b/1") is None
+    assert cache.get("b/1") is None
+    assert cache.count("b/") == 0

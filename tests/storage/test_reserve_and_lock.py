@@ -5,10 +5,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import select
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -175,3 +178,27 @@ def test_a_reserve_that_is_only_had_in_part_is_given_back(
     assert len(os.listdir("/proc/self/fd")) == before
     reserve.refill()
     assert not reserve.is_released
+
+
+def test_a_holder_that_is_being_killed_is_waited_for(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        "import sys; from pathlib import Path; from moorage.storage.lock import StoreLock; "
+        "held = StoreLock.acquire(Path(sys.argv[1])); print(flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(database)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        wait = select.select
+
+        def kill_and_wait(*given: Any) -> Any:
+            holder.kill()
+            return wait(*given)
+
+        monkeypatch.setattr(select, "select", kill_and_wait)
+        lock = StoreLock.acquire(database)
+    assert database.with_name("state.db.lock").read_text() == f"{os.getpid()}\n"
+    lock.release()

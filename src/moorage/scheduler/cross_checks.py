@@ -237,12 +237,10 @@ class CrossChecks:
         if self._terms.required and not self._is_near(here):
             return _AFFINITY
         for term, table in zip(self._terms.required_anti, self._far, strict=True):
-            value = here.get(term.topology_key)
-            if value is not None and value in table:
+            if here.get(term.topology_key) in table:
                 return _ANTI_AFFINITY
         for key, table in self._forbidden.items():
-            value = here.get(key)
-            if value is not None and value in table:
+            if here.get(key) in table:
                 return _EXISTING
         return None
 

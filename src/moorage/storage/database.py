@@ -280,7 +280,7 @@ def key_of(connection: sqlite3.Connection, revision: int) -> str:
 
 def is_disk_full(error: sqlite3.Error) -> bool:
     """Whether a failure may come from a full disk: I/O errors on a log that cannot grow do too."""
-    code = getattr(error, "sqlite_errorcode", 0)
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
     return (code & _PRIMARY_CODE) in _FULL_CODES
 
 

@@ -253,18 +253,18 @@ class SqliteStore:
 
     def _load_once(self, held: ExitStack, floor: int) -> database.Loaded:
         with ExitStack() as opened:
-            connections = [
+            writer, reader = (
                 opened.enter_context(closing(database.connect(self._path))) for _ in range(2)
-            ]
-            loaded = database.load(connections[0], self._path, floor)
+            )
+            loaded = database.load(writer, self._path, floor)
             self._reserve.fill()
             if not self._reserve.is_released:
-                self._add_filler(connections[0])
+                self._add_filler(writer)
             self._threads = [
                 threading.Thread(target=run, args=(connection,), name=name, daemon=True)
                 for run, connection, name in (
-                    (self._writer, connections[0], "store-writer"),
-                    (self._reader, connections[1], "store-reader"),
+                    (self._writer, writer, "store-writer"),
+                    (self._reader, reader, "store-reader"),
                 )
             ]
             held.push(opened.pop_all())
