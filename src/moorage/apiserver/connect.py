@@ -35,6 +35,7 @@ from moorage.api.errors import (
 from moorage.apiserver.call import Call
 from moorage.apiserver.replies import TEXT, Reply
 from moorage.apiserver.routing import is_true
+from moorage.apiserver.slots import share_of
 from moorage.registry.kind import Obj
 from moorage.registry.kinds import core
 from moorage.registry.objects import Objects
@@ -44,6 +45,7 @@ from moorage.streaming.dial import Refused, Upgraded, Upstream, dial
 from moorage.streaming.pipe import join
 from moorage.streaming.spdy import SpdySession
 from moorage.streaming.takeover import HandledResponse, take_over
+from moorage.streaming.unfinished import Unfinished
 from moorage.streaming.upgrade import (
     PROTOCOL_VERSION,
     SPDY,
@@ -107,6 +109,7 @@ class Connect:
         self._objects = objects
         self._node_tls = node_tls
         self._deadlines = deadlines or Deadlines()
+        self._unfinished = Unfinished()
         self._tls: ssl.SSLContext
         self._http: aiohttp.ClientSession
 
@@ -183,6 +186,7 @@ class Connect:
             async with asyncio.timeout(self._deadlines.stream_creation_s):
                 streams = await channels.open_streams(session, wanted)
             websocket = await accept(call.http, channels.V5)
+            self._unfinished.bound(call.http, websocket, share_of(call.user))
             await channels.bridge(websocket, session, streams, self._deadlines)
         return websocket
 
@@ -191,6 +195,7 @@ class Connect:
             if isinstance(answer, Refused):
                 return _refusal(answer)
             websocket = await accept(call.http, TUNNEL)
+            self._unfinished.bound(call.http, websocket, share_of(call.user))
             await join(Tunnel(websocket), answer.connection, self._deadlines)
             await websocket.close()
         return websocket

@@ -4,7 +4,8 @@
     base64.binary.k8s.io    text messages, each base64 of its own bytes
 
 The first message is empty, so a client sees at once that the stream stands. What the client sends
-is ignored; its close ends the stream. Source: `k8s.io/streaming` `httpstream/wsstream` (`Reader`).
+is ignored; its close ends the stream, and so does a message of more than 4 KiB. Source:
+`k8s.io/streaming` `httpstream/wsstream` (`Reader`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ UNNAMED = ""
 PROTOCOLS = (UNNAMED, BINARY, BASE64)
 
 _CHUNK_BYTES = 32 * 1024
+# Of what is ignored little needs to be kept.
+_LARGEST_IGNORED_BYTES = 4 * 1024
 # RFC 6455 §5.5: a control frame has at most 125 bytes, two of which are the code.
 _REASON_BYTES = 123
 
@@ -48,7 +51,7 @@ async def send_bytes(
     A stream that breaks closes the websocket with code 1011 and the reason. Raises OSError if the
     client is gone without a close.
     """
-    websocket = await accept(request, protocol)
+    websocket = await accept(request, protocol, largest_bytes=_LARGEST_IGNORED_BYTES)
 
     async def send(data: bytes) -> None:
         if protocol == BASE64:

@@ -16,16 +16,21 @@ _CHUNK_BYTES = 33 * 1024
 
 
 async def accept(
-    request: web.BaseRequest, subprotocol: str, close_s: float = _CLOSE_S
+    request: web.BaseRequest,
+    subprotocol: str,
+    close_s: float = _CLOSE_S,
+    *,
+    largest_bytes: int = _MESSAGE_LIMIT_BYTES,
 ) -> web.WebSocketResponse:
     """Accept the upgrade to a websocket that speaks `subprotocol`; empty for one without a name.
 
-    Closing it waits at most `close_s` for the client to close too.
+    Closing it waits at most `close_s` for the client to close too. A message of more than
+    `largest_bytes` closes it with code 1009.
     """
     websocket = web.WebSocketResponse(
         protocols=(subprotocol,) if subprotocol else (),
         compress=False,
-        max_msg_size=_MESSAGE_LIMIT_BYTES,
+        max_msg_size=largest_bytes,
         timeout=close_s,
     )
     await websocket.prepare(request)

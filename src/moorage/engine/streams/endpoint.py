@@ -48,6 +48,7 @@ from moorage.streaming.pipe import ByteStream
 from moorage.streaming.race import first_to_end
 from moorage.streaming.spdy import ServerSession
 from moorage.streaming.takeover import HandledResponse, take_over
+from moorage.streaming.unfinished import Unfinished
 from moorage.streaming.upgrade import (
     PROTOCOL_VERSION,
     SPDY,
@@ -63,6 +64,9 @@ log = Log(__name__)
 _ACCEPTED_VERSIONS = "X-Accepted-Stream-Protocol-Versions"
 _METHODS = ("GET", "POST")
 _PORT_BYTES = 2
+# Tokens do not say whose they are, so all clients share one budget of unfinished messages.
+_ALL = "all"
+_UNFINISHED_BYTES = 96 * 1024 * 1024
 # Two channels each, and a channel is a byte.
 _SOCKET_PORTS = 127
 # Streams have been ended before: this is for connections that have sent no request yet.
@@ -80,6 +84,9 @@ class Endpoint:
         self._clock = clock
         self._deadlines = deadlines
         self._live: set[asyncio.Task[Any]] = set()
+        self._unfinished = Unfinished(
+            total_bytes=_UNFINISHED_BYTES, per_user_bytes=_UNFINISHED_BYTES
+        )
 
     @asynccontextmanager
     async def serving(self, listener: socket.socket) -> AsyncIterator[None]:
@@ -149,7 +156,7 @@ class Endpoint:
     async def _tunnel(
         self, request: web.Request, asked: pb.PortForwardRequest
     ) -> web.StreamResponse:
-        websocket = await accept(request, TUNNEL, self._deadlines.close_s)
+        websocket = await self._accept(request, TUNNEL)
         try:
             await self._forward_pairs(Tunnel(websocket), asked)
         finally:
@@ -173,7 +180,7 @@ class Endpoint:
     async def _command_socket(
         self, request: web.Request, asked: CommandRequest, dialect: Dialect
     ) -> web.StreamResponse:
-        websocket = await accept(request, dialect.name, self._deadlines.close_s)
+        websocket = await self._accept(request, dialect.name)
         timer = self._timer()
         channels = ChannelSocket(websocket, SOCKET_CHANNELS, coding(dialect), timer)
 
@@ -213,7 +220,7 @@ class Endpoint:
                 text=f"a websocket forwards the 1 to {_SOCKET_PORTS} ports that the call named, "
                 f"not {len(asked.port)}"
             )
-        websocket = await accept(request, dialect.name, self._deadlines.close_s)
+        websocket = await self._accept(request, dialect.name)
         timer = self._timer()
         count = len(asked.port) * 2
         socket = ChannelSocket(websocket, count, coding(dialect), timer)
@@ -231,6 +238,11 @@ class Endpoint:
             )
 
         await self._until_closed(websocket, socket.run(), forward(), timer.expired())
+        return websocket
+
+    async def _accept(self, request: web.Request, subprotocol: str) -> web.WebSocketResponse:
+        websocket = await accept(request, subprotocol, self._deadlines.close_s)
+        self._unfinished.bound(request, websocket, _ALL)
         return websocket
 
     def _pod(self, asked: pb.PortForwardRequest) -> Pod:

@@ -1,0 +1,98 @@
+"""Unfinished messages: a bound on what websocket clients begin to send and do not end.
+
+The HTTP library keeps a message until its last byte has come, up to its limit for one. Thousands of
+clients that each send all but the last byte would take all memory, so the bytes of unfinished
+messages are held from a budget; short ones are free. Everything that depends on the inside of
+aiohttp's `WebSocketResponse` is in this file. Hot path: a few steps for each read of a socket.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from aiohttp import WebSocketError, WSCloseCode, WSMsgType, web
+
+from moorage.serving import Budget
+
+FREE_BYTES = 64 * 1024
+"""The part of each unfinished message that is not counted."""
+
+_DATA = (WSMsgType.BINARY, WSMsgType.TEXT)
+
+
+class Unfinished:
+    """The unfinished messages of one server's websockets. `held` is how many bytes are counted.
+
+    The library needs up to twice as much memory as it has bytes.
+    """
+
+    def __init__(
+        self, *, total_bytes: int = 128 * 1024 * 1024, per_user_bytes: int = 64 * 1024 * 1024
+    ) -> None:
+        self._budget = Budget(total=total_bytes, per_user=per_user_bytes)
+
+    @property
+    def held(self) -> int:
+        """The number of bytes that are counted now."""
+        return self._budget.held
+
+    def bound(self, request: web.BaseRequest, websocket: web.WebSocketResponse, user: str) -> None:
+        """Count what arrives on a websocket that was just prepared, until it is lost.
+
+        `user` is whose share it takes, "" for those without limits. A message for which there is
+        no room closes the websocket with code 1009.
+        """
+        connection: Any = request.protocol
+        if connection._payload_parser is not None:
+            parser = _CountingParser(connection._payload_parser, websocket, self._budget, user)
+            connection._payload_parser = parser
+
+
+class _CountingParser:
+    """The library's parser of one websocket, with the bytes of the unfinished message counted."""
+
+    def __init__(
+        self, parser: Any, websocket: web.WebSocketResponse, budget: Budget, user: str
+    ) -> None:
+        self._parser = parser
+        self._queue: Any = websocket._reader
+        self._budget = budget
+        self._user = user
+        self._unfinished = 0
+        self._held = 0
+        self._has_failed = False
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        """Called by the connection for all that arrives."""
+        if self._has_failed:
+            return True, b""
+        whole = len(self._queue._buffer)
+        result: tuple[bool, bytes] = self._parser.feed_data(data)
+        # Nothing is taken from the queue meanwhile. A control frame may come amid a message.
+        if any(message.type in _DATA for message, _ in islice(self._queue._buffer, whole, None)):
+            self._give_back()
+            return result
+        self._unfinished += len(data)
+        more = self._unfinished - FREE_BYTES - self._held
+        if more > 0:
+            if self._budget.take(self._user, more):
+                self._held += more
+            else:
+                self._has_failed = True
+                self._queue.set_exception(
+                    WebSocketError(
+                        WSCloseCode.MESSAGE_TOO_BIG, "too many bytes of messages are unfinished"
+                    )
+                )
+                return True, b""
+        return result
+
+    def feed_eof(self) -> None:
+        """Called by the connection when it is lost."""
+        self._parser.feed_eof()
+        self._give_back()
+
+    def _give_back(self) -> None:
+        self._budget.give_back(self._user, self._held)
+        self._unfinished = self._held = 0
