@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -109,3 +111,29 @@ async def test_a_caller_that_leaves_gives_up_its_place(worker: Worker) -> None:
 async def _after(release: threading.Event, worker: Worker) -> int:
     release.set()
     return await worker.run(_request(), int)
+
+
+class _Body:
+    """Something large; only whether it is kept counts."""
+
+
+async def test_a_cancelled_step_keeps_nothing_while_another_runs(worker: Worker) -> None:
+    release = threading.Event()
+    first = asyncio.create_task(worker.run(_request(), release.wait, 30))
+    kept = [await _left(worker) for _ in range(10)]
+    async with asyncio.timeout(10):
+        while any(each() is not None for each in kept):
+            await asyncio.sleep(0)
+            gc.collect()
+    release.set()
+    assert await first
+
+
+async def _left(worker: Worker) -> weakref.ref[_Body]:
+    """Ask for a step and leave before its turn; what the step was to work on."""
+    body = _Body()
+    task = asyncio.create_task(worker.run(_request("bob"), id, body))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return weakref.ref(body)

@@ -11,7 +11,8 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
 from moorage.api.errors import ServerTimeoutError, TooManyRequestsError
@@ -63,8 +64,15 @@ class Worker:
             return step(*args, **kwargs)
         user = request.user.name
         self._enter(user)
-        future = self._thread.submit(step, *args, **kwargs)
-        future.add_done_callback(lambda _: self._leave(user))
+        # A cancelled step stays in the thread's queue until its turn: it must not keep its body.
+        calls = [partial(step, *args, **kwargs)]
+        future = self._thread.submit(_call_last, calls)
+
+        def done(_: Future[R]) -> None:
+            calls.clear()
+            self._leave(user)
+
+        future.add_done_callback(done)
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), _DEADLINE_S)
         except TimeoutError as error:
@@ -88,3 +96,7 @@ class Worker:
             self._waiting[user] -= 1
             if not self._waiting[user]:
                 del self._waiting[user]
+
+
+def _call_last(calls: list[partial[R]]) -> R:
+    return calls.pop()()
