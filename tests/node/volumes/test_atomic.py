@@ -130,6 +130,7 @@ def test_modes_do_not_depend_on_the_umask(tmp_path: Path) -> None:
         ("..", r"must not contain '\.\.'"),
         ("..data/x", r"must not start with '\.\.'"),
         ("..2026", r"must not start with '\.\.'"),
+        ("a\0b", "must not contain NUL"),
         ("a/" + "b" * 256, "is too long"),
         ("a/" * 2048 + "b", "is too long"),
     ],

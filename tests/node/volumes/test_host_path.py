@@ -94,3 +94,9 @@ def test_directories_are_made_as_deep_as_a_path_can_be_and_open_to_all(
     assert deep.stat().st_mode & 0o777 == 0o755
     assert (root / "d").stat().st_mode & 0o777 == 0o755
     assert (root / "d/made").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("kind", ["", "Directory", "FileOrCreate"])
+def test_nul_is_refused(root: Path, kind: str) -> None:
+    with pytest.raises(HostPathError, match="must not contain NUL"):
+        check_host_path(root / "a\0b", kind)

@@ -36,6 +36,7 @@ def opened(volume: Path, subpath: str) -> Path:
     [
         ("/etc", "error SubPath `/etc` must not be an absolute path"),
         ("a/../b", "unable to provision SubPath `a/../b`: must not contain '..'"),
+        ("a\0b", "unable to provision SubPath `a\0b`: must not contain NUL"),
     ],
 )
 def test_paths_that_are_no_part_of_a_volume(subpath: str, complaint: str) -> None:

@@ -73,6 +73,8 @@ def _checked(path: str) -> PurePosixPath:
     pure = PurePosixPath(path)
     if not path or pure.is_absolute():
         raise PayloadError(f"invalid path: must be relative path: {path}")
+    if "\0" in path:
+        raise PayloadError(f"invalid path: must not contain NUL: {path}")
     if len(path) > _MAX_PATH or any(len(part.encode()) > _MAX_NAME for part in pure.parts):
         raise PayloadError(f"invalid path: is too long: {path}")
     if ".." in pure.parts:

@@ -30,6 +30,8 @@ def check_host_path(path: Path, kind: str) -> None:
 
     Raises HostPathError in upstream's words, OSError from the file system.
     """
+    if "\0" in str(path):
+        raise HostPathError(f"invalid HostPath `{path}`: must not contain NUL")
     if not kind:
         return
     if ".." in path.parts:

@@ -24,12 +24,14 @@ _FLAGS = os.O_PATH | os.O_NOFOLLOW
 
 
 def check_subpath(subpath: str) -> PurePosixPath:
-    """The path's parts. Raises ConfigError for an absolute one or one with `..`."""
+    """The path's parts. Raises ConfigError for an absolute one, one with `..` or with NUL."""
     path = PurePosixPath(subpath)
     if path.is_absolute():
         raise ConfigError(f"error SubPath `{subpath}` must not be an absolute path")
     if ".." in path.parts:
         raise ConfigError(f"unable to provision SubPath `{subpath}`: must not contain '..'")
+    if "\0" in subpath:
+        raise ConfigError(f"unable to provision SubPath `{subpath}`: must not contain NUL")
     return path
 
 

@@ -39,6 +39,11 @@ def test_a_path_must_be_whole() -> None:
         read_profile("p.json")
 
 
+def test_a_path_with_nul_is_refused() -> None:
+    with pytest.raises(InvalidError, match="contains NUL"):
+        read_profile("/a\0b.json")
+
+
 def test_a_profile_that_others_can_write_is_not_used(tmp_path: Path) -> None:
     place = tmp_path / "profile.json"
     place.write_text('{"defaultAction": "SCMP_ACT_ALLOW"}')

@@ -29,6 +29,8 @@ def read_profile(path: str) -> Document:
     place = Path(path)
     if not place.is_absolute():
         raise InvalidError(f"seccomp profile {path!r} is no absolute path; give the whole path")
+    if "\0" in path:
+        raise InvalidError(f"seccomp profile {path!r} is no path: it contains NUL")
     found = distrust(place)
     if found is not None:
         raise InvalidError(f"seccomp profile {path} is not used: {found}")
