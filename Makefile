@@ -10,7 +10,7 @@ export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
 INSTALL := DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends
 install = { $(INSTALL) $(1) 2>/dev/null || { apt-get update && $(INSTALL) $(1); }; }
 
-.PHONY: help demo venv lint unit test test-clusters test-others packages peers soak mutants bench lock clean
+.PHONY: help demo venv format lint unit test test-clusters test-others packages peers soak mutants bench lock clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -30,6 +30,10 @@ $(VENV)/.installed: requirements/dev.lock
 $(VENV)/.built: $(VENV)/.installed pyproject.toml hatch_build.py $(shell find src -name '*.txt' -o -name '*.proto' -o -name build.py) $(shell find src/moorage/registry -name '*.py')
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	touch $@
+
+format: venv ## format the code and fix what the linter can fix
+	$(BIN)/ruff format src tests bench hatch_build.py
+	$(BIN)/ruff check --fix src tests bench hatch_build.py
 
 lint: venv ## format check, lint, types, import direction
 	$(BIN)/ruff format --check src tests bench hatch_build.py
