@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+from multidict import CIMultiDict
 
 from moorage.api.errors import BadRequestError
 from moorage.apiserver import watch
@@ -205,7 +206,8 @@ async def test_a_watch_that_breaks_is_forgotten(
         streams = WatchStreams(cache, Codec(load_schema()), FakeClock(), "store")
         asked = call(timeoutSeconds="5")
         asked.form, asked.namespace = lambda *_: Form(), ""
-        asked.http = SimpleNamespace(transport=SimpleNamespace(abort=lambda: ended.append("abort")))
+        transport = SimpleNamespace(abort=lambda: ended.append("abort"))
+        asked.http = SimpleNamespace(transport=transport, headers=CIMultiDict())
         response: Any = await streams.serve(asked)
         assert response.headers == {"Moorage-Store": "store"}
         assert not cache._tables[CLASS.table].watchers

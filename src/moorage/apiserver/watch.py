@@ -1,4 +1,4 @@
-"""Watch streams: one JSON frame a change, many frames a write.
+"""Watch streams: one JSON frame a change, many frames a write, or one a websocket message.
 
 An event's frame is made once for each version that is watched and shared by its watchers. A stream
 ends at its deadline, with the server, when the client goes, or when the client reads too slowly.
@@ -12,7 +12,8 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Protocol
 
 import msgspec
 from aiohttp import web
@@ -26,6 +27,7 @@ from moorage.apiserver.options import int_option
 from moorage.apiserver.replies import JSON
 from moorage.apiserver.routing import is_true
 from moorage.apiserver.shapes import decoded_object, include_object, partial
+from moorage.apiserver.watch_socket import WatchSocket
 from moorage.registry.codec import Codec
 from moorage.registry.columns.table import bookmark_table, row_table
 from moorage.registry.kind import Kind, Served
@@ -33,6 +35,7 @@ from moorage.registry.selection import select
 from moorage.registry.stored import Stored
 from moorage.registry.watching import ADDED, Watch, WatchOptions, close_watch, open_watch
 from moorage.storage import WatchCache, WatcherOverflowError
+from moorage.streaming.upgrade import WEBSOCKET, upgrade_of
 
 _BOOKMARK_S = 60.0
 _LAST_BOOKMARK_S = 2.0
@@ -43,6 +46,22 @@ _OVERFLOW_GRACE_S = 10.0
 _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
 Frame = Callable[[str, Stored], bytes]
+
+
+class EventSink(Protocol):
+    """Where a watch's frames go: a body or a websocket."""
+
+    async def open(self) -> None:
+        """Send the head of the answer. Raises ConnectionResetError if the client is gone."""
+
+    async def carry(self, stream: Coroutine[Any, Any, None]) -> None:
+        """Run the stream until it ends or the client ends it."""
+
+    async def write(self, frames: Iterable[bytes]) -> None:
+        """Send frames. Raises ConnectionResetError if the client is gone."""
+
+    async def close(self) -> None:
+        """Send the end."""
 
 
 class WatchStreams:
@@ -72,13 +91,13 @@ class WatchStreams:
         except ExpiredError as error:
             # The stream begins well and says so inside, as clients expect of a watch.
             return await self._refuse(call, error)
-        response = _response(call)
-        response.headers[STORE_HEADER] = self._identity
         ending = _Ending(call.http.transport)
         watch.watcher.on_overflow = ending.begin
+        response, sink = self._sink(call)
         try:
-            await response.prepare(call.http)
-            await self._stream(response, call, watch, options, form, frame, deadline)
+            await sink.open()
+            await sink.carry(self._stream(sink, call, watch, options, form, frame, deadline))
+            await sink.close()
         except (ConnectionResetError, WatcherOverflowError):
             pass  # Either end gave up on the other; the client lists and watches again.
         finally:
@@ -86,9 +105,18 @@ class WatchStreams:
             close_watch(self._cache, watch)
         return response
 
+    def _sink(self, call: Call) -> tuple[web.StreamResponse, EventSink]:
+        """The answer and what writes it: a websocket if the client asks for one, else a body."""
+        if upgrade_of(call.http) == WEBSOCKET:
+            socket = WatchSocket(call.http)
+            return socket.response, socket
+        response = _response(call)
+        response.headers[STORE_HEADER] = self._identity
+        return response, _Body(response, call.http)
+
     async def _stream(
         self,
-        response: web.StreamResponse,
+        sink: EventSink,
         call: Call,
         watch: Watch[bytes],
         options: WatchOptions,
@@ -97,10 +125,10 @@ class WatchStreams:
         deadline: float,
     ) -> None:
         # One frame at a time: the whole of a large collection would be in memory for each watcher.
-        await _write(response, (frame(ADDED, item) for item in watch.initial))
+        await sink.write(frame(ADDED, item) for item in watch.initial)
         if watch.ends_initial_events:
             end = self._bookmark(call, form, watch.revision, is_end_of_initial=True)
-            await response.write(end)
+            await sink.write((end,))
         watcher = watch.watcher
         now = self._clock.monotonic()
         last_bookmark = deadline - _LAST_BOOKMARK_S
@@ -113,21 +141,20 @@ class WatchStreams:
                 None if is_due else _WRITE_BYTES,
             )
             revision = self._cache.revision
-            await _write(response, batch)
+            await sink.write(batch)
             if is_due:
                 if options.allows_bookmarks:
-                    await response.write(self._bookmark(call, form, revision))
+                    await sink.write((self._bookmark(call, form, revision),))
                 is_last = now >= last_bookmark
                 next_bookmark = math.inf if is_last else min(now + _BOOKMARK_S, last_bookmark)
             now = self._clock.monotonic()
-        await response.write_eof()
 
     async def _refuse(self, call: Call, error: StatusError) -> web.StreamResponse:
-        response = _response(call)
-        await response.prepare(call.http)
+        response, sink = self._sink(call)
+        await sink.open()
         event = {"type": "ERROR", "object": error.to_object()}
-        await response.write(msgspec.json.encode(event) + b"\n")
-        await response.write_eof()
+        await sink.write((msgspec.json.encode(event) + b"\n",))
+        await sink.close()
         return response
 
     def _frame_of(self, call: Call, form: Form) -> Frame:
@@ -174,6 +201,26 @@ class WatchStreams:
             kind, api_version = PARTIAL, f"meta.k8s.io/{form.version}"
         obj = {"kind": kind, "apiVersion": api_version, "metadata": metadata}
         return _framed("BOOKMARK", msgspec.json.encode(obj))
+
+
+class _Body:
+    """Frames in the body of the answer."""
+
+    def __init__(self, response: web.StreamResponse, request: web.BaseRequest) -> None:
+        self._response = response
+        self._request = request
+
+    async def open(self) -> None:
+        await self._response.prepare(self._request)
+
+    async def carry(self, stream: Coroutine[Any, Any, None]) -> None:
+        await stream
+
+    async def write(self, frames: Iterable[bytes]) -> None:
+        await _write(self._response, frames)
+
+    async def close(self) -> None:
+        await self._response.write_eof()
 
 
 class _Ending:

@@ -15,6 +15,22 @@ _MESSAGE_LIMIT_BYTES = 32 * 1024 * 1024
 _CHUNK_BYTES = 33 * 1024
 
 
+def make_websocket(
+    subprotocol: str, close_s: float = _CLOSE_S, *, largest_bytes: int = _MESSAGE_LIMIT_BYTES
+) -> web.WebSocketResponse:
+    """Make a websocket that speaks `subprotocol`, not yet open; empty for one without a name.
+
+    Closing it waits at most `close_s` for the client to close too. A message of more than
+    `largest_bytes` closes it with code 1009.
+    """
+    return web.WebSocketResponse(
+        protocols=(subprotocol,) if subprotocol else (),
+        compress=False,
+        max_msg_size=largest_bytes,
+        timeout=close_s,
+    )
+
+
 async def accept(
     request: web.BaseRequest,
     subprotocol: str,
@@ -22,17 +38,8 @@ async def accept(
     *,
     largest_bytes: int = _MESSAGE_LIMIT_BYTES,
 ) -> web.WebSocketResponse:
-    """Accept the upgrade to a websocket that speaks `subprotocol`; empty for one without a name.
-
-    Closing it waits at most `close_s` for the client to close too. A message of more than
-    `largest_bytes` closes it with code 1009.
-    """
-    websocket = web.WebSocketResponse(
-        protocols=(subprotocol,) if subprotocol else (),
-        compress=False,
-        max_msg_size=largest_bytes,
-        timeout=close_s,
-    )
+    """Accept the upgrade to a websocket as `make_websocket` makes it."""
+    websocket = make_websocket(subprotocol, close_s, largest_bytes=largest_bytes)
     await websocket.prepare(request)
     return websocket
 

@@ -1,0 +1,52 @@
+"""A watch over a websocket: one event a text message, as browsers and dashboards read it.
+
+The client's messages are ignored and its close ends the watch. Source: apiserver
+`endpoints/handlers/watch.go` `HandleWS`; which subprotocol is offered does not matter there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from aiohttp import web
+
+from moorage.streaming.race import first_to_end
+from moorage.streaming.upgrade import offered_subprotocols
+from moorage.streaming.websocket import make_websocket, next_message
+
+# A client's message is kept until it is whole, and then ignored.
+_LARGEST_IGNORED_BYTES = 4096
+
+
+class WatchSocket:
+    """Frames of a watch as messages."""
+
+    def __init__(self, request: web.BaseRequest) -> None:
+        self._request = request
+        # A client that offers subprotocols wants one of them named: the first.
+        subprotocol = next(iter(offered_subprotocols(request)), "")
+        self._websocket = make_websocket(subprotocol, largest_bytes=_LARGEST_IGNORED_BYTES)
+
+    @property
+    def response(self) -> web.StreamResponse:
+        return self._websocket
+
+    async def open(self) -> None:
+        await self._websocket.prepare(self._request)
+
+    async def carry(self, stream: Coroutine[Any, Any, None]) -> None:
+        """Run the stream until its end or the client's close."""
+        await first_to_end(stream, self._until_closed())
+
+    async def write(self, frames: Iterable[bytes]) -> None:
+        """Send each frame as a message. Raises ConnectionResetError if the client is gone."""
+        for frame in frames:
+            await self._websocket.send_str(frame.decode())
+
+    async def close(self) -> None:
+        await self._websocket.close()
+
+    async def _until_closed(self) -> None:
+        while await next_message(self._websocket) is not None:
+            pass
