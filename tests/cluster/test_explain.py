@@ -151,7 +151,7 @@ async def test_a_pod_without_a_node_is_explained(tmp_path: Path) -> None:
         assert answer.runtime_class == "crun"
         assert answer.verdict.startswith("has no node")
         # Without any node, what this machine lacks is not what is in the way.
-        assert answer.remedies == ("add a node to the cluster",)
+        assert answer.remedies == ("stop the cluster, then `moor up` as root without --no-node",)
         with pytest.raises(NotFoundError):
             await explain_pod(cluster.client, "default", "gone", filters_by_handler=True, now=NOW)
 

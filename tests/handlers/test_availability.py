@@ -110,7 +110,7 @@ UNAVAILABLE = {
         OLD,
         GOOD,
         "/usr/bin/runc does not answer: no answer within 3 s",
-        "run `/usr/bin/runc --version` by hand and mend it",
+        "run `/usr/bin/runc --version` by hand and correct what it reports",
     ),
 }
 

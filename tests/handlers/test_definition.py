@@ -99,19 +99,19 @@ WRONG = {
         LEAST + "enabled = 1\n",
         3,
         "`enabled`: Expected `bool`, got `int`",
-        "mend its value",
+        "correct its value",
     ),
     "a wrong element": (
         LEAST + "annotations = [1]\n",
         3,
         "`annotations`: Expected `str`, got `int`",
-        "mend its value",
+        "correct its value",
     ),
     "an unknown adapter": (
         'adapter = "docker"\nbinary = "x"\n',
         1,
         "`adapter`: Invalid enum value 'docker'",
-        "mend its value",
+        "correct its value",
     ),
     "a shim without its type": (
         'adapter = "shim"\nbinary = "x"\n',
@@ -136,7 +136,7 @@ WRONG = {
         LEAST + 'default_seccomp = "profile.json"\n',
         3,
         "`default_seccomp`: Expected `str` matching regex '^(/.*|builtin|unconfined)$'",
-        "mend its value",
+        "correct its value",
     ),
 }
 

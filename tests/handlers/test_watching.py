@@ -211,7 +211,7 @@ async def test_a_program_that_goes_and_comes_back_is_noticed(
     gone = await watched.until(lambda catalogue: not offered(catalogue, "runc").is_available)
     verdict = offered(gone, "runc").verdict
     assert verdict.reason == "runc is not on PATH"
-    assert verdict.remedy == (f"apt-get install runc, or mend {watched.second / 'runc.toml'}")
+    assert verdict.remedy == (f"apt-get install runc, or correct {watched.second / 'runc.toml'}")
     runtime(watched.bin, "runc", "1.4.0")
     await watched.until(lambda catalogue: offered(catalogue, "runc").is_available)
 

@@ -82,7 +82,10 @@ _MISSING = Objection(
     "create the RuntimeClass 'kata', or name one that exists (kubectl get runtimeclass)",
 )  # fmt: skip
 _EMPTY = Objection(
-    "NoNodes", ("no nodes available to schedule pods",), "", "add a node to the cluster"
+    "NoNodes",
+    ("no nodes available to schedule pods",),
+    "",
+    "stop the cluster, then `moor up` as root without --no-node",
 )
 
 

@@ -82,7 +82,7 @@ def _is_installed(found: Found, _engine: Containerd, _machine: Machine) -> Verdi
         return None
     remedy = _installation(runtime)
     if found.defined_in is not None:
-        remedy = f"{remedy}, or mend {found.defined_in}"
+        remedy = f"{remedy}, or correct {found.defined_in}"
     if Path(found.wanted).is_absolute():
         return Verdict(f"{found.wanted} is no program that can be run", remedy)
     return Verdict(f"{found.wanted or runtime.program} is not on PATH", remedy)
@@ -105,7 +105,8 @@ def _answers(found: Found, _engine: Containerd, _machine: Machine) -> Verdict | 
         return None
     question = " ".join((str(found.path), *found.runtime.version_arguments))
     return Verdict(
-        f"{found.path} does not answer: {found.failure}", f"run `{question}` by hand and mend it"
+        f"{found.path} does not answer: {found.failure}",
+        f"run `{question}` by hand and correct what it reports",
     )
 
 

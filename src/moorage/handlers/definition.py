@@ -243,7 +243,7 @@ def _blame(
         )
     holder, _, key = inner.rpartition(".")
     return DefinitionError(
-        path, _line_of(text, holder, key), f"`{key}`: {message}", "mend its value"
+        path, _line_of(text, holder, key), f"`{key}`: {message}", "correct its value"
     )
 
 

@@ -116,7 +116,9 @@ def _content(path: Path) -> bytes:
             content = file.read(_MOST_BYTES + 1)
     except OSError as error:
         why = error.strerror or str(error)
-        raise DefinitionError(path, 0, f"it cannot be read: {why}", "mend or remove it") from error
+        raise DefinitionError(
+            path, 0, f"it cannot be read: {why}", "correct or remove it"
+        ) from error
     if len(content) > _MOST_BYTES:
         limit = f"it is larger than {_MOST_BYTES // 1024} KiB"
         raise DefinitionError(path, 0, limit, "write a handler's definition or remove it")

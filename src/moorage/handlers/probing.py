@@ -193,5 +193,5 @@ def _missing_configuration(definition: HandlerDefinition) -> Verdict:
         return AVAILABLE if found is None else distrusted(found)
     return Verdict(
         f"its configuration {configuration} does not exist",
-        f"write it, or mend `config_path` in {definition.path}",
+        f"write it, or correct `config_path` in {definition.path}",
     )

@@ -138,7 +138,7 @@ def _blocked_by(pod: Pod, missing: str, *, has_nodes: bool) -> Objection | None:
             "(kubectl get runtimeclass)",
         )  # fmt: skip
     if not has_nodes:
-        return Objection("NoNodes", (messages.NO_NODES,), "", "add a node to the cluster")
+        return Objection("NoNodes", (messages.NO_NODES,), "", _NO_NODE_REMEDY)
     return None
 
 
@@ -196,6 +196,7 @@ def _ports_detail(query: PodQuery, node: NodeInfo) -> str:
     return f"taken: {', '.join(wanted)}"
 
 
+_NO_NODE_REMEDY = "stop the cluster, then `moor up` as root without --no-node"
 _DETAILS = {
     filters.TAINT_TOLERATION: _taint_detail,
     filters.RUNTIME_HANDLER: _handler_detail,
@@ -215,7 +216,7 @@ _REMEDIES = {
     "handler the node has",
     filters.NODE_PORTS: "use another hostPort, or none",
     filters.NODE_RESOURCES_FIT: "lower the pod's requests (the class's overhead counts too), end "
-    "other pods, or add a node",
+    "other pods, or use a larger machine",
     filters.TOPOLOGY_SPREAD: "raise maxSkew, set whenUnsatisfiable to ScheduleAnyway, or add nodes "
     "in the emptier domains with the topology label",
     filters.INTER_POD_AFFINITY: "change the pod affinity rules, or where the pods they mean run",

@@ -30,7 +30,7 @@ _COLUMNS = ("subject", "state", "meaning")
 @click.option("--deep", is_flag=True, help="Read the cluster's whole store too.")
 @output_option
 def command(data_dir: Path, *, install: bool, deep: bool, output: str) -> None:
-    """Look at everything on this machine that matters to pods, and say how to mend what is wrong.
+    """Look at everything on this machine that matters to pods, and say how to correct faults.
 
     Exit status 4 when something keeps pods from running here.
     """
