@@ -173,6 +173,36 @@ async def test_a_sandbox_is_started_by_its_command(adapter: RunscAdapter, task: 
     assert commands.ran == ["start t"]
 
 
+@pytest.mark.parametrize("status", [0, 3])
+async def test_the_sandboxes_input_is_a_pipe_and_not_the_hosts_null_device(
+    tmp_path: Path,
+    adapter: RunscAdapter,
+    task: Task,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+) -> None:
+    # Without network = "host", gVisor changes the owner of its standard input to nobody.
+    program = tmp_path / "runsc"
+    program.write_text(
+        f'#!/bin/sh\necho "$@" $(readlink /proc/$$/fd/0) >{tmp_path}/seen\nexit {status}\n'
+    )
+    program.chmod(0o755)
+    with_commands(adapter).program = program
+
+    async def create(
+        _self: Conmon, _task: Task, runtime: Path, options: tuple[str, ...], **_: Any
+    ) -> int:
+        argv = [str(runtime), *options, "create", "--bundle", "a b", "t"]
+        child = await asyncio.create_subprocess_exec(*argv, stdin=asyncio.subprocess.DEVNULL)
+        return await child.wait()
+
+    monkeypatch.setattr(Monitor, "create", create)
+    sandbox = Task(id="t", bundle=task.bundle, sandbox_id="t", log=None)
+    assert await adapter.create(sandbox) == status
+    seen = (tmp_path / "seen").read_text()
+    assert seen.startswith("--root=/r create --bundle a b t pipe:")
+
+
 async def test_containers_cannot_be_checkpointed(adapter: RunscAdapter, task: Task) -> None:
     with pytest.raises(UnsupportedError, match="of whole pods, not of containers"):
         await adapter.checkpoint(task, Path("/a"), keeps_running=False)

@@ -1,6 +1,7 @@
 """gVisor, driven by its own command line.
 
-    sandbox     conmon ── runsc create, start          the pod's kernel, with its first task
+    sandbox     conmon ── runsc_sandbox.sh ── runsc create, start
+                                                       the pod's kernel, with its first task
     container   conmon ── runsc_container.sh ── runsc create · start · wait
 
 The sandbox is an ordinary task to conmon. A container's process is not on the host, so a small
@@ -47,7 +48,8 @@ log = Log(__name__)
 
 START_DEADLINE_S = 60.0
 END_DEADLINE_S = 20.0
-_SCRIPT = Path(__file__).with_name("runsc_container.sh")
+_CONTAINER_SCRIPT = Path(__file__).with_name("runsc_container.sh")
+_SANDBOX_SCRIPT = Path(__file__).with_name("runsc_sandbox.sh")
 _SCRIPT_MODE = 0o755
 _GO, _GIVE_UP = b"go\n", b"no\n"
 _BOTH_WAYS = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
@@ -91,10 +93,6 @@ class RunscAdapter(MonitoredAdapter):
         command = self._command_line
         place = None if self._cgroups is None else partial(self._place, task)
         try:
-            if task.is_sandbox:
-                return await self._conmon.create(
-                    task, command.program, command.options, place=place
-                )
             return await self._conmon.create(task, self._script(task), (), place=place)
         except BaseException:
             await command.delete(task.id)
@@ -159,10 +157,11 @@ class RunscAdapter(MonitoredAdapter):
             await self._command_line.delete(task.id)
 
     def _script(self, task: Task) -> Path:
-        """The stand-in for this container's process, beside its bundle's files."""
+        """Write what stands between conmon and gVisor for a task, beside its bundle's files."""
         command = shlex.join((str(self._command_line.program), *self._command_line.options))
-        script = task.bundle / "container.sh"
-        script.write_text(_SCRIPT.read_text().replace("@COMMAND@", command))
+        template = _SANDBOX_SCRIPT if task.is_sandbox else _CONTAINER_SCRIPT
+        script = task.bundle / ("sandbox.sh" if task.is_sandbox else "container.sh")
+        script.write_text(template.read_text().replace("@COMMAND@", command))
         script.chmod(_SCRIPT_MODE)
         return script
 
