@@ -38,7 +38,9 @@ _HEAD = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
         (_HEAD + b"A: " + b"a" * 9000 + b"\r\n\r\n", b"431 Request Header Fields Too Large"),
         (_HEAD + b"".join(b"A%d: b\r\n" % n for n in range(140)) + b"\r\n",
          b"431 Request Header Fields Too Large"),
-        (_HEAD + b"".join(b"A%d: b\r\n" % n for n in range(100)) + b"\r\n", b"200 OK"),
+        (_HEAD + b"".join(b"A%d: b\r\n" % n for n in range(126)) + b"\r\n", b"200 OK"),
+        (_HEAD + b"".join(b"A%d: b\r\n" % n for n in range(127)) + b"\r\n",
+         b"431 Request Header Fields Too Large"),
         (_HEAD + b"A: " + b"a" * 8000 + b"\r\n\r\n", b"200 OK"),
     ],
 )  # fmt: skip
@@ -111,3 +113,60 @@ def test_other_connections_are_never_proven_and_never_refused() -> None:
     request: Any = type("Request", (), {"protocol": object()})()
     assert not is_proven(request)
     assert prove(request, "a")
+
+
+async def test_what_cannot_be_parsed_is_answered_once_with_its_reason() -> None:
+    async with serving(Limits()) as served:
+        reader, writer = await served.connect()
+        writer.write(b"nonsense\r\n\r\n" + _HEAD + b"\r\n")
+        answer = await asyncio.wait_for(reader.read(), WITHIN_S)
+        assert answer.count(b"HTTP/1.") == 1
+        assert answer.endswith(b"\r\n\r\n400 Bad Request")
+        writer.close()
+
+
+async def test_a_handler_that_fails_is_a_500() -> None:
+    async def fail(_: web.BaseRequest) -> web.StreamResponse:
+        raise RuntimeError("broken")
+
+    async with serving(Limits(), fail) as served:
+        assert await _status(served, _HEAD + b"\r\n") == b"HTTP/1.1 500 Internal Server Error"
+
+
+async def test_an_idle_connection_ends_after_its_time() -> None:
+    async with serving(Limits(idle_s=0.01)) as served:
+        reader, writer = await served.connect()
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nX-Known: yes\r\n\r\n")
+        assert (await asyncio.wait_for(reader.read(), WITHIN_S)).endswith(b"hello")
+        writer.close()
+
+
+async def test_a_connection_owes_a_request_until_one_is_being_answered() -> None:
+    waiting: list[bool] = []
+    connections: list[HttpConnection] = []
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        assert isinstance(request.protocol, HttpConnection)
+        connections.append(request.protocol)
+        waiting.append(request.protocol.is_waiting)
+        return web.Response(text="hello")
+
+    async with serving(Limits(), answer) as served:
+        connection = await served.connect()
+        await served.ask(connection=connection)
+        await served.ask(connection=connection)
+        assert waiting == [False, False]
+        assert connections[0].is_waiting
+        connections[0].abort()
+        assert await asyncio.wait_for(connection[0].read(), WITHIN_S) == b""
+        await served.until_open(0)
+        # Dropping it again does nothing.
+        connections[0].abort()
+        connection[1].close()
+
+
+async def test_a_request_is_logged_by_no_one_here(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "aiohttp.access")
+    async with serving(Limits()) as served:
+        await served.ask()
+    assert [record for record in caplog.records if record.name == "aiohttp.access"] == []

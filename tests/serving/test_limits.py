@@ -189,3 +189,14 @@ def test_a_full_table_takes_no_one_when_all_are_proven() -> None:
     assert peers.come("127.0.0.1", local=True) is None
     assert peers.come("a") is None
     assert peers.table.size == 3
+
+
+def test_an_unproven_remote_connection_makes_room_for_a_remote_one() -> None:
+    peers = Peers()
+    peers.come("127.0.0.1", local=True)
+    for address in "abcdef":
+        assert peers.come(address, proven=address != "c")
+    assert peers.come("g", proven=True)
+    assert peers.dropped == ["c"]
+    assert peers.come("h") is None
+    assert peers.table.size == 7

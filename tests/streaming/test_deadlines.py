@@ -53,3 +53,14 @@ async def test_less_patience_counts_from_now_also_while_it_waits() -> None:
     timed.timer.tighten(2)
     assert not await timed.after(1.9)
     assert await timed.after(0.1)
+
+
+async def test_a_timer_that_waits_costs_nothing_until_its_time() -> None:
+    timed = Timed()
+    assert not await timed.after(1)
+    timed.timer.tighten(5)
+    await settle()
+    # It sleeps again rather than looking in every turn of the event loop.
+    assert timed.clock.next_s == 5
+    assert not await timed.after(4)
+    assert await timed.after(1)

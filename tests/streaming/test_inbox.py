@@ -103,3 +103,31 @@ def test_nothing_is_lost_or_turned(pieces: list[bytes]) -> None:
         return read + await inbox.read()
 
     assert asyncio.run(fed_and_read()) == b"".join(pieces)
+
+
+async def test_what_was_put_back_counts_towards_its_size() -> None:
+    inbox = Inbox(limit_bytes=6)
+    inbox.feed(b"world")
+    inbox.unread(b"hello ")
+    assert inbox.is_full
+    assert await inbox.read() == b"hello world"
+    assert not inbox.is_full
+
+
+async def test_a_reader_that_has_gone_holds_up_no_one() -> None:
+    inbox = Inbox(limit_bytes=1)
+    inbox.feed(b"x")
+    waiter = asyncio.create_task(inbox.room())
+    await asyncio.sleep(0)
+    inbox.discard()
+    await waiter
+    assert not inbox.is_full
+
+
+async def test_bytes_after_an_error_are_dropped_and_the_error_stays() -> None:
+    inbox = Inbox()
+    inbox.end(ConnectionResetError("reset"))
+    inbox.end()
+    inbox.feed(b"late")
+    with pytest.raises(ConnectionResetError, match="reset"):
+        await inbox.read()

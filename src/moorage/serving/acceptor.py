@@ -8,6 +8,7 @@ after its TLS handshake. This one checks the limits first, so a refused connecti
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from collections.abc import Sequence
@@ -27,8 +28,6 @@ _SWEEP_S = 1.0
 _PAUSE_S = 0.2
 # The peer's answer to the end of TLS is not waited for any longer: it holds a descriptor.
 _TLS_END_S = 5.0
-# The table's own deadline for a handshake comes long before this one.
-_TLS_BEGIN_S = 120.0
 
 log = Log(__name__)
 
@@ -67,7 +66,7 @@ class Acceptor:
 
     async def __aexit__(self, *_: object) -> None:
         for listener in self._listeners:
-            if (timer := self._timers.pop(listener, None)) is not None:
+            if (timer := self._timers.get(listener)) is not None:
                 timer.cancel()
             self._loop.remove_reader(listener)
             listener.close()
@@ -91,12 +90,7 @@ class Acceptor:
     def _admit(self, connection: socket.socket, peer: tuple[str, int]) -> None:
         opening = _Opening(connection)
         address = peer[0]
-        try:
-            is_local = _is_local(address, connection)
-        except OSError:
-            # Reset by the peer before it was looked at.
-            connection.close()
-            return
+        is_local = _is_local(address, connection)
         place = Place(address, is_local, opening.abort, opening.is_waiting)
         if not self.table.admit(place):
             connection.close()
@@ -114,19 +108,16 @@ class Acceptor:
         task.add_done_callback(self._opening.discard)
 
     async def _open(self, opening: _Opening, protocol: HttpConnection, place: Place) -> None:
-        is_tls = self._tls is not None
         try:
             await self._loop.connect_accepted_socket(
                 lambda: protocol,
                 opening.socket,
                 ssl=self._tls,
-                ssl_handshake_timeout=_TLS_BEGIN_S if is_tls else None,
-                ssl_shutdown_timeout=_TLS_END_S if is_tls else None,
+                # The table's deadline for a handshake comes before the event loop's.
+                ssl_shutdown_timeout=None if self._tls is None else _TLS_END_S,
             )
         except OSError as error:
             log.debug("connection not opened", peer=place.address, reason=error)
-        except Exception:
-            log.exception("connection not opened", peer=place.address)
         else:
             opening.protocol = protocol
         finally:
@@ -142,7 +133,6 @@ class Acceptor:
         self._timers[listener] = self._loop.call_later(_PAUSE_S, self._resume, listener)
 
     def _resume(self, listener: socket.socket) -> None:
-        self._timers.pop(listener, None)
         self._loop.add_reader(listener, self._accept, listener)
 
     def _count_refused(self, address: str) -> None:
@@ -182,11 +172,9 @@ class _Opening:
 
     def end(self) -> None:
         """End the socket under an event loop that may still hold it: it sees the end and closes."""
-        try:
+        # It may have ended already.
+        with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            # Ended already.
-            return
 
 
 def _is_local(address: str, connection: socket.socket) -> bool:

@@ -56,9 +56,6 @@ class HttpConnection(RequestHandler):
             keepalive_timeout=idle_s,
             access_log=None,  # type: ignore[arg-type]
             lingering_time=_LINGER_S,
-            max_line_size=_MAX_LINE_BYTES,
-            max_field_size=_MAX_LINE_BYTES,
-            max_headers=_MAX_HEADERS,
             read_bufsize=_READ_BYTES,
         )
         self._on_proven = on_proven
@@ -117,9 +114,7 @@ class HttpConnection(RequestHandler):
             return super().handle_error(request, status, exc, message)
         log.debug("not an HTTP request", peer=self.peername, reason=message or exc)
         code, phrase = _refusal(exc)
-        response = web.Response(status=code, text=f"{code} {phrase}")
-        response.force_close()
-        return response
+        return web.Response(status=code, text=f"{code} {phrase}")
 
 
 def _refusal(exc: BaseException | None) -> tuple[int, str]:

@@ -264,3 +264,40 @@ async def test_a_client_may_go_in_the_middle_of_a_frame(cut: int) -> None:
         await server.client.write_eof()
         async with asyncio.timeout(DEADLINE_S):
             await server.running
+
+
+async def test_what_this_side_has_ended_takes_no_more() -> None:
+    async with served() as server:
+        await server.open(1)
+        stream = await server.stream(0)
+        await stream.write_eof()
+        await stream.write_eof()
+        with pytest.raises(ConnectionResetError, match="ended by this side"):
+            await stream.write(b"x")
+        await server.control(FrameType.SYN_REPLY)
+        assert await server.frame() == Data(1, b"", is_last=True)
+        # What the client still sends is read.
+        await server.client.write(data_frame(1, b"late"))
+        assert await stream.read() == b"late"
+        # The second end sent nothing.
+        await server.client.write(ping_frame(1))
+        await server.control(FrameType.PING)
+
+
+@pytest.mark.parametrize("ends_first", ["client", "server", "reset"])
+async def test_a_stream_that_is_over_makes_room_for_another(ends_first: str) -> None:
+    async with served() as server:
+        await server.open(1)
+        stream = await server.stream(0)
+        await server.control(FrameType.SYN_REPLY)
+        if ends_first == "reset":
+            await stream.reset()
+        elif ends_first == "server":
+            await stream.write_eof()
+        await server.client.write(data_frame(1, b"", is_last=True) + ping_frame(1))
+        if ends_first != "client":
+            await server.frame()
+        await server.control(FrameType.PING)
+        await stream.write_eof()
+        assert stream.is_over
+        assert server.session._streams == {}
