@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from moorage.cluster.certificates import Authority, Pair, Subject
 
@@ -74,3 +75,51 @@ def test_both_sides_of_a_connection_trust_what_was_issued(tmp_path: Path) -> Non
                 continue
     assert done == [True, True]
     assert sides[1].getpeercert() is not None
+
+
+_USES = (
+    "digital_signature", "content_commitment", "key_encipherment", "data_encipherment",
+    "key_agreement", "key_cert_sign", "crl_sign",
+)  # fmt: skip
+
+
+def _uses(made: x509.Certificate) -> set[str]:
+    usage = made.extensions.get_extension_for_class(x509.KeyUsage)
+    assert usage.critical
+    return {name for name in _USES if getattr(usage.value, name)}
+
+
+def test_the_authority_signs_and_does_nothing_else(tmp_path: Path) -> None:
+    made = certificate(Authority(tmp_path, NOW).pair)
+    assert made.subject.rfc4514_string() == made.issuer.rfc4514_string() == "CN=moorage-ca"
+    basic = made.extensions.get_extension_for_class(x509.BasicConstraints)
+    # It signs no other authority. RFC 5280 §4.2.1.9.
+    assert (basic.critical, basic.value.ca, basic.value.path_length) == (True, True, 0)
+    assert _uses(made) == {"key_cert_sign", "crl_sign"}
+
+
+@pytest.mark.parametrize(
+    ("subject", "use", "names"),
+    [
+        (SERVER, ExtendedKeyUsageOID.SERVER_AUTH, ["localhost", "127.0.0.1"]),
+        (CLIENT, ExtendedKeyUsageOID.CLIENT_AUTH, None),
+    ],
+)
+def test_what_a_certificate_is_for(
+    tmp_path: Path, subject: Subject, use: x509.ObjectIdentifier, names: list[str] | None
+) -> None:
+    authority = Authority(tmp_path, NOW)
+    made = certificate(authority.issue("x", subject))
+    made.verify_directly_issued_by(certificate(authority.pair))
+    basic = made.extensions.get_extension_for_class(x509.BasicConstraints)
+    assert (basic.critical, basic.value.ca, basic.value.path_length) == (True, False, None)
+    assert _uses(made) == {"digital_signature"}
+    extended = made.extensions.get_extension_for_class(x509.ExtendedKeyUsage)
+    assert (extended.critical, list(extended.value)) == (False, [use])
+    if names is None:
+        with pytest.raises(x509.ExtensionNotFound):
+            made.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        return
+    alternative = made.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    assert [str(name.value) for name in alternative.value] == names
+    assert not alternative.critical

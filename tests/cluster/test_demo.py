@@ -57,6 +57,27 @@ def test_progress(pod: Pod, progress: str, is_settled: bool) -> None:
     assert bool(is_ready(pod.status.conditions) or refusal(pod)) == is_settled
 
 
+def test_only_waiting_containers_are_reasons_and_each_reason_once() -> None:
+    states = (
+        {"running": {}},
+        {"waiting": {"reason": "ErrImagePull", "message": "not found"}},
+        {"waiting": {"reason": "ErrImagePull", "message": "not found"}},
+        {"waiting": {"reason": "PodInitializing"}},
+    )
+    statuses = [{"name": str(number), "state": state} for number, state in enumerate(states)]
+    pod = msgspec.convert(
+        {
+            "spec": {"nodeName": "n1"},
+            "status": {"initContainerStatuses": statuses[:2], "containerStatuses": statuses[2:]},
+        },
+        Pod,
+    )
+    assert _progress(pod) == "starting on n1 (ErrImagePull, PodInitializing)"
+    assert _progress(pod, detail=True) == (
+        "starting on n1 (ErrImagePull: not found, PodInitializing)"
+    )
+
+
 def manifest(kind: str, namespace: str = "", **fields: Any) -> Manifest:
     meta = {"name": "x"} | ({"namespace": namespace} if namespace else {})
     return Manifest("x", {"apiVersion": "v1", "kind": kind, "metadata": meta, **fields})
@@ -142,6 +163,8 @@ async def test_a_pod_that_cannot_start_is_reported_with_its_message_and_its_even
         await asyncio.gather(*tasks)
     text = str(failure.value)
     assert "web: waits for a node" not in text
+    # Other events are no reasons, and what the pod's condition says is said once.
+    assert "unrelated" not in "\n".join([text, *said])
     assert "\n  web: starting on n1 (CreateContainerError: no such program)" in text
     assert "\n    event FailedCreatePodSandBox: no runtime for handler" in text
     assert "pod web: starting on n1 (CreateContainerError: no such program)" in said
@@ -159,18 +182,25 @@ async def _fail(client: Client) -> None:
     status = {"containerStatuses": [{"name": "app", "image": "", "imageID": "", "ready": False,
                                      "restartCount": 0, "state": state}]}  # fmt: skip
     await client.patch(PODS, "web", {"status": status}, "default", subresource="status")
-    await client.create(
-        EVENTS,
-        {
-            "metadata": {"name": "web.1", "namespace": "default"},
-            "involvedObject": {"kind": "Pod", "namespace": "default", "name": "web",
-                               "uid": pod.metadata.uid},
-            "reason": "FailedCreatePodSandBox",
-            "message": "no runtime for handler",
-            "type": "Warning",
-        },
-        "default",
-    )  # fmt: skip
+    for number, (kind, type_, reason, message) in enumerate((
+        ("Pod", "Normal", "Pulling", "unrelated"),
+        ("ReplicaSet", "Warning", "FailedCreate", "unrelated"),
+        ("Pod", "Warning", "FailedScheduling", "unrelated"),
+        ("Pod", "Warning", "FailedCreatePodSandBox", "no runtime for handler"),
+        ("ReplicaSet", "Warning", "FailedCreate", "unrelated"),
+    )):  # fmt: skip
+        await client.create(
+            EVENTS,
+            {
+                "metadata": {"name": f"web.{number}", "namespace": "default"},
+                "involvedObject": {"kind": kind, "namespace": "default", "name": "web",
+                                   "uid": pod.metadata.uid},
+                "reason": reason,
+                "message": message,
+                "type": type_,
+            },
+            "default",
+        )  # fmt: skip
 
 
 async def test_a_manifest_that_the_server_does_not_know(tmp_path: Path) -> None:

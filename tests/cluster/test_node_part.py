@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
-from moorage.cluster.parts.node import _read_handlers
+import msgspec
+
+from moorage.api.host_ports import Listener
+from moorage.cluster.parts.node import _engine_listeners, _read_handlers
 from moorage.cri import CriClient, pb
+from tests.cluster.test_settings import SETTINGS
 from tests.fake_crio import Behaviour, FakeCrio, serving
 
 
@@ -35,3 +40,16 @@ async def test_handlers_of_containerd_16_are_read_again_when_it_comes_back(
         # It restarts between two looks, which nothing announces.
         fake.behaviour.handlers.append("kata")
         assert await read(cri) == {"", "runc", "kata"}
+
+
+def test_ports_of_an_engine_of_others_are_no_host_ports(tmp_path: Path) -> None:
+    assert _engine_listeners(SETTINGS) == ()
+    with socket.socket(socket.AF_UNIX) as cri, socket.create_server(("0.0.0.0", 0)) as streams:
+        cri.bind(str(tmp_path / "cri.sock"))
+        cri.listen()
+        settings = msgspec.structs.replace(SETTINGS, cri=f"unix://{tmp_path}/cri.sock")
+        port = streams.getsockname()[1]
+        found = {listener for listener in _engine_listeners(settings) if listener.port == port}
+    assert found == {
+        Listener("engine", address, port) for address in ("127.0.0.1", SETTINGS.node_ip)
+    }

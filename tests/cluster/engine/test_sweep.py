@@ -99,7 +99,8 @@ async def test_only_this_clusters_processes_are_ended(short_path: Path) -> None:
     script = "sleep 60 & echo started; wait"
 
     def monitor(*options: object) -> subprocess.Popen[str]:
-        argv = ["sh", "-c", script, "monitor", *map(str, options)]
+        given = [each if isinstance(each, bytes) else str(each) for each in options]
+        argv = ["sh", "-c", script, "monitor", *given]
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
@@ -111,13 +112,15 @@ async def test_only_this_clusters_processes_are_ended(short_path: Path) -> None:
         monitor("-b", theirs.engine.bundle("c1")),
         monitor(f"--root={ours.engine.run}x/r"),
         monitor("-b", ours.engine.run),
+        # An argument of any program need not be text.
+        monitor(b"\xff"),
     ]
     below = descendants([processes[0].pid])[1:]
     assert len(below) == 1
     try:
         await end_processes(ours)
         assert [process.poll() is None for process in processes] == [
-            False, False, True, True, True,
+            False, False, True, True, True, True,
         ]  # fmt: skip
         assert descendants(below) == below
         assert state(below[0]) in ("", "Z")

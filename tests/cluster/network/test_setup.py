@@ -22,6 +22,7 @@ from moorage.cluster.network import (
 )
 from moorage.cluster.network.conflist import FILE_NAME
 from moorage.cluster.network.subnet import Route
+from moorage.handlers.command import CommandError
 from tests.cluster.hosts import a_host
 from tests.cluster.network.networks import OURS
 from tests.cluster.network.test_rules import CHAIN, OPEN_FILTER, nat
@@ -137,6 +138,15 @@ async def test_a_bridge_that_goes_meanwhile_is_no_error(machine: FakeMachine) ->
     bridge.mkdir()
     machine.program("ip", f"rmdir {bridge}; echo 'Cannot find device' >&2; exit 1")
     await remove(OURS, machine.host())
+
+
+async def test_a_bridge_that_stays_is_an_error(machine: FakeMachine) -> None:
+    bridge = machine.interfaces / OURS.bridge
+    bridge.mkdir()
+    machine.program("ip", "echo 'Operation not permitted' >&2; exit 1")
+    with pytest.raises(CommandError, match="Operation not permitted"):
+        await remove(OURS, machine.host())
+    assert bridge.exists()
 
 
 def test_only_our_plugins_memories_are_forgotten(machine: FakeMachine) -> None:

@@ -153,7 +153,6 @@ def _hold(pid: int) -> Process | None:
 
 
 def _remove_branch(cgroup: Path, hierarchy: Path) -> None:
-    above = [each for each in cgroup.parents if each.is_relative_to(hierarchy)]
     try:
         remove_directories(cgroup)
     except FileNotFoundError:
@@ -161,7 +160,7 @@ def _remove_branch(cgroup: Path, hierarchy: Path) -> None:
     except OSError:
         # Others are in it.
         return
-    for each in above:
+    for each in cgroup.parents:
         if each == hierarchy:
             return
         try:

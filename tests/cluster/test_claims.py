@@ -1,0 +1,43 @@
+"""Claims: taken once on a machine, released by the last process that holds them."""
+
+from __future__ import annotations
+
+import subprocess
+import uuid
+
+from moorage.cluster.claims import Claims
+
+
+def test_a_claim_is_taken_once_until_it_is_released() -> None:
+    name = f"test-{uuid.uuid4()}"
+    with Claims() as ours, Claims() as theirs:
+        assert ours.take(name)
+        assert ours.take(name)
+        assert not theirs.take(name)
+        ours.release(name)
+        assert theirs.take(name)
+        assert not ours.take(name)
+    with Claims() as later:
+        assert later.take(name)
+
+
+def test_the_program_that_replaces_this_one_holds_the_claims() -> None:
+    name = f"test-{uuid.uuid4()}"
+    with Claims() as starting:
+        assert starting.take(name)
+        starting.keep_through_exec()
+        heir = subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False)
+    with heir, Claims() as other:
+        assert not other.take(name)
+        heir.communicate()
+        assert other.take(name)
+
+
+def test_other_programs_do_not_hold_claims() -> None:
+    name = f"test-{uuid.uuid4()}"
+    with Claims() as starting:
+        assert starting.take(name)
+        child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False)
+    with child, Claims() as other:
+        assert other.take(name)
+        child.communicate()
