@@ -212,6 +212,10 @@ NODE_FIELD = "spec.nodeName"
          f"{unread('fieldSelector')}; {unread('labelSelector')}"),
         ({"labelSelector": {"requirements": [where("a", "Near"), where("b", "Exists")]}}, False,
          unread("labelSelector", "partially ignored")),
+        ({"labelSelector": {"requirements": [where("a", "Near")]}}, False,
+         unread("labelSelector")),
+        ({"labelSelector": {"requirements": [where("a", "In", "b"), where("b", "Exists")]}}, False,
+         ""),
         ({"labelSelector": {"rawSelector": f"{NODE_FIELD}=n1"}}, False, ""),
     ],
 )  # fmt: skip

@@ -215,3 +215,35 @@ async def test_who_may_write_roles_does_not_become_administrator(server: Running
     assert "is attempting to grant RBAC permissions not currently held" in labelled.json["message"]
     moved = {"roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"}}
     assert (await ask("PATCH", f"{ROOT}/clusterrolebindings/mine", moved, merge)).status == 422
+
+
+@pytest.mark.parametrize("api_version", ["meta.k8s.io/v1", "v1", "node.k8s.io/v1", ""])
+async def test_options_of_a_deletion_come_in_any_of_their_versions(
+    server: Running, api_version: str
+) -> None:
+    assert (await server.ask("POST", CLASSES, runtime_class())).status == 201
+    options = {"kind": "DeleteOptions", "apiVersion": api_version, "dryRun": ["All"]}
+    if not api_version:
+        del options["kind"], options["apiVersion"]
+    assert (await server.ask("DELETE", f"{CLASSES}/fast", options)).status == 200
+    assert (await server.ask("GET", f"{CLASSES}/fast")).status == 200
+    other = {"kind": "DeleteOptions", "apiVersion": "apps/v1"}
+    assert (await server.ask("DELETE", f"{CLASSES}/fast", other)).status == 400
+
+
+async def test_applying_to_an_object_that_is_gone_does_not_create_another(server: Running) -> None:
+    path = f"{CLASSES}/fast?fieldManager=m"
+    applied = runtime_class()
+    applied["metadata"]["uid"] = "0b8b9b62-0000-0000-0000-000000000000"
+    answer = await server.ask("PATCH", path, applied, Content_Type=APPLY)
+    assert (answer.status, answer.json["reason"]) == (409, "Conflict")
+    assert answer.json["message"].endswith(
+        "uid mismatch: the provided object specified uid 0b8b9b62-0000-0000-0000-000000000000, "
+        "and no existing object was found"
+    )
+    assert (await server.ask("GET", f"{CLASSES}/fast")).status == 404
+    status = await server.ask(
+        "PATCH", f"{PODS}/absent/status?fieldManager=m", privileged_pod("absent"),
+        Content_Type=APPLY,
+    )  # fmt: skip
+    assert status.status == 404

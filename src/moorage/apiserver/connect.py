@@ -329,7 +329,6 @@ async def _copy_log(call: Call, answer: aiohttp.ClientResponse) -> web.StreamRes
     await response.prepare(call.http)
     async for piece, _ in answer.content.iter_chunks():
         await response.write(piece)
-    await response.write_eof()
     return response
 
 

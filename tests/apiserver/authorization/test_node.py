@@ -128,6 +128,27 @@ def test_pods(verb: str, name: str, selector: str, is_allowed: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("verb", "name", "namespace", "selector", "refusal"),
+    [
+        ("get", "other", "ns", "", "no relationship found between node 'n1' and this object"),
+        ("get", "plain", "elsewhere", "",
+         "no relationship found between node 'n1' and this object"),
+        ("watch", "other", "ns", "metadata.name=other",
+         "no relationship found between node 'n1' and this object"),
+        ("get", "", "ns", "", "No Object name found"),
+        ("list", "", "ns", "spec.nodeName=n2",
+         "can only list/watch pods with spec.nodeName field selector"),
+        ("update", "plain", "ns", "", "node 'n1' may not update pods"),
+    ],
+)  # fmt: skip
+def test_why_pods_are_refused(
+    verb: str, name: str, namespace: str, selector: str, refusal: str
+) -> None:
+    found = decide(verb, "pods", name=name, namespace=namespace, selector=selector)
+    assert found == refusal
+
+
+@pytest.mark.parametrize(
     ("verb", "name", "refusal"),
     [
         ("get", "n1", ""),

@@ -99,6 +99,7 @@ async def test_what_cannot_be_bound(server: Running) -> None:
     assert (await server.ask("PATCH", POD, gates, Content_Type=MERGE)).status == 200
     assert (await bind(server)).status == 201
     await refused(409, f'{prefix}pod p is already assigned to node "n1"')
+    assert (await bind(server)).json["details"] == {"name": "p", "kind": "pods/binding"}
 
 
 async def test_a_pod_that_is_being_deleted_is_not_bound(server: Running) -> None:

@@ -63,6 +63,10 @@ async def test_a_token_is_bound_to_a_pod_of_its_own_account(server: Running) -> 
     uid = await uid_of(server, "pods/p")
     answer = await request(server, boundObjectRef=bound_to("Pod", "p", uid))
     assert answer.status == 201
+    account = (await server.ask("GET", f"{ACCOUNTS}/sa")).json["metadata"]
+    assert answer.json["metadata"] == {
+        key: account[key] for key in ("name", "namespace", "creationTimestamp")
+    }
     claims = jwt.decode(answer.json["status"]["token"], options={"verify_signature": False})
     assert claims["kubernetes.io"]["pod"] == {"name": "p", "uid": uid}
     refused = await request(server, "admin", boundObjectRef=bound_to("Pod", "p", uid))
