@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moorage.admission import service_addresses
 from moorage.admission.service_addresses import NODE_PORTS, ServiceAddresses
 from moorage.api.errors import InvalidError
 from moorage.api.services import Service
@@ -194,3 +195,18 @@ def test_a_node_port_must_be_free_and_in_range(wanted: int, why: str) -> None:
     assert refusal.value.message == (
         f'Service "s" is invalid: spec.ports[0].nodePort: Invalid value: {wanted}: {why}'
     )
+
+
+@pytest.mark.parametrize("chosen", [{}, {"nodePort": 30000}])
+def test_a_dry_run_keeps_no_node_port(monkeypatch: pytest.MonkeyPatch, chosen: Obj) -> None:
+    monkeypatch.setattr(service_addresses, "NODE_PORTS", range(30000, 30001))
+    services = Services()
+
+    def ask(*, is_dry_run: bool) -> int:
+        spec = {"type": "NodePort", "ports": [port(**chosen)]}
+        number: int = services.admit(spec, is_dry_run=is_dry_run)["ports"][0]["nodePort"]
+        return number
+
+    assert [ask(is_dry_run=True), ask(is_dry_run=True), ask(is_dry_run=False)] == [30000] * 3
+    with pytest.raises(InvalidError, match=r"range is full|already allocated"):
+        ask(is_dry_run=False)

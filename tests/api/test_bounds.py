@@ -30,3 +30,12 @@ def test_number_of_values(wrap: Any) -> None:
     assert bounds.exceeded(wrap([0] * 1000)) == ""
     assert bounds.exceeded(wrap([0] * (bounds.MAX_VALUES + 1))) == bounds.TOO_MANY
     assert bounds.exceeded(wrap([[0]] * (bounds.MAX_VALUES // 2 + 1))) == bounds.TOO_MANY
+
+
+def test_exactly_so_many_values() -> None:
+    # The outermost value counts too.
+    assert bounds.exceeded([0] * (bounds.MAX_VALUES - 1)) == ""
+    assert bounds.exceeded([0] * bounds.MAX_VALUES) == bounds.TOO_MANY
+    assert bounds.exceeded({"a": [0] * (bounds.MAX_VALUES - 2)}) == ""
+    assert bounds.exceeded({"a": [0] * (bounds.MAX_VALUES - 1)}) == bounds.TOO_MANY
+    assert bounds.exceeded("text") == bounds.exceeded(None) == ""

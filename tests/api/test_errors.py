@@ -181,3 +181,20 @@ def test_the_class_of_a_status(status: dict[str, Any], kind: type, code: int) ->
 )
 def test_how_long_a_client_is_to_wait(details: Any, seconds: int | None) -> None:
     assert StatusError("m", details).retry_after_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (400, "BadRequest"), (401, "Unauthorized"), (403, "Forbidden"), (404, "NotFound"),
+        (405, "MethodNotAllowed"), (406, "NotAcceptable"), (409, "AlreadyExists"),
+        (409, "Conflict"), (410, "Expired"), (413, "RequestEntityTooLarge"),
+        (415, "UnsupportedMediaType"), (422, "Invalid"), (429, "TooManyRequests"),
+        (500, "InternalError"), (503, "ServiceUnavailable"), (504, "Timeout"),
+    ],
+)  # fmt: skip
+def test_codes_and_reasons_are_those_of_kubernetes(code: int, reason: str) -> None:
+    error = StatusError.from_object({"reason": reason})
+    assert (type(error).code, type(error).reason) == (code, reason)
+    if reason != "Conflict":
+        assert type(StatusError.from_object({"code": code})) is type(error)

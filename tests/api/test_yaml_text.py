@@ -51,3 +51,27 @@ def test_a_long_key() -> None:
     value = {"k" * 5000: {"a": 1}, "l" * 5000: [1], "x y " * 500: "z"}
     assert parse_document(dump(value)).value == value
     assert yaml.safe_load(dump(value)) == value
+
+
+@pytest.mark.parametrize(("length", "is_explicit"), [(1000, False), (1001, True)])
+def test_keys_beyond_a_thousand_characters_are_explicit(length: int, is_explicit: bool) -> None:
+    value = {"a": {"k" * length: 1, "b": 2}}
+    text = dump(value)
+    assert ("? k" in text) is is_explicit
+    assert parse_document(text).value == value
+
+
+@pytest.mark.parametrize("character", ["\x7f", "\x85", "\x9f", "\u2028", "\ufeff", "\uffff"])
+def test_what_yaml_cannot_print_is_escaped(character: str) -> None:
+    text = dump({"a": f"x{character}y"})
+    assert text == f'a: "x\\u{ord(character):04x}y"\n'
+    assert parse_document(text).value == {"a": f"x{character}y"}
+
+
+@pytest.mark.parametrize(
+    "word", ["y", "n", "yes", "no", "true", "false", "on", "off", "null", "nan", "inf", "nil"]
+)
+def test_words_that_a_reader_may_take_for_a_value_are_quoted(word: str) -> None:
+    for text in (word, word.upper(), word.capitalize()):
+        assert dump({"a": text}) == f'a: "{text}"\n'
+    assert dump({"a": f"{word}s"}) == f"a: {word}s\n"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.api import bounds
-from moorage.api.yaml_values import YamlError, parse_document, parse_documents
+from moorage.api.yaml_values import YamlError, iter_documents, parse_document, parse_documents
 
 _SMALL_STACK_BYTES = 256 * 1024
 
@@ -275,3 +275,84 @@ def test_numbers(text: str, value: Any) -> None:
 )  # fmt: skip
 def test_keys_are_written_as_json_writes_them(text: str, key: str) -> None:
     assert parse_document(text.encode()).value == {key: 1}
+
+
+def test_documents_share_nothing() -> None:
+    first, second = iter_documents("a: &x 1\na: 2\n---\nb: 1")
+    assert (first.value, len(first.repeated)) == ({"a": 2}, 1)
+    assert (second.value, second.repeated) == ({"b": 1}, [])
+    with pytest.raises(YamlError, match="unknown anchor 'x'"):
+        parse_documents("a: &x 1\n---\nb: *x")
+
+
+def test_aliases_may_add_so_much_and_no_more() -> None:
+    # As JSON it is a mebibyte, with its quotes.
+    anchored = "a: &x " + "y" * ((1 << 20) - 2)
+    value = _value(f"{anchored}\nb: [*x, *x, *x]")
+    assert value["b"] == [value["a"]] * 3
+    with pytest.raises(YamlError, match="excessive aliasing"):
+        parse_document(f"{anchored}\nb: [*x, *x, *x, 1]\nc: &z z\nd: *z")
+
+
+@pytest.mark.parametrize("form", ["[{}]", "{{<<: [{}]}}"])
+def test_so_many_values_are_taken(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "MAX_VALUES", 10)
+    item = "{}" if "<<" in form else "1"
+    # The containers and the merge key are values too.
+    most = 9 if item == "1" else 7
+    for count in (most, most + 1):
+        text = form.replace("{}", ",".join([item] * count)).replace("{{", "{").replace("}}", "}")
+        if count == most:
+            parse_document(text)
+        else:
+            with pytest.raises(YamlError, match="values"):
+                parse_document(text)
+
+
+def test_aliases_count_as_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "MAX_VALUES", 6)
+    text = "[&x 1, *x, *x, *x"
+    assert _value(f"{text}, *x]") == [1] * 5
+    with pytest.raises(YamlError, match="values"):
+        parse_document(f"{text}, *x, *x]")
+
+
+def test_so_many_directives_are_taken() -> None:
+    directives = [f"%TAG !a{number}! b\n" for number in range(17)]
+    assert _value("".join(directives[:16]) + "--- a") == "a"
+    with pytest.raises(YamlError, match="too many directives"):
+        parse_document("".join(directives) + "--- a")
+
+
+@pytest.mark.parametrize(("length", "shown"), [(100, "x" * 100), (101, "x" * 100 + "...")])
+def test_long_names_are_cut_in_errors(length: int, shown: str) -> None:
+    with pytest.raises(YamlError) as caught:
+        parse_document("a: 1\nb: *" + "x" * length)
+    assert str(caught.value) == f"line 2: unknown anchor '{shown}' referenced"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("!!null ~", None), ("!!null ''", None), ("!!bool yes", True), ("!!bool 'no'", False),
+        ("!!int 0x10", 16), ("!!float 1.5", 1.5), ("!!float 1", 1), ("!!str true", "true"),
+        ("!!map {a: 1}", {"a": 1}), ("!!seq [1]", [1]), ("! {a: 1}", {"a": 1}), ("! [1]", [1]),
+        ("!!null x", YamlError), ("!!bool 1", YamlError), ("!!int 1.5", YamlError),
+        ("!!int yes", YamlError), ("!!float x", YamlError), ("!!float yes", YamlError),
+        ("!!omap [a: 1]", YamlError), ("!mine x", YamlError), ("!mine {a: 1}", YamlError),
+    ],
+)  # fmt: skip
+def test_tags(text: str, value: Any) -> None:
+    if value is YamlError:
+        with pytest.raises(YamlError, match=r"line 2: a value tagged .* has no JSON form"):
+            parse_document(f"a:\n  {text}")
+        return
+    found = _value(f"a:\n  {text}")["a"]
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_errors_name_their_line() -> None:
+    for text, line in (("a: 1\nb: .inf", 2), ("a:\n  ? [x]\n  : 1", 2), ("a: 1\n~: 2", 2),
+                       ("a: 1\n<<: [1]", 2), ("a:\n b\n  c: [", 3)):  # fmt: skip
+        with pytest.raises(YamlError, match=f"^line {line}: "):
+            parse_document(text)

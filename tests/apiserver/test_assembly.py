@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from moorage.api.host_ports import Listener
 from moorage.apiserver.assembly import _bindable, _Readers
 from moorage.registry.kinds import STORED_KINDS
 from moorage.registry.stored import Stored, StoredFactory, to_value
 from moorage.storage import SqliteStore, WatchCache
+from tests.apiserver.access import RBAC, ROOT, grant
+from tests.apiserver.server import serving
 
 _KINDS = {kind.plural: kind for kind in STORED_KINDS}
 OBJECTS: dict[str, dict[str, Any]] = {
@@ -102,3 +105,65 @@ def test_tokens_are_bound_to_three_kinds() -> None:
     assert {name: kind.plural for name, kind in _bindable().items()} == {
         "Pod": "pods", "Secret": "secrets", "Node": "nodes",
     }  # fmt: skip
+
+
+_CORE = "/api/v1"
+_CONTAINER = {"name": "c", "image": "i"}
+
+
+def _pod(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p"},
+        "spec": {"containers": [_CONTAINER], **spec},
+    }  # fmt: skip
+
+
+async def test_every_admission_plugin_is_at_work(tmp_path: Path) -> None:
+    listener = Listener("API server", "127.0.0.1", 6443)
+    async with serving(tmp_path, listeners=(listener,)) as server:
+
+        async def created(path: str, body: Any, **how: Any) -> Any:
+            answer = await server.ask("POST", path, body, **how)
+            assert answer.status == 201, answer.text
+            return answer.json
+
+        async def refused(path: str, body: Any, why: str, **how: Any) -> None:
+            answer = await server.ask("POST", path, body, **how)
+            assert answer.status in (403, 404, 422), answer.text
+            assert why in answer.json["message"]
+
+        pods = f"{_CORE}/namespaces/default/pods"
+        await refused(f"{_CORE}/namespaces/none/configmaps", {"metadata": {"name": "m"}},
+                      'namespaces "none" not found')  # fmt: skip
+        await refused(pods, _pod(), "error looking up service account default/default")
+        await created(
+            f"{_CORE}/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}}
+        )
+        await refused(f"{_CORE}/nodes", {"metadata": {"name": "n2"}}, "is not allowed",
+                      token="agent-token")  # fmt: skip
+        node = await created(f"{_CORE}/nodes", {"metadata": {"name": "n1"}}, token="agent-token")
+        assert [taint["key"] for taint in node["spec"]["taints"]] == [
+            "node.kubernetes.io/not-ready"
+        ]
+        classes = "/apis/node.k8s.io/v1/runtimeclasses"
+        await created(
+            classes,
+            {"metadata": {"name": "vm"}, "handler": "vm", "overhead": {"podFixed": {"cpu": "1"}}},
+        )
+        await refused(pods, _pod(runtimeClassName="none"), 'RuntimeClass "none" not found')
+        spec = (await created(pods, _pod(runtimeClassName="vm")))["spec"]
+        assert (spec["overhead"], spec["priority"]) == ({"cpu": "1"}, 0)
+        assert [each["tolerationSeconds"] for each in spec["tolerations"]] == [300, 300]
+        port = {"containerPort": 1, "hostPort": 6443}
+        await refused(pods, _pod(containers=[{**_CONTAINER, "ports": [port]}]), "API server")
+        service = await created(
+            f"{_CORE}/namespaces/default/services",
+            {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}},
+        )
+        assert service["spec"]["clusterIP"].startswith("10.96.")
+        await grant(server, "alice", ["create"], "clusterroles", group=RBAC)
+        rules = [{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]
+        await refused(
+            f"{ROOT}/clusterroles", {"metadata": {"name": "more"}, "rules": rules},
+            "attempting to grant", token="alice-token",
+        )  # fmt: skip

@@ -165,3 +165,11 @@ def test_a_strict_refusal_names_every_complaint() -> None:
     assert strict_error("Pod", "apps/v1", ["one", "two"]).message == (
         'Pod in version "v1" cannot be handled as a Pod: strict decoding error: one, two'
     )
+
+
+def test_what_has_no_schema_is_kept_as_it_is() -> None:
+    fields = {"f:data": {".": {}, "f:k": {}}, "list": [1, {"a": None}], "empty": {}}
+    entry = {"manager": "m", "operation": "Update", "fieldsV1": fields}
+    decoded = _decode(MAP, {"metadata": {"name": "a", "managedFields": [entry]}})
+    assert decoded.obj["metadata"]["managedFields"] == [entry]
+    assert decoded.complaints == []

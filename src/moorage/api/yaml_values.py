@@ -94,7 +94,6 @@ def iter_documents(text: bytes | str) -> Iterator[Document]:
             raise YamlError(f"invalid UTF-8 at byte {error.start}") from error
     if len(_DIRECTIVE.findall(text)) > _MAX_DIRECTIVES:
         raise YamlError("document has too many directives")
-    parser = None
     try:
         parser = _Parser(text)
         builder = _Builder()
@@ -107,9 +106,6 @@ def iter_documents(text: bytes | str) -> Iterator[Document]:
         raise
     except (yaml.YAMLError, UnicodeError) as error:
         raise YamlError(_one_line(error)) from error
-    finally:
-        if parser is not None:
-            parser.dispose()
 
 
 @dataclass(slots=True)
