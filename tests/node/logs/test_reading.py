@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.node.logs.lines import LogOptions
-from moorage.node.logs.reading import LogReadError, last_of_log, read_log, tail_start
+from moorage.node.logs.reading import LogReadError, _LogFile, last_of_log, read_log, tail_start
 
 
 def line(text: str, second: int = 0, stream: str = "stdout", tag: str = "F") -> str:
@@ -143,3 +143,14 @@ def test_the_tail_is_the_last_lines(lines: list[str], count: int) -> None:
     start = tail_start(io.BytesIO(text), count)
     wanted = lines[-count:] if count else []
     assert text[start:] == "".join(f"{each}\n" for each in wanted).encode()
+
+
+async def test_lines_that_come_while_a_tail_is_read_are_not_in_it(log: Path) -> None:
+    """The end of a log has as many lines as were asked for, whatever the container writes."""
+    reader = _LogFile(log, LogOptions(tail_lines=2))
+    reader.open()
+    with log.open("a") as file:
+        file.write(line("late") + line("later"))
+    found = b"".join([piece async for piece in reader.present()])
+    reader.close()
+    assert found == b"3\n4\n"

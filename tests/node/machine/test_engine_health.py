@@ -139,3 +139,16 @@ async def test_another_cgroup_driver_is_told_with_what_to_set() -> None:
     health = EngineHealth(engine, FakeClock(), period_s=5, cgroup_driver="cgroupfs")
     with pytest.raises(OptionsError, match="SystemdCgroup = false"):
         await health.run()
+
+
+async def test_an_engine_that_leaves_a_condition_out_is_not_ready(case: Case) -> None:
+    await case.health.wait_asked()
+    case.engine.runtime = case.engine.network = pb.RuntimeCondition(type="Other", status=True)
+    await case.after(5)
+    assert not case.health.is_ready
+    assert case.health.runtime_trouble == (
+        "container runtime not ready: the engine does not report this condition"
+    )
+    assert case.health.network_trouble == (
+        "container runtime network not ready: the engine does not report this condition"
+    )

@@ -4,13 +4,14 @@ import os
 import platform
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
 
 from moorage.node.machine import facts
 from moorage.node.machine.facts import os_image, parse_meminfo
-from moorage.node.machine.pressure import Pressure, Supply, pressure_of
+from moorage.node.machine.pressure import Pressure, Supply, pressure_of, read_supply
 
 
 def test_memory() -> None:
@@ -167,3 +168,30 @@ def test_the_address_towards_others(
     monkeypatch.setattr(Probe, "routes", routes)
     monkeypatch.setattr(facts.socket, "socket", Probe)
     assert facts.own_address() == wanted
+
+
+@pytest.mark.parametrize(
+    ("blocks", "files", "wanted"),
+    [((100, 25), (1000, 10), (0.25, 0.01)), ((0, 0), (0, 0), (1.0, 1.0))],
+)
+def test_the_supply_is_what_users_can_still_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: tuple[int, int],
+    files: tuple[int, int], wanted: tuple[float, float],
+) -> None:  # fmt: skip
+    """Some file systems have no count of inodes; those never run short."""
+    room = SimpleNamespace(f_blocks=blocks[0], f_bavail=blocks[1], f_bfree=90,
+                           f_files=files[0], f_favail=files[1], f_ffree=900)  # fmt: skip
+    asked: list[Path] = []
+
+    def look(path: Path) -> SimpleNamespace:
+        asked.append(path)
+        return room
+
+    monkeypatch.setattr(os, "statvfs", look)
+    found = read_supply(tmp_path)
+    assert (found.disk_share, found.inodes_share) == wanted
+    assert asked == [tmp_path]
+    # As the kernel counts: neither all of it nor nothing.
+    total = parse_meminfo(Path("/proc/meminfo").read_text())["MemTotal"]
+    assert 0 < found.memory_bytes < total
+    assert 0 < found.pids_share < 1

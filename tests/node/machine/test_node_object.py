@@ -15,7 +15,9 @@ from moorage.api.nodes import NodeRuntimeHandler, Taint
 from moorage.client import PatchType
 from moorage.client.resources import NODES
 from moorage.cri import pb
+from moorage.node.machine import node_object
 from moorage.node.machine.node_object import NodeObject
+from moorage.node.machine.pressure import Supply
 from moorage.node.options import NodeOptions
 from tests.clocks import FakeClock, settle
 from tests.controllers.memory import MemoryClient
@@ -215,3 +217,29 @@ async def test_the_watched_object_takes_the_place_of_the_older(tmp_path: Path) -
         case.object.seen(newer)
         assert case.object.node is newer
         case.object.seen(case.client._typed(NODES, case.node))
+
+
+@pytest.mark.parametrize(
+    ("left", "reasons"),
+    [
+        (
+            Supply(memory_bytes=1 << 40, disk_share=1.0, inodes_share=1.0, pids_share=1.0),
+            {"NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"},
+        ),
+        (
+            Supply(memory_bytes=0, disk_share=0.0, inodes_share=0.0, pids_share=0.0),
+            {"NodeHasInsufficientMemory", "NodeHasDiskPressure", "NodeHasInsufficientPID"},
+        ),
+    ],
+)
+async def test_what_the_machine_runs_short_of_is_told_as_the_kubelet_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: Supply, reasons: set[str]
+) -> None:
+    monkeypatch.setattr(node_object, "read_supply", lambda _: left)
+    case = Case(tmp_path)
+    async with keeping(case):
+        told = {reason for _, _, _, reason, _ in case.recorder.told}
+        assert told == {*reasons, "Starting", "NodeReady"}
+        messages = {reason: message for _, _, _, reason, message in case.recorder.told}
+        for reason in reasons:
+            assert messages[reason] == f"Node n1 status is now: {reason}"
