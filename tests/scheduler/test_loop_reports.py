@@ -216,3 +216,21 @@ async def test_a_victim_that_cannot_be_deleted_is_tried_again() -> None:
         assert await client.until_bound("boss") == "n1"
         assert client.deleted == ["victim"]
         assert "uid-boss" in await client.until_event("victim", "Preempted")
+
+
+class Always(set[str]):
+    """A set that forgets nothing."""
+
+    def discard(self, _name: str) -> None:
+        """Keep it."""
+
+
+async def test_a_pod_whose_binding_is_refused_is_not_said_to_be_scheduled() -> None:
+    client = a_client(a_node("n1", cpu="1"), a_pod("p", cpu="1"))
+    client.refused = Always({"p"})
+    async with scheduling(client):
+        await client.until_event("p", "FailedScheduling")
+        client.remove(client.pod("p"))
+        client.put(a_pod("q", cpu="1"))
+        await client.until_event("q", "Scheduled")
+        assert {why for _, why, _ in client.events_about("p")} == {"FailedScheduling"}

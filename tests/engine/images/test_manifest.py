@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import platform as machine
 
 import pytest
 from hypothesis import given
@@ -97,3 +98,25 @@ def test_whatever_a_registry_serves_is_read_or_refused(content: bytes) -> None:
         read_manifest(content)
     except MalformedImageError:
         return
+
+
+@pytest.mark.parametrize(
+    ("name", "platform"),
+    [
+        ("x86_64", Platform("amd64")),
+        ("aarch64", Platform("arm64", ("v8", ""))),
+        ("armv7l", Platform("arm", ("v7", "v6", ""))),
+        ("armv6l", Platform("arm", ("v6", ""))),
+        ("i686", Platform("386")),
+        ("riscv64", Platform("riscv64")),
+        ("ppc64le", Platform("ppc64le")),
+        ("s390x", Platform("s390x")),
+        ("loongarch64", Platform("loong64")),
+        ("sparc64", Platform("sparc64")),
+    ],
+)
+def test_images_are_for_the_architecture_of_the_kernel(
+    monkeypatch: pytest.MonkeyPatch, name: str, platform: Platform
+) -> None:
+    monkeypatch.setattr(machine, "machine", lambda: name)
+    assert Platform.of_this_machine() == platform

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 
 import pytest
 
-from moorage.engine.images.skopeo import is_loopback, registries_file
+from moorage.cri.reference import parse
+from moorage.engine.images.skopeo import Skopeo, is_loopback, registries_file
+from tests.handlers.programs import program
 
 
 @pytest.mark.parametrize(
@@ -34,3 +37,44 @@ def test_mirrors_are_spelled_for_the_program() -> None:
         },
         {"prefix": 'q"', "location": 'q"', "mirror": [{"location": "n", "insecure": False}]},
     ]
+
+
+async def test_the_program_gets_what_leads_it_to_the_registry_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = {
+        name: f"/{name}"
+        for name in (
+            "HOME", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
+            "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR",
+        )
+    }  # fmt: skip
+    for name, value in {**wanted, "REGISTRY_AUTH_FILE": "/secret", "XDG_RUNTIME_DIR": "/x"}.items():
+        monkeypatch.setenv(name, value)
+    skopeo = Skopeo(program(tmp_path, "skopeo", "exec env"), tmp_path, {}, stall_s=60)
+    said = await skopeo.manifest(parse("registry.example/app:1"), None, "app")
+    found = dict(line.split("=", 1) for line in said.decode().splitlines())
+    assert {name: found.get(name) for name in wanted} == wanted
+    assert "PATH" in found
+    assert not {"REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR"} & found.keys()
+
+
+async def test_how_the_program_is_asked_for_a_manifest(tmp_path: Path) -> None:
+    """Never with the logins of whoever started the engine, and in clear only on this machine."""
+    skopeo = Skopeo(
+        program(tmp_path, "skopeo", 'printf "%s\\n" "$@"'), tmp_path,
+        {"registry.example": "http://mirror"}, stall_s=60,
+    )  # fmt: skip
+    skopeo.configure()
+    words = (await skopeo.manifest(parse("registry.example/app:1"), None, "app")).decode().split()
+    assert words[:4] == [
+        "--tmpdir", str(tmp_path), "--registries-conf", str(tmp_path / "registries.conf"),
+    ]  # fmt: skip
+    assert (tmp_path / "registries.conf").is_file()
+    assert words[-4:] == ["inspect", "--raw", "--no-creds", "docker://registry.example/app:1"]
+    auth = tmp_path / "auth.json"
+    words = (await skopeo.configuration(parse("localhost:5/a:1"), auth, "a")).decode().split()
+    assert words[-7:] == [
+        "inspect", "--raw", "--config", "--authfile", str(auth), "--tls-verify=false",
+        "docker://localhost:5/a:1",
+    ]  # fmt: skip

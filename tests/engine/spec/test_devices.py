@@ -74,9 +74,10 @@ def test_a_directory_means_the_devices_in_it(tmp_path: Path) -> None:
 def test_all_devices_are_the_machines_without_what_each_container_has_of_its_own(
     tmp_path: Path,
 ) -> None:
-    for folder in ("pts", "shm", "input"):
+    own = ("pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev")
+    for folder in (*own, "input"):
         (tmp_path / folder).mkdir()
-    for name in ("null", "console", "ptmx", "pts/0", "shm/x", "input/event0"):
+    for name in ("null", "console", "ptmx", *(f"{each}/x" for each in own), "input/event0"):
         node(tmp_path / name, 3)
     (tmp_path / "link").symlink_to("null")
     found = {

@@ -229,3 +229,24 @@ def test_no_mount_hides_one_that_came_before_it(asked: list[str]) -> None:
         for each in KERNEL
         if each not in asked and not (each.startswith("/dev/") and "/dev" in asked)
     ]
+
+
+@pytest.mark.parametrize(
+    ("destination", "kind", "options"),
+    [
+        ("/proc", "proc", ["nosuid", "noexec", "nodev"]),
+        ("/dev", "tmpfs", ["nosuid", "strictatime", "mode=755", "size=65536k"]),
+        ("/dev/pts", "devpts", ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620",
+                                "gid=5"]),
+        ("/dev/mqueue", "mqueue", ["nosuid", "noexec", "nodev"]),
+        ("/sys", "sysfs", ["nosuid", "noexec", "nodev", "ro"]),
+        ("/sys/fs/cgroup", "cgroup", ["nosuid", "noexec", "nodev", "relatime", "ro"]),
+    ],
+)  # fmt: skip
+def test_what_the_kernel_shows_is_mounted_as_other_engines_do(
+    destination: str, kind: str, options: list[str]
+) -> None:
+    """Source: the mounts of containerd's and CRI-O's default specs."""
+    found = at(mounts(), destination)
+    assert (found["type"], found["source"]) == (kind, kind)
+    assert sorted(found["options"]) == sorted(options)

@@ -22,7 +22,12 @@ from tests.engine.spec.test_namespaces import USERNS
         ("kernel.shm_rmid_forced", "ipc", "kernel/shm_rmid_forced"),
         ("kernel.msgmax", "ipc", "kernel/msgmax"),
         ("fs.mqueue.msg_max", "ipc", "fs/mqueue/msg_max"),
+        *(
+            (f"kernel.{name}", "ipc", f"kernel/{name}")
+            for name in ("msgmnb", "msgmni", "sem", "shmall", "shmmax", "shmmni")
+        ),
         ("kernel.domainname", "uts", "kernel/domainname"),
+        ("kernel.hostname", "uts", "kernel/hostname"),
     ],
 )
 def test_where_a_parameter_belongs(key: str, namespace: str, file: str) -> None:

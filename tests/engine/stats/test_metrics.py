@@ -130,3 +130,49 @@ def test_counters_and_gauges_are_told_apart() -> None:
 def test_pressure_says_how_many_waited(name: str, meaning: str) -> None:
     helps = {each.name: each.help for each in descriptors(ALL_ROWS)}
     assert helps[f"container_pressure_{name}_seconds_total"] == meaning
+
+
+# Labels, then names.
+CADVISOR = """
+:
+  cpu_usage_seconds_total cpu_user_seconds_total cpu_system_seconds_total
+  cpu_cfs_periods_total cpu_cfs_throttled_periods_total cpu_cfs_throttled_seconds_total
+  memory_usage_bytes memory_working_set_bytes memory_rss memory_cache memory_mapped_file
+  memory_swap memory_kernel_usage memory_max_usage_bytes memory_failcnt oom_events_total
+  pressure_cpu_waiting_seconds_total pressure_cpu_stalled_seconds_total
+  pressure_memory_waiting_seconds_total pressure_memory_stalled_seconds_total
+  pressure_io_waiting_seconds_total pressure_io_stalled_seconds_total
+  processes threads threads_max file_descriptors sockets last_seen start_time_seconds
+  spec_cpu_period spec_cpu_quota spec_cpu_shares spec_memory_limit_bytes
+  spec_memory_swap_limit_bytes spec_memory_reservation_limit_bytes
+interface:
+  network_receive_bytes_total network_receive_packets_total network_receive_errors_total
+  network_receive_packets_dropped_total network_transmit_bytes_total
+  network_transmit_packets_total network_transmit_errors_total
+  network_transmit_packets_dropped_total
+device:
+  fs_usage_bytes fs_limit_bytes fs_inodes_total fs_inodes_free fs_reads_total
+  fs_reads_bytes_total fs_writes_total fs_writes_bytes_total
+failure_type scope:
+  memory_failures_total
+device major minor operation:
+  blkio_device_usage_total
+ulimit:
+  ulimits_soft
+pagesize:
+  hugetlb_usage_bytes hugetlb_max_usage_bytes
+"""
+
+
+def test_names_and_labels_are_those_that_dashboards_look_for() -> None:
+    wanted: dict[str, tuple[str, ...]] = {}
+    labels: tuple[str, ...] = ()
+    for row in CADVISOR.strip().splitlines():
+        if row.endswith(":"):
+            labels = tuple(row[:-1].split())
+        else:
+            wanted |= dict.fromkeys((f"container_{name}" for name in row.split()), labels)
+    found = {
+        each.name: tuple(each.label_keys[len(BASE_LABELS) :]) for each in descriptors(ALL_ROWS)
+    }
+    assert found == wanted
