@@ -347,3 +347,12 @@ async def test_what_is_whole_has_no_damage(store: SqliteStore, cache: WatchCache
     assert cache.damage("b/1") is None
     assert cache.get("b/1") is None
     assert cache.count("b/") == 0
+
+
+async def test_a_revision_that_is_here_is_not_waited_for(
+    store: SqliteStore, cache: WatchCache[Word]
+) -> None:
+    revision = await store.put("a/1", b"one", 0)
+    for each in (0, revision - 1, revision):
+        assert await cache.wait_for(each, timeout_s=0) is True
+    assert await cache.wait_for(revision + 1, timeout_s=0) is False

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
 
-from moorage.storage import SqliteStore, StoreBrokenError, accept_loss, check_kept
+from moorage.storage import SqliteStore, StoreBrokenError, accept_loss, check_kept, database
 from moorage.storage.mark import Mark, Recorded, read_mark
 
 
@@ -60,3 +61,22 @@ def test_an_accepted_loss_is_of_a_mark_that_is_there(tmp_path: Path) -> None:
     accept_loss(mark)
     assert read_mark(mark) is None
     assert read_mark(tmp_path / "s.mark.accepted") == Recorded("store-a", 3)
+
+
+def test_a_full_disk_is_left_to_the_store_to_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a reserve for that."""
+    (tmp_path / "s.db").touch()
+    Mark.write(tmp_path / "s.mark", Recorded("store-a", 3)).close()
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL
+
+    def refuse(_: Path) -> sqlite3.Connection:
+        raise error
+
+    monkeypatch.setattr(database, "connect_to_read", refuse)
+    check_kept(tmp_path / "s.db", tmp_path / "s.mark")
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    with pytest.raises(StoreBrokenError, match="cannot be opened: database or disk is full"):
+        check_kept(tmp_path / "s.db", tmp_path / "s.mark")

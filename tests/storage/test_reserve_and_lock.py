@@ -199,6 +199,8 @@ def test_a_holder_that_is_being_killed_is_waited_for(
             return wait(*given)
 
         monkeypatch.setattr(select, "select", kill_and_wait)
+        before = len(os.listdir("/proc/self/fd"))
         lock = StoreLock.acquire(database)
+        assert len(os.listdir("/proc/self/fd")) == before + 1
     assert database.with_name("state.db.lock").read_text() == f"{os.getpid()}\n"
     lock.release()

@@ -146,3 +146,14 @@ async def test_a_watcher_that_is_closed_twice_gives_its_bytes_back_once() -> Non
         assert (watcher.queued_bytes, budget.used) == (0, 200)
     watcher.overflow()
     assert (watcher.queued_bytes, budget.used) == (0, 200)
+
+
+def test_within_the_budget_no_watcher_is_ended() -> None:
+    budget = QueueBudget(10_000, 400)
+    first, second = watching(budget), watching(budget)
+    push(first, 1)
+    push(second, 1)
+    assert budget.used == 400
+    budget.enforce()
+    assert not first.is_overflowed
+    assert not second.is_overflowed

@@ -14,6 +14,7 @@ import pytest
 
 from moorage.engine.errors import FailedError, NotFoundError
 from moorage.engine.images import ImagePaths, ImageStore
+from moorage.engine.images.saving import _paths
 from tests.engine.images.builds import (
     Entry,
     digest,
@@ -151,3 +152,14 @@ async def test_what_cannot_be_saved_leaves_nothing(images: ImageStore, place: Pa
 
 def _files(place: Path) -> list[str]:
     return sorted(each.name for each in place.iterdir() if each.is_file())
+
+
+def test_a_saved_layer_is_in_order_of_names_whatever_the_disk_says(tmp_path: Path) -> None:
+    """So that the same image gives the same archive on every machine."""
+    for name in ("b/y", "b/x/deep", "a", "c/z", "b.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "link").symlink_to("b")
+    assert list(_paths(tmp_path)) == [
+        "a", "b", "b/x", "b/x/deep", "b/y", "b.txt", "c", "c/z", "link"
+    ]  # fmt: skip

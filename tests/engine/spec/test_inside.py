@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -71,3 +72,16 @@ def test_a_directory_and_a_huge_file_are_refused(root: Path) -> None:
 def test_bytes_that_are_no_text_are_read_all_the_same(root: Path) -> None:
     (root / "etc/passwd").write_bytes(b"w\xff:x:1:1\n")
     assert read_inside(root, "etc/passwd").startswith("w")
+
+
+def test_a_file_that_cannot_be_opened_is_not_taken_for_absent(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container would run as another user than its image says."""
+
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(InvalidError, match="the image's /etc/passwd cannot be read: Input/output"):
+        read_inside(root, "etc/passwd")
