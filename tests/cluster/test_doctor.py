@@ -8,8 +8,8 @@ import pytest
 from moorage.cluster.doctor import Finding, State, _installation, can_run_pods, examine
 from moorage.cluster.host import Cgroups, CniPlugins, Disk, Firewall, Kernel, Layout, Tool
 from moorage.handlers import Handler
-from moorage.handlers.asking import Program
-from moorage.handlers.generation import generate
+from moorage.handlers.program_probe import Program
+from moorage.handlers.templates import generate
 from moorage.linux.capabilities import NEEDED
 from moorage.linux.cgroups import NEEDED_ON_V1
 from tests.cluster.hosts import ALPINE, GIB, a_host, tools_without

@@ -11,7 +11,7 @@ import grpc
 import pytest
 from grpc import aio
 
-from moorage.cri import CriClient, CriError, client, engine_pb, pb, probing
+from moorage.cri import CriClient, CriError, client, engine_pb, engine_probe, pb
 from tests.fake_crio import Behaviour, FakeCrio, serving
 
 
@@ -84,7 +84,7 @@ async def test_a_connection_is_its_own_and_takes_large_messages(
         "grpc.initial_reconnect_backoff_ms": 100,
         "grpc.max_reconnect_backoff_ms": 2000,
     }
-    assert await probing._speaks_former_version("unix:///y.sock")
+    assert await engine_probe._speaks_former_version("unix:///y.sock")
     endpoint, options = Channel.made
     assert endpoint == "unix:///y.sock"
     assert dict(options) == {

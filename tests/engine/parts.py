@@ -19,16 +19,16 @@ from moorage.engine.cgroups import ContainerCgroups
 from moorage.engine.containers.life import Containers
 from moorage.engine.context import EngineContext
 from moorage.engine.events import Events
-from moorage.engine.holder import Holder
+from moorage.engine.idle_gate import Lulls
 from moorage.engine.images import ImagePaths, ImageStore
+from moorage.engine.infra import Holder
 from moorage.engine.inventory import Container, Inventory, Sandbox
-from moorage.engine.lulls import Lulls
 from moorage.engine.networks import NetworkPool, Plugins, read_conflist
+from moorage.engine.oci import CdiFolders, SpecWriter
 from moorage.engine.options import EngineOptions
 from moorage.engine.paths import EnginePaths
 from moorage.engine.recovery import recover
 from moorage.engine.sandboxes.life import Sandboxes
-from moorage.engine.spec import CdiFolders, SpecWriter
 from moorage.handlers.availability import AVAILABLE, Verdict
 from moorage.handlers.catalogue import Catalogue, OfferedHandler
 from moorage.handlers.definition import HandlerDefinition, parse_definition
@@ -39,7 +39,7 @@ from tests.clocks import FakeClock, settle
 from tests.engine.fakes import FakeAdapter, FakeDrivers
 from tests.engine.images.builds import Entry, folder, layer, oci_archive
 from tests.engine.images.conftest import place
-from tests.engine.spec.requests import HOST
+from tests.engine.oci.requests import HOST
 from tests.handlers.programs import program
 
 __all__ = ["bench", "make_bench", "place"]

@@ -6,9 +6,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from moorage.cri.version import Version
-from moorage.handlers.asking import Program
-from moorage.handlers.generation import generate
+from moorage.handlers.program_probe import Program
 from moorage.handlers.runtimes import KNOWN_RUNTIMES
+from moorage.handlers.templates import generate
 from tests.recording import assert_recorded
 
 

@@ -13,7 +13,7 @@ from moorage.node.config.downward import Surroundings
 from moorage.node.pods.spec import quality
 from moorage.node.runtime.labels import Remembered, container_hash
 from moorage.node.runtime.views import ContainerView, PodView, SandboxView, State, pod_view
-from moorage.node.status.knowledge import Knowledge
+from moorage.node.status.inputs import Knowledge
 from tests.clocks import START, START_NS
 
 UID = "11111111-2222-3333-4444-555555555555"

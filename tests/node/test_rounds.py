@@ -10,8 +10,8 @@ import grpc
 import pytest
 
 from moorage.cri import CriError
-from moorage.node.cgroups import quality
-from moorage.node.cgroups.quality import QualityTree
+from moorage.node.cgroups import qos
+from moorage.node.cgroups.qos import QualityTree
 from moorage.node.cgroups.tree import CgroupError
 from moorage.node.garbage.containers import ContainerCollector
 from moorage.node.garbage.images import ImageCollector
@@ -75,7 +75,7 @@ async def test_rounds(
         await settle()
     running.cancel()
     assert times == [first_s + number * period_s for number in range(4 if first_s == 0 else 3)]
-    assert quality._PERIOD_S == 60.0
+    assert qos._PERIOD_S == 60.0
 
 
 async def test_logs_are_rotated_every_period_and_compressed_after_that() -> None:

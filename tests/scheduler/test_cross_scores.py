@@ -11,7 +11,7 @@ import pytest
 from moorage.api.pods import Pod
 from moorage.scheduler import scores
 from moorage.scheduler.cluster_state import ClusterState
-from moorage.scheduler.cross_checks import CrossChecks
+from moorage.scheduler.inter_pod_affinity import CrossChecks
 from moorage.scheduler.query import make_query
 from tests.scheduler.objects import HOSTNAME, ZONE, a_cluster, a_node, a_pod, spread
 

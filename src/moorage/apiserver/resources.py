@@ -19,7 +19,7 @@ from moorage.apiserver.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Form
 from moorage.apiserver.options import delete_options, int_option, write_request
 from moorage.apiserver.patching import Patcher
 from moorage.apiserver.replies import Reply, formed
-from moorage.apiserver.shapes import list_bytes, object_bytes
+from moorage.apiserver.representations import list_bytes, object_bytes
 from moorage.registry.codec import Codec
 from moorage.registry.kind import Obj
 from moorage.registry.listing import Lister, ListOptions, parse_revision, wait_fresh

@@ -19,8 +19,8 @@ from moorage.api.clock import Clock, SystemClock
 from moorage.api.logs import Log
 from moorage.apiserver.assembly import READINESS, Api, ApiOptions, assemble
 from moorage.apiserver.bootstrap import bootstrap
+from moorage.apiserver.compaction import keep_compacting, keep_expiring_events
 from moorage.apiserver.pki import server_context
-from moorage.apiserver.upkeep import keep_compacting, keep_expiring_events
 from moorage.linux.descriptors import descriptor_limit
 from moorage.serving import Acceptor, Limits
 from moorage.storage import SqliteStore

@@ -25,8 +25,8 @@ from moorage.apiserver.call import Call
 from moorage.apiserver.negotiation import PARTIAL, TABLE, Form
 from moorage.apiserver.options import int_option
 from moorage.apiserver.replies import JSON
+from moorage.apiserver.representations import decoded_object, include_object, partial
 from moorage.apiserver.routing import is_true
-from moorage.apiserver.shapes import decoded_object, include_object, partial
 from moorage.apiserver.watch_socket import WatchSocket
 from moorage.registry.codec import Codec
 from moorage.registry.columns.table import bookmark_table, row_table

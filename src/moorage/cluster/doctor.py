@@ -18,8 +18,8 @@ from moorage.cluster.host import Host
 from moorage.cluster.packages import PACKAGES
 from moorage.engine import NEEDED_PROGRAMS
 from moorage.handlers import KNOWN_RUNTIMES, Handler
+from moorage.handlers.directory import definitions
 from moorage.handlers.features import RECURSIVE_READ_ONLY_KERNEL
-from moorage.handlers.folder import definitions
 from moorage.handlers.weakening import outdated_patterns
 from moorage.linux.capabilities import NEEDED
 from moorage.linux.trust import distrust

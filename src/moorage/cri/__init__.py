@@ -1,10 +1,10 @@
 """The Container Runtime Interface: the seam between the node agent and any container engine."""
 
 from moorage.cri.client import CriClient, CriError
+from moorage.cri.engine_probe import Probed, UnusableEngineError, probe
 from moorage.cri.generated import engine_pb2 as engine_pb
 from moorage.cri.generated import runtime_pb2 as pb
 from moorage.cri.handlers import HandlersUnknownError, handlers_in, handlers_of
-from moorage.cri.probing import Probed, UnusableEngineError, probe
 
 __all__ = [
     "CriClient",

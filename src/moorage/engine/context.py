@@ -10,14 +10,14 @@ from moorage.api.clock import Clock
 from moorage.engine.cgroups import ContainerCgroups
 from moorage.engine.drivers import Drivers
 from moorage.engine.events import Events
-from moorage.engine.holder import Holder
+from moorage.engine.idle_gate import Lulls
 from moorage.engine.images import ImageStore
+from moorage.engine.infra import Holder
 from moorage.engine.inventory import Inventory, Sandbox
-from moorage.engine.lulls import Lulls
 from moorage.engine.networks import NetworkPool
+from moorage.engine.oci import CdiFolders, HostFacts, SpecWriter
 from moorage.engine.options import EngineOptions
 from moorage.engine.paths import EnginePaths
-from moorage.engine.spec import CdiFolders, HostFacts, SpecWriter
 from moorage.handlers.adapters import Adapter
 from moorage.handlers.catalogue import Catalogue
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Self
 
 from moorage.engine.errors import FailedError
+from moorage.engine.oci.context import HandlerTraits
 from moorage.engine.paths import EnginePaths
-from moorage.engine.spec.context import HandlerTraits
 from moorage.handlers.adapters import Adapter
 from moorage.handlers.adapters.conmon import Conmon
 from moorage.handlers.adapters.oci import OciAdapter, OciRuntime

@@ -29,11 +29,12 @@ from moorage.engine.context import EngineContext
 from moorage.engine.drivers import Drivers
 from moorage.engine.errors import EngineError, FailedError
 from moorage.engine.events import Events
-from moorage.engine.holder import Holder
+from moorage.engine.idle_gate import Lulls
 from moorage.engine.images import ImageCalls, ImagePaths, ImageStore
+from moorage.engine.infra import Holder
 from moorage.engine.inventory import Inventory, Sandbox
-from moorage.engine.lulls import Lulls
 from moorage.engine.networks import NetworkPool, Plugins, read_conflist
+from moorage.engine.oci import CdiFolders, SpecWriter, look_at_host
 from moorage.engine.options import EngineOptions
 from moorage.engine.recovery import recover
 from moorage.engine.sandboxes.life import Sandboxes
@@ -45,7 +46,6 @@ from moorage.engine.service.statistics import StatisticsCalls
 from moorage.engine.service.status import StatusCalls
 from moorage.engine.service.streams import StreamCalls
 from moorage.engine.snapshotters import HandlerSnapshotters
-from moorage.engine.spec import CdiFolders, SpecWriter, look_at_host
 from moorage.engine.stats import Statistics
 from moorage.engine.streams import StreamServer
 from moorage.handlers.watching import HandlerFolder

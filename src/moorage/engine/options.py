@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from moorage.engine.images.limits import ImageLimits
+from moorage.engine.oci.context import Rlimit
 from moorage.engine.paths import EnginePaths
-from moorage.engine.spec.context import Rlimit
 
 CNI_PROGRAMS = (Path("/opt/cni/bin"), Path("/usr/lib/cni"), Path("/usr/libexec/cni"))
 CNI_CONFIGURATIONS = Path("/etc/cni/net.d")

@@ -13,9 +13,9 @@ from moorage.handlers.definition import (
     ShimOptions,
     parse_definition,
 )
+from moorage.handlers.directory import SYSTEM_FOLDER
 from moorage.handlers.discovery import Handler, discover, find_containerd, search_path
 from moorage.handlers.features import HandlerFeatures
-from moorage.handlers.folder import SYSTEM_FOLDER
 from moorage.handlers.machine import Machine, this_machine
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime
 from moorage.handlers.tables import NoHandlerError, default_handler, runtime_tables

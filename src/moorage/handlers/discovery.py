@@ -16,12 +16,12 @@ from pathlib import Path
 import msgspec
 
 from moorage.cri.version import parse_version
-from moorage.handlers.asking import ASK_DEADLINE_S, Program, ask_program
 from moorage.handlers.availability import Containerd, Found, judge
 from moorage.handlers.command import CommandError, run
 from moorage.handlers.defects import Defect, gvisor_defect
 from moorage.handlers.features import NO_FEATURES, HandlerFeatures
 from moorage.handlers.machine import Machine
+from moorage.handlers.program_probe import ASK_DEADLINE_S, Program, ask_program
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime, shim_program
 
 SYSTEM_FOLDERS = (

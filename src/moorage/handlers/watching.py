@@ -17,15 +17,15 @@ from types import TracebackType
 from typing import Self
 
 from moorage.api.logs import Log
-from moorage.handlers.asking import ASK_DEADLINE_S, Program
 from moorage.handlers.catalogue import Catalogue, changed_names
 from moorage.handlers.definition import HandlerDefinition
-from moorage.handlers.folder import Reading, read_folders
-from moorage.handlers.generation import generate, write_missing
-from moorage.handlers.interest import Interest, interest_in
+from moorage.handlers.directory import Reading, read_folders
 from moorage.handlers.machine import Machine, this_machine
-from moorage.handlers.probing import Prober, wanted_programs
+from moorage.handlers.probe import Prober, wanted_programs
+from moorage.handlers.program_probe import ASK_DEADLINE_S, Program
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime
+from moorage.handlers.templates import generate, write_missing
+from moorage.handlers.watch_set import Interest, interest_in
 from moorage.linux.inotify import Inotify
 
 Listener = Callable[[Catalogue, Catalogue], None]

@@ -11,8 +11,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from moorage.handlers.definition import DefinitionError
-from moorage.handlers.folder import read_definition
-from moorage.handlers.generation import is_generated
+from moorage.handlers.directory import read_definition
+from moorage.handlers.templates import is_generated
 
 WEAKENING: tuple[str, ...] = (
     "run.oci.seccomp_bpf_data",

@@ -19,7 +19,7 @@ from moorage.client import Client, EventRecorder, Informer
 from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES, SERVICES
 from moorage.cri import CriClient, CriError
 from moorage.linux.private import make_private
-from moorage.node.cgroups.quality import QualityTree
+from moorage.node.cgroups.qos import QualityTree
 from moorage.node.cgroups.tree import CgroupTree
 from moorage.node.cgroups.values import pod_directory
 from moorage.node.config.security import SecurityDefaults
@@ -48,7 +48,7 @@ from moorage.node.pods.classes import RuntimeClasses
 from moorage.node.pods.events import PodEvents
 from moorage.node.pods.handler_records import HandlerRecords
 from moorage.node.pods.hooks import Hooks
-from moorage.node.pods.roster import Roster
+from moorage.node.pods.pod_manager import Roster
 from moorage.node.pods.sandboxes import SandboxMaker
 from moorage.node.pods.starting import ContainerStarter
 from moorage.node.pods.stopping import ContainerStopper

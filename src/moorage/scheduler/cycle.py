@@ -16,7 +16,7 @@ from moorage.api.pods import Pod
 from moorage.client.informer import object_key
 from moorage.scheduler import messages, scores
 from moorage.scheduler.cluster_state import ClusterState
-from moorage.scheduler.cross_checks import CrossChecks
+from moorage.scheduler.equivalence_cache import Plan, Remembered, remember
 from moorage.scheduler.filters import (
     NODE_AFFINITY,
     RUNTIME_HANDLER,
@@ -26,8 +26,8 @@ from moorage.scheduler.filters import (
     local_rejection,
     ports,
 )
+from moorage.scheduler.inter_pod_affinity import CrossChecks
 from moorage.scheduler.nodes import NodeInfo
-from moorage.scheduler.plan import Plan, Remembered, remember
 from moorage.scheduler.preemption import Preemption, preempt
 from moorage.scheduler.query import PodQuery
 

@@ -15,8 +15,8 @@ from moorage.client.informer import object_key
 from moorage.runtimeclass import ClassMissing, resolve_handler
 from moorage.scheduler import filters, messages
 from moorage.scheduler.cluster_state import ClusterState, occupies_node
-from moorage.scheduler.cross_checks import CrossChecks
 from moorage.scheduler.filters import Rejection
+from moorage.scheduler.inter_pod_affinity import CrossChecks
 from moorage.scheduler.nodes import NodeInfo
 from moorage.scheduler.query import PodQuery, QueryCache, make_query
 

@@ -19,10 +19,10 @@ from moorage.client import Client, EventRecorder
 from moorage.client.informer import object_key
 from moorage.scheduler import hints, messages, status
 from moorage.scheduler.actions import Actions
-from moorage.scheduler.announcements import Announcer
-from moorage.scheduler.calls import OrderedCalls
+from moorage.scheduler.api_dispatcher import OrderedCalls
 from moorage.scheduler.cluster_state import ClusterState, occupies_node
 from moorage.scheduler.cycle import Cycle, Unschedulable
+from moorage.scheduler.event_buffer import Announcer
 from moorage.scheduler.informers import SchedulerInformers
 from moorage.scheduler.nodes import NodeInfo, Placed
 from moorage.scheduler.options import SchedulerOptions

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from moorage.api.pods import Pod
 from moorage.scheduler import messages
 from moorage.scheduler.cluster_state import ClusterState
-from moorage.scheduler.cross_checks import CrossChecks
 from moorage.scheduler.filters import Rejection, local_rejection
+from moorage.scheduler.inter_pod_affinity import CrossChecks
 from moorage.scheduler.nodes import NodeInfo, Placed
 from moorage.scheduler.query import PodQuery
 

@@ -13,7 +13,7 @@ import pytest
 
 from moorage.cri import pb
 from moorage.engine.containers import life
-from moorage.engine.containers.making import _image_name
+from moorage.engine.containers.bundle import _image_name
 from moorage.engine.containers.messages import container_status
 from moorage.engine.errors import (
     EngineError,

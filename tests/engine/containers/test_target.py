@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from moorage.cri import pb
-from moorage.engine.containers.making import find_target_pid
+from moorage.engine.containers.bundle import find_target_pid
 from moorage.engine.errors import InvalidError, NotFoundError, PreconditionError
 from moorage.engine.inventory import Container, Inventory, Sandbox
 from moorage.engine.paths import EnginePaths

@@ -19,7 +19,7 @@ from moorage.node.garbage.usage import (
 from moorage.node.metrics import Metrics
 from moorage.node.paths import NodePaths
 from moorage.node.runtime.labels import POD_UID
-from moorage.node.status.knowledge import Ending
+from moorage.node.status.inputs import Ending
 from tests.clocks import FakeClock
 from tests.nesting import nest
 from tests.node.objects import UID, Wire, a_pod, wire_container

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.node.status.knowledge import Ending
+from moorage.node.status.inputs import Ending
 from tests.node.objects import UID, a_pod, wire_container
 from tests.node.pods.lives import Life, living
 

@@ -7,7 +7,7 @@ import pytest
 
 from moorage.api.pods import ContainerStatus, Pod, PodCondition, PodStatus
 from moorage.node.status.conditions import conditions_of
-from moorage.node.status.knowledge import Waiting
+from moorage.node.status.inputs import Waiting
 from tests.node.objects import Wire, a_pod, a_view, knowing, wire_container
 
 NOW = "2026-01-01T00:00:00Z"

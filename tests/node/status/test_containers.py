@@ -9,7 +9,7 @@ from moorage.api.pods import ContainerStatus, Pod, PodStatus
 from moorage.node.pods.spec import Kind
 from moorage.node.runtime.views import ContainerView, PodView, State, UserView, pod_view
 from moorage.node.status.containers import container_statuses
-from moorage.node.status.knowledge import Verdicts, Waiting
+from moorage.node.status.inputs import Verdicts, Waiting
 from tests.node.objects import (
     UID,
     Wire,

@@ -7,7 +7,7 @@ import pytest
 
 from moorage.api.pods import PodStatus
 from moorage.node.runtime.views import PodView
-from moorage.node.status.knowledge import Ending
+from moorage.node.status.inputs import Ending
 from moorage.node.status.pod import ended, refused, status_of
 from tests.node.objects import (
     UID,

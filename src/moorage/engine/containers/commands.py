@@ -14,7 +14,7 @@ from moorage.cri import pb
 from moorage.engine.context import EngineContext
 from moorage.engine.errors import FailedError, InvalidError, PreconditionError, TimeLimitError
 from moorage.engine.inventory import Container
-from moorage.engine.spec import exec_process
+from moorage.engine.oci import exec_process
 from moorage.engine.streams.pod_port import dial_port
 from moorage.handlers.adapters import STDERR, STDOUT, AdapterError, ExecProcess, Streams
 from moorage.linux import pinned

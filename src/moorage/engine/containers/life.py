@@ -20,7 +20,7 @@ import msgspec
 from moorage.api.logs import Log
 from moorage.cri import pb
 from moorage.engine.cgroups import CgroupPath, container_cgroup
-from moorage.engine.containers.making import ContainerMaker, Order
+from moorage.engine.containers.bundle import ContainerMaker, Order
 from moorage.engine.containers.messages import container_status
 from moorage.engine.containers.signals import signal_number
 from moorage.engine.context import EngineContext

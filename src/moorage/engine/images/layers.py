@@ -23,9 +23,9 @@ import msgspec
 
 from moorage.api.logs import Log
 from moorage.engine.errors import EngineError, ExhaustedError, FailedError
-from moorage.engine.images.flights import Flights
 from moorage.engine.images.image import SHA256
 from moorage.engine.images.limits import ImageLimits
+from moorage.engine.images.single_flight import Flights
 from moorage.engine.images.threads import in_thread
 from moorage.engine.leftovers import remove_leftover
 from moorage.handlers.command import CommandError, run

@@ -23,10 +23,9 @@ from moorage.cri.reference import InvalidReferenceError, Reference, parse
 from moorage.engine.errors import FailedError, InvalidError, NotFoundError
 from moorage.engine.images.catalogue import Catalogue
 from moorage.engine.images.credentials import Credentials
-from moorage.engine.images.flights import Flights
 from moorage.engine.images.image import Image
+from moorage.engine.images.importer import Intake, Loaded
 from moorage.engine.images.index import IndexFiles
-from moorage.engine.images.intake import Intake, Loaded
 from moorage.engine.images.layers import Layers
 from moorage.engine.images.limits import ImageLimits
 from moorage.engine.images.manifest import Platform
@@ -34,6 +33,7 @@ from moorage.engine.images.native import Native
 from moorage.engine.images.overlayfs import Overlayfs
 from moorage.engine.images.rootfs import RootFilesystems
 from moorage.engine.images.saving import SaveableImage, SavedImage, save_images
+from moorage.engine.images.single_flight import Flights
 from moorage.engine.images.skopeo import Progress, Skopeo
 from moorage.engine.images.snapshotter import Snapshotter
 from moorage.engine.images.threads import in_thread

@@ -6,9 +6,9 @@ import os
 
 from moorage.cri import pb
 from moorage.engine.inventory import Sandbox
+from moorage.engine.oci import SandboxContext, user_namespace
 from moorage.engine.paths import EnginePaths
 from moorage.engine.sandboxes.files import files_of
-from moorage.engine.spec import SandboxContext, user_namespace
 from moorage.linux import pinned
 from moorage.linux.idmap import IdMappings, IdRange
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from moorage.cri import pb
-from moorage.engine.spec.context import SandboxFiles
+from moorage.engine.oci.context import SandboxFiles
 from moorage.linux.idmap import IdMappings
 from moorage.linux.mounts import NO_EXECUTION, NO_PRIVILEGE, mount, unmount
 from moorage.linux.private import make_private_for

@@ -28,6 +28,12 @@ from moorage.engine.drivers import handler_traits
 from moorage.engine.errors import FailedError, InvalidError
 from moorage.engine.inventory import Sandbox, new_id, sandbox_name
 from moorage.engine.networks import Attachment, ConflistError
+from moorage.engine.oci import (
+    SandboxRequest,
+    look_up_sandbox,
+    sandbox_sysctls,
+    verify_sandbox_namespaces,
+)
 from moorage.engine.records import SandboxRecord
 from moorage.engine.sandboxes.context import (
     id_mappings,
@@ -38,12 +44,6 @@ from moorage.engine.sandboxes.files import release_shared_memory, remove_files, 
 from moorage.engine.sandboxes.messages import sandbox_status
 from moorage.engine.sandboxes.network import network_subject
 from moorage.engine.sandboxes.pod_cgroup import make_pod_cgroup, remove_pod_cgroup
-from moorage.engine.spec import (
-    SandboxRequest,
-    look_up_sandbox,
-    sandbox_sysctls,
-    verify_sandbox_namespaces,
-)
 from moorage.handlers.adapters import Adapter, AdapterError, Task
 from moorage.handlers.catalogue import OfferedHandler
 from moorage.linux import pinned

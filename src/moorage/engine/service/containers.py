@@ -14,8 +14,8 @@ from moorage.engine.containers.messages import chosen_containers, container_item
 from moorage.engine.context import EngineContext
 from moorage.engine.errors import PreconditionError
 from moorage.engine.inventory import Container
+from moorage.engine.oci import resources_of
 from moorage.engine.records import Stage
-from moorage.engine.spec import resources_of
 
 
 class ContainerCalls:

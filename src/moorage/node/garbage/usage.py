@@ -23,7 +23,7 @@ from moorage.node.paths import NodePaths
 from moorage.node.pods.worker import PodWorker
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.labels import POD_UID
-from moorage.node.status.knowledge import Ending
+from moorage.node.status.inputs import Ending
 from moorage.node.trouble import apart
 from moorage.node.volumes.kinds import EMPTY_DIR, PLUGINS
 from moorage.runtimeclass import pod_limits

@@ -34,8 +34,8 @@ from moorage.node.machine.node_status import (
     node_status,
 )
 from moorage.node.machine.pressure import Pressure, pressure_of, read_supply
+from moorage.node.notifier import Wake
 from moorage.node.options import NodeOptions
-from moorage.node.pods.waking import Wake
 from moorage.node.runtime.engine import Engine
 
 log = Log(__name__)

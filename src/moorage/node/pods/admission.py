@@ -20,7 +20,7 @@ from moorage.api.resource_names import is_extended
 from moorage.api.tolerations import NO_EXECUTE, first_untolerated
 from moorage.node.config.sandbox import dotted
 from moorage.node.pods.spec import is_static
-from moorage.node.status.knowledge import Ending
+from moorage.node.status.inputs import Ending
 from moorage.runtimeclass import pod_requests
 from moorage.runtimeclass.overhead import pod_requests_without_overhead
 

@@ -17,6 +17,7 @@ from moorage.api.logs import Log
 from moorage.api.pods import Pod, PodStatus
 from moorage.client.recorder import NORMAL, WARNING
 from moorage.node.context import NodeContext
+from moorage.node.notifier import Wake
 from moorage.node.pods.actions import HinderedError, PodActions, UnfinishedError
 from moorage.node.pods.backoff import RestartBackoff
 from moorage.node.pods.operations import Operations
@@ -33,10 +34,9 @@ from moorage.node.pods.spec import (
 )
 from moorage.node.pods.starting import StartError
 from moorage.node.pods.stopping import MINIMUM_GRACE_S
-from moorage.node.pods.waking import Wake
 from moorage.node.probes.prober import PodProber
 from moorage.node.runtime.views import ContainerView, PodView, SandboxView, State
-from moorage.node.status.knowledge import Ending, Knowledge, Waiting
+from moorage.node.status.inputs import Ending, Knowledge, Waiting
 from moorage.node.status.pod import ended, refused, status_of
 from moorage.node.volumes.pod_volumes import Mounted
 

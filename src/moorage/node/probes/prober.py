@@ -23,7 +23,7 @@ from moorage.node.pods.spec import Kind, Member, members
 from moorage.node.probes.checks import CheckResult, Checks, Outcome
 from moorage.node.probes.thresholds import ProbeKind, Thresholds
 from moorage.node.runtime.views import ContainerView, PodView, State
-from moorage.node.status.knowledge import Verdicts
+from moorage.node.status.inputs import Verdicts
 
 log = Log(__name__)
 

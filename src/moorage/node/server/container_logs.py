@@ -17,7 +17,7 @@ from moorage.api.pods import ContainerStatus, PodStatus
 from moorage.node.context import NodeContext
 from moorage.node.logs.lines import STDERR, STDOUT, LogOptions
 from moorage.node.logs.reading import LogReadError, read_log
-from moorage.node.pods.roster import Roster
+from moorage.node.pods.pod_manager import Roster
 from moorage.node.pods.spec import member
 from moorage.node.runtime.views import ContainerView, State
 

@@ -18,7 +18,7 @@ from moorage.cri import CriError
 from moorage.linux.descriptors import descriptor_limit
 from moorage.node.context import NodeContext
 from moorage.node.options import ServerOptions
-from moorage.node.pods.roster import Roster
+from moorage.node.pods.pod_manager import Roster
 from moorage.node.server.access import guard, tls_context
 from moorage.node.server.container_logs import ContainerLogs
 from moorage.node.server.statistics import Statistics

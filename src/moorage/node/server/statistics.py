@@ -20,7 +20,7 @@ from moorage.cri import pb
 from moorage.node.context import NodeContext
 from moorage.node.machine.facts import parse_meminfo
 from moorage.node.metrics import sample_text
-from moorage.node.pods.roster import Roster
+from moorage.node.pods.pod_manager import Roster
 from moorage.node.runtime.labels import POD_UID
 from moorage.node.runtime.views import State
 

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from moorage.cri import CriError, pb
 from moorage.node.context import NodeContext
-from moorage.node.pods.roster import Roster
+from moorage.node.pods.pod_manager import Roster
 from moorage.node.pods.worker import PodWorker
 from moorage.node.runtime.views import ContainerView, State
 from moorage.node.server.upgrade import hand_on

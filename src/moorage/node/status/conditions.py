@@ -12,7 +12,7 @@ import msgspec
 
 from moorage.api.pods import ContainerStatus, PodCondition, PodSpec
 from moorage.node.pods.spec import FAILED, SUCCEEDED, sidecars
-from moorage.node.status.knowledge import Knowledge
+from moorage.node.status.inputs import Knowledge
 from moorage.runtimeclass.overhead import is_sidecar
 
 READY = "Ready"

@@ -27,7 +27,7 @@ from moorage.api.pods import (
 from moorage.node.pods.spec import Kind, should_restart
 from moorage.node.runtime.labels import AnyContainer
 from moorage.node.runtime.views import ContainerView, State
-from moorage.node.status.knowledge import Knowledge
+from moorage.node.status.inputs import Knowledge
 from moorage.runtimeclass.overhead import is_sidecar
 
 CREATING = "ContainerCreating"

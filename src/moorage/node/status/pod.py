@@ -15,7 +15,7 @@ from moorage.api.quantity import to_texts
 from moorage.node.pods.spec import FAILED, PENDING, TERMINAL, Kind
 from moorage.node.status.conditions import conditions_of
 from moorage.node.status.containers import LOST, container_statuses
-from moorage.node.status.knowledge import Ending, Knowledge
+from moorage.node.status.inputs import Ending, Knowledge
 from moorage.node.status.phase import phase_of
 from moorage.runtimeclass import pod_limits
 from moorage.runtimeclass.overhead import pod_requests_without_overhead

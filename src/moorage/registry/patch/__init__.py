@@ -16,8 +16,8 @@ from moorage.registry.patch.managed import (
     track_update,
 )
 from moorage.registry.patch.merge import merge_patch
+from moorage.registry.patch.merge_schema import Topology
 from moorage.registry.patch.strategic import strategic_merge
-from moorage.registry.patch.topology import Topology
 
 __all__ = [
     "Change",

@@ -30,7 +30,7 @@ from moorage.registry.patch.managed import (
     arranged,
     owned_fields,
 )
-from moorage.registry.patch.topology import (
+from moorage.registry.patch.merge_schema import (
     Part,
     Shape,
     Topology,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from moorage.registry.patch.fieldset import SELF, Tree
-from moorage.registry.patch.topology import (
+from moorage.registry.patch.merge_schema import (
     Part,
     Shape,
     Topology,

@@ -12,7 +12,7 @@ from typing import Any
 
 from moorage.registry.patch.compare import changes
 from moorage.registry.patch.fieldset import EMPTY, Tree, difference, union, without_subtrees
-from moorage.registry.patch.topology import Topology
+from moorage.registry.patch.merge_schema import Topology
 
 Map = dict[str, Any]
 Entry = dict[str, Any]

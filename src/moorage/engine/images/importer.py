@@ -1,0 +1,145 @@
+"""How images come in: from registries and from archives, by way of a folder that goes afterwards.
+
+Pulls of one name with the same credentials are one pull.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.cri.reference import Reference
+from moorage.engine.errors import FailedError, NotFoundError
+from moorage.engine.images.archive import layers_in, read_archive
+from moorage.engine.images.catalogue import Catalogue
+from moorage.engine.images.credentials import Credentials, credentials_file
+from moorage.engine.images.image import Image, MalformedImageError
+from moorage.engine.images.manifest import Platform
+from moorage.engine.images.pulling import Puller
+from moorage.engine.images.rootfs import failure
+from moorage.engine.images.single_flight import Flights
+from moorage.engine.images.skopeo import Progress, Skopeo
+from moorage.engine.images.threads import in_thread
+from moorage.engine.leftovers import remove_leftover
+from moorage.linux.private import make_private
+from moorage.linux.trees import remove_tree
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """An image from an archive, and the names it has there, which may not be all it has here."""
+
+    image: Image
+    names: tuple[str, ...]
+
+
+class Intake:
+    """Pulls and loads into a catalogue. `folder` is for blobs on their way, `run` for secrets."""
+
+    def __init__(
+        self,
+        folder: Path,
+        run: Path,
+        catalogue: Catalogue,
+        skopeo: Skopeo,
+        platform: Platform,
+        flights: Flights[Image],
+    ) -> None:
+        self._folder = folder
+        self._run = run
+        self._catalogue = catalogue
+        self._skopeo = skopeo
+        self._platform = platform
+        self._puller = Puller(skopeo, platform, catalogue.layers.limits)
+        self._flights = flights
+
+    def load_folders(self) -> None:
+        """Make the folders, and remove what an earlier life left there. Blocks. Raises OSError."""
+        for each in (self._folder, self._run):
+            make_private(each)
+        for left in self._folder.iterdir():
+            # A program that is being killed may still write there.
+            remove_leftover(left)
+        for left in self._run.glob("*.auth.json"):
+            left.unlink()
+        self._skopeo.configure()
+
+    async def pull(
+        self, reference: Reference, credentials: Credentials | None, progress: Progress
+    ) -> Image:
+        """The image as the registry has it now. Raises EngineError."""
+        return await self._flights.join(
+            (reference.full, credentials), lambda: self._pull(reference, credentials, progress)
+        )
+
+    async def load(self, archive: Path) -> tuple[Loaded, ...]:
+        """Install the images of an archive. Raises EngineError."""
+        loaded = []
+        try:
+            async with self._tidied(), self._scratch() as folder:
+                for each in await in_thread(
+                    read_archive, archive, folder, self._platform, self._catalogue.layers.limits
+                ):
+                    blobs = list(zip(layers_in(each), each.blobs, strict=True))
+                    image = await self._catalogue.install(
+                        each.configuration, blobs, each.tags, each.digests
+                    )
+                    loaded.append(Loaded(image, each.tags or (image.id,)))
+        except MalformedImageError as error:
+            raise FailedError(f"failed to load images from {archive}: {error}") from error
+        except OSError as error:
+            raise failure(f"failed to load images from {archive}", error) from error
+        return tuple(loaded)
+
+    async def _pull(
+        self, reference: Reference, credentials: Credentials | None, progress: Progress
+    ) -> Image:
+        name = secrets.token_hex(8)
+        try:
+            with credentials_file(self._run, name, reference, credentials) as auth:
+                digest, content = await self._puller.digest(reference, auth)
+                tags = () if reference.digest else (reference.full,)
+                digests = (f"{reference.repository}@{digest}",)
+                present = self._present(digests[0])
+                if present is not None:
+                    if set(tags) <= set(present.tags):
+                        return present
+                    return await self._catalogue.rename(present, tags, digests)
+                offer = await self._puller.offer(reference, auth, digest, content)
+                async with self._tidied(), self._scratch() as folder:
+                    layers = self._catalogue.layers
+                    # What is there now is not fetched, so it must stay.
+                    with self._catalogue.holding(offer.layers):
+                        await self._puller.fetch(offer, auth, layers, folder, progress)
+                        return await self._catalogue.install(
+                            offer.configuration, offer.blobs(folder), tags, digests
+                        )
+        except OSError as error:
+            raise failure(f'failed to pull image "{reference.full}"', error) from error
+
+    def _present(self, digest: str) -> Image | None:
+        try:
+            return self._catalogue.find(digest)
+        except NotFoundError:
+            return None
+
+    @asynccontextmanager
+    async def _tidied(self) -> AsyncIterator[None]:
+        """Collect what was unpacked in vain, also when the work was broken off."""
+        try:
+            yield
+        except BaseException:
+            await self._catalogue.collect()
+            raise
+
+    @asynccontextmanager
+    async def _scratch(self) -> AsyncIterator[Path]:
+        folder = self._folder / secrets.token_hex(8)
+        folder.mkdir(mode=0o700)
+        try:
+            yield folder
+        finally:
+            await in_thread(remove_tree, folder)

@@ -1,0 +1,71 @@
+"""From what the CRI asks to what an OCI runtime is given: `config.json`.
+
+    found = await asyncio.to_thread(look_up_container, config, handler, host, CdiFolders())
+    identity = await asyncio.to_thread(resolve_identity, security_context, image.user, rootfs)
+    document = SpecWriter(host).container(ContainerRequest(...), found)
+
+`look_up_…` and `resolve_identity` read the host and the root file system; everything else decides
+from values. Whatever cannot be raises `InvalidError` with the field and the remedy.
+"""
+
+from moorage.engine.oci.capabilities import container_capabilities
+from moorage.engine.oci.cdi import CdiFolders
+from moorage.engine.oci.context import (
+    BUILT_IN_SECCOMP,
+    UNCONFINED_SECCOMP,
+    ContainerRequest,
+    Document,
+    HandlerTraits,
+    ImageDefaults,
+    Rlimit,
+    SandboxContext,
+    SandboxFiles,
+    SandboxRequest,
+)
+from moorage.engine.oci.findings import Findings, look_up_container, look_up_sandbox
+from moorage.engine.oci.host import HostFacts, look_at_host
+from moorage.engine.oci.identity import Identity, resolve_identity
+from moorage.engine.oci.mounts import relabelled_paths
+from moorage.engine.oci.namespaces import (
+    UserNamespace,
+    user_namespace,
+    verify_sandbox_namespaces,
+)
+from moorage.engine.oci.process import exec_process
+from moorage.engine.oci.resources import oom_score, resources_of
+from moorage.engine.oci.sysctls import Sysctl, sandbox_sysctls, sysctl
+from moorage.engine.oci.writer import OCI_VERSION, SpecWriter
+
+__all__ = [
+    "BUILT_IN_SECCOMP",
+    "OCI_VERSION",
+    "UNCONFINED_SECCOMP",
+    "CdiFolders",
+    "ContainerRequest",
+    "Document",
+    "Findings",
+    "HandlerTraits",
+    "HostFacts",
+    "Identity",
+    "ImageDefaults",
+    "Rlimit",
+    "SandboxContext",
+    "SandboxFiles",
+    "SandboxRequest",
+    "SpecWriter",
+    "Sysctl",
+    "UserNamespace",
+    "container_capabilities",
+    "exec_process",
+    "look_at_host",
+    "look_up_container",
+    "look_up_sandbox",
+    "oom_score",
+    "relabelled_paths",
+    "resolve_identity",
+    "resources_of",
+    "sandbox_sysctls",
+    "sysctl",
+    "user_namespace",
+    "verify_sandbox_namespaces",
+]

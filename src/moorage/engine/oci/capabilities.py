@@ -1,0 +1,122 @@
+"""Which capabilities a container's process has.
+
+Source: CRI Capability; containerd's default set; capabilities(7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from moorage.cri import pb
+from moorage.engine.errors import InvalidError
+from moorage.engine.oci.host import HostFacts
+from moorage.linux.capabilities import NAMES
+
+DEFAULT = frozenset(
+    {
+        "CAP_AUDIT_WRITE",
+        "CAP_CHOWN",
+        "CAP_DAC_OVERRIDE",
+        "CAP_FOWNER",
+        "CAP_FSETID",
+        "CAP_KILL",
+        "CAP_MKNOD",
+        "CAP_NET_BIND_SERVICE",
+        "CAP_NET_RAW",
+        "CAP_SETFCAP",
+        "CAP_SETGID",
+        "CAP_SETPCAP",
+        "CAP_SETUID",
+        "CAP_SYS_CHROOT",
+    }
+)
+
+_ALL = "ALL"
+# gVisor's older builds refuse a whole spec for one of these.
+_NEWEST = frozenset({"CAP_PERFMON", "CAP_BPF", "CAP_CHECKPOINT_RESTORE"})
+_ORDER = {name: number for number, name in enumerate(NAMES)}
+
+
+@dataclass(frozen=True, slots=True)
+class CapabilitySets:
+    """The sets of one process, names with CAP_.
+
+    `held` is bounding, effective and permitted alike; `ambient` is inheritable too.
+    """
+
+    held: frozenset[str]
+    ambient: frozenset[str] = frozenset()
+
+    def document(self) -> dict[str, list[str]]:
+        """The OCI `process.capabilities`."""
+        held, ambient = in_order(self.held), in_order(self.ambient)
+        return {
+            "bounding": held,
+            "effective": held,
+            "permitted": held,
+            "inheritable": ambient,
+            "ambient": ambient,
+        }
+
+
+def container_capabilities(
+    context: pb.LinuxContainerSecurityContext, host: HostFacts, *, is_virtualised: bool = False
+) -> CapabilitySets:
+    """The sets of a container: `ALL` first, then single additions, then what is dropped.
+
+    A runtime with a kernel of its own gives capabilities in that kernel, so there the engine's own
+    don't matter. Raises InvalidError for a name the kernel does not know, and for one that is asked
+    for by name and the engine does not have.
+    """
+    givable = host.known_capabilities if is_virtualised else host.own_capabilities
+    every = givable - _NEWEST if is_virtualised else givable
+    if context.privileged:
+        return CapabilitySets(every)
+    asked = context.capabilities
+    added, drops = _names(asked.add_capabilities, host), _names(asked.drop_capabilities, host)
+    ambient = _names(asked.add_ambient_capabilities, host)
+    if _ALL in added:
+        held = every
+    elif _ALL in drops:
+        held = frozenset()
+    else:
+        held = DEFAULT & givable
+    named = (added | ambient) - {_ALL}
+    _verify_givable(named - drops, givable)
+    if _ALL in ambient:
+        ambient = every
+    held = (held | named | ambient) - drops
+    return CapabilitySets(held, ambient & held)
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """The names in the kernel's order."""
+    return sorted(names, key=_ORDER.__getitem__)
+
+
+def _names(asked: Iterable[str], host: HostFacts) -> frozenset[str]:
+    return frozenset(_name(each, host) for each in asked)
+
+
+def _name(asked: str, host: HostFacts) -> str:
+    """The kernel's name; the CRI's comes without CAP_, though people write it."""
+    upper = asked.upper()
+    if upper == _ALL:
+        return _ALL
+    full = upper if upper.startswith("CAP_") else f"CAP_{upper}"
+    if full not in host.known_capabilities:
+        raise InvalidError(
+            f"unknown capability {asked!r} in security_context.capabilities; "
+            "see capabilities(7) for the names this kernel has"
+        )
+    return full
+
+
+def _verify_givable(wanted: frozenset[str], givable: frozenset[str]) -> None:
+    lacking = in_order(wanted - givable)
+    if lacking:
+        raise InvalidError(
+            f"capability {', '.join(lacking)} cannot be given: the engine does not have it; "
+            "leave it out, or run the engine with it"
+        )

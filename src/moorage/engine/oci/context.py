@@ -1,0 +1,133 @@
+"""What a spec is made for: the pod's sandbox, the image, the handler, and the one container.
+
+Values only. Whoever drives the engine fills them in; the rules beside this module read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from moorage.cri import pb
+from moorage.engine.oci.identity import Identity
+from moorage.handlers.definition import CgroupDriver
+
+Document = dict[str, Any]
+"""A JSON object: an OCI `config.json` or a part of one."""
+
+BUILT_IN_SECCOMP = "builtin"
+UNCONFINED_SECCOMP = "unconfined"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerTraits:
+    """What a handler's file and its runtime's features say that shapes a spec.
+
+    The patterns are shell globs over annotation keys: the pod's are passed on to the sandbox and
+    to containers, the container's own to containers. `default_seccomp` is what RuntimeDefault
+    means: `builtin`, `unconfined`, or the absolute path of a profile. `is_virtualised` says that
+    containers run under a kernel of the runtime's own, and `has_processes_joined_unsaid` that
+    there a container without a process namespace in its spec has the pod's.
+    """
+
+    name: str = ""
+    annotation_patterns: tuple[str, ...] = ()
+    container_annotation_patterns: tuple[str, ...] = ()
+    has_recursive_read_only: bool = False
+    has_user_namespaces: bool = False
+    cgroup_driver: CgroupDriver = CgroupDriver.CGROUPFS
+    is_virtualised: bool = False
+    has_processes_joined_unsaid: bool = False
+    has_host_devices_when_privileged: bool = True
+    default_seccomp: str = BUILT_IN_SECCOMP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rlimit:
+    """A limit of setrlimit(2), its name spelled as there: `RLIMIT_NOFILE`."""
+
+    name: str
+    soft: int
+    hard: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxFiles:
+    """The pod's files that its containers see; None leaves one out. `shm` is a mounted tmpfs."""
+
+    hostname: Path | None = None
+    hosts: Path | None = None
+    resolv_conf: Path | None = None
+    shm: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxContext:
+    """A pod's sandbox as its containers find it.
+
+    The namespace paths are pinned files, "" where nothing is pinned; then the holder's are joined,
+    whose process id on this host is `holder_pid`. `hostname` is the pod's, or the machine's when
+    the pod has the host's network.
+    """
+
+    id: str
+    config: pb.PodSandboxConfig
+    hostname: str = ""
+    netns: str = ""
+    ipcns: str = ""
+    utsns: str = ""
+    userns: str = ""
+    holder_pid: int | None = None
+    files: SandboxFiles = SandboxFiles()
+
+    @property
+    def options(self) -> pb.NamespaceOption:
+        """The namespaces that were asked for the pod."""
+        return self.config.linux.security_context.namespace_options
+
+    @property
+    def is_on_host_network(self) -> bool:
+        return self.options.network == pb.NODE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageDefaults:
+    """What an image says that a container may leave unsaid."""
+
+    user: str = ""
+    env: tuple[str, ...] = ()
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    working_dir: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerRequest:
+    """One container to be made.
+
+    `target_pid` is the first process, on this host, of the container whose process namespace is to
+    be joined. Limits that are not in `rlimits` are those of the runtime's own process.
+    """
+
+    id: str
+    config: pb.ContainerConfig
+    sandbox: SandboxContext
+    image: ImageDefaults
+    identity: Identity
+    rootfs: Path
+    handler: HandlerTraits
+    target_pid: int | None = None
+    rlimits: tuple[Rlimit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxRequest:
+    """A task to be made that holds a pod's namespaces, or is a virtualised runtime's sandbox."""
+
+    sandbox: SandboxContext
+    argv: tuple[str, ...]
+    rootfs: Path
+    handler: HandlerTraits
+    env: Mapping[str, str] = field(default_factory=dict)

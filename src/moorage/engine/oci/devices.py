@@ -1,0 +1,217 @@
+"""The devices of a container: which nodes it gets, and which its cgroup lets it use.
+
+Reading the host's nodes is apart from deciding. Source: CRI Device; OCI runtime-spec, "Devices"
+and "Device whitelist".
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from moorage.cri import pb
+from moorage.engine.errors import InvalidError
+from moorage.engine.oci.cdi import DeviceNode
+
+ALL_ACCESS = "rwm"
+_DEV = Path("/dev")
+_DESCRIBED_MODE = 0o660
+# Not nodes of the machine: each container has its own of these.
+_OWN_FOLDERS = frozenset({"pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev"})
+_OWN_NODES = frozenset({"console", "ptmx"})
+
+_Number = int | None
+_STANDARD: tuple[tuple[str, _Number, _Number, str], ...] = (
+    # Making nodes gives nobody the right to use them.
+    ("c", None, None, "m"),
+    ("b", None, None, "m"),
+    ("c", 1, 3, ALL_ACCESS),  # null
+    ("c", 1, 5, ALL_ACCESS),  # zero
+    ("c", 1, 7, ALL_ACCESS),  # full
+    ("c", 1, 8, ALL_ACCESS),  # random
+    ("c", 1, 9, ALL_ACCESS),  # urandom
+    ("c", 5, 0, ALL_ACCESS),  # tty
+    ("c", 5, 1, ALL_ACCESS),  # console
+    ("c", 5, 2, ALL_ACCESS),  # ptmx
+    ("c", 136, None, ALL_ACCESS),  # pts/*
+)
+"""Type, major, minor and access of what every container may use; None is any number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostDevice:
+    """A node to be made in a container. `kind` is `c` or `b`."""
+
+    path: str
+    kind: str
+    major: int
+    minor: int
+    mode: int
+    uid: int
+    gid: int
+    permissions: str = ALL_ACCESS
+
+    def node(self) -> dict[str, Any]:
+        """The OCI `linux.devices` entry."""
+        return {
+            "path": self.path,
+            "type": self.kind,
+            "major": self.major,
+            "minor": self.minor,
+            "fileMode": self.mode,
+            "uid": self.uid,
+            "gid": self.gid,
+        }
+
+    def rule(self) -> dict[str, Any]:
+        """The OCI `linux.resources.devices` entry."""
+        return _rule(self.kind, self.major, self.minor, self.permissions)
+
+
+def device_rules(devices: Iterable[HostDevice], *, is_all_allowed: bool) -> list[dict[str, Any]]:
+    """The cgroup's rules: everything, or nothing but the standard nodes and these devices."""
+    if is_all_allowed:
+        return [{"allow": True, "access": ALL_ACCESS}]
+    return [
+        {"allow": False, "access": ALL_ACCESS},
+        *(_rule(*each) for each in _STANDARD),
+        *(each.rule() for each in devices),
+    ]
+
+
+def asked_devices(asked: Iterable[pb.Device]) -> tuple[HostDevice, ...]:
+    """The devices that are asked for; a directory means those in it. Blocks.
+
+    Raises InvalidError for a path without a device, or permissions other than r, w and m.
+    """
+    found: dict[str, HostDevice] = {}
+    for each in asked:
+        permissions = each.permissions or ALL_ACCESS
+        if not set(permissions) <= set(ALL_ACCESS):
+            raise InvalidError(
+                f"device {each.host_path}: permissions {permissions!r} has other letters than "
+                "r, w and m"
+            )
+        target = each.container_path or each.host_path
+        if not target.startswith("/"):
+            raise InvalidError(f"device {each.host_path}: container_path must be an absolute path")
+        for device in _read(Path(os.path.realpath(each.host_path)), target, permissions):
+            found[device.path] = device
+    return tuple(found.values())
+
+
+def described_devices(nodes: Iterable[DeviceNode]) -> tuple[HostDevice, ...]:
+    """The devices of CDI descriptions; what those don't say is read from the host. Blocks.
+
+    Raises InvalidError for one that is neither described nor there.
+    """
+    return tuple(_described(each) for each in nodes)
+
+
+def all_host_devices(folder: Path = _DEV) -> tuple[HostDevice, ...]:
+    """Every device of the machine, as a privileged container sees them. Blocks."""
+    return tuple(
+        device
+        for path in _walk(folder)
+        if path.name not in _OWN_NODES
+        and (device := read_device(path, str(path), ALL_ACCESS)) is not None
+    )
+
+
+def read_device(path: Path, target: str, permissions: str) -> HostDevice | None:
+    """The device at a path of the host; None when there is none there. Blocks."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    kind = _kind(found.st_mode)
+    if not kind:
+        return None
+    return HostDevice(
+        path=target,
+        kind=kind,
+        major=os.major(found.st_rdev),
+        minor=os.minor(found.st_rdev),
+        mode=stat.S_IMODE(found.st_mode),
+        uid=found.st_uid,
+        gid=found.st_gid,
+        permissions=permissions,
+    )
+
+
+def _described(node: DeviceNode) -> HostDevice:
+    permissions = node.permissions or ALL_ACCESS
+    host = Path(node.host_path or node.path)
+    found = read_device(Path(os.path.realpath(host)), node.path, permissions)
+    kind = node.type or (found.kind if found else "")
+    # `u` is the older name of a character device.
+    kind = "c" if kind == "u" else kind
+    major = _first(node.major, found.major if found else None)
+    minor = _first(node.minor, found.minor if found else None)
+    if kind not in ("b", "c") or major is None or minor is None:
+        raise InvalidError(
+            f"CDI device node {host} is absent or no device; load its driver, or have the vendor's "
+            "tool write the description again"
+        )
+    return HostDevice(
+        path=node.path,
+        kind=kind,
+        major=major,
+        minor=minor,
+        mode=_first(node.file_mode, found.mode if found else None) or _DESCRIBED_MODE,
+        uid=_first(node.uid, found.uid if found else None) or 0,
+        gid=_first(node.gid, found.gid if found else None) or 0,
+        permissions=permissions,
+    )
+
+
+def _first(said: int | None, found: int | None) -> int | None:
+    return said if said is not None else found
+
+
+def _read(host: Path, target: str, permissions: str) -> Iterator[HostDevice]:
+    if host.is_dir():
+        for path in _walk(host):
+            inside = posixpath.join(target, str(path.relative_to(host)))
+            if (device := read_device(path, inside, permissions)) is not None:
+                yield device
+        return
+    device = read_device(host, target, permissions)
+    if device is None:
+        raise InvalidError(f"device {host} is absent or no device; name a node of this machine")
+    yield device
+
+
+def _walk(directory: Path) -> Iterator[Path]:
+    """Everything but directories, at any depth that a path can have."""
+    waiting = [str(directory)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as found:
+                entries = sorted(found, key=lambda each: each.name)
+        except OSError:
+            # Gone meanwhile, or deeper than a path can say.
+            continue
+        inner = [each for each in entries if each.is_dir(follow_symlinks=False)]
+        yield from (Path(each.path) for each in entries if each not in inner)
+        waiting += [each.path for each in reversed(inner) if each.name not in _OWN_FOLDERS]
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISCHR(mode):
+        return "c"
+    return "b" if stat.S_ISBLK(mode) else ""
+
+
+def _rule(kind: str, major: _Number, minor: _Number, access: str) -> dict[str, Any]:
+    rule: dict[str, Any] = {"allow": True, "type": kind, "access": access}
+    if major is not None:
+        rule["major"] = major
+    if minor is not None:
+        rule["minor"] = minor
+    return rule

@@ -1,0 +1,76 @@
+"""Applies what CDI devices add to a spec. Pure.
+
+Source: CNCF Container Device Interface 1.0, `containerEdits`; OCI runtime-spec, "POSIX-platform
+Hooks".
+"""
+
+from __future__ import annotations
+
+from moorage.engine.errors import InvalidError
+from moorage.engine.oci.cdi import NO_EDITS, ContainerEdits, Hook
+from moorage.engine.oci.context import Document
+
+_HOOKS = frozenset(
+    {
+        "prestart",
+        "createRuntime",
+        "createContainer",
+        "startContainer",
+        "poststart",
+        "poststop",
+    }
+)
+_MOUNT_OPTIONS = ("ro", "nosuid", "nodev", "bind")
+
+
+def apply_edits(spec: Document, edits: ContainerEdits) -> Document:
+    """The spec with a container's edits: environment, mounts, groups and hooks.
+
+    Its nodes are among the spec's devices already. Raises InvalidError for an unknown hook.
+    """
+    if edits == NO_EDITS:
+        return spec
+    process = dict(spec["process"])
+    names = {each.partition("=")[0] for each in edits.env}
+    process["env"] = [
+        *(each for each in process["env"] if each.partition("=")[0] not in names),
+        *edits.env,
+    ]
+    groups = (*process["user"]["additionalGids"], *edits.additional_gids)
+    process["user"] = process["user"] | {"additionalGids": list(dict.fromkeys(groups))}
+    replaced = {each.container_path for each in edits.mounts}
+    added = [
+        {
+            "destination": each.container_path,
+            "type": each.type or "bind",
+            "source": each.host_path,
+            "options": list(each.options or _MOUNT_OPTIONS),
+        }
+        for each in edits.mounts
+    ]
+    mounts = [each for each in spec["mounts"] if each["destination"] not in replaced]
+    edited = spec | {"process": process, "mounts": mounts + added}
+    if edits.hooks:
+        edited["hooks"] = _hooks(edits.hooks)
+    if edits.intel_rdt:
+        edited["linux"] = spec["linux"] | {"intelRdt": edits.intel_rdt}
+    return edited
+
+
+def _hooks(hooks: tuple[Hook, ...]) -> Document:
+    found: Document = {}
+    for each in hooks:
+        if each.hook_name not in _HOOKS:
+            raise InvalidError(
+                f"a CDI device has the hook {each.hook_name!r}; it must be one of "
+                f"{', '.join(sorted(_HOOKS))}"
+            )
+        entry: Document = {"path": each.path}
+        if each.args:
+            entry["args"] = list(each.args)
+        if each.env:
+            entry["env"] = list(each.env)
+        if each.timeout is not None:
+            entry["timeout"] = each.timeout
+        found.setdefault(each.hook_name, []).append(entry)
+    return found

@@ -1,0 +1,146 @@
+"""What is looked up on the host for one container, before its spec is decided.
+
+The only part that reads the host for each container, and it reads only what this one needs: most
+containers cost one call for each mount. Source: containerd, for making a source that is absent.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from moorage.cri import pb
+from moorage.engine.errors import InvalidError
+from moorage.engine.oci.cdi import NO_EDITS, CdiFolders, ContainerEdits, requested_devices
+from moorage.engine.oci.context import Document, HandlerTraits
+from moorage.engine.oci.devices import (
+    HostDevice,
+    all_host_devices,
+    asked_devices,
+    described_devices,
+)
+from moorage.engine.oci.host import HostFacts
+from moorage.engine.oci.lsm import (
+    APP_ARMOR_PROFILES,
+    needs_app_armor_profiles,
+    parse_app_armor_profiles,
+)
+from moorage.engine.oci.propagation import Peers, parse_peers
+from moorage.engine.oci.seccomp.choice import SecurityContext, choose_seccomp
+from moorage.engine.oci.seccomp.files import read_profile
+from moorage.linux.mounts import MOUNTINFO
+from moorage.linux.trees import make_directories
+from moorage.linux.trust import distrust
+
+_MISSING_MODE = 0o755
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What was found.
+
+    `sources` maps each mount's host_path to where it really is. `peers` is empty when no mount
+    travels, `seccomp` None when the profile is not a file's, `app_armor` the loaded profiles.
+    """
+
+    sources: Mapping[str, str] = field(default_factory=dict)
+    peers: tuple[Peers, ...] = ()
+    devices: tuple[HostDevice, ...] = ()
+    edits: ContainerEdits = NO_EDITS
+    seccomp: Document | None = None
+    app_armor: frozenset[str] = frozenset()
+
+
+def look_up_container(
+    config: pb.ContainerConfig, handler: HandlerTraits, host: HostFacts, cdi: CdiFolders
+) -> Findings:
+    """What a container's spec needs to know. Blocks.
+
+    Makes directories for mount sources that are absent. Raises InvalidError naming the field.
+    """
+    security = config.linux.security_context
+    travels = any(each.propagation != pb.PROPAGATION_PRIVATE for each in config.mounts)
+    has_all = security.privileged and handler.has_host_devices_when_privileged
+    names = requested_devices(config)
+    edits = cdi.edits(names) if names else NO_EDITS
+    for hook in edits.hooks:
+        untrusted = distrust(Path(hook.path))
+        if untrusted is not None:
+            raise InvalidError(f"CDI hook {hook.path} is not run: {untrusted}")
+    devices = (
+        *(all_host_devices() if has_all else ()),
+        *asked_devices(config.devices),
+        *described_devices(edits.device_nodes),
+    )
+    return Findings(
+        sources={each.host_path: _source(each) for each in config.mounts},
+        peers=parse_peers(os.fsdecode(MOUNTINFO.read_bytes())) if travels else (),
+        # A node can be made once: what was asked for is more particular than what is there.
+        devices=tuple({each.path: each for each in devices}.values()),
+        edits=edits,
+        seccomp=_profile(security, handler, host),
+        app_armor=_loaded_profiles(security, host),
+    )
+
+
+def look_up_sandbox(
+    config: pb.PodSandboxConfig, handler: HandlerTraits, host: HostFacts
+) -> Findings:
+    """What a sandbox's spec needs to know. Blocks. Raises InvalidError naming the field."""
+    security = config.linux.security_context
+    return Findings(
+        seccomp=_profile(security, handler, host),
+        app_armor=_loaded_profiles(security, host),
+    )
+
+
+def _source(mount: pb.Mount) -> str:
+    path = mount.host_path
+    if not path.startswith("/"):
+        what = f"of image {mount.image.image!r}" if mount.image.image else f"{path!r}"
+        raise InvalidError(
+            f"mount {mount.container_path}: host_path {what} is no absolute path; "
+            "give the whole path"
+        )
+    try:
+        real = _real(path)
+        if not os.path.lexists(real):
+            make_directories(Path(real), _MISSING_MODE)
+    except OSError as error:
+        raise InvalidError(
+            f"mount {mount.container_path}: host_path {path} is absent and no directory can be "
+            f"made there: {error.strerror}"
+        ) from error
+    return real
+
+
+def _real(path: str) -> str:
+    """A path without links, resolved by the kernel where it exists. Raises OSError."""
+    try:
+        found = os.open(path, os.O_PATH)
+    except FileNotFoundError:
+        # Chains longer than the kernel follows, on which this recurses, were refused above.
+        return os.path.realpath(path)
+    try:
+        return os.readlink(f"/proc/self/fd/{found}")
+    finally:
+        os.close(found)
+
+
+def _profile(security: SecurityContext, handler: HandlerTraits, host: HostFacts) -> Document | None:
+    chosen = choose_seccomp(security, handler.default_seccomp, has_seccomp=host.has_seccomp)
+    return read_profile(chosen.path) if chosen.path else None
+
+
+def _loaded_profiles(security: SecurityContext, host: HostFacts) -> frozenset[str]:
+    if not needs_app_armor_profiles(security, host):
+        return frozenset()
+    try:
+        return parse_app_armor_profiles(APP_ARMOR_PROFILES.read_text())
+    except OSError as error:
+        raise InvalidError(
+            f"the loaded apparmor profiles cannot be read: {error.strerror}; mount securityfs on "
+            "/sys/kernel/security"
+        ) from error

@@ -1,0 +1,182 @@
+"""Which user and groups a container's process gets, as the container's own files name them.
+
+The choice is pure; the passwd and group files are read from the root file system without following
+a link out of it. The result is also what ContainerStatus.user reports.
+Source: CRI LinuxContainerSecurityContext, KEP-3619 (supplementalGroupsPolicy), OCI image-spec
+`config.User`, passwd(5), group(5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.cri import pb
+from moorage.engine.errors import InvalidError
+from moorage.engine.oci.securejoin import read_inside
+
+MAX_ID = 2**31 - 1
+
+_ROOT = "0"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A process's user. `additional_gids` begins with `gid`, so that a group that is denied
+    something cannot be shed. `username` is the passwd file's, "" when it names no such user.
+    """
+
+    uid: int
+    gid: int
+    additional_gids: tuple[int, ...]
+    username: str = ""
+
+    def message(self) -> pb.ContainerUser:
+        """What a container's status reports."""
+        return pb.ContainerUser(
+            linux=pb.LinuxContainerUser(
+                uid=self.uid, gid=self.gid, supplemental_groups=self.additional_gids
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PasswdEntry:
+    name: str
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEntry:
+    name: str
+    gid: int
+    members: tuple[str, ...]
+
+
+def resolve_identity(
+    context: pb.LinuxContainerSecurityContext, image_user: str, rootfs: Path
+) -> Identity:
+    """Who the container's process is. Blocks: reads two small files of the root file system.
+
+    Raises InvalidError for names that the image does not know.
+    """
+    return choose_identity(
+        context,
+        image_user,
+        parse_passwd(read_inside(rootfs, "etc/passwd")),
+        parse_group(read_inside(rootfs, "etc/group")),
+    )
+
+
+def choose_identity(
+    context: pb.LinuxContainerSecurityContext,
+    image_user: str,
+    users: Iterable[PasswdEntry],
+    groups: Iterable[GroupEntry],
+) -> Identity:
+    """Who the process is: the container's wish, else the image's, else root.
+
+    A group that is not asked for is the user's primary one, else 0. Policy Merge adds the groups
+    whose members name the user; Strict does not. Raises InvalidError.
+    """
+    wanted_user, wanted_group = _wanted(context, image_user)
+    known, listed = tuple(users), tuple(groups)
+    user = _find_user(wanted_user, known)
+    uid = user.uid if user is not None else _number(wanted_user, "user")
+    gid = _group_id(wanted_group, listed) if wanted_group else (user.gid if user else 0)
+    name = user.name if user is not None else ""
+    additional = [gid]
+    if context.supplemental_groups_policy != pb.Strict and name:
+        additional += (each.gid for each in listed if name in each.members and each.name != name)
+    additional += (_checked(each, "supplemental group") for each in context.supplemental_groups)
+    return Identity(uid, gid, tuple(dict.fromkeys(additional)), name)
+
+
+def parse_passwd(text: str) -> tuple[PasswdEntry, ...]:
+    """The users of a passwd file; lines that are none are passed over, as libc does."""
+    return tuple(
+        PasswdEntry(fields[0], int(fields[2]), int(fields[3]))
+        for fields in _lines(text, 4)
+        if _is_number(fields[2]) and _is_number(fields[3])
+    )
+
+
+def parse_group(text: str) -> tuple[GroupEntry, ...]:
+    """The groups of a group file; lines that are none are passed over."""
+    return tuple(
+        GroupEntry(fields[0], int(fields[2]), tuple(filter(None, fields[3].split(","))))
+        for fields in _lines(text, 4)
+        if _is_number(fields[2])
+    )
+
+
+def _wanted(context: pb.LinuxContainerSecurityContext, image_user: str) -> tuple[str, str]:
+    """User and group as they are asked for, each a name, a number, or "" for the group."""
+    has_uid, name = context.HasField("run_as_user"), context.run_as_username
+    if has_uid and name:
+        raise InvalidError(
+            f"security_context has both run_as_user {context.run_as_user.value} and "
+            f"run_as_username {name!r}; give one of them"
+        )
+    group = ""
+    if context.HasField("run_as_group"):
+        group = str(_checked(context.run_as_group.value, "run_as_group"))
+        if not has_uid and not name:
+            raise InvalidError(
+                f"run_as_group {group} is specified without user; set run_as_user too"
+            )
+    if has_uid:
+        return str(_checked(context.run_as_user.value, "run_as_user")), group
+    if name:
+        return name, group
+    user, _, of_image = image_user.partition(":")
+    return user or _ROOT, of_image
+
+
+def _find_user(wanted: str, users: tuple[PasswdEntry, ...]) -> PasswdEntry | None:
+    """The entry of a user. A number needs none."""
+    if _is_number(wanted):
+        uid = int(wanted)
+        return next((each for each in users if each.uid == uid), None)
+    found = next((each for each in users if each.name == wanted), None)
+    if found is None:
+        raise InvalidError(
+            f"no user {wanted!r} in the image's /etc/passwd; give run_as_user a number, or use an "
+            "image that has this user"
+        )
+    return found
+
+
+def _group_id(wanted: str, groups: tuple[GroupEntry, ...]) -> int:
+    if _is_number(wanted):
+        return _number(wanted, "group")
+    for each in groups:
+        if each.name == wanted:
+            return each.gid
+    raise InvalidError(
+        f"no group {wanted!r} in the image's /etc/group; give run_as_group a number, or use an "
+        "image that has this group"
+    )
+
+
+def _number(text: str, what: str) -> int:
+    return _checked(int(text), what)
+
+
+def _checked(value: int, what: str) -> int:
+    if not 0 <= value <= MAX_ID:
+        raise InvalidError(f"{what} {value} is out of range; it must be 0 to {MAX_ID}")
+    return value
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
+
+
+def _lines(text: str, least: int) -> Iterator[list[str]]:
+    for line in text.split("\n"):
+        fields = line.strip().split(":")
+        if len(fields) >= least and fields[0] and not fields[0].startswith("#"):
+            yield fields

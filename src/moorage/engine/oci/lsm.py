@@ -1,0 +1,136 @@
+"""AppArmor profiles and SELinux labels of a process.
+
+Pure. Source: CRI LinuxContainerSecurityContext (`apparmor` comes before `apparmor_profile`);
+KEP-24; selinux(8), container-selinux for the types.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.cri import pb
+from moorage.engine.errors import InvalidError
+from moorage.engine.oci.host import HostFacts
+from moorage.engine.oci.seccomp.choice import SecurityContext
+
+APP_ARMOR_PROFILES = Path("/sys/kernel/security/apparmor/profiles")
+DEFAULT_APP_ARMOR = ("cri-moorage", "cri-containerd.apparmor.d", "crio-default", "docker-default")
+"""What RuntimeDefault means: the first of these that the node has loaded."""
+
+_LOCALHOST = "localhost/"
+_OLDER_DEFAULT = "runtime/default"
+_OLDER_UNCONFINED = "unconfined"
+_LEVEL = re.compile(r"^s[0-9]+(-s[0-9]+)?(:c[0-9]+([.,]c[0-9]+)*)?$")
+_CATEGORIES = 1024
+
+_UNCONFINED = pb.SecurityProfile.Unconfined
+_RUNTIME_DEFAULT = pb.SecurityProfile.RuntimeDefault
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """SELinux labels, "" where there are none: the process's and that of its files."""
+
+    process: str = ""
+    mount: str = ""
+
+
+NO_LABELS = Labels()
+
+
+def parse_app_armor_profiles(text: str) -> frozenset[str]:
+    """The names in the kernel's list of loaded profiles: `NAME (MODE)` each."""
+    return frozenset(line.rpartition(" (")[0] for line in text.split("\n") if " (" in line)
+
+
+def needs_app_armor_profiles(context: SecurityContext, host: HostFacts) -> bool:
+    """Whether it must be known which profiles are loaded."""
+    return host.has_app_armor and not (context.privileged and _asked(context) is None)
+
+
+def app_armor_profile(context: SecurityContext, host: HostFacts, loaded: Collection[str]) -> str:
+    """The profile's name, "" for none. What nobody asked for is the default where one is loaded.
+
+    Raises InvalidError when what is asked for cannot be had.
+    """
+    asked = _asked(context)
+    kind, name = asked or (_RUNTIME_DEFAULT, "")
+    if kind == _UNCONFINED:
+        return ""
+    if not host.has_app_armor:
+        if asked is None:
+            return ""
+        raise InvalidError(
+            "apparmor is not supported: a profile is asked for and this kernel has it off; "
+            "use Unconfined"
+        )
+    if kind == _RUNTIME_DEFAULT:
+        if context.privileged:
+            return ""
+        name = next((each for each in DEFAULT_APP_ARMOR if each in loaded), "")
+        if not name and asked is not None:
+            raise InvalidError(
+                f"no default apparmor profile is loaded; load one as {DEFAULT_APP_ARMOR[0]!r}"
+            )
+        return name
+    if name not in loaded:
+        raise InvalidError(
+            f"apparmor profile not found: {name!r}; load it on this node with apparmor_parser"
+        )
+    return name
+
+
+def selinux_labels(
+    own: SecurityContext, pods: pb.LinuxSandboxSecurityContext, sandbox_id: str, host: HostFacts
+) -> Labels:
+    """The labels of a container (or sandbox, given twice); a pod's containers share categories.
+
+    Raises InvalidError for a level that is none.
+    """
+    if not host.has_selinux or own.privileged:
+        return NO_LABELS
+    asked = own.selinux_options if own.HasField("selinux_options") else pods.selinux_options
+    level = asked.level or pods.selinux_options.level or _level_of(sandbox_id)
+    if not _LEVEL.match(level):
+        raise InvalidError(
+            f"selinux_options.level {level!r} is not a level; spell it like s0:c123,c456"
+        )
+    user, role = asked.user or "system_u", asked.role or "system_r"
+    return Labels(
+        process=f"{user}:{role}:{asked.type or 'container_t'}:{level}",
+        mount=f"{user}:object_r:container_file_t:{level}",
+    )
+
+
+def _level_of(sandbox_id: str) -> str:
+    """Two categories of the sandbox's own, so that pods are kept apart with no list of them."""
+    digest = int.from_bytes(hashlib.sha256(sandbox_id.encode()).digest()[:8], "big")
+    first, rest = digest % _CATEGORIES, digest // _CATEGORIES
+    # From one of the other categories: a pair is of two.
+    second = (first + 1 + rest % (_CATEGORIES - 1)) % _CATEGORIES
+    low, high = sorted((first, second))
+    return f"s0:c{low},c{high}"
+
+
+def _asked(context: SecurityContext) -> tuple[pb.SecurityProfile.ProfileType.ValueType, str] | None:
+    """What is asked for and, for a profile of the node's, its name; None when nothing is."""
+    if context.HasField("apparmor"):
+        reference = context.apparmor.localhost_ref
+        return context.apparmor.profile_type, reference.removeprefix(_LOCALHOST)
+    older = getattr(context, "apparmor_profile", "")
+    if not older:
+        return None
+    if older == _OLDER_DEFAULT:
+        return _RUNTIME_DEFAULT, ""
+    if older == _OLDER_UNCONFINED:
+        return _UNCONFINED, ""
+    if not older.startswith(_LOCALHOST):
+        raise InvalidError(
+            f"apparmor_profile {older!r} is not supported; use runtime/default, unconfined or "
+            "localhost/NAME"
+        )
+    return pb.SecurityProfile.Localhost, older.removeprefix(_LOCALHOST)

@@ -1,0 +1,234 @@
+"""The mounts of a container: the kernel's file systems, the pod's files, then what the CRI asks.
+
+Pure: where a source really is, and how mounts travel, was looked up before.
+Source: CRI Mount; OCI runtime-spec, "Mounts" and "Default Filesystems"; KEP-3857 (read-only
+recursively).
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from moorage.cri import pb
+from moorage.engine.errors import InvalidError
+from moorage.engine.oci.context import ContainerRequest, Document, HandlerTraits, SandboxRequest
+from moorage.engine.oci.findings import Findings
+from moorage.engine.oci.host import HostFacts
+from moorage.engine.oci.namespaces import (
+    UserNamespace,
+    mapping_fields,
+    mappings,
+    user_namespace,
+)
+from moorage.engine.oci.propagation import OPTIONS, verify_source
+
+_TTY_GROUP = 5
+_SHM = "/dev/shm"
+_RESOLV_CONF = "/etc/resolv.conf"
+# On older kernels a file system in memory cannot be mounted with other ids.
+_IDMAPPED_TMPFS = (6, 3)
+_NEVER_EXECUTED = ("nosuid", "noexec", "nodev")
+_POD_FILE_OPTIONS = ("rbind", "rprivate")
+
+_KERNEL: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
+    ("/proc", "proc", "proc", _NEVER_EXECUTED),
+    ("/dev", "tmpfs", "tmpfs", ("nosuid", "strictatime", "mode=755", "size=65536k")),
+    (
+        "/dev/pts",
+        "devpts",
+        "devpts",
+        ("nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", f"gid={_TTY_GROUP}"),
+    ),
+    ("/dev/mqueue", "mqueue", "mqueue", _NEVER_EXECUTED),
+    ("/sys", "sysfs", "sysfs", _NEVER_EXECUTED),
+    ("/sys/fs/cgroup", "cgroup", "cgroup", (*_NEVER_EXECUTED, "relatime")),
+)
+"""Destination, type, source and options of what the kernel shows in every container."""
+_READ_ONLY_UNLESS_PRIVILEGED = ("/sys", "/sys/fs/cgroup")
+
+
+def container_mounts(request: ContainerRequest, host: HostFacts, found: Findings) -> list[Document]:
+    """The OCI `mounts`, in the order to mount them.
+
+    What the CRI mounts takes the place of what would be there; a mount on /dev also of the
+    kernel's below it. Raises InvalidError.
+    """
+    config = request.config
+    security = config.linux.security_context
+    users = user_namespace(request.sandbox.options)
+    asked = {_destination(each): each for each in config.mounts}
+    kernel = _kernel_mounts(
+        is_privileged=security.privileged,
+        is_on_host_network=request.sandbox.is_on_host_network,
+        users=users,
+    )
+    defaults = [each for each in kernel if not _is_replaced(each["destination"], asked)]
+    files = _pod_files(request, host, users)
+    own = [
+        *(each for each in files if _has_place(each["destination"], asked)),
+        *(_asked_mount(each, request.handler, found) for each in config.mounts),
+    ]
+    # A mount must come after the one it lies in; equals stay in the order they were asked.
+    own.sort(key=lambda each: _depth(each["destination"]))
+    return defaults + own
+
+
+def sandbox_mounts(request: SandboxRequest) -> list[Document]:
+    """The OCI `mounts` of the task that holds a pod's namespaces."""
+    sandbox = request.sandbox
+    mounts = _kernel_mounts(
+        is_privileged=sandbox.config.linux.security_context.privileged,
+        is_on_host_network=sandbox.is_on_host_network,
+        users=user_namespace(sandbox.options),
+    )
+    if (shm := _shm_source(sandbox.options, sandbox.files.shm)) is not None:
+        mounts.append(_bind(_SHM, shm, "rw"))
+    if (resolv_conf := sandbox.files.resolv_conf) is not None:
+        mounts.append(_bind(_RESOLV_CONF, resolv_conf, "ro"))
+    return mounts
+
+
+def relabelled_paths(config: pb.ContainerConfig, found: Findings) -> tuple[Path, ...]:
+    """The host paths to be given the container's mount label, where SELinux is on."""
+    return tuple(
+        Path(found.sources[each.host_path]) for each in config.mounts if each.selinux_relabel
+    )
+
+
+def _kernel_mounts(
+    *, is_privileged: bool, is_on_host_network: bool, users: UserNamespace | None
+) -> list[Document]:
+    mounts = []
+    for destination, kind, source, options in _KERNEL:
+        given = list(options)
+        if destination in _READ_ONLY_UNLESS_PRIVILEGED:
+            given.append("rw" if is_privileged else "ro")
+        mounts.append(
+            {"destination": destination, "type": kind, "source": source, "options": given}
+        )
+    if users is not None:
+        mounts = [_in_user_namespace(each, users, is_on_host_network) for each in mounts]
+    return mounts
+
+
+def _in_user_namespace(mount: Document, users: UserNamespace, is_on_host_network: bool) -> Document:
+    if mount["destination"] == "/sys" and is_on_host_network:
+        # The network namespace is not the user namespace's own, so the kernel refuses a sysfs.
+        options = [*_NEVER_EXECUTED, "rbind", "rro"]
+        return {"destination": "/sys", "type": "bind", "source": "/sys", "options": options}
+    if mount["destination"] == "/dev/pts" and users.gids["size"] <= _TTY_GROUP:
+        kept = [each for each in mount["options"] if not each.startswith("gid=")]
+        return mount | {"options": kept}
+    return mount
+
+
+def _pod_files(
+    request: ContainerRequest, host: HostFacts, users: UserNamespace | None
+) -> list[Document]:
+    sandbox = request.sandbox
+    access = "ro" if request.config.linux.security_context.readonly_rootfs else "rw"
+    places = (
+        ("/etc/hostname", sandbox.files.hostname),
+        ("/etc/hosts", sandbox.files.hosts),
+        (_RESOLV_CONF, sandbox.files.resolv_conf),
+    )
+    ids = mapping_fields(users) if host.kernel >= _IDMAPPED_TMPFS else {}
+    mounts = [
+        _bind(destination, source, access) | ids
+        for destination, source in places
+        if source is not None
+    ]
+    if (shm := _shm_source(sandbox.options, sandbox.files.shm)) is not None:
+        mounts.append(_bind(_SHM, shm, "rw"))
+    return mounts
+
+
+def _shm_source(options: pb.NamespaceOption, pods: Path | None) -> Path | None:
+    return Path(_SHM) if options.ipc == pb.NODE else pods
+
+
+def _bind(destination: str, source: Path, access: str) -> Document:
+    return {
+        "destination": destination,
+        "type": "bind",
+        "source": str(source),
+        "options": [*_POD_FILE_OPTIONS, access],
+    }
+
+
+def _destination(mount: pb.Mount) -> str:
+    path = mount.container_path
+    if not path.startswith("/"):
+        raise InvalidError(f"mounts has container_path {path!r}; it must be an absolute path")
+    # `//` at the start is a name of its own to POSIX, not to Linux.
+    return posixpath.normpath("/" + path.lstrip("/"))
+
+
+def _is_replaced(destination: str, asked: Mapping[str, Any]) -> bool:
+    if destination in asked:
+        return True
+    return destination.startswith("/dev/") and "/dev" in asked
+
+
+def _has_place(destination: str, asked: Mapping[str, pb.Mount]) -> bool:
+    """Whether a pod's file is to be mounted: not where the CRI mounts something else, and not in
+    what travels back to the host, whose own file it would then hide.
+    """
+    return destination not in asked and not any(
+        mount.propagation == pb.PROPAGATION_BIDIRECTIONAL
+        and destination.startswith(path.rstrip("/") + "/")
+        for path, mount in asked.items()
+    )
+
+
+def _asked_mount(mount: pb.Mount, handler: HandlerTraits, found: Findings) -> Document:
+    destination = _destination(mount)
+    if mount.propagation not in OPTIONS:
+        raise InvalidError(f"mount {destination}: unknown propagation {mount.propagation}")
+    source = found.sources.get(mount.host_path)
+    if source is None:
+        raise InvalidError(f"mount {destination} has no host_path; give it an absolute path")
+    verify_source(mount.propagation, source, found.peers)
+    document: Document = {
+        "destination": destination,
+        "type": "bind",
+        "source": source,
+        "options": ["rbind", OPTIONS[mount.propagation], _access(mount, destination, handler)],
+    }
+    if mount.uidMappings or mount.gidMappings:
+        if not handler.has_user_namespaces:
+            raise InvalidError(
+                f"mount {destination} has id mappings, which runtime handler {handler.name!r} does "
+                "not support; use a handler that does, or leave them out"
+            )
+        document["uidMappings"] = mappings(mount.uidMappings)
+        document["gidMappings"] = mappings(mount.gidMappings)
+    return document
+
+
+def _access(mount: pb.Mount, destination: str, handler: HandlerTraits) -> str:
+    is_image = bool(mount.image.image)
+    if is_image and not mount.readonly:
+        raise InvalidError(f"mount {destination} is of an image, which needs readonly: true")
+    if not mount.recursive_read_only:
+        return "ro" if mount.readonly else "rw"
+    if not mount.readonly:
+        raise InvalidError(f"mount {destination}: recursive_read_only needs readonly: true")
+    if mount.propagation != pb.PROPAGATION_PRIVATE:
+        raise InvalidError(
+            f"mount {destination}: recursive_read_only needs PROPAGATION_PRIVATE, not "
+            f"{pb.MountPropagation.Name(mount.propagation)}"
+        )
+    if not handler.has_recursive_read_only:
+        raise InvalidError(
+            f"RROUnsupported: mount {destination}: runtime handler {handler.name!r} cannot mount "
+            "read-only recursively; use recursiveReadOnly: IfPossible"
+        )
+    return "rro"
+
+
+def _depth(destination: str) -> int:
+    return destination.rstrip("/").count("/")

@@ -1,0 +1,207 @@
+"""Which namespaces a container joins, makes, or shares with the host.
+
+Source: CRI NamespaceOption and UserNamespace; OCI runtime-spec, "Namespaces"; KEP-127.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from moorage.cri import pb
+from moorage.engine.errors import InvalidError, PreconditionError
+from moorage.engine.oci.context import ContainerRequest, HandlerTraits, SandboxContext
+from moorage.engine.oci.host import HostFacts
+
+Mapping = dict[str, int]
+"""An OCI id mapping: containerID, hostID, size."""
+
+_MODES = {
+    "network": (pb.POD, pb.NODE),
+    "pid": (pb.POD, pb.CONTAINER, pb.NODE, pb.TARGET),
+    "ipc": (pb.POD, pb.NODE),
+}
+_ID_SPACE = 2**32
+
+
+@dataclass(frozen=True, slots=True)
+class UserNamespace:
+    """The one range of users and the one of groups that a pod's ids are mapped to."""
+
+    uids: Mapping
+    gids: Mapping
+
+
+def user_namespace(
+    options: pb.NamespaceOption, handler: HandlerTraits | None = None
+) -> UserNamespace | None:
+    """The pod's user namespace; None when it has the host's. With a handler, whether that can.
+
+    Raises InvalidError unless there is one range for users and one for groups, each with id 0.
+    """
+    asked = options.userns_options
+    if not options.HasField("userns_options") or asked.mode == pb.NODE:
+        if asked.uids or asked.gids:
+            raise InvalidError(
+                "userns_options of mode NODE has id mappings; leave them out, or set mode POD"
+            )
+        return None
+    if asked.mode != pb.POD:
+        raise InvalidError(
+            f"userns_options.mode {pb.NamespaceMode.Name(asked.mode)} is not supported; "
+            "use POD or NODE"
+        )
+    if handler is not None and not handler.has_user_namespaces:
+        raise InvalidError(
+            f"runtime handler {handler.name!r} does not support user namespaces; "
+            "use one that does, or hostUsers: true"
+        )
+    return UserNamespace(_one_range(asked.uids, "uids"), _one_range(asked.gids, "gids"))
+
+
+def verify_sandbox_namespaces(options: pb.NamespaceOption, handler: HandlerTraits) -> None:
+    """Raise InvalidError for modes that no pod can have."""
+    _verify_modes(options)
+    if options.pid == pb.TARGET:
+        raise InvalidError("namespace_options.pid TARGET is for containers; use POD for a pod")
+    user_namespace(options, handler)
+
+
+def container_namespaces(request: ContainerRequest, host: HostFacts) -> list[dict[str, str]]:
+    """The OCI `linux.namespaces` of a container.
+
+    Raises InvalidError for modes that cannot be, or that differ from the sandbox's;
+    PreconditionError when the pod's namespaces are gone.
+    """
+    security = request.config.linux.security_context
+    options, sandbox = security.namespace_options, request.sandbox
+    pods = sandbox.options
+    _verify_modes(options)
+    _verify_agreement(options, pods)
+    found = [{"type": "mount"}]
+    if pods.network != pb.NODE:
+        found.append(_joined("network", sandbox.netns, request))
+        found.append(_joined("uts", sandbox.utsns, request))
+    if pods.ipc != pb.NODE:
+        found.append(_joined("ipc", sandbox.ipcns, request))
+    if (pid := _pid(options, request)) is not None:
+        found.append(pid)
+    if user_namespace(pods, request.handler) is not None:
+        found.append(_joined("user", sandbox.userns, request))
+    return found + _cgroup(host, is_privileged=security.privileged)
+
+
+def sandbox_namespaces(sandbox: SandboxContext, host: HostFacts) -> list[dict[str, str]]:
+    """The OCI `linux.namespaces` of the task that holds a pod's: what is pinned is joined."""
+    options = sandbox.options
+    found = [{"type": "mount"}]
+    if options.network != pb.NODE:
+        found.append(_entry("network", sandbox.netns))
+        found.append(_entry("uts", sandbox.utsns))
+    if options.ipc != pb.NODE:
+        found.append(_entry("ipc", sandbox.ipcns))
+    if options.pid != pb.NODE:
+        found.append(_entry("pid", ""))
+    if user_namespace(options) is not None:
+        found.append(_entry("user", sandbox.userns))
+    is_privileged = sandbox.config.linux.security_context.privileged
+    return found + _cgroup(host, is_privileged=is_privileged)
+
+
+def mapping_fields(users: UserNamespace | None) -> dict[str, list[Mapping]]:
+    """The id mappings, for OCI's `linux` object or for one of its mounts."""
+    if users is None:
+        return {}
+    return {"uidMappings": [users.uids], "gidMappings": [users.gids]}
+
+
+def mappings(ranges: Any) -> list[Mapping]:
+    """CRI IDMappings as OCI's."""
+    return [
+        {"containerID": each.container_id, "hostID": each.host_id, "size": each.length}
+        for each in ranges
+    ]
+
+
+def _one_range(ranges: Any, field: str) -> Mapping:
+    if len(ranges) != 1:
+        raise InvalidError(
+            f"userns_options.{field} has {len(ranges)} ranges; exactly one is supported"
+        )
+    (found,) = mappings(ranges)
+    if found["containerID"] != 0 or found["size"] == 0:
+        raise InvalidError(
+            f"userns_options.{field} does not map container id 0; begin the range there"
+        )
+    if found["hostID"] + found["size"] > _ID_SPACE:
+        raise InvalidError(f"userns_options.{field} goes beyond the ids there are; shorten it")
+    return found
+
+
+def _verify_modes(options: pb.NamespaceOption) -> None:
+    for field, allowed in _MODES.items():
+        mode = getattr(options, field)
+        if mode not in allowed:
+            name = pb.NamespaceMode.Name(mode) if mode in pb.NamespaceMode.values() else mode
+            raise InvalidError(
+                f"namespace_options.{field} {name} is not supported; use "
+                + " or ".join(pb.NamespaceMode.Name(each) for each in allowed)
+            )
+
+
+def _verify_agreement(own: pb.NamespaceOption, pods: pb.NamespaceOption) -> None:
+    """No container has more of the host's than its pod. What it leaves unsaid is POD, the pod's."""
+    for field in _MODES:
+        if getattr(own, field) == pb.NODE != getattr(pods, field):
+            raise InvalidError(
+                f"namespace_options.{field} of the container is NODE and its sandbox's is not; "
+                "send the same for both"
+            )
+    if user_namespace(own) != user_namespace(pods):
+        raise InvalidError(
+            "userns_options of the container differs from its sandbox's; send the same for both"
+        )
+
+
+def _pid(options: pb.NamespaceOption, request: ContainerRequest) -> dict[str, str] | None:
+    # Unsaid is POD on the wire; a pod that shares no process namespace has none to join.
+    mode = options.pid if options.pid != pb.POD else request.sandbox.options.pid
+    if mode == pb.NODE:
+        return None
+    if mode == pb.CONTAINER:
+        return _entry("pid", "")
+    if mode == pb.TARGET:
+        if request.target_pid is None:
+            raise InvalidError(
+                f"namespace_options.target_id {options.target_id!r} names no running container "
+                "of this pod; name one that runs"
+            )
+        return _entry("pid", f"/proc/{request.target_pid}/ns/pid")
+    if request.handler.has_processes_joined_unsaid:
+        return None
+    return _joined("pid", "", request)
+
+
+def _joined(kind: str, pinned: str, request: ContainerRequest) -> dict[str, str]:
+    """The pod's namespace: the pinned one, or the holder's."""
+    sandbox = request.sandbox
+    if pinned:
+        return _entry(kind, pinned)
+    if sandbox.holder_pid is not None:
+        proc = {"network": "net"}.get(kind, kind)
+        return _entry(kind, f"/proc/{sandbox.holder_pid}/ns/{proc}")
+    # The pod's namespaces are in the runtime's own kernel, except the network it takes over.
+    if request.handler.is_virtualised and kind != "network":
+        return _entry(kind, "")
+    raise PreconditionError(
+        f"sandbox {sandbox.id} has no {kind} namespace any more; stop it and run a new one"
+    )
+
+
+def _cgroup(host: HostFacts, *, is_privileged: bool) -> list[dict[str, str]]:
+    """A cgroup namespace hides the host's tree; version 1 has no use for it."""
+    return [_entry("cgroup", "")] if host.is_cgroup_v2 and not is_privileged else []
+
+
+def _entry(kind: str, path: str) -> dict[str, str]:
+    return {"type": kind, "path": path} if path else {"type": kind}

@@ -1,0 +1,111 @@
+"""What a container runs: its command, environment, directory, and a second process beside it.
+
+Source: CRI ContainerConfig; OCI runtime-spec, "Process"; the Kubernetes table of `command` and
+`args` against an image's entrypoint and command.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from moorage.cri import pb
+from moorage.engine.errors import InvalidError
+from moorage.engine.oci.context import ImageDefaults, Rlimit
+from moorage.engine.oci.identity import Identity
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_TERMINAL_TYPE = "xterm"
+
+
+def arguments(config: pb.ContainerConfig, image: ImageDefaults) -> list[str]:
+    """The command line. A command of one's own drops both of the image's.
+
+    Raises InvalidError when there is none.
+    """
+    if config.command:
+        found = [*config.command, *config.args]
+    elif config.args:
+        found = [*image.entrypoint, *config.args]
+    else:
+        found = [*image.entrypoint, *image.command]
+    if not found:
+        raise InvalidError(
+            f"no command specified: neither container {config.metadata.name!r} nor its image "
+            "names one; set command"
+        )
+    return _checked(found, "command and args")
+
+
+def environment(config: pb.ContainerConfig, image: ImageDefaults, hostname: str) -> list[str]:
+    """The environment as NAME=VALUE: the image's, then HOSTNAME, then the container's.
+
+    A name that comes again keeps its place and takes the later value. Raises InvalidError.
+    """
+    found = {"PATH": DEFAULT_PATH}
+    if config.tty:
+        found["TERM"] = _TERMINAL_TYPE
+    for each in image.env:
+        name, _, value = each.partition("=")
+        found[name] = value
+    if hostname:
+        found["HOSTNAME"] = hostname
+    for pair in config.envs:
+        if not pair.key or "=" in pair.key:
+            raise InvalidError(f"envs has the name {pair.key!r}; a name is not empty and has no =")
+        found[pair.key] = _text(pair.value, pair.key)
+    return _checked([f"{name}={value}" for name, value in found.items()], "envs")
+
+
+def working_directory(config: pb.ContainerConfig, image: ImageDefaults) -> str:
+    """Where the command begins, an absolute path; runtimes create it."""
+    return posixpath.join("/", config.working_dir or image.working_dir)
+
+
+def user_document(identity: Identity) -> dict[str, Any]:
+    """The OCI `process.user`."""
+    return {
+        "uid": identity.uid,
+        "gid": identity.gid,
+        # Linux sorts them; a kernel of the runtime's own shows them as they come.
+        "additionalGids": sorted(identity.additional_gids),
+    }
+
+
+def rlimit_documents(limits: Iterable[Rlimit]) -> list[dict[str, Any]]:
+    """The OCI `process.rlimits`."""
+    return [{"type": each.name, "soft": each.soft, "hard": each.hard} for each in limits]
+
+
+def exec_process(
+    argv: Sequence[str], process: Mapping[str, Any], *, has_terminal: bool = False
+) -> dict[str, Any]:
+    """The OCI `process` for another command in a container, given the container's own.
+
+    It has the same user, environment, directory, capabilities and limits. Raises InvalidError.
+    """
+    if not argv:
+        raise InvalidError("cmd is empty; name a command to run in the container")
+    found = {**process, "args": _checked(list(argv), "cmd"), "terminal": has_terminal}
+    env = process.get("env", [])
+    if has_terminal and not any(each.startswith("TERM=") for each in env):
+        found["env"] = [*env, f"TERM={_TERMINAL_TYPE}"]
+    return found
+
+
+def _text(value: bytes | str, name: str) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise InvalidError(
+            f"the value of env {name!r} is not UTF-8, which a runtime's configuration must be"
+        ) from None
+
+
+def _checked(words: list[str], field: str) -> list[str]:
+    if any("\0" in word for word in words):
+        raise InvalidError(f"{field} has a NUL character, which no program can be given")
+    return words

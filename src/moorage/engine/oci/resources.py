@@ -1,0 +1,89 @@
+"""Limits: the CRI's resources as OCI's, for a new container or for one that runs.
+
+Source: CRI LinuxContainerResources; OCI runtime-spec, "Control groups".
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from moorage.cri import pb
+from moorage.engine.errors import InvalidError
+from moorage.engine.oci.host import HostFacts
+from moorage.linux.oom import LOWEST_OOM_SCORE
+
+SANDBOX_SHARES = 2
+SANDBOX_OOM_SCORE = -998
+HIGHEST_OOM_SCORE = 1000
+
+_CPU = (("shares", "cpu_shares"), ("quota", "cpu_quota"), ("period", "cpu_period"),
+        ("cpus", "cpuset_cpus"), ("mems", "cpuset_mems"))  # fmt: skip
+_PAGE_SIZE = re.compile(r"^[1-9][0-9]*[KMG]B$")
+
+
+def resources_of(asked: pb.LinuxContainerResources, host: HostFacts) -> dict[str, Any]:
+    """The OCI `linux.resources` for what is asked; what is not asked is left out, so unchanged.
+
+    Memory with swap is limited to the memory limit unless another is given. Page sizes are left
+    out on a machine that does not count huge pages. Raises InvalidError.
+    """
+    found: dict[str, Any] = {}
+    cpu = {name: value for name, field in _CPU if (value := getattr(asked, field))}
+    if cpu:
+        found["cpu"] = cpu
+    if memory := _memory(asked, host):
+        found["memory"] = memory
+    if asked.hugepage_limits and host.has_hugetlb:
+        found["hugepageLimits"] = [_hugepage(each) for each in asked.hugepage_limits]
+    if asked.unified:
+        found["unified"] = _unified(asked.unified, host)
+    return found
+
+
+def oom_score(asked: int, host: HostFacts) -> int:
+    """The oom_score_adj to give: the asked one, or the lowest this engine may give.
+
+    Raises InvalidError beyond -1000 and 1000.
+    """
+    if not LOWEST_OOM_SCORE <= asked <= HIGHEST_OOM_SCORE:
+        raise InvalidError(
+            f"resources.oom_score_adj {asked} is out of range; "
+            f"it must be {LOWEST_OOM_SCORE} to {HIGHEST_OOM_SCORE}"
+        )
+    return max(asked, host.oom_score_floor)
+
+
+def _memory(asked: pb.LinuxContainerResources, host: HostFacts) -> dict[str, int]:
+    limit, swap = asked.memory_limit_in_bytes, asked.memory_swap_limit_in_bytes
+    found = {"limit": limit} if limit else {}
+    if host.has_swap_accounting and (swap or limit):
+        found["swap"] = swap or limit
+        if 0 < found["swap"] < limit:
+            raise InvalidError(
+                f"resources.memory_swap_limit_in_bytes {swap} is below the memory limit {limit}; "
+                "it counts memory and swap together"
+            )
+    return found
+
+
+def _hugepage(asked: pb.HugepageLimit) -> dict[str, Any]:
+    if not _PAGE_SIZE.match(asked.page_size):
+        raise InvalidError(
+            f"resources.hugepage_limits has page size {asked.page_size!r}; spell it like 2MB or 1GB"
+        )
+    return {"pageSize": asked.page_size, "limit": asked.limit}
+
+
+def _unified(asked: Any, host: HostFacts) -> dict[str, str]:
+    if not host.is_cgroup_v2:
+        raise InvalidError(
+            "resources.unified needs cgroup version 2, which this machine does not use for its "
+            "controllers; leave it out"
+        )
+    for key in asked:
+        if "/" in key or "." not in key.strip("."):
+            raise InvalidError(
+                f"resources.unified key {key!r} is no cgroup file; name one like memory.high"
+            )
+    return dict(asked)

@@ -1,0 +1,106 @@
+"""The built-in profile for a set of capabilities, made once for each set.
+
+Pure. Source: OCI runtime-spec, "Seccomp"; clone(2), personality(2), vsock(7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from moorage.engine.oci.context import Document
+from moorage.engine.oci.seccomp.syscalls import (
+    AF_VSOCK,
+    ALLOWED,
+    ARCHITECTURES,
+    BY_CAPABILITY,
+    BY_MACHINE,
+    NEW_NAMESPACES,
+    PERSONALITIES,
+    SINCE_KERNEL,
+)
+
+_ALLOW = "SCMP_ACT_ALLOW"
+_REFUSE = "SCMP_ACT_ERRNO"
+_EPERM = 1
+_ENOSYS = 38
+_FIRST_ON_S390 = 1
+
+
+class SeccompProfiles:
+    """The built-in profiles of one machine, kept: a few hundred names needn't be sorted per pod.
+
+    What is returned is shared; don't change it.
+    """
+
+    def __init__(self, machine: str, kernel: tuple[int, int]) -> None:
+        self._machine = machine
+        self._kernel = kernel
+        self._made: dict[frozenset[str], Document] = {}
+
+    def built_in(self, capabilities: frozenset[str]) -> Document:
+        """The profile for a process with those capabilities, as OCI's `linux.seccomp`."""
+        # Only these make a difference, so the number of profiles is bounded by what pods use.
+        telling = frozenset(capabilities & BY_CAPABILITY.keys())
+        found = self._made.get(telling)
+        if found is None:
+            found = built_in_profile(telling, self._machine, self._kernel)
+            self._made[telling] = found
+        return found
+
+
+def built_in_profile(
+    capabilities: Collection[str], machine: str, kernel: tuple[int, int]
+) -> Document:
+    """The profile that RuntimeDefault means when a handler's file names no other."""
+    return {
+        "defaultAction": _REFUSE,
+        "defaultErrnoRet": _EPERM,
+        "architectures": list(ARCHITECTURES.get(machine, ())),
+        "syscalls": [
+            _rule(sorted(_names(capabilities, machine, kernel))),
+            *(_rule(["personality"], _is(0, each)) for each in PERSONALITIES),
+            # A socket to the hypervisor passes by every network policy.
+            _rule(["socket"], {"index": 0, "value": AF_VSOCK, "op": "SCMP_CMP_NE"}),
+            *([] if "CAP_SYS_ADMIN" in capabilities else _clone_rules(machine)),
+        ],
+    }
+
+
+def _names(capabilities: Collection[str], machine: str, kernel: tuple[int, int]) -> set[str]:
+    found = {name for name in _words(ALLOWED.values()) if kernel >= SINCE_KERNEL.get(name, kernel)}
+    found.update(BY_MACHINE.get(machine, "").split())
+    found.update(_words(names for name, names in BY_CAPABILITY.items() if name in capabilities))
+    return found
+
+
+def _clone_rules(machine: str) -> list[Document]:
+    """New processes and threads, but no new namespaces.
+
+    A filter cannot look at clone3's flags, which lie in memory; told that there is no such call,
+    libraries fall back to clone.
+    """
+    index = _FIRST_ON_S390 if machine == "s390x" else 0
+    return [
+        _rule(
+            ["clone"],
+            {"index": index, "value": NEW_NAMESPACES, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"},
+        ),
+        {"names": ["clone3"], "action": _REFUSE, "errnoRet": _ENOSYS},
+    ]
+
+
+def _words(groups: Iterable[str]) -> Iterable[str]:
+    for names in groups:
+        yield from names.split()
+
+
+def _is(index: int, value: int) -> dict[str, Any]:
+    return {"index": index, "value": value, "op": "SCMP_CMP_EQ"}
+
+
+def _rule(names: list[str], *arguments: dict[str, Any]) -> Document:
+    rule: Document = {"names": names, "action": _ALLOW}
+    if arguments:
+        rule["args"] = list(arguments)
+    return rule

@@ -1,0 +1,105 @@
+"""Kernel parameters of a pod: which namespace each belongs to and which file sets it.
+
+A pod without a process to hold its namespaces has them written from inside the pinned ones; a
+holder gets them in its spec. Source: namespaces(7), sysctl(8) for the spelling; containerd 2's
+defaults for the network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from moorage.cri import pb
+from moorage.engine.errors import InvalidError
+from moorage.engine.oci.namespaces import user_namespace
+
+_EXACT = {
+    "kernel/domainname": "uts",
+    "kernel/hostname": "uts",
+    "kernel/msgmax": "ipc",
+    "kernel/msgmnb": "ipc",
+    "kernel/msgmni": "ipc",
+    "kernel/sem": "ipc",
+    "kernel/shmall": "ipc",
+    "kernel/shmmax": "ipc",
+    "kernel/shmmni": "ipc",
+    "kernel/shm_rmid_forced": "ipc",
+}
+_PREFIXES = (("net/", "network"), ("fs/mqueue/", "ipc"))
+_UNPRIVILEGED_PORTS = ("net.ipv4.ip_unprivileged_port_start", "0")
+_UNPRIVILEGED_PING = ("net.ipv4.ping_group_range", "0 2147483647")
+
+
+@dataclass(frozen=True, slots=True)
+class Sysctl:
+    """One parameter. `namespace` is the OCI type of the namespace it is of; `file` sets it."""
+
+    key: str
+    value: str
+    namespace: str
+    file: Path
+
+
+def sandbox_sysctls(config: pb.PodSandboxConfig) -> tuple[Sysctl, ...]:
+    """The parameters of a pod, with those any pod of its own network gets.
+
+    Raises InvalidError for one that belongs to the whole machine, or to a namespace the pod shares
+    with it.
+    """
+    linux = config.linux
+    options = linux.security_context.namespace_options
+    wanted = _defaults(options) | dict(linux.sysctls)
+    shared = {
+        kind
+        for kind, is_shared in (
+            ("network", options.network == pb.NODE),
+            ("uts", options.network == pb.NODE),
+            ("ipc", options.ipc == pb.NODE),
+        )
+        if is_shared
+    }
+    found = tuple(sysctl(key, value) for key, value in wanted.items())
+    for each in found:
+        if each.namespace in shared:
+            raise InvalidError(
+                f"sysctl {each.key!r} would change the machine's: the pod has the host's "
+                f"{each.namespace} namespace; leave it out"
+            )
+    return found
+
+
+def sysctl(key: str, value: str) -> Sysctl:
+    """A parameter by its name, dots or slashes between the parts. Raises InvalidError."""
+    path = sysctl_path(key)
+    namespace = _EXACT.get(path) or next(
+        (kind for prefix, kind in _PREFIXES if path.startswith(prefix)), ""
+    )
+    if not namespace:
+        raise InvalidError(
+            f"sysctl {key!r} is not namespaced, so it would change the machine's; "
+            "set it on the node"
+        )
+    return Sysctl(key, value, namespace, Path("/proc/sys", path))
+
+
+def sysctl_path(key: str) -> str:
+    """The path below /proc/sys: the first separator says which kind the key uses, and the other
+    one stands for itself (`net.ipv4.conf.eth0/1.forwarding`). Raises InvalidError.
+    """
+    first = next((each for each in key if each in "./"), "")
+    path = key.translate(str.maketrans("./", "/.")) if first == "." else key
+    parts = path.split("/")
+    if len(parts) < 2 or any(part in ("", ".", "..") for part in parts):
+        raise InvalidError(f"{key!r} is no name of a sysctl; spell it like net.core.somaxconn")
+    return path
+
+
+def _defaults(options: pb.NamespaceOption) -> dict[str, str]:
+    if options.network == pb.NODE:
+        return {}
+    found = dict((_UNPRIVILEGED_PORTS,))
+    # The range's groups must all be mapped, which they are not in a user namespace.
+    if user_namespace(options) is None:
+        found.update((_UNPRIVILEGED_PING,))
+    return found

@@ -1,0 +1,231 @@
+"""Puts an OCI `config.json` together, for a container and for a pod's sandbox.
+
+Pure: values and findings in, a JSON object out. Each part is decided by the module of its name.
+The object that does it keeps what is the same for every pod of a machine.
+Source: OCI runtime-spec 1.0.2, which every runtime of the last years accepts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moorage.cri import pb
+from moorage.engine.cgroups import container_cgroup
+from moorage.engine.errors import InvalidError
+from moorage.engine.oci.annotations import container_annotations, sandbox_annotations
+from moorage.engine.oci.capabilities import CapabilitySets, container_capabilities
+from moorage.engine.oci.context import (
+    ContainerRequest,
+    Document,
+    HandlerTraits,
+    SandboxContext,
+    SandboxRequest,
+)
+from moorage.engine.oci.devices import device_rules
+from moorage.engine.oci.edits import apply_edits
+from moorage.engine.oci.findings import Findings
+from moorage.engine.oci.host import HostFacts
+from moorage.engine.oci.identity import MAX_ID
+from moorage.engine.oci.lsm import Labels, app_armor_profile, selinux_labels
+from moorage.engine.oci.mounts import container_mounts, sandbox_mounts
+from moorage.engine.oci.namespaces import (
+    container_namespaces,
+    mapping_fields,
+    sandbox_namespaces,
+    user_namespace,
+    verify_sandbox_namespaces,
+)
+from moorage.engine.oci.process import (
+    DEFAULT_PATH,
+    arguments,
+    environment,
+    rlimit_documents,
+    user_document,
+    working_directory,
+)
+from moorage.engine.oci.propagation import rootfs_propagation
+from moorage.engine.oci.resources import (
+    SANDBOX_OOM_SCORE,
+    SANDBOX_SHARES,
+    oom_score,
+    resources_of,
+)
+from moorage.engine.oci.seccomp import SeccompProfiles, choose_seccomp
+from moorage.engine.oci.seccomp.choice import SecurityContext
+from moorage.engine.oci.sysctls import sandbox_sysctls
+
+# Debian's crun refuses 1.2 and later.
+OCI_VERSION = "1.0.2"
+
+
+class SpecWriter:
+    """Writes specs for one machine. Safe for use by many threads."""
+
+    def __init__(self, host: HostFacts) -> None:
+        self._host = host
+        self._profiles = SeccompProfiles(host.machine, host.kernel)
+
+    def container(self, request: ContainerRequest, found: Findings) -> Document:
+        """The `config.json` of a container. Parts of it are shared: don't change it.
+
+        Hot path: within 0.5 ms, which tests/engine/oci/test_writer.py measures. Raises
+        InvalidError naming the field that cannot be; PreconditionError when the sandbox is gone.
+        """
+        config, sandbox, handler = request.config, request.sandbox, request.handler
+        security = config.linux.security_context
+        _verify_privilege(config, sandbox)
+        capabilities = container_capabilities(
+            security, self._host, is_virtualised=handler.is_virtualised
+        )
+        pods = sandbox.config.linux.security_context
+        labels = selinux_labels(security, pods, sandbox.id, self._host)
+        linux = self._linux(sandbox, handler, request.id, labels)
+        linux["namespaces"] = container_namespaces(request, self._host)
+        resources = resources_of(config.linux.resources, self._host)
+        resources["devices"] = device_rules(
+            found.devices,
+            is_all_allowed=security.privileged and handler.has_host_devices_when_privileged,
+        )
+        linux["resources"] = resources
+        linux["devices"] = [each.node() for each in found.devices]
+        if not security.privileged:
+            linux["maskedPaths"] = list(security.masked_paths)
+            linux["readonlyPaths"] = list(security.readonly_paths)
+        if propagation := rootfs_propagation(each.propagation for each in config.mounts):
+            linux["rootfsPropagation"] = propagation
+        self._filter(linux, security, handler, capabilities, found)
+        process = self._process(security, capabilities, labels, found)
+        process |= {
+            "terminal": config.tty,
+            "user": user_document(request.identity),
+            "args": arguments(config, request.image),
+            "env": environment(config, request.image, sandbox.hostname),
+            "cwd": working_directory(config, request.image),
+            "noNewPrivileges": security.no_new_privs,
+            "oomScoreAdj": oom_score(config.linux.resources.oom_score_adj, self._host),
+        }
+        if request.rlimits:
+            process["rlimits"] = rlimit_documents(request.rlimits)
+        spec = {
+            "ociVersion": OCI_VERSION,
+            "process": process,
+            "root": {"path": str(request.rootfs), "readonly": security.readonly_rootfs},
+            "mounts": container_mounts(request, self._host, found),
+            "annotations": container_annotations(request),
+            "linux": linux,
+        }
+        return apply_edits(spec, found.edits)
+
+    def sandbox(self, request: SandboxRequest, found: Findings) -> Document:
+        """The `config.json` of the task that holds a pod's namespaces, or is its sandbox.
+
+        It has no capabilities, and a share of the processor that only lets it wait; a virtualised
+        runtime's sandbox is where the containers run, so it has no share of its own.
+        Raises InvalidError.
+        """
+        sandbox, handler = request.sandbox, request.handler
+        linux_config = sandbox.config.linux
+        security = linux_config.security_context
+        verify_sandbox_namespaces(sandbox.options, handler)
+        nothing = CapabilitySets(frozenset())
+        labels = selinux_labels(security, security, sandbox.id, self._host)
+        linux = self._linux(sandbox, handler, sandbox.id, labels)
+        linux["namespaces"] = sandbox_namespaces(sandbox, self._host)
+        linux["resources"] = {
+            "devices": device_rules((), is_all_allowed=False),
+            **({} if handler.is_virtualised else {"cpu": {"shares": SANDBOX_SHARES}}),
+        }
+        linux["sysctl"] = {each.key: each.value for each in sandbox_sysctls(sandbox.config)}
+        self._filter(linux, security, handler, nothing, found)
+        process = self._process(security, nothing, labels, found)
+        process |= {
+            "terminal": False,
+            "user": _sandbox_user(security),
+            "args": list(request.argv),
+            "env": [
+                f"{name}={value}"
+                for name, value in ({"PATH": DEFAULT_PATH} | dict(request.env)).items()
+            ],
+            "cwd": "/",
+            "noNewPrivileges": True,
+            "oomScoreAdj": oom_score(SANDBOX_OOM_SCORE, self._host),
+        }
+        spec: Document = {
+            "ociVersion": OCI_VERSION,
+            "process": process,
+            "root": {"path": str(request.rootfs), "readonly": True},
+            "mounts": sandbox_mounts(request),
+            "annotations": sandbox_annotations(request),
+            "linux": linux,
+        }
+        if sandbox.hostname and not sandbox.is_on_host_network:
+            spec["hostname"] = sandbox.hostname
+        return spec
+
+    def _linux(
+        self, sandbox: SandboxContext, handler: HandlerTraits, task_id: str, labels: Labels
+    ) -> Document:
+        place = container_cgroup(handler.cgroup_driver, sandbox.config.linux.cgroup_parent, task_id)
+        found: Document = {"cgroupsPath": place.oci}
+        found.update(mapping_fields(user_namespace(sandbox.options)))
+        if labels.mount:
+            found["mountLabel"] = labels.mount
+        return found
+
+    def _process(
+        self,
+        security: SecurityContext,
+        capabilities: CapabilitySets,
+        labels: Labels,
+        found: Findings,
+    ) -> Document:
+        process: Document = {"capabilities": capabilities.document()}
+        if profile := app_armor_profile(security, self._host, found.app_armor):
+            process["apparmorProfile"] = profile
+        if labels.process:
+            process["selinuxLabel"] = labels.process
+        return process
+
+    def _filter(
+        self,
+        linux: Document,
+        security: SecurityContext,
+        handler: HandlerTraits,
+        capabilities: CapabilitySets,
+        found: Findings,
+    ) -> None:
+        """Set the seccomp profile, when there is one."""
+        chosen = choose_seccomp(
+            security, handler.default_seccomp, has_seccomp=self._host.has_seccomp
+        )
+        if chosen.is_built_in:
+            linux["seccomp"] = self._profiles.built_in(capabilities.held)
+        elif chosen.path:
+            if found.seccomp is None:
+                # Written without, the container would run unconfined and nobody would know.
+                raise ValueError(f"seccomp profile {chosen.path} has not been looked up")
+            linux["seccomp"] = found.seccomp
+
+
+def _verify_privilege(config: pb.ContainerConfig, sandbox: SandboxContext) -> None:
+    if not config.linux.security_context.privileged:
+        return
+    if not sandbox.config.linux.security_context.privileged:
+        raise InvalidError(
+            f"no privileged container allowed in sandbox {sandbox.id}: container "
+            f"{config.metadata.name!r} asks for it; run the sandbox with privileged: true"
+        )
+
+
+def _sandbox_user(security: pb.LinuxSandboxSecurityContext) -> dict[str, Any]:
+    """The holder's user, by number only: it has no passwd file."""
+    if security.HasField("run_as_group") and not security.HasField("run_as_user"):
+        raise InvalidError("run_as_group of the sandbox is specified without user; set run_as_user")
+    uid, gid = security.run_as_user.value, security.run_as_group.value
+    groups = list(dict.fromkeys((gid, *security.supplemental_groups)))
+    for each in (uid, *groups):
+        if not 0 <= each <= MAX_ID:
+            raise InvalidError(
+                f"user or group {each} of the sandbox is out of range; it must be 0 to {MAX_ID}"
+            )
+    return {"uid": uid, "gid": gid, "additionalGids": groups}

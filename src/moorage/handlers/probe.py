@@ -1,0 +1,197 @@
+"""From a handler's definition to what can be had of it: its programs are found, asked and judged.
+
+A program is asked once for each state of its file: an upgrade changes the file's inode or times,
+and only then is it asked again. Programs are asked beside one another, each under a deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from moorage.handlers.availability import AVAILABLE, Found, Verdict, distrusted, judge
+from moorage.handlers.catalogue import OfferedHandler
+from moorage.handlers.definition import HandlerDefinition, ShimOptions
+from moorage.handlers.features import NO_FEATURES
+from moorage.handlers.machine import Machine
+from moorage.handlers.program_probe import ASK_DEADLINE_S, Program, ask_program
+from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime
+from moorage.linux.trust import distrust
+
+_UNANSWERED = Verdict(
+    "its program has not answered yet", "wait a moment; `moor runtimes` shows what comes of it"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fingerprint:
+    """A state of a program's file; another one means another program."""
+
+    path: Path
+    inode: int
+    modified_ns: int
+    changed_ns: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WantedProgram:
+    """A program that a definition needs, as it spells it."""
+
+    spelled: str
+    runtime: Runtime
+
+
+class Prober:
+    """Finds and asks programs, and remembers their answers. Tasks run in the group it is given."""
+
+    def __init__(
+        self,
+        group: asyncio.TaskGroup,
+        path: str,
+        answered: Callable[[], None],
+        *,
+        deadline_s: float = ASK_DEADLINE_S,
+    ) -> None:
+        """`path` is the search path; `answered` is called at each answer."""
+        self._group = group
+        self._path = path
+        self._answered = answered
+        self._deadline_s = deadline_s
+        self._asked: dict[_Fingerprint, asyncio.Task[Program]] = {}
+
+    def offer(self, definition: HandlerDefinition, machine: Machine) -> OfferedHandler:
+        """What can be had of a definition as far as is known; `answered` is called when more is.
+
+        Reads a few entries of the file system; the asking goes on beside.
+        """
+        found = [(wanted, self.find(wanted.spelled)) for wanted in wanted_programs(definition)]
+        # All are asked before the first is judged, so that none waits for another.
+        answers = [
+            None if path is None else self.ask(wanted.runtime, path, machine)
+            for wanted, path in found
+        ]
+        features, version, program = NO_FEATURES, "", found[0][1]
+        for (wanted, path), asked in zip(found, answers, strict=True):
+            if path is not None and asked is None:
+                return OfferedHandler(definition=definition, program=program, verdict=_UNANSWERED)
+            answer = asked or Program(Path(wanted.spelled))
+            verdict = judge(_found(definition, wanted, path, answer), None, machine)
+            if not verdict.is_available:
+                return OfferedHandler(
+                    definition=definition, program=program, version=version, verdict=verdict
+                )
+            # The runtime behind a shim says what a pod gets, the shim itself only its version.
+            version = version or str(answer.version or "")
+            features = answer.features or features
+        verdict = _missing_configuration(definition)
+        return OfferedHandler(
+            definition=definition,
+            program=program,
+            version=version,
+            features=features if verdict.is_available else NO_FEATURES,
+            verdict=verdict,
+        )
+
+    def ask(self, runtime: Runtime, path: Path, machine: Machine) -> Program | None:
+        """A program's answer; None while it has not come."""
+        # Not remembered: what is wrong may be with a directory above it.
+        found = distrust(path)
+        if found is not None:
+            return Program(path, distrust=found)
+        try:
+            status = path.stat()
+        except OSError as error:
+            return Program(path, failure=error.strerror or str(error))
+        print_ = _Fingerprint(
+            path, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
+        )
+        task = self._asked.get(print_)
+        if task is None:
+            for former in [each for each in self._asked if each.path == path]:
+                del self._asked[former]
+            task = self._group.create_task(
+                ask_program(runtime, path, machine.kernel, deadline_s=self._deadline_s)
+            )
+            task.add_done_callback(lambda _: self._answered())
+            self._asked[print_] = task
+        return task.result() if task.done() and not task.cancelled() else None
+
+    def find(self, spelled: str) -> Path | None:
+        """Where a program is, None when there is none that can be run."""
+        found = shutil.which(spelled, path=self._path)
+        return None if found is None else Path(found)
+
+    @property
+    def pending(self) -> tuple[asyncio.Task[Program], ...]:
+        """What has not been answered yet."""
+        return tuple(task for task in self._asked.values() if not task.done())
+
+    def forget(self) -> None:
+        """Ask everything again from now on, except what is being asked."""
+        self._asked = {each: task for each, task in self._asked.items() if not task.done()}
+
+
+def wanted_programs(
+    definition: HandlerDefinition, runtimes: Iterable[Runtime] = KNOWN_RUNTIMES
+) -> tuple[WantedProgram, ...]:
+    """The programs a handler needs: its own, and the runtime behind runc's shim."""
+    options = definition.options
+    is_shim = isinstance(options, ShimOptions)
+    own = _runtime_of(definition.binary, definition, is_shim=is_shim, runtimes=tuple(runtimes))
+    wanted = [WantedProgram(definition.binary, own)]
+    behind = options.runtime if isinstance(options, ShimOptions) else None
+    if behind is not None:
+        known = _runtime_of(behind, definition, is_shim=False, runtimes=tuple(runtimes))
+        wanted.append(WantedProgram(behind, known))
+    return tuple(wanted)
+
+
+def _runtime_of(
+    spelled: str, definition: HandlerDefinition, *, is_shim: bool, runtimes: tuple[Runtime, ...]
+) -> Runtime:
+    """The known runtime whose program it is, else one of which nothing is known."""
+    name = Path(spelled).name
+    for runtime in runtimes:
+        if runtime.program == name and runtime.is_shim == is_shim:
+            # Its configuration is what the definition names, not what the known one looks for.
+            return replace(runtime, configurations=())
+    return Runtime(
+        name=name,
+        program=name,
+        handlers=(definition.name,),
+        is_shim=is_shim,
+        # What an unknown shim understands is unknown too.
+        version_arguments=() if is_shim else ("--version",),
+    )
+
+
+def _found(
+    definition: HandlerDefinition, wanted: WantedProgram, path: Path | None, answer: Program
+) -> Found:
+    return Found(
+        wanted.runtime,
+        path,
+        answer.version,
+        failure=answer.failure,
+        wanted=wanted.spelled,
+        defined_in=definition.path,
+        distrust=answer.distrust,
+    )
+
+
+def _missing_configuration(definition: HandlerDefinition) -> Verdict:
+    options = definition.options
+    configuration = options.config_path if isinstance(options, ShimOptions) else None
+    if configuration is None:
+        return AVAILABLE
+    if Path(configuration).is_file():
+        found = distrust(Path(configuration))
+        return AVAILABLE if found is None else distrusted(found)
+    return Verdict(
+        f"its configuration {configuration} does not exist",
+        f"write it, or correct `config_path` in {definition.path}",
+    )

@@ -1,0 +1,92 @@
+"""The parents of pods' cgroups: all pods together, and one for each lower quality of service.
+
+All pods together may not use more than the node's allocatable memory and process ids; burstable
+pods weigh as much as they request, best-effort ones next to nothing. Source: kubelet
+`qos_container_manager_linux.go`, `node_container_manager_linux.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+from moorage.api import quantity
+from moorage.api.clock import Clock
+from moorage.api.logs import Log
+from moorage.api.pods import Pod
+from moorage.api.qos import BEST_EFFORT, BURSTABLE
+from moorage.node.cgroups.tree import CgroupError, CgroupTree
+from moorage.node.cgroups.values import (
+    KUBEPODS,
+    QOS_DIRECTORIES,
+    CgroupValues,
+    burstable_values,
+)
+from moorage.node.config.resources import MIN_SHARES, shares
+from moorage.node.notifier import Wake
+
+log = Log(__name__)
+
+_PERIOD_S = 60.0
+
+
+class QualityTree:
+    """Keeps the parents as they should be. `run()` goes on until cancelled."""
+
+    def __init__(
+        self,
+        tree: CgroupTree,
+        clock: Clock,
+        *,
+        allocatable: Mapping[str, str],
+        pids_limit: int | None = None,
+        pods: Callable[[], Iterable[Pod]],
+    ) -> None:
+        self._tree = tree
+        self._allocatable = allocatable
+        self._pids_limit = pids_limit
+        self._pods = pods
+        self._burstable: CgroupValues | None = None
+        self._wake = Wake(clock)
+
+    def pods_changed(self) -> None:
+        """A pod has come or gone: the weights are due."""
+        self._wake.call()
+
+    async def prepare(self) -> None:
+        """Make the parents, before the first pod. Raises CgroupError."""
+        await asyncio.to_thread(self._make)
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.weigh()
+            except CgroupError as error:
+                log.warning("burstable weight not set", error=error)
+            await self._wake.wait(_PERIOD_S)
+
+    async def weigh(self) -> None:
+        """Set the burstable parent's weight by what runs now. Raises CgroupError."""
+        values = burstable_values(self._pods())
+        if values != self._burstable:
+            directory = _directory(BURSTABLE)
+            await asyncio.to_thread(self._tree.ensure, directory, values)
+            self._burstable = values
+
+    def _make(self) -> None:
+        cpu = quantity.parse(self._allocatable.get("cpu", "0"))
+        memory = quantity.parse(self._allocatable.get("memory", "0"))
+        whole = CgroupValues(
+            shares=shares(cpu.milli),
+            memory_bytes=memory.value or None,
+            pids=self._pids_limit,
+        )
+        self._tree.ensure(KUBEPODS, whole)
+        if not self._tree.exists(_directory(BURSTABLE)):
+            # One that is there belongs to pods that run: it keeps its weight until they are known.
+            self._tree.ensure(_directory(BURSTABLE), burstable_values(()))
+        self._tree.ensure(_directory(BEST_EFFORT), CgroupValues(shares=MIN_SHARES))
+
+
+def _directory(quality: str) -> str:
+    return f"{KUBEPODS}/{QOS_DIRECTORIES[quality]}"

@@ -1,0 +1,159 @@
+"""The pods of this node: each one that the API gives it gets a worker.
+
+Follows the informer, asks admission for new pods, and passes on what concerns many at once:
+changes of the engine's view, of classes, of handlers. Source: kubelet `syncLoopIteration`,
+`HandlePodAdditions`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator
+
+from moorage.api.logs import Log
+from moorage.api.nodes import Node
+from moorage.api.pods import Pod
+from moorage.client import Informer
+from moorage.client.backoff import Backoff
+from moorage.client.recorder import WARNING
+from moorage.node.context import NodeContext
+from moorage.node.machine.node_object import NodeObject
+from moorage.node.pods.admission import Room, refusal
+from moorage.node.pods.spec import FAILED, TERMINAL, described, is_mirror
+from moorage.node.pods.worker import PodWorker
+from moorage.node.status.inputs import Ending
+
+log = Log(__name__)
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+
+
+class Roster:
+    """The workers by pod uid. `run()` starts them and goes on until cancelled."""
+
+    def __init__(self, context: NodeContext, pods: Informer[Pod], node: NodeObject) -> None:
+        self._context = context
+        self._pods = pods
+        self._node = node
+        self._workers: dict[str, PodWorker] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._listeners: list[Callable[[], None]] = []
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call this after a worker has come or gone. It must not block."""
+        self._listeners.append(listener)
+
+    def __iter__(self) -> Iterator[PodWorker]:
+        return iter(list(self._workers.values()))
+
+    @property
+    def uids(self) -> Collection[str]:
+        return self._workers.keys()
+
+    def find(self, namespace: str, name: str) -> PodWorker | None:
+        """The worker of a pod by name; the newest of several."""
+        found = [
+            each
+            for each in self._workers.values()
+            if (each.pod.metadata.namespace, each.pod.metadata.name) == (namespace, name)
+        ]
+        return max(found, key=lambda each: each.pod.metadata.creation_timestamp or "", default=None)
+
+    async def run(self) -> None:
+        """Give every pod a worker, now and as they come. The informer must be synced."""
+        context = self._context
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            context.observer.add_listener(self._on_view)
+            context.health.add_listener(self._on_engine)
+            context.classes.on_change(self._on_class)
+            # In order of age: admission gives the room to those that have had it longest.
+            for pod in sorted(self._pods, key=lambda each: each.metadata.creation_timestamp or ""):
+                self._add(pod)
+            self._pods.add_handler(self._on_pod)
+            await asyncio.get_running_loop().create_future()
+
+    def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
+        if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
+            worker = self._workers.get(before.metadata.uid)
+            if worker is not None:
+                worker.remove()
+        if after is None:
+            return
+        worker = self._workers.get(after.metadata.uid)
+        if worker is not None:
+            worker.update(after)
+        else:
+            self._add(after)
+
+    def _add(self, pod: Pod) -> None:
+        if pod.metadata.uid in self._workers or is_mirror(pod):
+            return
+        ending = None if self._is_taken_over(pod) else self._refusal(pod)
+        if ending is not None:
+            log.info("pod refused", pod=described(pod), reason=ending.reason)
+            self._context.events.pod(pod, WARNING, ending.reason, ending.message)
+        worker = PodWorker(pod, self._context, refusal=ending)
+        self._workers[pod.metadata.uid] = worker
+        assert self._tasks is not None
+        self._tasks.create_task(self._work(worker))
+        self._announce()
+
+    async def _work(self, worker: PodWorker) -> None:
+        pauses = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+        try:
+            while True:
+                try:
+                    await worker.run()
+                except Exception as error:
+                    # A fault in handling one pod must not end the others.
+                    log.exception("pod's worker broke", pod=described(worker.pod))
+                    self._context.events.pod(
+                        worker.pod, WARNING, "FailedSync", f"error handling the pod: {error}"
+                    )
+                    await self._context.clock.sleep(pauses.next_s())
+                else:
+                    return
+        finally:
+            del self._workers[worker.uid]
+            self._announce()
+
+    def _announce(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+    def _is_taken_over(self, pod: Pod) -> bool:
+        """Whether this node has said yes to the pod before, or is past saying anything."""
+        has_begun = not self._context.observer.view(pod.metadata.uid).is_empty
+        is_over = pod.status.phase in TERMINAL or pod.metadata.deletion_timestamp is not None
+        return has_begun or is_over
+
+    def _refusal(self, pod: Pod) -> Ending | None:
+        node = self._node.node or Node()
+        allocatable = self._context.allocatable()
+        room = Room(
+            node=node,
+            allocatable=allocatable,
+            has_groups_policy=bool(self._context.health.has_groups_policy),
+            others=[
+                each.pod
+                for each in self._workers.values()
+                if each.is_active and each.pod.status.phase != FAILED
+            ],
+            listeners=self._context.options.listeners,
+        )
+        return refusal(pod, room)
+
+    def _on_view(self, uid: str) -> None:
+        worker = self._workers.get(uid)
+        if worker is not None:
+            worker.wake()
+
+    def _on_class(self, name: str) -> None:
+        for worker in self._workers.values():
+            if self._context.classes.named_by(worker.pod) == name:
+                worker.retry_sandbox()
+
+    def _on_engine(self) -> None:
+        for worker in self._workers.values():
+            worker.retry_sandbox()

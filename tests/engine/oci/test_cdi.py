@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.cri import pb
+from moorage.engine.errors import InvalidError
+from moorage.engine.oci import CdiFolders
+from moorage.engine.oci.cdi import (
+    NO_EDITS,
+    CdiMount,
+    ContainerEdits,
+    Hook,
+    requested_devices,
+)
+from moorage.engine.oci.edits import apply_edits
+from tests.engine.oci.requests import container, spec_of
+
+YAML = """
+cdiVersion: 0.6.0
+kind: vendor.com/net
+devices:
+  - name: nic0
+    containerEdits:
+      env: [NIC=0]
+"""
+
+
+def description(*names: str, kind: str = "vendor.com/gpu", env: str = "ALL") -> dict[str, Any]:
+    return {
+        "cdiVersion": "0.6.0",
+        "kind": kind,
+        "containerEdits": {"env": [f"{env}=1"]},
+        "devices": [
+            {
+                "name": name,
+                "containerEdits": {
+                    "env": [f"GPU_{name}={env}"],
+                    "deviceNodes": [{"path": f"/dev/{name}", "major": 1, "minor": 2, "type": "c"}],
+                    "mounts": [{"hostPath": "/lib/gpu", "containerPath": f"/lib/{name}"}],
+                    "additionalGids": [44],
+                },
+            }
+            for name in names
+        ],
+    }
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> CdiFolders:
+    found = CdiFolders((tmp_path / "etc", tmp_path / "run"))
+    for folder in found.folders:
+        folder.mkdir()
+    return found
+
+
+def put(folder: Path, name: str, content: dict[str, Any] | str) -> None:
+    text = content if isinstance(content, str) else json.dumps(content)
+    (folder / name).write_text(text)
+
+
+def test_a_files_own_part_comes_once_and_before_its_devices(folders: CdiFolders) -> None:
+    put(folders.folders[0], "gpu.json", description("a", "b"))
+    edits = folders.edits(["vendor.com/gpu=a", "vendor.com/gpu=b"])
+    assert edits.env == ("ALL=1", "GPU_a=ALL", "GPU_b=ALL")
+    assert [each.path for each in edits.device_nodes] == ["/dev/a", "/dev/b"]
+    assert edits.mounts[0].container_path == "/lib/a"
+    assert edits.additional_gids == (44, 44)
+
+
+def test_yaml_is_read_too(folders: CdiFolders) -> None:
+    put(folders.folders[1], "net.yaml", YAML)
+    assert folders.edits(["vendor.com/net=nic0"]).env == ("NIC=0",)
+
+
+def test_the_later_folder_wins(folders: CdiFolders) -> None:
+    put(folders.folders[0], "gpu.json", description("a", env="OLD"))
+    put(folders.folders[1], "gpu.json", description("a", env="NEW"))
+    assert folders.edits(["vendor.com/gpu=a"]).env == ("NEW=1", "GPU_a=NEW")
+
+
+def test_what_two_files_of_a_folder_describe_is_nobodys(folders: CdiFolders) -> None:
+    for name in ("one.json", "two.json"):
+        put(folders.folders[1], name, description("a"))
+    with pytest.raises(InvalidError, match=r"unresolvable CDI devices vendor\.com/gpu=a"):
+        folders.edits(["vendor.com/gpu=a"])
+
+
+def test_unknown_devices_are_named_with_the_files_that_are_broken(folders: CdiFolders) -> None:
+    put(folders.folders[0], "broken.json", "{")
+    put(folders.folders[0], "broken.yaml", "a: [")
+    put(folders.folders[0], "notes.txt", "not read")
+    put(folders.folders[1], "gpu.json", description("a"))
+    assert folders.edits(["vendor.com/gpu=a"]).env
+    with pytest.raises(InvalidError) as error:
+        folders.edits(["vendor.com/gpu=b", "vendor.com/gpu=a", "other.com/x=y"])
+    text = str(error.value)
+    assert "unresolvable CDI devices vendor.com/gpu=b, other.com/x=y:" in text
+    assert "broken.json" in text
+    assert "broken.yaml" in text
+    assert "notes.txt" not in text
+
+
+def test_folders_that_are_absent_hold_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InvalidError, match="unresolvable"):
+        CdiFolders((tmp_path / "absent",)).edits(["vendor.com/gpu=a"])
+
+
+@pytest.mark.parametrize("name", ["gpu", "vendor.com/gpu", "vendor.com=a", "/gpu=a", "v/c="])
+def test_a_name_must_be_qualified(folders: CdiFolders, name: str) -> None:
+    with pytest.raises(InvalidError, match="no qualified name"):
+        folders.edits([name])
+
+
+def test_devices_are_asked_in_the_field_or_in_annotations() -> None:
+    config = container(annotations={"cdi.k8s.io/plugin": "v.com/a=2,v.com/a=1", "other": "v/x=1"})
+    config.CDI_devices.add(name="v.com/a=1")
+    assert requested_devices(config) == ("v.com/a=1", "v.com/a=2")
+
+
+def test_edits_reach_the_spec() -> None:
+    edits = ContainerEdits(
+        env=("PATH=/gpu", "GPU=1"),
+        mounts=(CdiMount("/lib/gpu", "/lib/x"), CdiMount("/p", "/proc", ("ro",), "none")),
+        hooks=(Hook("createContainer", "/bin/hook", ("hook", "x"), ("A=1",), 5),),
+        additional_gids=(44, 0),
+        intel_rdt={"closID": "gold"},
+    )
+    spec = apply_edits(spec_of(), edits)
+    assert spec["process"]["env"][-2:] == ["PATH=/gpu", "GPU=1"]
+    assert spec["process"]["user"]["additionalGids"] == [0, 44]
+    assert spec["mounts"][-2:] == [
+        {"destination": "/lib/x", "type": "bind", "source": "/lib/gpu",
+         "options": ["ro", "nosuid", "nodev", "bind"]},
+        {"destination": "/proc", "type": "none", "source": "/p", "options": ["ro"]},
+    ]  # fmt: skip
+    assert sum(each["destination"] == "/proc" for each in spec["mounts"]) == 1
+    hook = {"path": "/bin/hook", "args": ["hook", "x"], "env": ["A=1"], "timeout": 5}
+    assert spec["hooks"] == {"createContainer": [hook]}
+    assert spec["linux"]["intelRdt"] == {"closID": "gold"}
+
+
+def test_an_unknown_hook_is_an_error() -> None:
+    with pytest.raises(InvalidError, match="has the hook 'whenever'"):
+        apply_edits(spec_of(), ContainerEdits(hooks=(Hook("whenever", "/x"),)))
+
+
+def test_without_edits_the_spec_is_the_same() -> None:
+    spec = spec_of()
+    assert apply_edits(spec, NO_EDITS) is spec
+    assert requested_devices(pb.ContainerConfig()) == ()
+
+
+def test_a_description_that_others_can_write_is_not_used(folders: CdiFolders) -> None:
+    put(folders.folders[0], "gpu.json", description("gpu0"))
+    file = folders.folders[0] / "gpu.json"
+    file.chmod(0o666)
+    with pytest.raises(InvalidError, match=f"{file} is not used: .*chmod go-w"):
+        folders.edits(["vendor.com/gpu=gpu0"])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"],
+)
+def test_each_hook_of_a_runtime_can_be_a_devices(name: str) -> None:
+    """Source: OCI runtime-spec, "POSIX-platform Hooks"."""
+    hooks = (Hook(name, "/a"), Hook(name, "/b", timeout=0))
+    assert apply_edits(spec_of(), ContainerEdits(hooks=hooks))["hooks"] == {
+        name: [{"path": "/a"}, {"path": "/b", "timeout": 0}]
+    }
+
+
+def test_vendors_tools_and_programs_write_to_the_standard_folders() -> None:
+    """Source: CDI, "CDI JSON Specification": /etc/cdi for static files, /var/run/cdi for others."""
+    assert list(CdiFolders().folders) == [Path("/etc/cdi"), Path("/var/run/cdi")]

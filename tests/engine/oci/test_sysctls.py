@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from moorage.cri import pb
+from moorage.engine.errors import InvalidError
+from moorage.engine.oci import sandbox_sysctls, sysctl
+from moorage.engine.oci.sysctls import sysctl_path
+from tests.engine.oci.requests import pod
+from tests.engine.oci.test_namespaces import USERNS
+
+
+@pytest.mark.parametrize(
+    ("key", "namespace", "file"),
+    [
+        ("net.core.somaxconn", "network", "net/core/somaxconn"),
+        ("net/core/somaxconn", "network", "net/core/somaxconn"),
+        ("net.ipv4.conf.eth0/1.forwarding", "network", "net/ipv4/conf/eth0.1/forwarding"),
+        ("net/ipv4/conf/eth0.1/forwarding", "network", "net/ipv4/conf/eth0.1/forwarding"),
+        ("kernel.shm_rmid_forced", "ipc", "kernel/shm_rmid_forced"),
+        ("kernel.msgmax", "ipc", "kernel/msgmax"),
+        ("fs.mqueue.msg_max", "ipc", "fs/mqueue/msg_max"),
+        *(
+            (f"kernel.{name}", "ipc", f"kernel/{name}")
+            for name in ("msgmnb", "msgmni", "sem", "shmall", "shmmax", "shmmni")
+        ),
+        ("kernel.domainname", "uts", "kernel/domainname"),
+        ("kernel.hostname", "uts", "kernel/hostname"),
+    ],
+)
+def test_where_a_parameter_belongs(key: str, namespace: str, file: str) -> None:
+    found = sysctl(key, "1")
+    assert (found.namespace, found.file) == (namespace, Path("/proc/sys", file))
+
+
+@pytest.mark.parametrize("key", ["vm.swappiness", "kernel.pid_max", "fs.file-max", "kernel.semx"])
+def test_the_machines_parameters_are_refused(key: str) -> None:
+    with pytest.raises(InvalidError, match="is not namespaced"):
+        sysctl(key, "1")
+
+
+@pytest.mark.parametrize("key", ["", "net", ".", "net..core", "net/../kernel/x", "/net/core", "a."])
+def test_what_is_no_name(key: str) -> None:
+    with pytest.raises(InvalidError, match="no name of a sysctl"):
+        sysctl_path(key)
+
+
+def values(config: pb.PodSandboxConfig) -> dict[str, str]:
+    return {each.key: each.value for each in sandbox_sysctls(config)}
+
+
+def test_a_pod_may_use_low_ports_and_ping_unless_it_says_otherwise() -> None:
+    assert values(pod()) == {
+        "net.ipv4.ip_unprivileged_port_start": "0",
+        "net.ipv4.ping_group_range": "0 2147483647",
+    }
+    config = pod()
+    config.linux.sysctls["net.ipv4.ip_unprivileged_port_start"] = "1024"
+    assert values(config)["net.ipv4.ip_unprivileged_port_start"] == "1024"
+
+
+def test_defaults_leave_the_hosts_network_and_unmapped_groups_alone() -> None:
+    assert values(pod(namespace_options=pb.NamespaceOption(network=pb.NODE))) == {}
+    mapped = pod(namespace_options=pb.NamespaceOption(userns_options=USERNS))
+    assert "net.ipv4.ping_group_range" not in values(mapped)
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        (pb.NamespaceOption(network=pb.NODE), "net.core.somaxconn"),
+        (pb.NamespaceOption(network=pb.NODE), "kernel.domainname"),
+        (pb.NamespaceOption(ipc=pb.NODE), "kernel.shmmax"),
+    ],
+)
+def test_a_shared_namespace_is_not_changed(options: pb.NamespaceOption, key: str) -> None:
+    config = pod(namespace_options=options)
+    config.linux.sysctls[key] = "1"
+    with pytest.raises(InvalidError, match="would change the machine's"):
+        sandbox_sysctls(config)

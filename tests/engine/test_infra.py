@@ -1,0 +1,86 @@
+"""The root file system of a pod's init: which program is in it, and what else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from moorage.engine import infra as module
+from moorage.engine.errors import FailedError
+from moorage.engine.infra import Holder
+from moorage.linux.program import Platform, Program, UnfitProgramError
+
+
+@pytest.fixture
+def infra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Holder:
+    """Programs whose text says so are dynamic."""
+    (tmp_path / "bin").mkdir()
+
+    def read(path: Path, package: str) -> Program:
+        content = path.read_bytes()
+        if content == b"dynamic":
+            raise UnfitProgramError(path, "needs libraries", package)
+        return Program(content, Platform("amd64"))
+
+    monkeypatch.setattr(module, "read_program", read)
+    return Holder(tmp_path / "rootfs", str(tmp_path / "bin"))
+
+
+def install(infra: Holder, name: str, text: str = "static") -> None:
+    path = Path(infra.search_path, name)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+BUSYBOX = ("/init", "sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 2147483 & wait; done")
+
+
+@pytest.mark.parametrize(
+    ("programs", "argv", "content"),
+    [
+        ({"catatonit": "c", "busybox": "b"}, ("/init", "-P"), "c"),
+        ({"busybox": "b"}, BUSYBOX, "b"),
+        ({"catatonit": "dynamic", "busybox": "b"}, BUSYBOX, "b"),
+    ],
+)
+def test_the_first_program_that_can_be_alone_is_its_init(
+    infra: Holder, programs: dict[str, str], argv: tuple[str, ...], content: str
+) -> None:
+    for name, text in programs.items():
+        install(infra, name, text)
+    assert infra.prepare() == argv
+    assert (infra.rootfs / "init").read_text() == content
+    found = {str(each.relative_to(infra.rootfs)): each for each in infra.rootfs.rglob("*")}
+    assert set(found) == {
+        "dev", "etc", "proc", "sys", "etc/hostname", "etc/hosts", "etc/resolv.conf", "init",
+    }  # fmt: skip
+    for name in ("dev", "etc", "proc", "sys", "init"):
+        assert found[name].stat().st_mode & 0o777 == 0o755
+    assert all(found[name].is_dir() for name in ("dev", "etc", "proc", "sys"))
+
+
+def test_a_program_that_is_there_may_be_running_and_is_left_or_replaced_whole(
+    infra: Holder,
+) -> None:
+    install(infra, "catatonit", "one")
+    infra.prepare()
+    init = infra.rootfs / "init"
+    before = init.stat().st_ino
+    infra.prepare()
+    assert init.stat().st_ino == before
+    install(infra, "catatonit", "two")
+    with init.open() as running:
+        infra.prepare()
+        assert running.read() == "one"
+    assert init.read_text() == "two"
+
+
+def test_without_a_program_each_is_said_with_its_package(infra: Holder) -> None:
+    install(infra, "busybox", "dynamic")
+    with pytest.raises(FailedError) as failed:
+        infra.prepare()
+    said = str(failed.value)
+    assert "catatonit is not on PATH (apt-get install catatonit); " in said
+    assert "busybox needs libraries; a static one is needed: apt-get install busybox-static" in said
+    assert not infra.rootfs.exists()

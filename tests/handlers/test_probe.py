@@ -1,0 +1,154 @@
+"""Which programs a definition needs, and what is known of each."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from moorage.handlers import Machine, probe
+from moorage.handlers.definition import HandlerDefinition, parse_definition
+from moorage.handlers.probe import Prober, wanted_programs
+from moorage.handlers.runtimes import Runtime
+from tests.handlers.programs import program, runtime
+
+MACHINE = Machine(kernel=(6, 1), has_kvm=True)
+
+
+def a_definition(folder: Path, name: str, text: str) -> HandlerDefinition:
+    path = folder / f"{name}.toml"
+    return parse_definition(path, text.encode())
+
+
+def a_shim(folder: Path, binary: str, type_: str, more: str = "") -> HandlerDefinition:
+    text = f'adapter = "shim"\nbinary = "{binary}"\n[options]\nruntime_type = "{type_}"\n{more}'
+    return a_definition(folder, "own", text)
+
+
+def test_a_program_of_which_nothing_is_known_is_asked_for_its_version(tmp_path: Path) -> None:
+    definition = a_definition(tmp_path, "own", 'adapter = "oci"\nbinary = "/opt/new"\n')
+    (wanted,) = wanted_programs(definition)
+    assert wanted.spelled == "/opt/new"
+    assert (wanted.runtime.name, wanted.runtime.program) == ("new", "new")
+    assert wanted.runtime.handlers == ("own",)
+    assert not wanted.runtime.is_shim
+    assert wanted.runtime.version_arguments == ("--version",)
+
+
+def test_a_shim_of_which_nothing_is_known_is_asked_nothing(tmp_path: Path) -> None:
+    (wanted,) = wanted_programs(a_shim(tmp_path, "/opt/containerd-shim-new-v1", "io.x.new.v1"))
+    assert wanted.runtime.is_shim
+    assert wanted.runtime.version_arguments == ()
+
+
+def test_a_known_name_in_another_role_is_another_program(tmp_path: Path) -> None:
+    (wanted,) = wanted_programs(a_shim(tmp_path, "/opt/runc", "io.x.new.v1"))
+    assert wanted.runtime.is_shim
+    assert wanted.runtime.handlers == ("own",)
+
+
+def test_a_known_program_keeps_what_is_known_but_its_configuration(tmp_path: Path) -> None:
+    (kata,) = wanted_programs(a_shim(tmp_path, "/opt/containerd-shim-kata-v2", "io.x.kata.v2"))
+    assert kata.runtime.is_shim
+    assert kata.runtime.name.startswith("kata")
+    assert kata.runtime.configurations == ()
+
+
+def test_the_runtime_behind_a_shim_is_wanted_too(tmp_path: Path) -> None:
+    definition = a_shim(
+        tmp_path, "containerd-shim-runc-v2", "io.containerd.runc.v2", 'runtime_binary = "crun"\n'
+    )
+    shim, behind = wanted_programs(definition)
+    assert (shim.spelled, shim.runtime.is_shim) == ("containerd-shim-runc-v2", True)
+    assert (behind.spelled, behind.runtime.name, behind.runtime.is_shim) == ("crun", "crun", False)
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason"),
+    [
+        (0o644, ""),
+        (0o666, "{path} can be written by others (mode 0666)"),
+        (None, "its configuration {path} does not exist"),
+    ],
+)
+async def test_the_configuration_of_a_shim(tmp_path: Path, mode: int | None, reason: str) -> None:
+    path = tmp_path / "kata.toml"
+    if mode is not None:
+        path.touch()
+        path.chmod(mode)
+    program(tmp_path / "bin", "containerd-shim-kata-v2", "echo 3.2.0")
+    definition = a_shim(
+        tmp_path, "containerd-shim-kata-v2", "io.x.kata.v2", f'config_path = "{path}"\n'
+    )
+    async with asyncio.TaskGroup() as group:
+        prober = Prober(group, str(tmp_path / "bin"), lambda: None)
+        prober.offer(definition, MACHINE)
+        await asyncio.wait(prober.pending)
+        offered = prober.offer(definition, MACHINE)
+    assert offered.is_available == (not reason)
+    assert reason.format(path=path) in offered.verdict.reason
+
+
+async def test_a_program_is_asked_once_until_its_file_changes(tmp_path: Path) -> None:
+    folder, answers = tmp_path / "bin", 0
+
+    def answered() -> None:
+        nonlocal answers
+        answers += 1
+
+    definition = a_definition(tmp_path, "own", 'adapter = "oci"\nbinary = "new"\n')
+    async with asyncio.TaskGroup() as group:
+        prober = Prober(group, str(folder), answered)
+        for version, wanted in (("1.0", 1), ("1.0", 1), ("1.1", 2)):
+            if answers < wanted:
+                runtime(folder, "new", version)
+            prober.offer(definition, MACHINE)
+            if prober.pending:
+                await asyncio.wait(prober.pending)
+            assert prober.offer(definition, MACHINE).version == version
+            await asyncio.sleep(0)
+            assert answers == wanted
+        prober.forget()
+        assert not prober.offer(definition, MACHINE).is_available
+        await asyncio.wait(prober.pending)
+        await asyncio.sleep(0)
+        assert answers == 3
+
+
+async def test_of_a_program_only_the_newest_state_is_remembered(tmp_path: Path) -> None:
+    folder = tmp_path / "bin"
+    definition = a_definition(tmp_path, "own", 'adapter = "oci"\nbinary = "new"\n')
+    async with asyncio.TaskGroup() as group:
+        prober = Prober(group, str(folder), lambda: None, deadline_s=0.2)
+        for version in ("1.0", "1.1", "1.2"):
+            program(folder, "new", f"sleep 5; echo new version {version}")
+            prober.offer(definition, MACHINE)
+        assert len(prober.pending) == 1
+
+
+@pytest.mark.parametrize(
+    ("spelled", "is_shim", "name", "version_arguments"),
+    [
+        ("/usr/bin/known", False, "Known", ("-v",)),
+        ("known", True, "known", ()),
+        ("other", False, "other", ("--version",)),
+        ("/x/other", True, "other", ()),
+    ],
+)
+def test_the_runtime_behind_a_definition(
+    spelled: str, is_shim: bool, name: str, version_arguments: tuple[str, ...]
+) -> None:
+    known = Runtime(
+        name="Known", program="known", handlers=("k",), version_arguments=("-v",),
+        configurations=(Path("/etc/known.toml"),),
+    )  # fmt: skip
+    text = b'adapter = "oci"\nbinary = "x"\n'
+    found = probe._runtime_of(
+        spelled, parse_definition(Path("/h/one.toml"), text), is_shim=is_shim, runtimes=(known,)
+    )
+    assert (found.name, found.is_shim, found.version_arguments) == (
+        name, is_shim, version_arguments
+    )  # fmt: skip
+    assert found.configurations == ()
+    assert found.handlers == (("k",) if name == "Known" else ("one",))

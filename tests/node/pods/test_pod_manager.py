@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from moorage.api.pods import Pod
+from moorage.node.pods import pod_manager as roster_module
+from moorage.node.pods.pod_manager import Roster
+from moorage.node.runtime.views import PodView
+from moorage.node.status.inputs import Ending
+from tests.clocks import FakeClock, settle
+from tests.node.objects import a_node, a_pod, a_sandbox, wire_container
+
+
+class FakeWorker:
+    """Lives until it is removed."""
+
+    def __init__(self, pod: Pod, context: Any, *, refusal: Ending | None = None) -> None:
+        del context
+        self.uid, self.pod, self.refusal = pod.metadata.uid, pod, refusal
+        self.is_active = refusal is None
+        self._removed = asyncio.Event()
+
+    async def run(self) -> None:
+        await self._removed.wait()
+
+    def update(self, pod: Pod) -> None:
+        self.pod = pod
+
+    def remove(self) -> None:
+        self._removed.set()
+
+
+class FakeInformer:
+    def __init__(self, *pods: Pod) -> None:
+        self._pods = list(pods)
+        self.tell: Any = None
+
+    def __iter__(self) -> Any:
+        return iter(self._pods)
+
+    def add_handler(self, handler: Any) -> None:
+        self.tell = handler
+        for pod in self._pods:
+            handler(None, pod)
+
+
+def pod(uid: str, cpu: str = "1", created: str = "", name: str = "", **fields: Any) -> Pod:
+    meta = {"uid": uid, "creationTimestamp": created or f"2026-{uid}", **fields.pop("meta", {})}
+    container = wire_container(resources={"requests": {"cpu": cpu}})
+    return a_pod(container, name=name or uid, meta=meta, **fields)
+
+
+@asynccontextmanager
+async def roster_of(*pods: Pod, running: str = "") -> AsyncIterator[tuple[Roster, FakeInformer]]:
+    views = {uid: PodView(uid, sandboxes=(a_sandbox(uid=uid),)) for uid in running.split()}
+    nothing = SimpleNamespace(add_listener=lambda _: None, on_change=lambda _: None)
+    context: Any = SimpleNamespace(
+        options=SimpleNamespace(listeners=()),
+        observer=SimpleNamespace(
+            add_listener=lambda _: None, view=lambda uid: views.get(uid) or PodView(uid)
+        ),
+        health=SimpleNamespace(add_listener=lambda _: None, has_groups_policy=True),
+        classes=nothing,
+        events=SimpleNamespace(pod=lambda *_: None),
+        allocatable=lambda: {"cpu": "2", "pods": "110"},
+        clock=FakeClock(),
+    )
+    informer: Any = FakeInformer(*pods)
+    node: Any = SimpleNamespace(node=a_node())
+    found = Roster(context, informer, node)
+    task = asyncio.ensure_future(found.run())
+    await settle()
+    yield found, informer
+    task.cancel()
+    await asyncio.wait((task,))
+
+
+@pytest.fixture(autouse=True)
+def _workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roster_module, "PodWorker", FakeWorker)
+
+
+def refused(pod_manager: Roster) -> dict[str, bool]:
+    return {each.uid: not each.is_active for each in pod_manager}
+
+
+async def test_room_is_given_to_those_that_have_had_it_longest() -> None:
+    async with roster_of(pod("c"), pod("b"), pod("a")) as (pod_manager, _):
+        assert refused(pod_manager) == {"a": False, "b": False, "c": True}
+
+
+async def test_what_runs_already_is_not_asked_again() -> None:
+    async with roster_of(pod("a"), pod("b"), pod("c"), running="c") as (pod_manager, _):
+        assert not refused(pod_manager)["c"]
+
+
+async def test_what_is_over_or_ending_is_not_refused() -> None:
+    over = pod("x", cpu="9", status={"phase": "Succeeded"})
+    ending = pod("y", cpu="9", meta={"deletionTimestamp": "2026"})
+    async with roster_of(over, ending) as (pod_manager, _):
+        assert refused(pod_manager) == {"x": False, "y": False}
+
+
+async def test_mirrors_of_static_pods_have_no_worker() -> None:
+    mirror = pod("m", meta={"annotations": {"kubernetes.io/config.mirror": "x"}})
+    async with roster_of(mirror) as (pod_manager, _):
+        assert list(pod_manager.uids) == []
+
+
+async def test_a_pod_of_the_same_name_takes_the_place_of_another() -> None:
+    old, new = pod("a", name="web", created="1"), pod("b", name="web", created="2")
+    async with roster_of(old) as (pod_manager, informer):
+        informer.tell(old, new)
+        found = pod_manager.find("shop", "web")
+        assert found is not None
+        assert found.uid == "b"
+        await settle()
+        assert list(pod_manager.uids) == ["b"]
+
+
+async def test_changes_reach_the_worker_and_an_end_removes_it() -> None:
+    one = pod("a")
+    async with roster_of(one) as (pod_manager, informer):
+        changed = msgspec.structs.replace(one, spec=a_pod(hostNetwork=True).spec)
+        informer.tell(one, changed)
+        assert [each.pod for each in pod_manager] == [changed]
+        informer.tell(changed, None)
+        await settle()
+        assert list(pod_manager.uids) == []
+
+
+async def test_coming_and_going_is_told() -> None:
+    heard: list[int] = []
+    async with roster_of() as (pod_manager, informer):
+        pod_manager.add_listener(lambda: heard.append(len(pod_manager.uids)))
+        informer.tell(None, pod("a"))
+        informer.tell(pod("a"), None)
+        await settle()
+    assert heard == [1, 0]
+
+
+async def test_a_worker_that_breaks_ends_no_other_and_goes_on_after_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs: list[str] = []
+
+    class Breaking(FakeWorker):
+        async def run(self) -> None:
+            runs.append(self.uid)
+            if self.uid == "a" and len(runs) < 4:
+                raise RecursionError("too deep")
+            await super().run()
+
+    monkeypatch.setattr(roster_module, "PodWorker", Breaking)
+    told: list[Any] = []
+    async with roster_of(pod("a"), pod("b")) as (pod_manager, _):
+        context: Any = pod_manager._context
+        context.events = SimpleNamespace(pod=lambda *about: told.append(about[2:]))
+        while runs.count("a") < 3:
+            await settle()
+            context.clock.advance(120)
+        assert set(pod_manager.uids) == {"a", "b"}
+    assert told[0] == ("FailedSync", "error handling the pod: too deep")
+
+
+class Woken:
+    """A worker that notes what it was told."""
+
+    def __init__(self, name: str | None) -> None:
+        self.pod = name
+        self.told: list[str] = []
+
+    def wake(self) -> None:
+        self.told.append("wake")
+
+    def retry_sandbox(self) -> None:
+        self.told.append("retry")
+
+
+async def test_workers_hear_of_what_concerns_them() -> None:
+    async with roster_of() as (pod_manager, _):
+        a, b, none = Woken("a"), Woken("b"), Woken(None)
+        kept, pod_manager._workers = pod_manager._workers, {"1": a, "2": b, "3": none}  # type: ignore[dict-item]
+        pod_manager._context.classes.named_by = lambda pod: pod  # type: ignore[method-assign,assignment,return-value]
+        pod_manager._on_view("1")
+        pod_manager._on_view("gone")
+        pod_manager._on_class("b")
+        assert (a.told, b.told, none.told) == (["wake"], ["retry"], [])
+        pod_manager._on_engine()
+        assert (a.told, b.told, none.told) == (["wake", "retry"], ["retry", "retry"], ["retry"])
+        pod_manager._workers = kept
+
+
+async def test_a_pod_is_judged_by_the_node_as_it_is_now() -> None:
+    async with roster_of() as (pod_manager, _):
+        wanted = pod("01-01", nodeSelector={"disk": "fast"})
+        node: Any = pod_manager._node
+        for labels, is_refused in (({"disk": "fast"}, False), ({"disk": "slow"}, True)):
+            node.node = a_node(metadata={"name": "n1", "labels": labels})
+            found = pod_manager._refusal(wanted)
+            assert (found is not None) == is_refused
+        node.node = None
+        assert pod_manager._refusal(wanted) is not None
+        assert pod_manager._refusal(pod("01-02")) is None

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import asyncio
+
+from moorage.node.notifier import Wake
+from tests.clocks import FakeClock, settle
+
+
+async def test_a_call_stays_until_it_is_heard() -> None:
+    wake = Wake(FakeClock())
+    wake.call()
+    await wake.wait()
+    waiting = asyncio.ensure_future(wake.wait())
+    await settle()
+    assert not waiting.done()
+    wake.call()
+    await waiting
+
+
+async def test_the_moment_comes_without_a_call() -> None:
+    clock = FakeClock()
+    waiting = asyncio.ensure_future(Wake(clock).wait(5))
+    await settle()
+    clock.advance(4)
+    await settle()
+    assert not waiting.done()
+    clock.advance(1)
+    await waiting
+
+
+async def test_a_moment_that_has_passed_is_not_waited_for() -> None:
+    await Wake(FakeClock()).wait(0)
+
+
+async def test_cancelling_leaves_nobody_waiting() -> None:
+    clock = FakeClock()
+    waiting = asyncio.ensure_future(Wake(clock).wait(5))
+    await settle()
+    waiting.cancel()
+    await settle()
+    assert clock.next_s is None

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from moorage.scheduler.api_dispatcher import OrderedCalls
+
+
+@asynccontextmanager
+async def running(calls: OrderedCalls) -> AsyncIterator[None]:
+    task = asyncio.create_task(calls.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_calls_of_one_pod_never_overtake_each_other() -> None:
+    calls = OrderedCalls(workers=4)
+    done: list[str] = []
+    gate, other_ran = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> None:
+        await gate.wait()
+        done.append("first")
+
+    async def quick(name: str) -> None:
+        done.append(name)
+        other_ran.set()
+
+    async with running(calls):
+        calls.submit("a", slow)
+        calls.submit("a", lambda: quick("second"))
+        calls.submit("b", lambda: quick("other"))
+        async with asyncio.timeout(5):
+            await other_ran.wait()
+            gate.set()
+            await calls.idle()
+    assert done == ["other", "first", "second"]
+
+
+async def test_no_more_calls_are_under_way_than_workers_and_deciders_wait() -> None:
+    calls = OrderedCalls(workers=2)
+    gate = asyncio.Event()
+    under_way = most = 0
+
+    async def call() -> None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await gate.wait()
+        under_way -= 1
+
+    async with running(calls):
+        for number in range(8):
+            calls.submit(f"p{number}", call)
+        room = asyncio.create_task(calls.room())
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not room.done()
+        gate.set()
+        async with asyncio.timeout(5):
+            await room
+            await calls.idle()
+    assert most == 2
