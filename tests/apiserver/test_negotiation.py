@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.api.errors import NotAcceptableError, UnsupportedMediaTypeError
-from moorage.apiserver.negotiation import PARTIAL, TABLE, Form, body_media, negotiate
+from moorage.apiserver.negotiation import PARTIAL, TABLE, Representation, body_media, negotiate
 from moorage.registry.codec import Media
 
 TABLES = (
@@ -16,31 +16,40 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 @pytest.mark.parametrize(
     ("accept", "form"),
     [
-        ("", Form()),
-        ("*/*", Form()),
-        ("application/json", Form()),
-        ("application/yaml", Form(is_yaml=True)),
-        (f"{PROTOBUF},application/json", Form()),
-        (f"{PROTOBUF}, */*", Form()),
-        (PROTOBUF, Form()),
-        (TABLES, Form(as_="Table")),
-        ("application/yaml;as=Table;v=v1;g=meta.k8s.io", Form(is_yaml=True, as_="Table")),
-        (f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io,application/json", Form()),
-        ("text/html, application/json;q=0.9", Form()),
-        ("APPLICATION/YAML", Form(is_yaml=True)),
-        ("*/*;as=Table;v=v1;g=meta.k8s.io", Form(as_="Table")),
-        ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", Form(as_="Table", version="v1beta1")),
-        ("application/json;as=Table;v=v2;g=meta.k8s.io,application/yaml", Form(is_yaml=True)),
-        ("application/json;as=Table;v=v1;g=other,application/yaml", Form(is_yaml=True)),
-        ("application/json;as=Table;v=v1,application/yaml", Form(is_yaml=True)),
-        ("application/json;as=Odd;v=v1;g=meta.k8s.io,application/yaml", Form(is_yaml=True)),
+        ("", Representation()),
+        ("*/*", Representation()),
+        ("application/json", Representation()),
+        ("application/yaml", Representation(is_yaml=True)),
+        (f"{PROTOBUF},application/json", Representation()),
+        (f"{PROTOBUF}, */*", Representation()),
+        (PROTOBUF, Representation()),
+        (TABLES, Representation(as_="Table")),
+        ("application/yaml;as=Table;v=v1;g=meta.k8s.io", Representation(is_yaml=True, as_="Table")),
+        (f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io,application/json", Representation()),
+        ("text/html, application/json;q=0.9", Representation()),
+        ("APPLICATION/YAML", Representation(is_yaml=True)),
+        ("*/*;as=Table;v=v1;g=meta.k8s.io", Representation(as_="Table")),
+        (
+            "application/json;as=Table;v=v1beta1;g=meta.k8s.io",
+            Representation(as_="Table", version="v1beta1"),
+        ),
+        (
+            "application/json;as=Table;v=v2;g=meta.k8s.io,application/yaml",
+            Representation(is_yaml=True),
+        ),
+        ("application/json;as=Table;v=v1;g=other,application/yaml", Representation(is_yaml=True)),
+        ("application/json;as=Table;v=v1,application/yaml", Representation(is_yaml=True)),
+        (
+            "application/json;as=Odd;v=v1;g=meta.k8s.io,application/yaml",
+            Representation(is_yaml=True),
+        ),
         (
             f"{PROTOBUF};as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
-            Form(as_="PartialObjectMetadata"),
+            Representation(as_="PartialObjectMetadata"),
         ),
     ],
 )
-def test_the_first_clause_that_fits_decides(accept: str, form: Form) -> None:
+def test_the_first_clause_that_fits_decides(accept: str, form: Representation) -> None:
     found = negotiate(accept, frozenset({TABLE, PARTIAL}))
     assert found == form
     assert found.content_type == ("application/yaml" if form.is_yaml else "application/json")

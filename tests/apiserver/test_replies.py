@@ -12,7 +12,7 @@ import pytest
 
 from moorage.api.errors import NotFoundError, StatusError, TooManyRequestsError, UnauthorizedError
 from moorage.apiserver import replies
-from moorage.apiserver.negotiation import Form
+from moorage.apiserver.negotiation import Representation
 from moorage.apiserver.replies import (
     DirectResponse,
     Reply,
@@ -27,7 +27,7 @@ from moorage.apiserver.replies import (
 )
 from moorage.serving import Budget
 
-_YAML = Form(is_yaml=True)
+_YAML = Representation(is_yaml=True)
 
 
 def test_documents_and_texts() -> None:
@@ -62,13 +62,13 @@ def test_an_error_is_a_status(error: StatusError, headers: dict[str, str]) -> No
 
 @pytest.mark.parametrize("is_compressible", [True, False])
 def test_forms(is_compressible: bool) -> None:
-    plain = formed(b'{"a":1}', Form(), 201, is_compressible=is_compressible)
+    plain = formed(b'{"a":1}', Representation(), 201, is_compressible=is_compressible)
     yaml = formed(b'{"a":1}', _YAML, 201, is_compressible=is_compressible)
     assert (plain.body, plain.content_type) == (b'{"a":1}', "application/json")
     assert (yaml.body, yaml.content_type) == (b"a: 1\n", "application/yaml")
     assert plain.status == yaml.status == 201
     assert plain.is_compressible is yaml.is_compressible is is_compressible
-    assert not formed(b"{}", Form()).is_compressible
+    assert not formed(b"{}", Representation()).is_compressible
 
 
 @pytest.mark.parametrize(

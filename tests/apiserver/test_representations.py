@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from moorage.api.errors import BadRequestError
-from moorage.apiserver.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Form
+from moorage.apiserver.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Representation
 from moorage.apiserver.representations import (
     decoded_object,
     include_object,
@@ -38,13 +38,13 @@ METAS = [
 ]
 
 
-def _one(form: Form, served: Any = V1, **query: str) -> Any:
+def _one(form: Representation, served: Any = V1, **query: str) -> Any:
     body = object_bytes(CODEC, CLASS, served, ITEMS[0], form, query)
     assert body.endswith(b"}\n")
     return msgspec.json.decode(body)
 
 
-def _list(form: Form, listed: Listed, served: Any = V1, **query: str) -> Any:
+def _list(form: Representation, listed: Listed, served: Any = V1, **query: str) -> Any:
     body = list_bytes(CODEC, CLASS, served, listed, form, query)
     assert body.endswith(b"}\n")
     return msgspec.json.decode(body)
@@ -52,13 +52,13 @@ def _list(form: Form, listed: Listed, served: Any = V1, **query: str) -> Any:
 
 def test_whole_objects_and_lists() -> None:
     head = {"kind": "RuntimeClass", "apiVersion": "node.k8s.io/v1"}
-    assert _one(Form()) == {**head, "metadata": METAS[0], "handler": "h"}
-    assert _list(Form(), Listed(ITEMS, 9)) == {
+    assert _one(Representation()) == {**head, "metadata": METAS[0], "handler": "h"}
+    assert _list(Representation(), Listed(ITEMS, 9)) == {
         "kind": "RuntimeClassList", "apiVersion": "node.k8s.io/v1",
         "metadata": {"resourceVersion": "9"},
         "items": [{"metadata": meta, "handler": "h"} for meta in METAS],
     }  # fmt: skip
-    old = _list(Form(), Listed(ITEMS[:1], 9), V1ALPHA1)
+    old = _list(Representation(), Listed(ITEMS[:1], 9), V1ALPHA1)
     assert old["apiVersion"] == "node.k8s.io/v1alpha1"
     assert old["items"] == [{"metadata": METAS[0], "spec": {"runtimeHandler": "h"}}]
 
@@ -67,8 +67,8 @@ def test_whole_objects_and_lists() -> None:
 def test_metadata_alone(version: str) -> None:
     api_version = f"meta.k8s.io/{version}"
     partial = {"kind": PARTIAL, "apiVersion": api_version}
-    assert _one(Form(as_=PARTIAL, version=version)) == {**partial, "metadata": METAS[0]}
-    assert _list(Form(as_=PARTIAL_LIST, version=version), Listed(ITEMS, 9)) == {
+    assert _one(Representation(as_=PARTIAL, version=version)) == {**partial, "metadata": METAS[0]}
+    assert _list(Representation(as_=PARTIAL_LIST, version=version), Listed(ITEMS, 9)) == {
         "kind": PARTIAL_LIST, "apiVersion": api_version, "metadata": {"resourceVersion": "9"},
         "items": [{**partial, "metadata": meta} for meta in METAS],
     }  # fmt: skip
@@ -87,13 +87,13 @@ def test_metadata_alone(version: str) -> None:
     ],
 )  # fmt: skip
 def test_the_metadata_of_a_list(listed: Listed, expected: dict[str, Any]) -> None:
-    for form in (Form(), Form(as_=PARTIAL_LIST), Form(as_=TABLE)):
+    for form in (Representation(), Representation(as_=PARTIAL_LIST), Representation(as_=TABLE)):
         assert _list(form, listed)["metadata"] == expected
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 def test_tables(version: str) -> None:
-    form = Form(as_=TABLE, version=version)
+    form = Representation(as_=TABLE, version=version)
     one, both = _one(form), _list(form, Listed(ITEMS, 9))
     for table, count, revision in ((one, 1, "3"), (both, 2, "9")):
         assert (table["kind"], table["apiVersion"]) == ("Table", f"meta.k8s.io/{version}")

@@ -13,7 +13,7 @@ from multidict import CIMultiDict
 
 from moorage.api.errors import BadRequestError
 from moorage.apiserver import watch
-from moorage.apiserver.negotiation import PARTIAL, TABLE, Form
+from moorage.apiserver.negotiation import PARTIAL, TABLE, Representation
 from moorage.apiserver.watch import WatchStreams
 from moorage.registry.codec import Codec
 from moorage.registry.kinds import STORED_KINDS
@@ -47,7 +47,7 @@ def frame(made: bytes) -> Any:
 
 
 def test_frames_of_whole_objects_are_in_the_version_asked_for() -> None:
-    new, old = (STREAMS._frame_of(call(served), Form()) for served in (V1, V1ALPHA1))
+    new, old = (STREAMS._frame_of(call(served), Representation()) for served in (V1, V1ALPHA1))
     for _ in range(2):
         for type_, revision in (("ADDED", 3), ("MODIFIED", 3), ("MODIFIED", 4)):
             meta = {"resourceVersion": str(revision), "name": "a"}
@@ -65,7 +65,7 @@ def test_frames_of_whole_objects_are_in_the_version_asked_for() -> None:
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 def test_frames_of_metadata(version: str) -> None:
-    make = STREAMS._frame_of(call(), Form(as_=PARTIAL, version=version))
+    make = STREAMS._frame_of(call(), Representation(as_=PARTIAL, version=version))
     assert frame(make("DELETED", item("a", 3))) == {
         "type": "DELETED",
         "object": {"kind": PARTIAL, "apiVersion": f"meta.k8s.io/{version}",
@@ -75,13 +75,15 @@ def test_frames_of_metadata(version: str) -> None:
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 def test_only_the_first_table_has_columns(version: str) -> None:
-    make = STREAMS._frame_of(call(), Form(as_=TABLE, version=version))
+    make = STREAMS._frame_of(call(), Representation(as_=TABLE, version=version))
     tables = [frame(make("ADDED", item(name, 3)))["object"] for name in ("a", "b", "c")]
     assert [bool(table.get("columnDefinitions")) for table in tables] == [True, False, False]
     assert [table["rows"][0]["cells"][:2] for table in tables] == [[n, "h"] for n in "abc"]
     assert {table["apiVersion"] for table in tables} == {f"meta.k8s.io/{version}"}
     assert {table["rows"][0]["object"]["kind"] for table in tables} == {PARTIAL}
-    whole = STREAMS._frame_of(call(includeObject="Object"), Form(as_=TABLE, version=version))
+    whole = STREAMS._frame_of(
+        call(includeObject="Object"), Representation(as_=TABLE, version=version)
+    )
     row = frame(whole("ADDED", item("a", 3)))["object"]["rows"][0]
     assert (row["object"]["kind"], row["object"]["handler"]) == ("RuntimeClass", "h")
 
@@ -166,14 +168,14 @@ def test_the_head_of_a_watch() -> None:
 @pytest.mark.parametrize(
     ("form", "kind", "api_version"),
     [
-        (Form(), "RuntimeClass", "node.k8s.io/v1"),
-        (Form(as_=PARTIAL), PARTIAL, "meta.k8s.io/v1"),
-        (Form(as_=PARTIAL, version="v1beta1"), PARTIAL, "meta.k8s.io/v1beta1"),
-        (Form(as_=TABLE), "Table", "meta.k8s.io/v1"),
-        (Form(as_=TABLE, version="v1beta1"), "Table", "meta.k8s.io/v1beta1"),
+        (Representation(), "RuntimeClass", "node.k8s.io/v1"),
+        (Representation(as_=PARTIAL), PARTIAL, "meta.k8s.io/v1"),
+        (Representation(as_=PARTIAL, version="v1beta1"), PARTIAL, "meta.k8s.io/v1beta1"),
+        (Representation(as_=TABLE), "Table", "meta.k8s.io/v1"),
+        (Representation(as_=TABLE, version="v1beta1"), "Table", "meta.k8s.io/v1beta1"),
     ],
 )
-def test_bookmarks(form: Form, kind: str, api_version: str, is_end: bool) -> None:
+def test_bookmarks(form: Representation, kind: str, api_version: str, is_end: bool) -> None:
     found = frame(STREAMS._bookmark(call(), form, 7, is_end_of_initial=is_end))
     assert found["type"] == "BOOKMARK"
     obj = found["object"]
@@ -207,7 +209,7 @@ async def test_a_watch_that_breaks_is_forgotten(
         await cache.load()
         streams = WatchStreams(cache, Codec(load_schema()), FakeClock(), "store")
         asked = call(timeoutSeconds="5")
-        asked.form, asked.namespace = lambda *_: Form(), ""
+        asked.form, asked.namespace = lambda *_: Representation(), ""
         transport = SimpleNamespace(abort=lambda: ended.append("abort"))
         asked.http = SimpleNamespace(transport=transport, headers=CIMultiDict())
         response: Any = await streams.serve(asked)

@@ -19,9 +19,9 @@ from moorage.engine.cgroups import ContainerCgroups
 from moorage.engine.containers.life import Containers
 from moorage.engine.context import EngineContext
 from moorage.engine.events import Events
-from moorage.engine.idle_gate import Lulls
+from moorage.engine.idle_gate import IdleGate
 from moorage.engine.images import ImagePaths, ImageStore
-from moorage.engine.infra import Holder
+from moorage.engine.infra import InfraProcess
 from moorage.engine.inventory import Container, Inventory, Sandbox
 from moorage.engine.networks import NetworkPool, Plugins, read_conflist
 from moorage.engine.oci import CdiFolders, SpecWriter
@@ -231,7 +231,7 @@ def _context(
     # Ordinary directories: a real cpuset would be copied from its parent's files.
     mounts = {name: _directory(root / "cgroup" / name) for name in ("cpu", "memory", "pids")}
     cgroups = Cgroups(Layout.V1, mounts, hierarchies=tuple(mounts.values()))
-    lulls = Lulls(clock)
+    idle_gate = IdleGate(clock)
     return EngineContext(
         options=options,
         clock=clock,
@@ -246,11 +246,11 @@ def _context(
             lambda: read_conflist(options.cni_configurations),
             clock,
             size=0,
-            lull=lambda: lulls.wait(0),
+            lull=lambda: idle_gate.wait(0),
         ),
-        lulls=lulls,
+        idle_gate=idle_gate,
         drivers=drivers,
-        holder=Holder(paths.data / "holder", options.search_path),
+        infra=InfraProcess(paths.data / "holder", options.search_path),
         cgroups=ContainerCgroups(cgroups),
         events=Events(),
         handlers=lambda: catalogue[0],

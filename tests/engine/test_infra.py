@@ -8,12 +8,12 @@ import pytest
 
 from moorage.engine import infra as module
 from moorage.engine.errors import FailedError
-from moorage.engine.infra import Holder
+from moorage.engine.infra import InfraProcess
 from moorage.linux.program import Platform, Program, UnfitProgramError
 
 
 @pytest.fixture
-def infra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Holder:
+def infra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InfraProcess:
     """Programs whose text says so are dynamic."""
     (tmp_path / "bin").mkdir()
 
@@ -24,10 +24,10 @@ def infra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Holder:
         return Program(content, Platform("amd64"))
 
     monkeypatch.setattr(module, "read_program", read)
-    return Holder(tmp_path / "rootfs", str(tmp_path / "bin"))
+    return InfraProcess(tmp_path / "rootfs", str(tmp_path / "bin"))
 
 
-def install(infra: Holder, name: str, text: str = "static") -> None:
+def install(infra: InfraProcess, name: str, text: str = "static") -> None:
     path = Path(infra.search_path, name)
     path.write_text(text)
     path.chmod(0o755)
@@ -45,7 +45,7 @@ BUSYBOX = ("/init", "sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 21474
     ],
 )
 def test_the_first_program_that_can_be_alone_is_its_init(
-    infra: Holder, programs: dict[str, str], argv: tuple[str, ...], content: str
+    infra: InfraProcess, programs: dict[str, str], argv: tuple[str, ...], content: str
 ) -> None:
     for name, text in programs.items():
         install(infra, name, text)
@@ -61,7 +61,7 @@ def test_the_first_program_that_can_be_alone_is_its_init(
 
 
 def test_a_program_that_is_there_may_be_running_and_is_left_or_replaced_whole(
-    infra: Holder,
+    infra: InfraProcess,
 ) -> None:
     install(infra, "catatonit", "one")
     infra.prepare()
@@ -76,7 +76,7 @@ def test_a_program_that_is_there_may_be_running_and_is_left_or_replaced_whole(
     assert init.read_text() == "two"
 
 
-def test_without_a_program_each_is_said_with_its_package(infra: Holder) -> None:
+def test_without_a_program_each_is_said_with_its_package(infra: InfraProcess) -> None:
     install(infra, "busybox", "dynamic")
     with pytest.raises(FailedError) as failed:
         infra.prepare()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from moorage.engine import records
 from moorage.engine.errors import ExhaustedError
-from moorage.engine.networks import Attachment
+from moorage.engine.networks import CniResult
 from moorage.engine.records import ContainerRecord, RecordFolder, SandboxRecord, Stage, User
 from moorage.handlers.adapters import Exit
 from moorage.handlers.definition import HandlerDefinition, parse_definition
@@ -61,7 +61,7 @@ sandboxes = st.builds(
     is_made=st.booleans(),
     is_ready=st.booleans(),
     attachment=st.none()
-    | st.builds(Attachment, ids, texts, st.just({"a": [1]}), st.just({"b": "c"}), texts),
+    | st.builds(CniResult, ids, texts, st.just({"a": [1]}), st.just({"b": "c"}), texts),
     task_pid=st.integers(0, 1 << 22),
 )
 

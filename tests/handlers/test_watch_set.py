@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.handlers.watch_set import Interest, interest_in
+from moorage.handlers.watch_set import WatchSet, watch_set_of
 from moorage.linux.inotify import FolderChange
 
 
@@ -23,7 +23,7 @@ def change(folder: Path, name: str = "x", *, uncertain: bool = False) -> list[Fo
 
 def test_a_folder_counts_wholly_and_its_own_entry_above(root: Path) -> None:
     folder = root / "etc/handlers.d"
-    interest = interest_in([folder], [], "")
+    interest = watch_set_of([folder], [], "")
     assert interest.folders == {folder, root / "etc"}
     assert interest.concerns(change(folder, "anything"))
     assert interest.concerns(change(root / "etc", "handlers.d"))
@@ -32,7 +32,7 @@ def test_a_folder_counts_wholly_and_its_own_entry_above(root: Path) -> None:
 
 
 def test_what_does_not_exist_is_awaited_in_the_nearest_folder_above(root: Path) -> None:
-    interest = interest_in([root / "etc/a/b/c"], [], "")
+    interest = watch_set_of([root / "etc/a/b/c"], [], "")
     assert interest.folders == {root / "etc/a/b/c", root / "etc"}
     assert interest.concerns(change(root / "etc", "a"))
     assert not interest.concerns(change(root / "etc", "b"))
@@ -40,7 +40,7 @@ def test_what_does_not_exist_is_awaited_in_the_nearest_folder_above(root: Path) 
 
 def test_a_program_counts_by_its_name_wherever_it_may_come(root: Path) -> None:
     path = f"{root}/bin::{root}/absent/bin"
-    interest = interest_in([], ["runc"], path)
+    interest = watch_set_of([], ["runc"], path)
     assert interest.folders == {root / "bin", root}
     assert interest.concerns(change(root / "bin", "runc"))
     assert not interest.concerns(change(root / "bin", "crun"))
@@ -48,7 +48,7 @@ def test_a_program_counts_by_its_name_wherever_it_may_come(root: Path) -> None:
 
 
 def test_a_spelled_path_is_not_looked_up(root: Path) -> None:
-    interest = interest_in([], [f"{root}/opt/runsc"], f"{root}/bin")
+    interest = watch_set_of([], [f"{root}/opt/runsc"], f"{root}/bin")
     assert interest.folders == {root / "opt"}
     assert interest.concerns(change(root / "opt", "runsc"))
 
@@ -56,18 +56,18 @@ def test_a_spelled_path_is_not_looked_up(root: Path) -> None:
 def test_links_are_followed_and_watched_themselves(root: Path) -> None:
     (root / "opt/real/runc").touch()
     (root / "bin/runc").symlink_to(root / "opt/real/runc")
-    interest = interest_in([], ["runc"], f"{root}/bin")
+    interest = watch_set_of([], ["runc"], f"{root}/bin")
     assert interest.folders == {root / "bin", root / "opt/real"}
     assert interest.concerns(change(root / "opt/real", "runc"))
     linked = root / "link.d"
     linked.symlink_to(root / "etc/handlers.d")
-    both = Interest()
+    both = WatchSet()
     both.add_folder(linked)
     assert both.folders == {root / "etc/handlers.d", root, root / "etc"}
 
 
 def test_changes_without_a_name_or_certainty_always_count(root: Path) -> None:
-    interest = interest_in([], ["runc"], f"{root}/bin")
+    interest = watch_set_of([], ["runc"], f"{root}/bin")
     assert interest.concerns(change(root / "elsewhere", "x", uncertain=True))
     assert interest.concerns(change(root / "elsewhere", ""))
     assert not interest.concerns([])

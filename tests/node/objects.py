@@ -9,15 +9,15 @@ import msgspec
 from moorage.api.containers import Container
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod, PodStatus
-from moorage.node.config.downward import Surroundings
+from moorage.node.config.downward import DownwardInputs
 from moorage.node.pods.spec import quality
 from moorage.node.runtime.labels import Remembered, container_hash
 from moorage.node.runtime.views import ContainerView, PodView, SandboxView, State, pod_view
-from moorage.node.status.inputs import Knowledge
+from moorage.node.status.inputs import StatusInputs
 from tests.clocks import START, START_NS
 
 UID = "11111111-2222-3333-4444-555555555555"
-WHERE = Surroundings(
+WHERE = DownwardInputs(
     host_ips=("10.0.0.1",),
     pod_ips=("10.1.0.5", "fd00::5"),
     allocatable={"cpu": "4", "memory": "8Gi", "ephemeral-storage": "100Gi"},
@@ -139,7 +139,7 @@ def a_view(*found: SandboxView | ContainerView) -> PodView:
     return pod_view(UID, sandboxes or [a_sandbox()], containers)
 
 
-def knowing(pod: Pod, view: PodView, **fields: Any) -> Knowledge:
+def knowing(pod: Pod, view: PodView, **fields: Any) -> StatusInputs:
     """Everything about a pod whose sandbox serves; what differs is said."""
     usual: dict[str, Any] = {
         "before": PodStatus(),
@@ -149,7 +149,7 @@ def knowing(pod: Pod, view: PodView, **fields: Any) -> Knowledge:
         "quality": quality(pod),
         "is_ready_to_start": True,
     }
-    return Knowledge(pod=pod, view=view, **(usual | fields))
+    return StatusInputs(pod=pod, view=view, **(usual | fields))
 
 
 def _ns(seconds: float) -> int:

@@ -116,7 +116,7 @@ async def test_pods_are_run_once_the_engine_the_api_and_the_node_are_known(
     server = ServerOptions(certificate_file=ROOT, key_file=ROOT, client_ca_file=ROOT)
     agent: Any = an_agent(server=server if has_server else None)
     names = ("recorder", "health", "observer", "pods", "classes", "services", "node", "lease",
-             "nodes", "roster", "quality")  # fmt: skip
+             "nodes", "pod_manager", "quality")  # fmt: skip
     for name in names:
         setattr(agent, f"_{name}", Part(steps, name))
 
@@ -133,11 +133,11 @@ async def test_pods_are_run_once_the_engine_the_api_and_the_node_are_known(
     await settle(50)
     running.cancel()
     await asyncio.wait((running,))
-    before = ["quality.prepare", "nodes handler", "roster listener"]
+    before = ["quality.prepare", "nodes handler", "pod_manager listener"]
     assert steps[:3] == before
     waits = ["observer.wait_listed", "recover", "pods.wait_synced", "node.wait_registered"]
     assert [each for each in steps if each in waits] == waits
-    later = ["nodes", "roster", "keeper"]
+    later = ["nodes", "pod_manager", "keeper"]
     assert steps[-3:] == later
     rest = set(steps) - {*before, *waits, *later}
     assert rest == {*names[:8], *({"server"} if has_server else ())}

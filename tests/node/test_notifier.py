@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import asyncio
 
-from moorage.node.notifier import Wake
+from moorage.node.notifier import Notifier
 from tests.clocks import FakeClock, settle
 
 
 async def test_a_call_stays_until_it_is_heard() -> None:
-    wake = Wake(FakeClock())
+    wake = Notifier(FakeClock())
     wake.call()
     await wake.wait()
     waiting = asyncio.ensure_future(wake.wait())
@@ -19,7 +19,7 @@ async def test_a_call_stays_until_it_is_heard() -> None:
 
 async def test_the_moment_comes_without_a_call() -> None:
     clock = FakeClock()
-    waiting = asyncio.ensure_future(Wake(clock).wait(5))
+    waiting = asyncio.ensure_future(Notifier(clock).wait(5))
     await settle()
     clock.advance(4)
     await settle()
@@ -29,12 +29,12 @@ async def test_the_moment_comes_without_a_call() -> None:
 
 
 async def test_a_moment_that_has_passed_is_not_waited_for() -> None:
-    await Wake(FakeClock()).wait(0)
+    await Notifier(FakeClock()).wait(0)
 
 
 async def test_cancelling_leaves_nobody_waiting() -> None:
     clock = FakeClock()
-    waiting = asyncio.ensure_future(Wake(clock).wait(5))
+    waiting = asyncio.ensure_future(Notifier(clock).wait(5))
     await settle()
     waiting.cancel()
     await settle()

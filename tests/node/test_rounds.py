@@ -11,7 +11,7 @@ import pytest
 
 from moorage.cri import CriError
 from moorage.node.cgroups import qos
-from moorage.node.cgroups.qos import QualityTree
+from moorage.node.cgroups.qos import QosTree
 from moorage.node.cgroups.tree import CgroupError
 from moorage.node.garbage.containers import ContainerCollector
 from moorage.node.garbage.images import ImageCollector
@@ -23,7 +23,7 @@ from tests.clocks import FakeClock, settle
 CRI = CriError("m", grpc.StatusCode.UNKNOWN, "no")
 
 
-class Wake:
+class Notifier:
     """Lets a round wait on the test's clock."""
 
     def __init__(self, clock: FakeClock) -> None:
@@ -57,8 +57,8 @@ def bare(kind: type[Any], rounds: str, clock: FakeClock, **fields: Any) -> tuple
         (OrphanCollector, "collect", 30.0, 0.0, None),
         (OrphanCollector, "collect", 30.0, 0.0, CRI),
         (UsageWatch, "look", 10.0, 10.0, None),
-        (QualityTree, "weigh", 60.0, 0.0, None),
-        (QualityTree, "weigh", 60.0, 0.0, CgroupError(5, "broken")),
+        (QosTree, "weigh", 60.0, 0.0, None),
+        (QosTree, "weigh", 60.0, 0.0, CgroupError(5, "broken")),
     ],
 )
 async def test_rounds(
@@ -66,7 +66,7 @@ async def test_rounds(
 ) -> None:
     clock = FakeClock()
     options = SimpleNamespace(period_s=7.0)
-    keeper, times = bare(kind, rounds, clock, _options=options, _wake=Wake(clock), error=error)
+    keeper, times = bare(kind, rounds, clock, _options=options, _wake=Notifier(clock), error=error)
     running = asyncio.ensure_future(keeper.run())
     await settle()
     for _ in range(3):

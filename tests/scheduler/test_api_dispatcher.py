@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from moorage.scheduler.api_dispatcher import OrderedCalls
+from moorage.scheduler.api_dispatcher import ApiDispatcher
 
 
 @asynccontextmanager
-async def running(calls: OrderedCalls) -> AsyncIterator[None]:
+async def running(calls: ApiDispatcher) -> AsyncIterator[None]:
     task = asyncio.create_task(calls.run())
     try:
         yield
@@ -18,7 +18,7 @@ async def running(calls: OrderedCalls) -> AsyncIterator[None]:
 
 
 async def test_calls_of_one_pod_never_overtake_each_other() -> None:
-    calls = OrderedCalls(workers=4)
+    calls = ApiDispatcher(workers=4)
     done: list[str] = []
     gate, other_ran = asyncio.Event(), asyncio.Event()
 
@@ -42,7 +42,7 @@ async def test_calls_of_one_pod_never_overtake_each_other() -> None:
 
 
 async def test_no_more_calls_are_under_way_than_workers_and_deciders_wait() -> None:
-    calls = OrderedCalls(workers=2)
+    calls = ApiDispatcher(workers=2)
     gate = asyncio.Event()
     under_way = most = 0
 

@@ -11,7 +11,7 @@ import pytest
 from moorage.api.pods import Pod
 from moorage.scheduler import scores
 from moorage.scheduler.cluster_state import ClusterState
-from moorage.scheduler.inter_pod_affinity import CrossChecks
+from moorage.scheduler.inter_pod_affinity import InterPodAffinity
 from moorage.scheduler.query import make_query
 from tests.scheduler.objects import HOSTNAME, ZONE, a_cluster, a_node, a_pod, spread
 
@@ -21,8 +21,8 @@ REQUIRED, PREFERRED = (
 )
 
 
-def checks(pod: Pod, state: ClusterState) -> CrossChecks:
-    found = CrossChecks(pod, make_query(pod), state)
+def checks(pod: Pod, state: ClusterState) -> InterPodAffinity:
+    found = InterPodAffinity(pod, make_query(pod), state)
     found.refresh()
     return found
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from moorage.api.pods import Pod
 from moorage.scheduler.cluster_state import ClusterState
-from moorage.scheduler.equivalence_cache import Plan
+from moorage.scheduler.equivalence_cache import EquivalenceCache
 from moorage.scheduler.filters import local_rejection
-from moorage.scheduler.inter_pod_affinity import CrossChecks
+from moorage.scheduler.inter_pod_affinity import InterPodAffinity
 from moorage.scheduler.query import QueryCache
 from tests.scheduler.objects import (
     ZONE,
@@ -74,7 +74,7 @@ def test_a_kept_plan_equals_a_fresh_one(
     state = a_start()
     pod = a_pod("new", cpu="2", labels=WEB, owner="set", **spec)
     query = QueryCache().of_waiting(pod, lambda _: None)
-    kept = Plan(query, state, CrossChecks(pod, query, state), random.Random(1))
+    kept = EquivalenceCache(query, state, InterPodAffinity(pod, query, state), random.Random(1))
     for step, number, at, other in steps:
         if step == "place":
             place(state, number, at, other)
@@ -84,14 +84,14 @@ def test_a_kept_plan_equals_a_fresh_one(
         _check(kept, _fresh(pod, state), state)
 
 
-def _fresh(pod: Pod, state: ClusterState) -> Plan:
+def _fresh(pod: Pod, state: ClusterState) -> EquivalenceCache:
     query = QueryCache().of_waiting(pod, lambda _: None)
-    plan = Plan(query, state, CrossChecks(pod, query, state), random.Random(1))
+    plan = EquivalenceCache(query, state, InterPodAffinity(pod, query, state), random.Random(1))
     plan.refresh()
     return plan
 
 
-def _check(kept: Plan, fresh: Plan, state: ClusterState) -> None:
+def _check(kept: EquivalenceCache, fresh: EquivalenceCache, state: ClusterState) -> None:
     assert kept.local.keys() == fresh.local.keys()
     assert kept.local.keys() == {
         name for name, node in state.nodes.items() if local_rejection(fresh.query, node) is None

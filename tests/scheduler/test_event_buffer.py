@@ -10,7 +10,7 @@ import pytest
 
 from moorage.api.references import ObjectReference
 from moorage.scheduler import event_buffer
-from moorage.scheduler.event_buffer import Announcer
+from moorage.scheduler.event_buffer import EventBuffer
 from tests.clocks import settle
 
 LIMIT = 1200
@@ -42,7 +42,7 @@ async def test_events_reach_the_recorder_in_order(
     monkeypatch.setattr(event_buffer, "_LIMIT", LIMIT)
     recorder = FakeRecorder()
     given: Any = recorder
-    announcer = Announcer(given)
+    announcer = EventBuffer(given)
     for number in range(count):
         announcer.announce(ObjectReference(name=f"p{number}"), "Normal", "R", f"m{number}")
     with caplog.at_level(logging.WARNING):

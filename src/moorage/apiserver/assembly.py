@@ -41,7 +41,7 @@ from moorage.apiserver.authorization import Authorizer, NodeAuthorizer
 from moorage.apiserver.bodies import BodyLimits
 from moorage.apiserver.connect import Connect, NodeTls
 from moorage.apiserver.decoding import BodyDecoder
-from moorage.apiserver.discovery import DiscoveryPages
+from moorage.apiserver.discovery import DiscoveryHandler
 from moorage.apiserver.handler import Handler, Page, Subresources
 from moorage.apiserver.health import Health, version_reply
 from moorage.apiserver.oidc import IssuerPages
@@ -312,7 +312,7 @@ def _pages(ready: set[str], signer: TokenSigner, options: ApiOptions) -> list[Pa
     return [
         lambda http: health.reply(http.path, http.query),
         lambda http: version_reply() if http.path.rstrip("/") == "/version" else None,
-        DiscoveryPages(ALL_KINDS, urlsplit(options.public_url).netloc),
+        DiscoveryHandler(ALL_KINDS, urlsplit(options.public_url).netloc),
         OpenApiPages(),
         IssuerPages(signer, options.public_url),
     ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from moorage.api.errors import UnsupportedMediaTypeError
-from moorage.apiserver.negotiation import Form, body_media, negotiate
+from moorage.apiserver.negotiation import Representation, body_media, negotiate
 from moorage.apiserver.routing import Target
 from moorage.registry.codec import Media
 from moorage.registry.kind import Kind, Served
@@ -57,7 +57,7 @@ class Call:
         """What the path names, as the registry takes it: kind, version, namespace, name."""
         return self.kind, self.served, self.namespace, self.target.name
 
-    def form(self, *transforms: str) -> Form:
+    def form(self, *transforms: str) -> Representation:
         """The form of the answer. Raises NotAcceptableError."""
         return negotiate(self.http.headers.get("Accept", ""), frozenset(transforms))
 

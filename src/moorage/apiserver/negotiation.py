@@ -29,7 +29,7 @@ _BODY_TYPES = {_JSON: Media.JSON, _YAML: Media.YAML, _PROTOBUF: Media.PROTOBUF}
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class Representation:
     """How to write an answer. `as_` is empty for the whole object; `version` is meta.k8s.io's."""
 
     is_yaml: bool = False
@@ -41,11 +41,11 @@ class Form:
         return _YAML if self.is_yaml else _JSON
 
 
-PLAIN = Form()
+PLAIN = Representation()
 
 
 @remembered(256)
-def negotiate(accept: str, transforms: frozenset[str]) -> Form:
+def negotiate(accept: str, transforms: frozenset[str]) -> Representation:
     """The first acceptable clause's form. `transforms` are those the answer can be put in.
 
     Raises NotAcceptableError when there is none.
@@ -59,13 +59,13 @@ def negotiate(accept: str, transforms: frozenset[str]) -> Form:
     raise NotAcceptableError(_ACCEPTED)
 
 
-def _form(clause: str, transforms: frozenset[str]) -> Form | None:
+def _form(clause: str, transforms: frozenset[str]) -> Representation | None:
     media, parameters = _parse_clause(clause)
     if media not in (_JSON, _YAML, _PROTOBUF, "*/*"):
         return None
     as_ = parameters.get("as", "")
     if not as_:
-        return Form(is_yaml=media == _YAML)
+        return Representation(is_yaml=media == _YAML)
     is_known = (
         as_ in transforms
         and parameters.get("g") == "meta.k8s.io"
@@ -74,7 +74,7 @@ def _form(clause: str, transforms: frozenset[str]) -> Form | None:
     # A Table has no protobuf form; clients that ask for one list JSON behind it.
     if not is_known or (media == _PROTOBUF and as_ == TABLE):
         return None
-    return Form(is_yaml=media == _YAML, as_=as_, version=parameters["v"])
+    return Representation(is_yaml=media == _YAML, as_=as_, version=parameters["v"])
 
 
 def _parse_clause(clause: str) -> tuple[str, dict[str, str]]:

@@ -23,7 +23,7 @@ from aiohttp.abc import AbstractStreamWriter
 
 from moorage.api import yaml_text
 from moorage.api.errors import StatusError, TooManyRequestsError
-from moorage.apiserver.negotiation import PLAIN, Form
+from moorage.apiserver.negotiation import PLAIN, Representation
 from moorage.serving import Budget
 
 JSON = "application/json"
@@ -67,7 +67,7 @@ def not_found_page() -> Reply:
     return text_reply("404 page not found\n", 404)
 
 
-def error_reply(error: StatusError, form: Form = PLAIN) -> Reply:
+def error_reply(error: StatusError, form: Representation = PLAIN) -> Reply:
     """The Status of a failure."""
     reply = formed(msgspec.json.encode(error.to_object()) + b"\n", form, error.status_code)
     if error.retry_after_seconds is not None:
@@ -77,7 +77,9 @@ def error_reply(error: StatusError, form: Form = PLAIN) -> Reply:
     return reply
 
 
-def formed(body: bytes, form: Form, status: int = 200, *, is_compressible: bool = False) -> Reply:
+def formed(
+    body: bytes, form: Representation, status: int = 200, *, is_compressible: bool = False
+) -> Reply:
     """A JSON body in the negotiated form."""
     if form.is_yaml:
         text = yaml_text.dump(msgspec.json.decode(body))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from moorage.api.errors import BadRequestError
-from moorage.apiserver.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Form
+from moorage.apiserver.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Representation
 from moorage.registry.codec import Codec
 from moorage.registry.columns.table import IncludeObject, render_table
 from moorage.registry.kind import Kind, Served
@@ -25,7 +25,12 @@ _INCLUDE = {"": IncludeObject.METADATA, **{each.value: each for each in IncludeO
 
 
 def object_bytes(
-    codec: Codec, kind: Kind, served: Served, item: Stored, form: Form, query: Mapping[str, str]
+    codec: Codec,
+    kind: Kind,
+    served: Served,
+    item: Stored,
+    form: Representation,
+    query: Mapping[str, str],
 ) -> bytes:
     """One object's JSON, with the final newline."""
     match form.as_:
@@ -39,7 +44,12 @@ def object_bytes(
 
 
 def list_bytes(
-    codec: Codec, kind: Kind, served: Served, listed: Listed, form: Form, query: Mapping[str, str]
+    codec: Codec,
+    kind: Kind,
+    served: Served,
+    listed: Listed,
+    form: Representation,
+    query: Mapping[str, str],
 ) -> bytes:
     """A list's JSON, with the final newline. Hot path: a join of stored bytes."""
     if form.as_ == TABLE:
@@ -83,7 +93,7 @@ def include_object(query: Mapping[str, str]) -> IncludeObject:
 
 
 def _table(
-    kind: Kind, served: Served, listed: Listed, form: Form, query: Mapping[str, str]
+    kind: Kind, served: Served, listed: Listed, form: Representation, query: Mapping[str, str]
 ) -> object:
     return render_table(
         kind.printer,

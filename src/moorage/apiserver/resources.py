@@ -15,7 +15,7 @@ from moorage.api.errors import BadRequestError
 from moorage.api.headers import STORE_HEADER
 from moorage.apiserver.call import Call
 from moorage.apiserver.decoding import BodyDecoder
-from moorage.apiserver.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Form
+from moorage.apiserver.negotiation import PARTIAL, PARTIAL_LIST, TABLE, Representation
 from moorage.apiserver.options import delete_options, int_option, write_request
 from moorage.apiserver.patching import Patcher
 from moorage.apiserver.replies import Reply, formed
@@ -146,7 +146,7 @@ class Resources:
         self,
         call: Call,
         body: bytes,
-        form: Form,
+        form: Representation,
         status: int = 200,
         *,
         is_compressible: bool = False,

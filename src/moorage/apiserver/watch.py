@@ -22,7 +22,7 @@ from moorage.api.clock import Clock
 from moorage.api.errors import BadRequestError, ExpiredError, NotAcceptableError, StatusError
 from moorage.api.headers import STORE_HEADER
 from moorage.apiserver.call import Call
-from moorage.apiserver.negotiation import PARTIAL, TABLE, Form
+from moorage.apiserver.negotiation import PARTIAL, TABLE, Representation
 from moorage.apiserver.options import int_option
 from moorage.apiserver.replies import JSON
 from moorage.apiserver.representations import decoded_object, include_object, partial
@@ -120,7 +120,7 @@ class WatchStreams:
         call: Call,
         watch: Watch[bytes],
         options: WatchOptions,
-        form: Form,
+        form: Representation,
         frame: Frame,
         deadline: float,
     ) -> None:
@@ -157,7 +157,7 @@ class WatchStreams:
         await sink.close()
         return response
 
-    def _frame_of(self, call: Call, form: Form) -> Frame:
+    def _frame_of(self, call: Call, form: Representation) -> Frame:
         kind, served = call.kind, call.served
         match form.as_:
             case "":
@@ -167,7 +167,7 @@ class WatchStreams:
             case _:
                 return lambda type_, item: _framed(type_, partial(item, form.version))
 
-    def _table_frames(self, call: Call, form: Form) -> Frame:
+    def _table_frames(self, call: Call, form: Representation) -> Frame:
         include = include_object(call.query)
         is_first = True
 
@@ -187,7 +187,7 @@ class WatchStreams:
         return frame
 
     def _bookmark(
-        self, call: Call, form: Form, revision: int, *, is_end_of_initial: bool = False
+        self, call: Call, form: Representation, revision: int, *, is_end_of_initial: bool = False
     ) -> bytes:
         metadata: dict[str, object] = {"resourceVersion": str(revision)}
         if is_end_of_initial:

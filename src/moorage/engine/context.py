@@ -10,9 +10,9 @@ from moorage.api.clock import Clock
 from moorage.engine.cgroups import ContainerCgroups
 from moorage.engine.drivers import Drivers
 from moorage.engine.events import Events
-from moorage.engine.idle_gate import Lulls
+from moorage.engine.idle_gate import IdleGate
 from moorage.engine.images import ImageStore
-from moorage.engine.infra import Holder
+from moorage.engine.infra import InfraProcess
 from moorage.engine.inventory import Inventory, Sandbox
 from moorage.engine.networks import NetworkPool
 from moorage.engine.oci import CdiFolders, HostFacts, SpecWriter
@@ -36,9 +36,9 @@ class EngineContext:
     inventory: Inventory
     images: ImageStore
     networks: NetworkPool
-    lulls: Lulls
+    idle_gate: IdleGate
     drivers: Drivers
-    holder: Holder
+    infra: InfraProcess
     cgroups: ContainerCgroups
     events: Events
     handlers: Callable[[], Catalogue]

@@ -29,9 +29,9 @@ from moorage.engine.context import EngineContext
 from moorage.engine.drivers import Drivers
 from moorage.engine.errors import EngineError, FailedError
 from moorage.engine.events import Events
-from moorage.engine.idle_gate import Lulls
+from moorage.engine.idle_gate import IdleGate
 from moorage.engine.images import ImageCalls, ImagePaths, ImageStore
-from moorage.engine.infra import Holder
+from moorage.engine.infra import InfraProcess
 from moorage.engine.inventory import Inventory, Sandbox
 from moorage.engine.networks import NetworkPool, Plugins, read_conflist
 from moorage.engine.oci import CdiFolders, SpecWriter, look_at_host
@@ -170,7 +170,7 @@ def _context(
 ) -> EngineContext:
     paths = options.paths
     host = look_at_host()
-    lulls = Lulls(clock)
+    idle_gate = IdleGate(clock)
     return EngineContext(
         options=options,
         clock=clock,
@@ -185,11 +185,11 @@ def _context(
             lambda: read_conflist(options.cni_configurations),
             clock,
             size=options.spare_networks,
-            lull=partial(lulls.wait, _LULL_S),
+            lull=partial(idle_gate.wait, _LULL_S),
         ),
-        lulls=lulls,
+        idle_gate=idle_gate,
         drivers=drivers,
-        holder=Holder(paths.data / "holder", options.search_path),
+        infra=InfraProcess(paths.data / "holder", options.search_path),
         cgroups=ContainerCgroups(current_cgroups()),
         events=Events(),
         handlers=lambda: handlers.catalogue,

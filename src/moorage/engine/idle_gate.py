@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from moorage.api.clock import Clock
 
 
-class Lulls:
+class IdleGate:
     """Knows when starts are under way. A start is several calls with short pauses between."""
 
     def __init__(self, clock: Clock) -> None:

@@ -30,7 +30,7 @@ _MOUNTED_FILES = ("etc/hostname", "etc/hosts", "etc/resolv.conf")
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class InfraProcess:
     """Where the root file system is made, and where programs are looked for."""
 
     rootfs: Path

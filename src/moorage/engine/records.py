@@ -17,7 +17,7 @@ import msgspec
 
 from moorage.api.logs import Log
 from moorage.engine.errors import ExhaustedError
-from moorage.engine.networks import Attachment
+from moorage.engine.networks import CniResult
 from moorage.handlers.adapters import Exit
 from moorage.handlers.definition import HandlerDefinition
 from moorage.handlers.features import HandlerFeatures
@@ -47,7 +47,7 @@ class SandboxRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     created_at_ns: int
     is_made: bool = True
     is_ready: bool = True
-    attachment: Attachment | None = None
+    attachment: CniResult | None = None
     task_pid: int = 0
 
 

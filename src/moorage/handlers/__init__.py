@@ -1,7 +1,7 @@
 """Runtime handlers: which there are on a machine, whether they work, and what they can do."""
 
 from moorage.handlers.availability import Containerd, Verdict
-from moorage.handlers.catalogue import Catalogue, Complaint, OfferedHandler, changed_names
+from moorage.handlers.catalogue import Catalogue, Diagnostic, OfferedHandler, changed_names
 from moorage.handlers.defects import gvisor_defect
 from moorage.handlers.definition import (
     AdapterKind,
@@ -27,9 +27,9 @@ __all__ = [
     "AdapterKind",
     "Catalogue",
     "CgroupDriver",
-    "Complaint",
     "Containerd",
     "DefinitionError",
+    "Diagnostic",
     "Handler",
     "HandlerDefinition",
     "HandlerFeatures",

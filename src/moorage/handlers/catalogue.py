@@ -36,7 +36,7 @@ class OfferedHandler:
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
+class Diagnostic:
     """What is wrong with a file, and whether a former version of it stays in force."""
 
     path: Path
@@ -56,7 +56,7 @@ class Catalogue:
     """Every handler by its name, and the complaints. Equal ones say the same."""
 
     handlers: Mapping[str, OfferedHandler] = field(default_factory=dict)
-    complaints: tuple[Complaint, ...] = ()
+    complaints: tuple[Diagnostic, ...] = ()
 
     def __iter__(self) -> Iterator[OfferedHandler]:
         return iter(self.handlers.values())

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from moorage.handlers.catalogue import Complaint
+from moorage.handlers.catalogue import Diagnostic
 from moorage.handlers.definition import (
     SUFFIX,
     DefinitionError,
@@ -36,7 +36,7 @@ class Reading:
     """
 
     definitions: Mapping[str, HandlerDefinition] = field(default_factory=dict)
-    complaints: tuple[Complaint, ...] = ()
+    complaints: tuple[Diagnostic, ...] = ()
     names: frozenset[str] = frozenset()
     is_settled: bool = True
 
@@ -49,7 +49,7 @@ def read_folders(
     `now_s` is the wall clock's, as files' times are.
     """
     definitions: dict[str, HandlerDefinition] = {}
-    complaints: list[Complaint] = []
+    complaints: list[Diagnostic] = []
     is_settled = True
     paths = _paths(folders)
     for name, path in sorted(paths.items()):
@@ -133,15 +133,15 @@ def _age_s(path: Path, now_s: float) -> float:
         return 0.0
 
 
-def _complaint(error: DefinitionError, *, has_former: bool) -> Complaint:
-    return Complaint(error.path, error.line, error.problem, error.remedy, has_former)
+def _complaint(error: DefinitionError, *, has_former: bool) -> Diagnostic:
+    return Diagnostic(error.path, error.line, error.problem, error.remedy, has_former)
 
 
-def _rivals(definitions: Mapping[str, HandlerDefinition]) -> list[Complaint]:
+def _rivals(definitions: Mapping[str, HandlerDefinition]) -> list[Diagnostic]:
     """A complaint for each handler that wants to be the default when another one is already."""
     defaults = [each for each in definitions.values() if each.is_default]
     return [
-        Complaint(
+        Diagnostic(
             each.path,
             0,
             f"`default`: the handler {defaults[0].name!r} is the default already",

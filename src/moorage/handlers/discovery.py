@@ -21,7 +21,7 @@ from moorage.handlers.command import CommandError, run
 from moorage.handlers.defects import Defect, gvisor_defect
 from moorage.handlers.features import NO_FEATURES, HandlerFeatures
 from moorage.handlers.machine import Machine
-from moorage.handlers.program_probe import ASK_DEADLINE_S, Program, ask_program
+from moorage.handlers.program_probe import ASK_DEADLINE_S, Program, probe_program
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime, shim_program
 
 SYSTEM_FOLDERS = (
@@ -117,7 +117,7 @@ async def _ask_all(
             where = shutil.which(program, path=path)
             if where is not None:
                 tasks[program] = group.create_task(
-                    ask_program(runtime, Path(where), kernel, deadline_s=deadline_s)
+                    probe_program(runtime, Path(where), kernel, deadline_s=deadline_s)
                 )
     return {program: task.result() for program, task in tasks.items()}
 

@@ -17,7 +17,7 @@ from moorage.handlers.catalogue import OfferedHandler
 from moorage.handlers.definition import HandlerDefinition, ShimOptions
 from moorage.handlers.features import NO_FEATURES
 from moorage.handlers.machine import Machine
-from moorage.handlers.program_probe import ASK_DEADLINE_S, Program, ask_program
+from moorage.handlers.program_probe import ASK_DEADLINE_S, Program, probe_program
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime
 from moorage.linux.trust import distrust
 
@@ -114,7 +114,7 @@ class Prober:
             for former in [each for each in self._asked if each.path == path]:
                 del self._asked[former]
             task = self._group.create_task(
-                ask_program(runtime, path, machine.kernel, deadline_s=self._deadline_s)
+                probe_program(runtime, path, machine.kernel, deadline_s=self._deadline_s)
             )
             task.add_done_callback(lambda _: self._answered())
             self._asked[print_] = task

@@ -25,7 +25,7 @@ class Program:
     distrust: Distrust | None = None
 
 
-async def ask_program(
+async def probe_program(
     runtime: Runtime, path: Path, kernel: tuple[int, int], *, deadline_s: float = ASK_DEADLINE_S
 ) -> Program:
     """Ask a program for its version and features. Never raises: what fails is in the answer."""

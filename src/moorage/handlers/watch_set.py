@@ -13,7 +13,7 @@ from pathlib import Path
 from moorage.linux.inotify import FolderChange
 
 
-class Interest:
+class WatchSet:
     """Folders to watch, each with the names that count in it."""
 
     def __init__(self) -> None:
@@ -61,9 +61,9 @@ class Interest:
             missing = above
 
 
-def interest_in(folders: Iterable[Path], programs: Iterable[str], search_path: str) -> Interest:
+def watch_set_of(folders: Iterable[Path], programs: Iterable[str], search_path: str) -> WatchSet:
     """The interest in folders of handler files and in the programs these name."""
-    interest = Interest()
+    interest = WatchSet()
     for folder in folders:
         interest.add_folder(folder)
     for program in programs:

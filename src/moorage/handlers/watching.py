@@ -25,7 +25,7 @@ from moorage.handlers.probe import Prober, wanted_programs
 from moorage.handlers.program_probe import ASK_DEADLINE_S, Program
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime
 from moorage.handlers.templates import generate, write_missing
-from moorage.handlers.watch_set import Interest, interest_in
+from moorage.handlers.watch_set import WatchSet, watch_set_of
 from moorage.linux.inotify import Inotify
 
 Listener = Callable[[Catalogue, Catalogue], None]
@@ -69,7 +69,7 @@ class HandlerFolder:
         self._listeners: list[Listener] = []
         self._stirred = asyncio.Event()
         self._round = asyncio.Lock()
-        self._interest = Interest()
+        self._interest = WatchSet()
         self._group = asyncio.TaskGroup()
         self._prober = Prober(self._group, path, self._stirred.set, deadline_s=ask_deadline_s)
         self._tasks: list[asyncio.Task[None]] = []
@@ -183,7 +183,7 @@ class HandlerFolder:
         for definition in (*definitions.values(), *self._in_force.values()):
             names |= {each.spelled for each in wanted_programs(definition)}
         while True:
-            interest = await asyncio.to_thread(interest_in, self._folders, names, self._path)
+            interest = await asyncio.to_thread(watch_set_of, self._folders, names, self._path)
             self._interest = interest
             new = interest.folders - self._inotify.folders
             for folder in self._inotify.folders - interest.folders:

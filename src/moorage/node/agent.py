@@ -19,7 +19,7 @@ from moorage.client import Client, EventRecorder, Informer
 from moorage.client.resources import NODES, PODS, RUNTIME_CLASSES, SERVICES
 from moorage.cri import CriClient, CriError
 from moorage.linux.private import make_private
-from moorage.node.cgroups.qos import QualityTree
+from moorage.node.cgroups.qos import QosTree
 from moorage.node.cgroups.tree import CgroupTree
 from moorage.node.cgroups.values import pod_directory
 from moorage.node.config.security import SecurityDefaults
@@ -48,7 +48,7 @@ from moorage.node.pods.classes import RuntimeClasses
 from moorage.node.pods.events import PodEvents
 from moorage.node.pods.handler_records import HandlerRecords
 from moorage.node.pods.hooks import Hooks
-from moorage.node.pods.pod_manager import Roster
+from moorage.node.pods.pod_manager import PodManager
 from moorage.node.pods.sandboxes import SandboxMaker
 from moorage.node.pods.starting import ContainerStarter
 from moorage.node.pods.stopping import ContainerStopper
@@ -158,19 +158,19 @@ class _Agent:
         paths = NodePaths(options.root_dir, options.pod_logs_dir)
         self._pull_records = PullRecords(paths.image_records, clock)
         self._context = self._make_context(http)
-        self._roster = Roster(self._context, self._pods, self._node)
-        self._quality = QualityTree(
+        self._pod_manager = PodManager(self._context, self._pods, self._node)
+        self._quality = QosTree(
             self._context.cgroups,
             clock,
             allocatable=self._allocatable,
             pids_limit=allocatable_pids(facts.max_pids, options.reserved),
-            pods=lambda: [each.pod for each in self._roster if each.is_active],
+            pods=lambda: [each.pod for each in self._pod_manager if each.is_active],
         )
 
     async def run(self) -> None:
         await self._quality.prepare()
         self._nodes.add_handler(self._on_node)
-        self._roster.add_listener(self._quality.pods_changed)
+        self._pod_manager.add_listener(self._quality.pods_changed)
         async with asyncio.TaskGroup() as tasks:
             for part in (
                 self._recorder,
@@ -185,13 +185,13 @@ class _Agent:
                 tasks.create_task(part.run())
             server = self._options.server
             if server is not None:
-                tasks.create_task(serve(server, self._context, self._roster))
+                tasks.create_task(serve(server, self._context, self._pod_manager))
             await self._observer.wait_listed()
             await self._recover_pulls()
             await self._pods.wait_synced()
             await self._node.wait_registered()
             tasks.create_task(self._nodes.run())
-            tasks.create_task(self._roster.run())
+            tasks.create_task(self._pod_manager.run())
             for keeper in self._keepers():
                 tasks.create_task(keeper.run())
             tasks.create_task(self._housekeep())
@@ -218,12 +218,7 @@ class _Agent:
     def _keepers(
         self,
     ) -> tuple[
-        QualityTree
-        | LogKeeper
-        | ContainerCollector
-        | OrphanCollector
-        | ImageCollector
-        | UsageWatch,
+        QosTree | LogKeeper | ContainerCollector | OrphanCollector | ImageCollector | UsageWatch,
         ...,
     ]:
         """What looks after the node beside the pods' workers."""
@@ -237,7 +232,7 @@ class _Agent:
                 logs=context.logs,
                 options=options.container_garbage,
                 clock=self._clock,
-                workers=lambda: self._roster.uids,
+                workers=lambda: self._pod_manager.uids,
             ),
             OrphanCollector(
                 owner=options.owner,
@@ -250,13 +245,13 @@ class _Agent:
                 logs=context.logs,
                 paths=context.paths,
                 clock=self._clock,
-                workers=lambda: self._roster.uids,
+                workers=lambda: self._pod_manager.uids,
             ),
             ImageCollector(
                 self._engine, options.image_garbage, self._clock, self._context.images.tidy
             ),
             UsageWatch(
-                lambda: self._roster, self._engine, context.paths, self._metrics, self._clock
+                lambda: self._pod_manager, self._engine, context.paths, self._metrics, self._clock
             ),
         )
 

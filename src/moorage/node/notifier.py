@@ -7,7 +7,7 @@ import asyncio
 from moorage.api.clock import Clock
 
 
-class Wake:
+class Notifier:
     """A call that stays until it is heard."""
 
     def __init__(self, clock: Clock) -> None:

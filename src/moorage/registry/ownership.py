@@ -16,7 +16,7 @@ from moorage.registry.patch import (
     Change,
     ManagedFields,
     Manager,
-    Topology,
+    MergeSchema,
     Version,
     apply,
     is_same_but_for_times,
@@ -36,7 +36,7 @@ class Ownership:
     def __init__(self, codec: Codec, clock: Clock) -> None:
         self._codec = codec
         self._clock = clock
-        self._topology = Topology(codec.schema)
+        self._merge_schema = MergeSchema(codec.schema)
 
     def on_create(self, request: Request, kind: Kind, served: Served, obj: Obj) -> None:
         """Record the creator, in place. `obj` is in the storage version."""
@@ -108,7 +108,7 @@ class Ownership:
         self, request: Request, kind: Kind, served: Served, operation: str, subresource: str
     ) -> Change:
         return Change(
-            topology=self._topology,
+            merge_schema=self._merge_schema,
             type_name=served.type,
             manager=Manager(request.manager, operation, served.api_version, subresource),
             now=format_time(self._clock.now()),

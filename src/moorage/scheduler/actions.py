@@ -19,8 +19,8 @@ from moorage.client.recorder import NORMAL, WARNING, reference
 from moorage.client.resources import PODS
 from moorage.client.rest import UnreachableError
 from moorage.scheduler import messages, status
-from moorage.scheduler.api_dispatcher import OrderedCalls
-from moorage.scheduler.event_buffer import Announcer
+from moorage.scheduler.api_dispatcher import ApiDispatcher
+from moorage.scheduler.event_buffer import EventBuffer
 from moorage.scheduler.preemption import DISRUPTION_TARGET, Preemption
 from moorage.scheduler.status import Patch
 
@@ -46,8 +46,8 @@ class Actions:
     def __init__(
         self,
         client: Client,
-        announcer: Announcer,
-        calls: OrderedCalls,
+        announcer: EventBuffer,
+        calls: ApiDispatcher,
         clock: Clock,
         *,
         name: str,

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 Call = Callable[[], Awaitable[None]]
 
 
-class OrderedCalls:
+class ApiDispatcher:
     """Runs calls by `workers` workers; calls under one key never overtake each other."""
 
     def __init__(self, workers: int) -> None:

@@ -16,7 +16,7 @@ from moorage.api.pods import Pod
 from moorage.client.informer import object_key
 from moorage.scheduler import messages, scores
 from moorage.scheduler.cluster_state import ClusterState
-from moorage.scheduler.equivalence_cache import Plan, Remembered, remember
+from moorage.scheduler.equivalence_cache import EquivalenceCache, Remembered, remember
 from moorage.scheduler.filters import (
     NODE_AFFINITY,
     RUNTIME_HANDLER,
@@ -26,7 +26,7 @@ from moorage.scheduler.filters import (
     local_rejection,
     ports,
 )
-from moorage.scheduler.inter_pod_affinity import CrossChecks
+from moorage.scheduler.inter_pod_affinity import InterPodAffinity
 from moorage.scheduler.nodes import NodeInfo
 from moorage.scheduler.preemption import Preemption, preempt
 from moorage.scheduler.query import PodQuery
@@ -60,7 +60,7 @@ class Cycle:
     def __init__(self, state: ClusterState, rng: random.Random | None = None) -> None:
         self._state = state
         self._rng = rng or random.Random()
-        self._plans: OrderedDict[object, Plan] = OrderedDict()
+        self._plans: OrderedDict[object, EquivalenceCache] = OrderedDict()
         self._next_start = 0
 
     def decide(self, pod: Pod, query: PodQuery) -> str | Unschedulable:
@@ -84,7 +84,7 @@ class Cycle:
 
     # choosing
 
-    def _plan(self, pod: Pod, query: PodQuery) -> Plan:
+    def _plan(self, pod: Pod, query: PodQuery) -> EquivalenceCache:
         state = self._state
         needs_cross = query.terms.has_affinity or query.terms.has_spread or bool(query.owner_uid)
         key: object = (query, state.namespace_version) if query.terms.has_affinity else query
@@ -96,15 +96,15 @@ class Cycle:
             needs_cross = True
         plan = self._plans.get(key)
         if plan is None:
-            cross = CrossChecks(pod, query, state) if needs_cross else None
-            plan = self._plans[key] = Plan(query, state, cross, self._rng)
+            cross = InterPodAffinity(pod, query, state) if needs_cross else None
+            plan = self._plans[key] = EquivalenceCache(query, state, cross, self._rng)
             while len(self._plans) > max(_FEWEST_PLANS, _PLANNED_NODES // len(state.nodes)):
                 self._plans.popitem(last=False)
         else:
             self._plans.move_to_end(key)
         return plan
 
-    def _nominated(self, pod: Pod, plan: Plan) -> str | None:
+    def _nominated(self, pod: Pod, plan: EquivalenceCache) -> str | None:
         """The node that was cleared for this pod, once there is room."""
         name = self._state.nomination_of(pod)
         if not name or name not in plan.local:
@@ -114,7 +114,7 @@ class Cycle:
             return None
         return name if self._is_free(pod, plan.query, name) else None
 
-    def _choose(self, pod: Pod, plan: Plan) -> str | None:
+    def _choose(self, pod: Pod, plan: EquivalenceCache) -> str | None:
         is_free = self._freedom(pod, plan.query)
         cross = plan.cross
         if cross is None or not (cross.can_reject or cross.can_score):
@@ -122,7 +122,7 @@ class Cycle:
         return self._choose_crosswise(plan, cross, is_free)
 
     def _choose_crosswise(
-        self, plan: Plan, cross: CrossChecks, is_free: Callable[[str], bool] | None
+        self, plan: EquivalenceCache, cross: InterPodAffinity, is_free: Callable[[str], bool] | None
     ) -> str | None:
         """The best of a sample of the feasible nodes, other nodes' pods considered."""
         nodes = self._state.nodes
@@ -147,7 +147,9 @@ class Cycle:
         self._next_start = (start + passed) % len(names)
         return self._highest(plan, cross, sample) if sample else None
 
-    def _highest(self, plan: Plan, cross: CrossChecks, sample: list[NodeInfo]) -> str:
+    def _highest(
+        self, plan: EquivalenceCache, cross: InterPodAffinity, sample: list[NodeInfo]
+    ) -> str:
         spread = cross.spread_scores(sample)
         near = cross.affinity_scores(sample)
         totals = [
@@ -195,7 +197,7 @@ class Cycle:
         message = messages.unavailable_anywhere(count, why, conclusion)
         return Unschedulable(message, frozenset({filter_name}), ends_nomination=True)
 
-    def _fail(self, pod: Pod, plan: Plan) -> Unschedulable:
+    def _fail(self, pod: Pod, plan: EquivalenceCache) -> Unschedulable:
         memory = self._remembered(pod, plan)
         rejections = memory.rejections
         count = len(self._state.nodes)
@@ -219,7 +221,7 @@ class Cycle:
             ends_nomination=outcome.is_hopeless,
         )
 
-    def _remembered(self, pod: Pod, plan: Plan) -> Remembered:
+    def _remembered(self, pod: Pod, plan: EquivalenceCache) -> Remembered:
         """Every node's objection; computed once for a template while nothing changes."""
         generation = self._state.generation
         has_nominations = self._state.has_nominations
@@ -236,7 +238,7 @@ class Cycle:
         plan.failure = None if has_nominations else memory
         return memory
 
-    def _objection(self, pod: Pod, plan: Plan, node: NodeInfo) -> Rejection:
+    def _objection(self, pod: Pod, plan: EquivalenceCache, node: NodeInfo) -> Rejection:
         query = plan.query
         rejection = plan.standing(node).rejection or ports(query, node) or fit(query, node)
         if rejection is None and plan.cross is not None:

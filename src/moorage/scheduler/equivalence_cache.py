@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from moorage.scheduler import scores
 from moorage.scheduler.cluster_state import ClusterState
 from moorage.scheduler.filters import STATIC_FILTERS, Rejection, has_room
-from moorage.scheduler.inter_pod_affinity import CrossChecks
+from moorage.scheduler.inter_pod_affinity import InterPodAffinity
 from moorage.scheduler.messages import histogram
 from moorage.scheduler.nodes import NodeInfo
 from moorage.scheduler.query import PodQuery
@@ -53,11 +53,15 @@ def remember(generation: int, rejections: dict[str, Rejection]) -> Remembered:
     )
 
 
-class Plan:
+class EquivalenceCache:
     """The feasible nodes of one template and their scores. Call `refresh` before asking."""
 
     def __init__(
-        self, query: PodQuery, state: ClusterState, cross: CrossChecks | None, rng: random.Random
+        self,
+        query: PodQuery,
+        state: ClusterState,
+        cross: InterPodAffinity | None,
+        rng: random.Random,
     ) -> None:
         self.query = query
         self.cross = cross

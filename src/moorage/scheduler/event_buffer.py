@@ -21,7 +21,7 @@ log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Announcement:
+class BufferedEvent:
     """One event to be recorded."""
 
     about: ObjectReference
@@ -30,19 +30,19 @@ class Announcement:
     message: str
 
 
-class Announcer:
+class EventBuffer:
     """Hands events to a recorder that someone else runs. Of too many, the oldest are dropped."""
 
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
-        self._waiting: deque[Announcement] = deque(maxlen=_LIMIT)
+        self._waiting: deque[BufferedEvent] = deque(maxlen=_LIMIT)
         self._has_some = asyncio.Event()
         self._dropped = 0
 
     def announce(self, about: ObjectReference, type_: str, reason: str, message: str) -> None:
         if len(self._waiting) == _LIMIT:
             self._dropped += 1
-        self._waiting.append(Announcement(about, type_, reason, message))
+        self._waiting.append(BufferedEvent(about, type_, reason, message))
         self._has_some.set()
 
     async def run(self) -> None:

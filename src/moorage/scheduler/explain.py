@@ -16,7 +16,7 @@ from moorage.runtimeclass import ClassMissing, resolve_handler
 from moorage.scheduler import filters, messages
 from moorage.scheduler.cluster_state import ClusterState, occupies_node
 from moorage.scheduler.filters import Rejection
-from moorage.scheduler.inter_pod_affinity import CrossChecks
+from moorage.scheduler.inter_pod_affinity import InterPodAffinity
 from moorage.scheduler.nodes import NodeInfo
 from moorage.scheduler.query import PodQuery, QueryCache, make_query
 
@@ -78,7 +78,7 @@ def explain(
     handler, missing = _handler(pod, runtime_classes)
     query = make_query(pod, handler if filters_by_handler else None, missing)
     state = _state(pod, nodes, pods, namespace_labels or {})
-    cross = CrossChecks(pod, query, state)
+    cross = InterPodAffinity(pod, query, state)
     cross.refresh()
     verdicts = tuple(
         NodeVerdict(name, tuple(_objections(query, node, cross)))
@@ -114,7 +114,7 @@ def _state(
     return state
 
 
-def _objections(query: PodQuery, node: NodeInfo, cross: CrossChecks) -> Iterable[Objection]:
+def _objections(query: PodQuery, node: NodeInfo, cross: InterPodAffinity) -> Iterable[Objection]:
     for rejection in (*filters.local_rejections(query, node), *cross.rejections(node)):
         yield _objection(rejection, query, node)
 
@@ -143,7 +143,7 @@ def _blocked_by(pod: Pod, missing: str, *, has_nodes: bool) -> Objection | None:
 
 
 def _summary(
-    query: PodQuery, state: ClusterState, cross: CrossChecks, blocked: Objection | None
+    query: PodQuery, state: ClusterState, cross: InterPodAffinity, blocked: Objection | None
 ) -> str:
     count = len(state.nodes)
     if blocked is not None:

@@ -54,7 +54,7 @@ _UNLABELLED = Rejection(
 )
 
 
-class CrossChecks:
+class InterPodAffinity:
     """The tables of one pod template. Call `refresh` before asking."""
 
     def __init__(self, pod: Pod, query: PodQuery, state: ClusterState) -> None:

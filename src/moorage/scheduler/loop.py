@@ -19,10 +19,10 @@ from moorage.client import Client, EventRecorder
 from moorage.client.informer import object_key
 from moorage.scheduler import hints, messages, status
 from moorage.scheduler.actions import Actions
-from moorage.scheduler.api_dispatcher import OrderedCalls
+from moorage.scheduler.api_dispatcher import ApiDispatcher
 from moorage.scheduler.cluster_state import ClusterState, occupies_node
 from moorage.scheduler.cycle import Cycle, Unschedulable
-from moorage.scheduler.event_buffer import Announcer
+from moorage.scheduler.event_buffer import EventBuffer
 from moorage.scheduler.informers import SchedulerInformers
 from moorage.scheduler.nodes import NodeInfo, Placed
 from moorage.scheduler.options import SchedulerOptions
@@ -53,8 +53,8 @@ async def run_scheduler(
     followed = informers or own
     assert followed is not None
     recorder = EventRecorder(client, options.name, clock=clock)
-    announcer = Announcer(recorder)
-    calls = OrderedCalls(options.workers)
+    announcer = EventBuffer(recorder)
+    calls = ApiDispatcher(options.workers)
     actions = Actions(client, announcer, calls, clock, name=options.name)
     scheduler = Scheduler(followed, actions, calls, options, clock)
     async with asyncio.TaskGroup() as tasks:
@@ -74,7 +74,7 @@ class Scheduler:
         self,
         informers: SchedulerInformers,
         actions: Actions,
-        calls: OrderedCalls,
+        calls: ApiDispatcher,
         options: SchedulerOptions,
         clock: Clock,
     ) -> None:

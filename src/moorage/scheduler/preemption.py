@@ -14,7 +14,7 @@ from moorage.api.pods import Pod
 from moorage.scheduler import messages
 from moorage.scheduler.cluster_state import ClusterState
 from moorage.scheduler.filters import Rejection, local_rejection
-from moorage.scheduler.inter_pod_affinity import CrossChecks
+from moorage.scheduler.inter_pod_affinity import InterPodAffinity
 from moorage.scheduler.nodes import NodeInfo, Placed
 from moorage.scheduler.query import PodQuery
 
@@ -49,7 +49,7 @@ def preempt(
     pod: Pod,
     query: PodQuery,
     state: ClusterState,
-    cross: CrossChecks | None,
+    cross: InterPodAffinity | None,
     rejections: Mapping[str, Rejection],
     rng: random.Random,
 ) -> Preemption | NoPreemption:
@@ -103,7 +103,7 @@ def _dry_run(
     pod: Pod,
     query: PodQuery,
     state: ClusterState,
-    cross: CrossChecks | None,
+    cross: InterPodAffinity | None,
     names: Sequence[str],
     rng: random.Random,
 ) -> tuple[list[Preemption], list[Rejection]]:
@@ -126,7 +126,7 @@ def _dry_run(
 
 
 def victims_on(
-    pod: Pod, query: PodQuery, state: ClusterState, cross: CrossChecks | None, node: NodeInfo
+    pod: Pod, query: PodQuery, state: ClusterState, cross: InterPodAffinity | None, node: NodeInfo
 ) -> tuple[Placed, ...] | Rejection:
     """The fewest, least important pods that must leave this node, or what still objects."""
     priority = pod.spec.priority or 0
@@ -158,7 +158,9 @@ def victims_on(
             cross.put(node.name, node)
 
 
-def _objection(query: PodQuery, trial: NodeInfo, cross: CrossChecks | None) -> Rejection | None:
+def _objection(
+    query: PodQuery, trial: NodeInfo, cross: InterPodAffinity | None
+) -> Rejection | None:
     objection = local_rejection(query, trial)
     if objection is not None or cross is None:
         return objection

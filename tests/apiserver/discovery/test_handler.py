@@ -9,11 +9,11 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from moorage.api.errors import NotAcceptableError
-from moorage.apiserver.discovery import DiscoveryPages
+from moorage.apiserver.discovery import DiscoveryHandler
 from moorage.apiserver.replies import Reply
 from moorage.registry.kinds import ALL_KINDS
 
-PAGES = DiscoveryPages(ALL_KINDS, "10.0.0.1:6443")
+PAGES = DiscoveryHandler(ALL_KINDS, "10.0.0.1:6443")
 V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 V2BETA1 = V2.replace("v=v2", "v=v2beta1")
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from moorage.engine.images.single_flight import Flights
+from moorage.engine.images.single_flight import SingleFlight
 
 
 async def test_those_who_ask_at_once_get_one_result() -> None:
@@ -18,14 +18,14 @@ async def test_those_who_ask_at_once_get_one_result() -> None:
         return calls
 
     async with asyncio.TaskGroup() as tasks:
-        flights: Flights[int] = Flights(tasks)
-        asked = [asyncio.create_task(flights.join("key", work)) for _ in range(3)]
-        other = asyncio.create_task(flights.join("other", work))
+        single_flight: SingleFlight[int] = SingleFlight(tasks)
+        asked = [asyncio.create_task(single_flight.join("key", work)) for _ in range(3)]
+        other = asyncio.create_task(single_flight.join("other", work))
         await asyncio.wait(asked, timeout=0)
         gate.set()
         assert await asyncio.gather(*asked) == [2, 2, 2]
         assert await other == 2
-        assert await flights.join("key", work) == 3
+        assert await single_flight.join("key", work) == 3
 
 
 async def test_a_failure_is_everybodys_and_ends_nothing_else() -> None:
@@ -34,9 +34,9 @@ async def test_a_failure_is_everybodys_and_ends_nothing_else() -> None:
         raise ValueError("broken")
 
     async with asyncio.TaskGroup() as tasks:
-        flights: Flights[int] = Flights(tasks)
+        single_flight: SingleFlight[int] = SingleFlight(tasks)
         results = await asyncio.gather(
-            *(flights.join("key", work) for _ in range(2)), return_exceptions=True
+            *(single_flight.join("key", work) for _ in range(2)), return_exceptions=True
         )
     assert [str(each) for each in results] == ["broken", "broken"]
 
@@ -57,8 +57,8 @@ async def test_the_last_to_leave_waits_until_the_work_has_cleaned_up() -> None:
         return 2
 
     async with asyncio.TaskGroup() as tasks:
-        flights: Flights[int] = Flights(tasks)
-        first, last = (asyncio.create_task(flights.join("key", work)) for _ in range(2))
+        single_flight: SingleFlight[int] = SingleFlight(tasks)
+        first, last = (asyncio.create_task(single_flight.join("key", work)) for _ in range(2))
         await began.wait()
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -67,7 +67,7 @@ async def test_the_last_to_leave_waits_until_the_work_has_cleaned_up() -> None:
         last.cancel()
         await asyncio.wait((last,), timeout=0)
         # Whoever comes meanwhile begins anew.
-        assert await flights.join("key", quick) == 2
+        assert await single_flight.join("key", quick) == 2
         with pytest.raises(asyncio.CancelledError):
             await last
         assert cleaned.is_set()

@@ -210,7 +210,7 @@ async def test_a_process_namespace_is_held_by_a_task_of_the_sandbox(holding: Ben
     assert os.stat(config).st_mode & 0o777 == 0o600
     document = json.loads(config.read_text())
     assert document["process"]["args"][0] == "/init"
-    assert document["root"]["path"] == str(bench.context.holder.rootfs)
+    assert document["root"]["path"] == str(bench.context.infra.rootfs)
     container = await bench.running(sandbox, options=pb.NamespaceOption(pid=pb.POD))
     spec = json.loads((bench.paths.bundle(container.id) / "config.json").read_text())
     joined = {"type": "pid", "path": f"/proc/{FIRST_PID}/ns/pid"}

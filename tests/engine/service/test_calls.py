@@ -165,7 +165,7 @@ async def test_a_start_holds_off_work_that_can_wait(
     request = pb.StartContainerRequest(container_id=created.container_id)
     starting = asyncio.create_task(calls.start_container(request))
     await settle()
-    lull = asyncio.create_task(bench.context.lulls.wait(1))
+    lull = asyncio.create_task(bench.context.idle_gate.wait(1))
     bench.clock.advance(10)
     await settle()
     assert not lull.done()

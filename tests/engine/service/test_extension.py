@@ -14,7 +14,7 @@ from moorage.cri import engine_pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.service.extension import ExtensionCalls, catalogue_message
 from moorage.handlers.availability import AVAILABLE, Verdict
-from moorage.handlers.catalogue import Catalogue, Complaint, OfferedHandler
+from moorage.handlers.catalogue import Catalogue, Diagnostic, OfferedHandler
 from moorage.handlers.definition import parse_definition
 from moorage.handlers.features import HandlerFeatures
 
@@ -132,7 +132,7 @@ def test_what_is_told_of_a_handler() -> None:
                 features=HandlerFeatures(user_namespaces=True), verdict=AVAILABLE),
         offered("a", verdict=broken),
     ]  # fmt: skip
-    complaint = Complaint(Path("/h/c.toml"), 3, "bad", "write it anew")
+    complaint = Diagnostic(Path("/h/c.toml"), 3, "bad", "write it anew")
     told = catalogue_message(Catalogue({each.name: each for each in handlers}, (complaint,)))
     a, b = told.handlers
     assert list(told.complaints) == [str(complaint)]

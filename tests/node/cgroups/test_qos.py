@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from moorage.api.pods import Pod
-from moorage.node.cgroups.qos import QualityTree
+from moorage.node.cgroups.qos import QosTree
 from moorage.node.cgroups.values import CgroupValues
 from tests.clocks import FakeClock, settle
 from tests.node.objects import a_pod, wire_container
@@ -35,9 +35,9 @@ ALLOCATABLE = {"cpu": "2", "memory": "1Gi"}
 BURSTABLE = "kubepods/burstable"
 
 
-def tree_of(tree: FakeTree, pods: Callable[[], list[Pod]] = list) -> QualityTree:
+def tree_of(tree: FakeTree, pods: Callable[[], list[Pod]] = list) -> QosTree:
     found: Any = tree
-    return QualityTree(found, FakeClock(), allocatable=ALLOCATABLE, pods=pods)
+    return QosTree(found, FakeClock(), allocatable=ALLOCATABLE, pods=pods)
 
 
 async def test_all_pods_together_may_use_what_is_allocatable() -> None:
@@ -53,7 +53,7 @@ async def test_all_pods_together_may_use_what_is_allocatable() -> None:
 async def test_all_pods_together_leave_process_ids_to_the_machine() -> None:
     tree = FakeTree()
     found: Any = tree
-    quality = QualityTree(found, FakeClock(), allocatable=ALLOCATABLE, pids_limit=28672, pods=list)
+    quality = QosTree(found, FakeClock(), allocatable=ALLOCATABLE, pids_limit=28672, pods=list)
     await quality.prepare()
     assert tree.set[0] == (
         "kubepods",

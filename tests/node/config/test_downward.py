@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from moorage.api.volumes import ResourceFieldSelector
-from moorage.node.config.downward import Surroundings, field_value, listed, resource_value
+from moorage.node.config.downward import DownwardInputs, field_value, listed, resource_value
 from moorage.node.config.errors import ConfigError
 from tests.node.objects import UID, WHERE, a_container, a_pod, wire_container
 
@@ -53,7 +53,7 @@ def test_other_fields_are_refused(path: str) -> None:
 
 
 def test_a_pod_without_address_yet_has_empty_ones() -> None:
-    nowhere = Surroundings((), (), {})
+    nowhere = DownwardInputs((), (), {})
     assert [
         field_value(POD, f"status.{each}", nowhere)
         for each in ("podIP", "podIPs", "hostIP", "hostIPs")

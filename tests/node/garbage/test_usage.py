@@ -19,7 +19,7 @@ from moorage.node.garbage.usage import (
 from moorage.node.metrics import Metrics
 from moorage.node.paths import NodePaths
 from moorage.node.runtime.labels import POD_UID
-from moorage.node.status.inputs import Ending
+from moorage.node.status.inputs import TerminationReason
 from tests.clocks import FakeClock
 from tests.nesting import nest
 from tests.node.objects import UID, Wire, a_pod, wire_container
@@ -99,11 +99,11 @@ def test_a_pod_at_its_limit_does_not_exceed_it(pod: Pod, usage: StorageUsage) ->
 class FakeWorker:
     def __init__(self, pod: Pod) -> None:
         self.pod, self.uid, self.is_active = pod, UID, True
-        self.endings: list[Ending] = []
+        self.terminations: list[TerminationReason] = []
 
-    def evict(self, ending: Ending) -> bool:
-        self.endings.append(ending)
-        return len(self.endings) == 1
+    def evict(self, termination: TerminationReason) -> bool:
+        self.terminations.append(termination)
+        return len(self.terminations) == 1
 
 
 class FakeEngine:
@@ -163,7 +163,7 @@ async def test_writable_layer_and_logs_of_a_container_count_together(tmp_path: P
     )
     watch, metrics = watch_of(tmp_path, worker, engine=engine)
     await watch.look()
-    assert [each.message for each in worker.endings] == [
+    assert [each.message for each in worker.terminations] == [
         'Container a exceeded its local ephemeral storage limit "1Mi". '
     ]
     assert metrics.evictions.value(eviction_signal="ephemeralcontainerfs.limit") == 1
@@ -177,7 +177,7 @@ async def test_volumes_are_measured_while_the_engine_does_not_answer(tmp_path: P
     (place / "data").write_bytes(b"x" * 8192)
     watch, _ = watch_of(tmp_path, worker, engine=FakeEngine(fails=True))
     await watch.look()
-    assert 'EmptyDir volume "v"' in worker.endings[0].message
+    assert 'EmptyDir volume "v"' in worker.terminations[0].message
 
 
 async def test_a_pod_that_fills_its_volume_is_evicted_once(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ async def test_a_pod_that_fills_its_volume_is_evicted_once(tmp_path: Path) -> No
     for _ in range(2):
         await watch.look()
     message = 'Usage of EmptyDir volume "v" exceeds the limit "1Ki". '
-    assert worker.endings[0] == Ending("Evicted", message)
+    assert worker.terminations[0] == TerminationReason("Evicted", message)
     assert metrics.evictions.value(eviction_signal="emptydirfs.limit") == 1
 
 
@@ -195,7 +195,7 @@ async def test_a_pod_that_fills_its_volume_is_evicted_once(tmp_path: Path) -> No
 async def test_others_are_left_alone(tmp_path: Path, source: Any) -> None:
     watch, worker, _ = watching(tmp_path, **source)
     await watch.look()
-    assert worker.endings == []
+    assert worker.terminations == []
 
 
 @pytest.mark.usefixtures("removed_by_us")
@@ -203,7 +203,7 @@ async def test_a_volume_of_any_depth_is_measured(tmp_path: Path) -> None:
     watch, worker, _ = watching(tmp_path, sizeLimit="1Mi")
     nest(NodePaths(tmp_path, tmp_path).pod(UID).volume("empty-dir", "v") / "deep", 3000)
     await watch.look()
-    assert [each.reason for each in worker.endings] == ["Evicted"]
+    assert [each.reason for each in worker.terminations] == ["Evicted"]
 
 
 async def test_one_volume_that_cannot_be_measured_keeps_no_other_from_it(tmp_path: Path) -> None:
@@ -211,4 +211,4 @@ async def test_one_volume_that_cannot_be_measured_keeps_no_other_from_it(tmp_pat
     broken = FakeWorker(a_pod(volumes=[{"name": "v", "emptyDir": {"sizeLimit": "no size"}}]))
     watch, _ = watch_of(tmp_path, broken, worker)
     await watch.look()
-    assert worker.endings
+    assert worker.terminations

@@ -95,8 +95,8 @@ def node(tmp_path: Path) -> Node:
 
 def test_a_pod_on_the_hosts_network_has_the_hosts_addresses(node: Node) -> None:
     node.view = pod_view(UID, [a_sandbox()], [])
-    assert node.actions.surroundings(a_pod()).pod_ips == ("10.1.0.5", "fd00::5")[:1]
-    found = node.actions.surroundings(a_pod(hostNetwork=True))
+    assert node.actions.downward_inputs(a_pod()).pod_ips == ("10.1.0.5", "fd00::5")[:1]
+    found = node.actions.downward_inputs(a_pod(hostNetwork=True))
     assert (found.pod_ips, found.host_ips) == (("10.0.0.1",), ("10.0.0.1",))
     assert found.allocatable == {"cpu": "1"}
 

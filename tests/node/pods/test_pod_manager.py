@@ -11,9 +11,9 @@ import pytest
 
 from moorage.api.pods import Pod
 from moorage.node.pods import pod_manager as roster_module
-from moorage.node.pods.pod_manager import Roster
+from moorage.node.pods.pod_manager import PodManager
 from moorage.node.runtime.views import PodView
-from moorage.node.status.inputs import Ending
+from moorage.node.status.inputs import TerminationReason
 from tests.clocks import FakeClock, settle
 from tests.node.objects import a_node, a_pod, a_sandbox, wire_container
 
@@ -21,7 +21,7 @@ from tests.node.objects import a_node, a_pod, a_sandbox, wire_container
 class FakeWorker:
     """Lives until it is removed."""
 
-    def __init__(self, pod: Pod, context: Any, *, refusal: Ending | None = None) -> None:
+    def __init__(self, pod: Pod, context: Any, *, refusal: TerminationReason | None = None) -> None:
         del context
         self.uid, self.pod, self.refusal = pod.metadata.uid, pod, refusal
         self.is_active = refusal is None
@@ -58,7 +58,9 @@ def pod(uid: str, cpu: str = "1", created: str = "", name: str = "", **fields: A
 
 
 @asynccontextmanager
-async def roster_of(*pods: Pod, running: str = "") -> AsyncIterator[tuple[Roster, FakeInformer]]:
+async def roster_of(
+    *pods: Pod, running: str = ""
+) -> AsyncIterator[tuple[PodManager, FakeInformer]]:
     views = {uid: PodView(uid, sandboxes=(a_sandbox(uid=uid),)) for uid in running.split()}
     nothing = SimpleNamespace(add_listener=lambda _: None, on_change=lambda _: None)
     context: Any = SimpleNamespace(
@@ -74,7 +76,7 @@ async def roster_of(*pods: Pod, running: str = "") -> AsyncIterator[tuple[Roster
     )
     informer: Any = FakeInformer(*pods)
     node: Any = SimpleNamespace(node=a_node())
-    found = Roster(context, informer, node)
+    found = PodManager(context, informer, node)
     task = asyncio.ensure_future(found.run())
     await settle()
     yield found, informer
@@ -87,7 +89,7 @@ def _workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roster_module, "PodWorker", FakeWorker)
 
 
-def refused(pod_manager: Roster) -> dict[str, bool]:
+def refused(pod_manager: PodManager) -> dict[str, bool]:
     return {each.uid: not each.is_active for each in pod_manager}
 
 

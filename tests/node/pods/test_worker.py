@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.node.status.inputs import Ending
+from moorage.node.status.inputs import TerminationReason
 from tests.node.objects import UID, a_pod, wire_container
 from tests.node.pods.lives import Life, living
 
@@ -286,14 +286,14 @@ async def test_a_pod_that_the_node_cannot_keep_is_evicted_once(tmp_path: Path) -
         life.begin(a_pod())
         await life.until(lambda: phase(life) == "Running")
         assert life.worker.is_active
-        assert life.worker.evict(Ending("Evicted", "too much"))
-        assert not life.worker.evict(Ending("Evicted", "again"))
+        assert life.worker.evict(TerminationReason("Evicted", "too much"))
+        assert not life.worker.evict(TerminationReason("Evicted", "again"))
         await life.until(lambda: phase(life) == "Failed")
         assert life.api.pod is not None
         assert (life.api.pod.status.reason, life.api.pod.status.message) == ("Evicted", "too much")
         assert [each for each in life.events.told if "Evicted" in each] == ["Evicted: too much"]
         await life.until(lambda: not life.worker.is_active)
-        assert not life.worker.evict(Ending("Evicted", "late"))
+        assert not life.worker.evict(TerminationReason("Evicted", "late"))
 
 
 async def test_what_is_known_of_a_pod_goes_with_it(tmp_path: Path) -> None:

@@ -173,12 +173,12 @@ def served(path: str, *, state: State = State.RUNNING) -> ContainerLogs:
     status = {"containerStatuses": [{"name": "app", "containerID": "x://c1",
                                      "state": {"running": {}}}]}  # fmt: skip
     worker = SimpleNamespace(pod=a_pod(), uid=UID, status=msgspec.convert(status, PodStatus))
-    roster: Any = SimpleNamespace(find=lambda _, name: worker if name == "web" else None)
+    pod_manager: Any = SimpleNamespace(find=lambda _, name: worker if name == "web" else None)
     context: Any = SimpleNamespace(
         clock=SimpleNamespace(now=lambda: NOW),
         observer=SimpleNamespace(view=lambda _: a_view(container)),
     )
-    return ContainerLogs(context, roster)
+    return ContainerLogs(context, pod_manager)
 
 
 def asked(pod: str = "web", container: str = "app", **query: str) -> Any:

@@ -149,10 +149,10 @@ async def a_node(folder: Path, *names: str) -> AsyncIterator[Node]:
         life.begin(a_pod())
         await life.until(lambda: life.engine.running == ["app"])
         await life.look()
-        roster: Any = FakeRoster(life.worker)
+        pod_manager: Any = FakeRoster(life.worker)
         behind = await asyncio.start_server(node.streaming.talk, HOST, 0)
         node.streaming.url = f"http://{HOST}:{behind.sockets[0].getsockname()[1]}"
-        task = asyncio.ensure_future(serve(node.options(*names), life.context, roster))
+        task = asyncio.ensure_future(serve(node.options(*names), life.context, pod_manager))
         try:
             async with behind:
                 await _until_open(node.port, task)
@@ -364,6 +364,6 @@ async def test_pods_and_logs_of_the_node(tmp_path: Path) -> None:
 
 async def test_a_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node:
-        roster: Any = FakeRoster(node.life.worker)
+        pod_manager: Any = FakeRoster(node.life.worker)
         with pytest.raises(OSError, match="in use"):
-            await serve(node.options(), node.life.context, roster)
+            await serve(node.options(), node.life.context, pod_manager)

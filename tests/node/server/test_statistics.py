@@ -68,8 +68,8 @@ def test_pods_of_other_clusters_on_the_engine_are_not_counted() -> None:
     context: Any = SimpleNamespace(
         options=NodeOptions(name="n1", cluster_id="c1"), observer=SimpleNamespace(pods=pods)
     )
-    roster: Any = None
-    count, states = Statistics(context, roster).running()
+    pod_manager: Any = None
+    count, states = Statistics(context, pod_manager).running()
     assert (count, states["running"], states["exited"]) == (2, 1, 1)
 
 
@@ -117,8 +117,8 @@ def _statistics(figures: FakeFigures, clock: FakeClock, root: Path) -> Statistic
     context: Any = SimpleNamespace(
         options=NodeOptions(name="n1", root_dir=root), engine=figures, clock=clock
     )
-    roster: Any = workers
-    return Statistics(context, roster)
+    pod_manager: Any = workers
+    return Statistics(context, pod_manager)
 
 
 async def test_a_summary_has_each_active_pod_with_its_containers(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from moorage.api.pods import PodStatus
 from moorage.node.runtime.views import PodView
-from moorage.node.status.inputs import Ending
+from moorage.node.status.inputs import TerminationReason
 from moorage.node.status.pod import ended, refused, status_of
 from tests.node.objects import (
     UID,
@@ -22,7 +22,9 @@ from tests.node.objects import (
 )
 
 NOTHING = PodView(UID)
-LATE = Ending("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
+LATE = TerminationReason(
+    "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
+)
 
 
 def before(**fields: Any) -> PodStatus:
@@ -84,7 +86,7 @@ def test_what_the_pod_was_given_is_told_without_overhead() -> None:
     ids=["still runs", "ended", "never ran"],
 )
 def test_a_pod_has_failed_only_when_nothing_of_it_runs(view: PodView, wanted: Any) -> None:
-    found = status_of(knowing(a_pod(), view, ending=LATE, before=before(phase="Running")))
+    found = status_of(knowing(a_pod(), view, termination=LATE, before=before(phase="Running")))
     assert (found.phase, found.reason) == wanted
 
 
@@ -104,8 +106,8 @@ def test_a_reason_goes_when_the_phase_changes() -> None:
 
 
 def test_a_refused_pod() -> None:
-    ending = Ending("OutOfcpu", "Node didn't have enough resource: cpu")
-    found = refused(knowing(a_pod(), NOTHING), ending)
+    termination = TerminationReason("OutOfcpu", "Node didn't have enough resource: cpu")
+    found = refused(knowing(a_pod(), NOTHING), termination)
     assert (found.phase, found.reason, found.message) == (
         "Failed",
         "OutOfcpu",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from moorage.registry.patch import Topology, strategic_merge
+from moorage.registry.patch import MergeSchema, strategic_merge
 from moorage.registry.schema import load_schema
 
 Map = dict[str, Any]
 
 SCHEMA = load_schema()
-TOPOLOGY = Topology(SCHEMA)
+TOPOLOGY = MergeSchema(SCHEMA)
 
 POD = "io.k8s.api.core.v1.Pod"
 POD_SPEC = "io.k8s.api.core.v1.PodSpec"

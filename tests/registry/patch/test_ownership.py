@@ -39,7 +39,7 @@ def change(type_name: str, manager: str, operation: str = "Update", now: str = N
            subresource: str = "") -> Change:  # fmt: skip
     api_version = VERSIONS[type_name]
     return Change(
-        topology=TOPOLOGY,
+        merge_schema=TOPOLOGY,
         type_name=type_name,
         manager=Manager(manager, operation, api_version, subresource),
         now=now,

@@ -1,5 +1,5 @@
 """What the server serves, in the words of `/api` and `/apis`."""
 
-from moorage.apiserver.discovery.handler import DiscoveryPages
+from moorage.apiserver.discovery.handler import DiscoveryHandler
 
-__all__ = ["DiscoveryPages"]
+__all__ = ["DiscoveryHandler"]

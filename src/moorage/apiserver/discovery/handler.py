@@ -32,7 +32,7 @@ class _Page:
     content_type: str
 
 
-class DiscoveryPages:
+class DiscoveryHandler:
     """Answers `/api`, `/apis` and below; None for any other path. `address` is host:port."""
 
     def __init__(self, kinds: Sequence[Kind], address: str) -> None:

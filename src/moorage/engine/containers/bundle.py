@@ -49,7 +49,7 @@ class Order:
     sandbox: Sandbox
 
 
-class ContainerMaker:
+class BundleBuilder:
     """Makes bundles."""
 
     def __init__(self, context: EngineContext) -> None:

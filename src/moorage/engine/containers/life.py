@@ -20,7 +20,7 @@ import msgspec
 from moorage.api.logs import Log
 from moorage.cri import pb
 from moorage.engine.cgroups import CgroupPath, container_cgroup
-from moorage.engine.containers.bundle import ContainerMaker, Order
+from moorage.engine.containers.bundle import BundleBuilder, Order
 from moorage.engine.containers.messages import container_status
 from moorage.engine.containers.signals import signal_number
 from moorage.engine.context import EngineContext
@@ -44,7 +44,7 @@ class Containers:
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
-        self._maker = ContainerMaker(context)
+        self._maker = BundleBuilder(context)
 
     async def create(self, sandbox: Sandbox, config: pb.ContainerConfig) -> Container:
         """Make a container in a sandbox. Raises EngineError; nothing stays of it then."""

@@ -20,7 +20,7 @@ from moorage.engine.images.image import Image, MalformedImageError
 from moorage.engine.images.manifest import Platform
 from moorage.engine.images.pulling import Puller
 from moorage.engine.images.rootfs import failure
-from moorage.engine.images.single_flight import Flights
+from moorage.engine.images.single_flight import SingleFlight
 from moorage.engine.images.skopeo import Progress, Skopeo
 from moorage.engine.images.threads import in_thread
 from moorage.engine.leftovers import remove_leftover
@@ -36,7 +36,7 @@ class Loaded:
     names: tuple[str, ...]
 
 
-class Intake:
+class ImageImporter:
     """Pulls and loads into a catalogue. `folder` is for blobs on their way, `run` for secrets."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Intake:
         catalogue: Catalogue,
         skopeo: Skopeo,
         platform: Platform,
-        flights: Flights[Image],
+        single_flight: SingleFlight[Image],
     ) -> None:
         self._folder = folder
         self._run = run
@@ -54,7 +54,7 @@ class Intake:
         self._skopeo = skopeo
         self._platform = platform
         self._puller = Puller(skopeo, platform, catalogue.layers.limits)
-        self._flights = flights
+        self._single_flight = single_flight
 
     def load_folders(self) -> None:
         """Make the folders, and remove what an earlier life left there. Blocks. Raises OSError."""
@@ -71,7 +71,7 @@ class Intake:
         self, reference: Reference, credentials: Credentials | None, progress: Progress
     ) -> Image:
         """The image as the registry has it now. Raises EngineError."""
-        return await self._flights.join(
+        return await self._single_flight.join(
             (reference.full, credentials), lambda: self._pull(reference, credentials, progress)
         )
 

@@ -25,7 +25,7 @@ from moorage.api.logs import Log
 from moorage.engine.errors import EngineError, ExhaustedError, FailedError
 from moorage.engine.images.image import SHA256
 from moorage.engine.images.limits import ImageLimits
-from moorage.engine.images.single_flight import Flights
+from moorage.engine.images.single_flight import SingleFlight
 from moorage.engine.images.threads import in_thread
 from moorage.engine.leftovers import remove_leftover
 from moorage.handlers.command import CommandError, run
@@ -71,14 +71,14 @@ class Layers:
     def __init__(
         self,
         folder: Path,
-        flights: Flights[None],
+        single_flight: SingleFlight[None],
         *,
         is_marked: bool,
         limits: ImageLimits | None = None,
     ) -> None:
         """`is_marked`: leave overlayfs's marks in the trees, which only some file systems can."""
         self._folder = folder
-        self._flights = flights
+        self._single_flight = single_flight
         self._is_marked = is_marked
         self.limits = limits or ImageLimits()
         self._sizes: dict[str, tuple[int, int]] = {}
@@ -133,7 +133,9 @@ class Layers:
         full; nothing stays then.
         """
         if diff_id not in self._sizes:
-            await self._flights.join(diff_id, lambda: self._unpack(diff_id, blob, image, others))
+            await self._single_flight.join(
+                diff_id, lambda: self._unpack(diff_id, blob, image, others)
+            )
 
     def discard(self, needed: Collection[str]) -> list[Path]:
         """Take away all layers but these; returns folders that only wait to be deleted.

@@ -24,7 +24,7 @@ from moorage.engine.errors import FailedError, InvalidError, NotFoundError
 from moorage.engine.images.catalogue import Catalogue
 from moorage.engine.images.credentials import Credentials
 from moorage.engine.images.image import Image
-from moorage.engine.images.importer import Intake, Loaded
+from moorage.engine.images.importer import ImageImporter, Loaded
 from moorage.engine.images.index import IndexFiles
 from moorage.engine.images.layers import Layers
 from moorage.engine.images.limits import ImageLimits
@@ -33,7 +33,7 @@ from moorage.engine.images.native import Native
 from moorage.engine.images.overlayfs import Overlayfs
 from moorage.engine.images.rootfs import RootFilesystems
 from moorage.engine.images.saving import SaveableImage, SavedImage, save_images
-from moorage.engine.images.single_flight import Flights
+from moorage.engine.images.single_flight import SingleFlight
 from moorage.engine.images.skopeo import Progress, Skopeo
 from moorage.engine.images.snapshotter import Snapshotter
 from moorage.engine.images.threads import in_thread
@@ -113,7 +113,7 @@ class ImageStore:
         stages = run / "stages"
         snapshotters: dict[str, Snapshotter] = {OVERLAYFS: Overlayfs(stages), NATIVE: Native()}
         layers = Layers(
-            data / "layers", Flights(tasks), is_marked=self._can_overlay, limits=self._limits
+            data / "layers", SingleFlight(tasks), is_marked=self._can_overlay, limits=self._limits
         )
         self._rootfs = RootFilesystems(data / "containers", layers, snapshotters)
         self._volumes = ImageVolumes(data / "volumes", stages, layers, snapshotters[self._chosen])
@@ -122,12 +122,12 @@ class ImageStore:
             layers,
             lambda: self._rootfs.layers_in_use() | self._volumes.layers_in_use(),
         )
-        self._intake = Intake(
-            data / "ingest", run, self._catalogue, self._skopeo, self._platform, Flights(tasks)
+        self._importer = ImageImporter(
+            data / "ingest", run, self._catalogue, self._skopeo, self._platform, SingleFlight(tasks)
         )
 
     def _load(self) -> None:
-        self._intake.load_folders()
+        self._importer.load_folders()
         self._catalogue.load()
         self._rootfs.load()
         self._volumes.load()
@@ -161,7 +161,7 @@ class ImageStore:
         one's own alone. Raises InvalidError, NotFoundError, FailedError, ExhaustedError.
         """
         parsed = _reference(reference)
-        image = await self._intake.pull(parsed, credentials, progress or _unheard)
+        image = await self._importer.pull(parsed, credentials, progress or _unheard)
         log.info("image pulled", image=parsed.full, id=image.id)
         return image
 
@@ -181,7 +181,7 @@ class ImageStore:
         return tuple(dict.fromkeys(name for each in loaded for name in each.names))
 
     async def _load_archive(self, archive: Path) -> tuple[Loaded, ...]:
-        loaded = await self._intake.load(archive)
+        loaded = await self._importer.load(archive)
         for each in loaded:
             log.info("image loaded", image=each.image.name, id=each.image.id)
         return loaded

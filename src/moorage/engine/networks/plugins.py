@@ -48,7 +48,7 @@ class Subject:
     words: Mapping[str, str] = field(default_factory=dict)
 
 
-class Attachment(msgspec.Struct, frozen=True):
+class CniResult(msgspec.Struct, frozen=True):
     """What taking a sandbox off its network needs to know: which network, and the last answer.
 
     `network` and `result` are the JSON texts of the configuration and of the chain's answer.
@@ -72,7 +72,7 @@ class Plugins:
         self._path = os.pathsep.join(map(str, folders))
         self._environment = {"PATH": os.environ.get("PATH", os.defpath), "CNI_PATH": self._path}
 
-    async def add(self, network: Conflist, subject: Subject) -> Attachment:
+    async def add(self, network: Conflist, subject: Subject) -> CniResult:
         """Run the chain; what it gave. Raises CniError, and nothing stays of it then."""
         result: Mapping[str, Any] | None = None
         try:
@@ -86,7 +86,7 @@ class Plugins:
             raise
         return _attachment(network, subject, result or {})
 
-    async def remove(self, attachment: Attachment, netns: Path | None) -> None:
+    async def remove(self, attachment: CniResult, netns: Path | None) -> None:
         """Run the chain backwards; for a namespace that is gone already too. Raises CniError."""
         network = parse_conflist(attachment.network.encode(), Path("(saved)"))
         subject = Subject(
@@ -150,14 +150,14 @@ def _concerned(network: Conflist, subject: Subject) -> list[Mapping[str, Any]]:
     return [each for each in network.plugins if has_ports or each["type"] != "portmap"]
 
 
-def unanswered(network: Conflist, subject: Subject) -> Attachment:
+def unanswered(network: Conflist, subject: Subject) -> CniResult:
     """An attachment that was begun and of which no answer is known."""
     return _attachment(network, subject, {})
 
 
-def _attachment(network: Conflist, subject: Subject, result: Mapping[str, Any]) -> Attachment:
+def _attachment(network: Conflist, subject: Subject, result: Mapping[str, Any]) -> CniResult:
     document = {"name": network.name, "cniVersion": network.version, "plugins": network.plugins}
-    return Attachment(
+    return CniResult(
         subject.id,
         msgspec.json.encode(document).decode(),
         dict(subject.arguments),

@@ -22,8 +22,8 @@ from moorage.api.clock import Clock
 from moorage.api.logs import Log
 from moorage.engine.networks.conflist import Conflist, ConflistError
 from moorage.engine.networks.plugins import (
-    Attachment,
     CniError,
+    CniResult,
     Plugins,
     Subject,
     unanswered,
@@ -40,11 +40,11 @@ log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Spare:
+class WarmNetwork:
     """Pinned namespaces that are on the network already."""
 
     folder: Path
-    attachment: Attachment
+    attachment: CniResult
 
 
 class NetworkPool:
@@ -69,7 +69,7 @@ class NetworkPool:
         self._network = network
         self._clock = clock
         self._size = size
-        self._spares: deque[Spare] = deque()
+        self._spares: deque[WarmNetwork] = deque()
         self._lull = lull
         self._changed = asyncio.Event()
 
@@ -80,7 +80,7 @@ class NetworkPool:
         sysctls: Mapping[Path, str],
         subject: Subject,
         mappings: IdMappings | None = None,
-    ) -> tuple[Path, Attachment]:
+    ) -> tuple[Path, CniResult]:
         """A sandbox's namespaces, on the network. Raises CniError, ConflistError, OSError.
 
         Nothing stays of it after a failure. `subject.netns` is not looked at.
@@ -102,7 +102,7 @@ class NetworkPool:
         finally:
             self._changed.set()
 
-    async def give_back(self, folder: Path, attachment: Attachment | None) -> None:
+    async def give_back(self, folder: Path, attachment: CniResult | None) -> None:
         """Take a sandbox off the network and let its namespaces go; gone already is no error.
 
         Raises CniError.
@@ -150,21 +150,21 @@ class NetworkPool:
                 continue
             attachment = _read(folder)
             if attachment is not None and folder.name.startswith(_PREFIX):
-                self._spares.append(Spare(folder, attachment))
+                self._spares.append(WarmNetwork(folder, attachment))
                 continue
             try:
                 await self.give_back(folder, attachment or self._guess(folder))
             except (CniError, OSError) as error:
                 log.warning("a network left behind stays", folder=folder, reason=error)
 
-    def _guess(self, folder: Path) -> Attachment | None:
+    def _guess(self, folder: Path) -> CniResult | None:
         """What a chain that was cut short may have added."""
         try:
             return unanswered(self._network(), Subject(id=folder.name, netns=folder / pinned.NET))
         except ConflistError:
             return None
 
-    def _spare(self, network: Conflist, arguments: Mapping[str, Any]) -> Spare | None:
+    def _spare(self, network: Conflist, arguments: Mapping[str, Any]) -> WarmNetwork | None:
         if arguments or not network.is_impersonal:
             return None
         return self._spares.popleft() if self._spares else None
@@ -174,7 +174,7 @@ class NetworkPool:
         folder = self._folder / name
         subject = Subject(id=name, netns=folder / pinned.NET)
         folder, attachment = await self._make(folder, network, subject, "", {})
-        self._spares.append(Spare(folder, attachment))
+        self._spares.append(WarmNetwork(folder, attachment))
 
     async def _make(
         self,
@@ -184,7 +184,7 @@ class NetworkPool:
         hostname: str,
         sysctls: Mapping[Path, str],
         mappings: IdMappings | None = None,
-    ) -> tuple[Path, Attachment]:
+    ) -> tuple[Path, CniResult]:
         make = partial(
             pinned.make, folder, KINDS, hostname=hostname, sysctls=sysctls, mappings=mappings
         )
@@ -206,8 +206,8 @@ class NetworkPool:
         return folder, attachment
 
 
-def _read(folder: Path) -> Attachment | None:
+def _read(folder: Path) -> CniResult | None:
     try:
-        return msgspec.json.decode((folder / _ATTACHMENT).read_bytes(), type=Attachment)
+        return msgspec.json.decode((folder / _ATTACHMENT).read_bytes(), type=CniResult)
     except (FileNotFoundError, msgspec.DecodeError, msgspec.ValidationError):
         return None

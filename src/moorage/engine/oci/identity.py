@@ -14,7 +14,7 @@ from pathlib import Path
 
 from moorage.cri import pb
 from moorage.engine.errors import InvalidError
-from moorage.engine.oci.securejoin import read_inside
+from moorage.engine.oci.securejoin import read_in_root
 
 MAX_ID = 2**31 - 1
 
@@ -65,8 +65,8 @@ def resolve_identity(
     return choose_identity(
         context,
         image_user,
-        parse_passwd(read_inside(rootfs, "etc/passwd")),
-        parse_group(read_inside(rootfs, "etc/group")),
+        parse_passwd(read_in_root(rootfs, "etc/passwd")),
+        parse_group(read_in_root(rootfs, "etc/group")),
     )
 
 

@@ -18,12 +18,12 @@ MAX_BYTES = 4 << 20
 _MAX_LINKS = 40
 
 
-def read_inside(rootfs: Path, name: str) -> str:
+def read_in_root(rootfs: Path, name: str) -> str:
     """The text of a file in a root file system, "" when there is no such file. Blocks.
 
     Raises InvalidError for what is no plain file, or is larger than MAX_BYTES.
     """
-    path = resolve_inside(rootfs, name)
+    path = resolve_in_root(rootfs, name)
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError as error:
@@ -40,7 +40,7 @@ def read_inside(rootfs: Path, name: str) -> str:
         os.close(opened)
 
 
-def resolve_inside(rootfs: Path, name: str) -> Path:
+def resolve_in_root(rootfs: Path, name: str) -> Path:
     """Where a name in a root file system leads to, with every link taken as inside it. Blocks.
 
     Raises InvalidError for links without end.

@@ -27,7 +27,7 @@ from moorage.engine.context import EngineContext
 from moorage.engine.drivers import handler_traits
 from moorage.engine.errors import FailedError, InvalidError
 from moorage.engine.inventory import Sandbox, new_id, sandbox_name
-from moorage.engine.networks import Attachment, ConflistError
+from moorage.engine.networks import CniResult, ConflistError
 from moorage.engine.oci import (
     SandboxRequest,
     look_up_sandbox,
@@ -142,7 +142,7 @@ class Sandboxes:
     async def _make(self, sandbox: Sandbox, adapter: Adapter, undoing: AsyncExitStack) -> None:
         context, config = self._context, sandbox.config
         options = sandbox.namespace_options
-        attachment: Attachment | None = None
+        attachment: CniResult | None = None
         files = context.paths.sandbox_files(sandbox.id)
         undoing.push_async_callback(asyncio.to_thread, self._remove_folders, sandbox)
         undoing.callback(context.inventory.forget_sandbox, sandbox)
@@ -178,7 +178,7 @@ class Sandboxes:
         record = msgspec.structs.replace(sandbox.record, attachment=attachment, task_pid=task_pid)
         context.inventory.save_sandbox(sandbox, record)
 
-    async def _attach(self, sandbox: Sandbox) -> Attachment:
+    async def _attach(self, sandbox: Sandbox) -> CniResult:
         config = sandbox.config
         try:
             _, attachment = await self._context.networks.take(
@@ -195,7 +195,7 @@ class Sandboxes:
     async def _start_task(self, sandbox: Sandbox, adapter: Adapter) -> int:
         """Run what holds the sandbox; its process id."""
         context = self._context
-        argv = await asyncio.to_thread(context.holder.prepare)
+        argv = await asyncio.to_thread(context.infra.prepare)
         task = sandbox.task(context.paths)
         rootfs = self._make_bundle(sandbox, task.bundle)
         traits = handler_traits(sandbox.record.definition, sandbox.record.features)
@@ -220,7 +220,7 @@ class Sandboxes:
 
     def _make_bundle(self, sandbox: Sandbox, bundle: Path) -> Path:
         """Make the directory of the sandbox's own task; where its root file system is."""
-        rootfs = self._context.holder.rootfs
+        rootfs = self._context.infra.rootfs
         mappings = id_mappings(sandbox.namespace_options)
         make_private_for(bundle, mappings)
         if mappings is None:
@@ -263,7 +263,7 @@ class Sandboxes:
                 f"failed to end the sandbox of pod {_spoken(sandbox)}: {error}"
             ) from error
 
-    async def _release(self, sandbox: Sandbox, attachment: Attachment | None) -> None:
+    async def _release(self, sandbox: Sandbox, attachment: CniResult | None) -> None:
         paths = self._context.paths
         release_shared_memory(paths.sandbox_files(sandbox.id))
         await self._context.networks.give_back(paths.namespaces / sandbox.id, attachment)

@@ -29,12 +29,12 @@ class ContainerCalls:
         self, request: pb.CreateContainerRequest
     ) -> pb.CreateContainerResponse:
         sandbox = self._context.inventory.sandboxes.find(request.pod_sandbox_id)
-        with self._context.lulls.starting():
+        with self._context.idle_gate.starting():
             container = await self._containers.create(sandbox, request.config)
         return pb.CreateContainerResponse(container_id=container.id)
 
     async def start_container(self, request: pb.StartContainerRequest) -> pb.StartContainerResponse:
-        with self._context.lulls.starting():
+        with self._context.idle_gate.starting():
             await self._containers.start(self._find(request.container_id))
         return pb.StartContainerResponse()
 

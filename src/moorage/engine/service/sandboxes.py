@@ -21,7 +21,7 @@ class SandboxCalls:
         self._sandboxes = sandboxes
 
     async def run_pod_sandbox(self, request: pb.RunPodSandboxRequest) -> pb.RunPodSandboxResponse:
-        with self._context.lulls.starting():
+        with self._context.idle_gate.starting():
             sandbox = await self._sandboxes.run(request.config, request.runtime_handler)
         return pb.RunPodSandboxResponse(pod_sandbox_id=sandbox.id)
 

@@ -23,14 +23,14 @@ from moorage.node.cgroups.values import (
     burstable_values,
 )
 from moorage.node.config.resources import MIN_SHARES, shares
-from moorage.node.notifier import Wake
+from moorage.node.notifier import Notifier
 
 log = Log(__name__)
 
 _PERIOD_S = 60.0
 
 
-class QualityTree:
+class QosTree:
     """Keeps the parents as they should be. `run()` goes on until cancelled."""
 
     def __init__(
@@ -47,7 +47,7 @@ class QualityTree:
         self._pids_limit = pids_limit
         self._pods = pods
         self._burstable: CgroupValues | None = None
-        self._wake = Wake(clock)
+        self._wake = Notifier(clock)
 
     def pods_changed(self) -> None:
         """A pod has come or gone: the weights are due."""

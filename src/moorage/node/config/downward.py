@@ -34,7 +34,7 @@ _SUBSCRIPT = re.compile(r"(?P<path>.+)\['(?P<key>.*)'\]")
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class DownwardInputs:
     """What a pod may be told about where it runs. Allocatable stands in for limits not set."""
 
     host_ips: tuple[str, ...]
@@ -42,7 +42,7 @@ class Surroundings:
     allocatable: Mapping[str, str]
 
 
-_FIELDS: dict[str, Callable[[Pod, Surroundings], str]] = {
+_FIELDS: dict[str, Callable[[Pod, DownwardInputs], str]] = {
     "metadata.name": lambda pod, _: pod.metadata.name,
     "metadata.namespace": lambda pod, _: pod.metadata.namespace,
     "metadata.uid": lambda pod, _: pod.metadata.uid,
@@ -57,7 +57,7 @@ _FIELDS: dict[str, Callable[[Pod, Surroundings], str]] = {
 }
 
 
-def field_value(pod: Pod, path: str, where: Surroundings) -> str:
+def field_value(pod: Pod, path: str, where: DownwardInputs) -> str:
     """The text of one field, labels and annotations by key too. Raises ConfigError."""
     subscript = _SUBSCRIPT.fullmatch(path)
     if subscript is not None:
@@ -89,7 +89,7 @@ def _quoted(character: str) -> str:
 
 
 def resource_value(
-    pod: Pod, container: AnyContainer | None, selector: ResourceFieldSelector, where: Surroundings
+    pod: Pod, container: AnyContainer | None, selector: ResourceFieldSelector, where: DownwardInputs
 ) -> str:
     """A request or limit in whole units of the divisor, rounded up. Raises ConfigError.
 
@@ -111,7 +111,7 @@ def resource_value(
 
 
 def _amount(
-    resources: ResourceRequirements, side: str, name: str, where: Surroundings, whole: str
+    resources: ResourceRequirements, side: str, name: str, where: DownwardInputs, whole: str
 ) -> Quantity:
     is_known = name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-")
     if side not in ("limits", "requests") or not is_known:

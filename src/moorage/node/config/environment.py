@@ -16,7 +16,7 @@ from typing import TypeVar
 from moorage.api.configuration import ConfigMap, Secret
 from moorage.api.containers import EnvVarSource
 from moorage.api.pods import Pod
-from moorage.node.config.downward import Surroundings, field_value, resource_value
+from moorage.node.config.downward import DownwardInputs, field_value, resource_value
 from moorage.node.config.errors import ConfigError, MissingError
 from moorage.node.config.expansion import check_size, expand
 from moorage.node.runtime.labels import AnyContainer
@@ -68,7 +68,7 @@ def references(containers: Iterable[AnyContainer]) -> References:
 
 
 def container_environment(
-    pod: Pod, container: AnyContainer, sources: EnvironmentSources, where: Surroundings
+    pod: Pod, container: AnyContainer, sources: EnvironmentSources, where: DownwardInputs
 ) -> Environment:
     """NAME → value.
 
@@ -127,7 +127,7 @@ def _value_from(
     container: AnyContainer,
     origin: EnvVarSource,
     sources: EnvironmentSources,
-    where: Surroundings,
+    where: DownwardInputs,
 ) -> str | None:
     """The value, None for an optional one that is not there."""
     if origin.field_ref is not None:

@@ -23,7 +23,7 @@ from moorage.node.paths import NodePaths
 from moorage.node.pods.worker import PodWorker
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.labels import POD_UID
-from moorage.node.status.inputs import Ending
+from moorage.node.status.inputs import TerminationReason
 from moorage.node.trouble import apart
 from moorage.node.volumes.kinds import EMPTY_DIR, PLUGINS
 from moorage.runtimeclass import pod_limits
@@ -86,7 +86,7 @@ class UsageWatch:
             with apart("measuring ephemeral storage", pod=worker.uid):
                 usage = await asyncio.to_thread(self._measure, worker.pod, layers)
                 exceeded = exceeded_limit(worker.pod, usage)
-                if exceeded and worker.evict(Ending("Evicted", exceeded.message)):
+                if exceeded and worker.evict(TerminationReason("Evicted", exceeded.message)):
                     self._metrics.evictions.count(eviction_signal=exceeded.signal)
 
     async def _writable_layers(self, workers: Iterable[PodWorker]) -> dict[tuple[str, str], int]:

@@ -34,7 +34,7 @@ from moorage.node.machine.node_status import (
     node_status,
 )
 from moorage.node.machine.pressure import Pressure, pressure_of, read_supply
-from moorage.node.notifier import Wake
+from moorage.node.notifier import Notifier
 from moorage.node.options import NodeOptions
 from moorage.node.runtime.engine import Engine
 
@@ -74,7 +74,7 @@ class NodeObject:
         self._stored: Node | None = None
         self._images: list[ContainerImage] = []
         self._pressure = Pressure()
-        self._wake = Wake(clock)
+        self._wake = Notifier(clock)
         self._written_s = float("-inf")
         self._registered = asyncio.Event()
         health.add_listener(self._wake.call)

@@ -18,7 +18,7 @@ from moorage.cri import CriError
 from moorage.linux.private import make_private
 from moorage.node.cgroups.tree import CgroupError
 from moorage.node.cgroups.values import pod_directory, pod_values
-from moorage.node.config.downward import Surroundings
+from moorage.node.config.downward import DownwardInputs
 from moorage.node.config.errors import ConfigError
 from moorage.node.config.namespaces import has_recursive_read_only
 from moorage.node.context import NodeContext
@@ -53,12 +53,12 @@ class PodActions:
     def __init__(self, context: NodeContext) -> None:
         self._context = context
 
-    def surroundings(self, pod: Pod) -> Surroundings:
+    def downward_inputs(self, pod: Pod) -> DownwardInputs:
         """What the pod may be told about where it runs."""
         context = self._context
         on_host = pod.spec.host_network
         ips = context.host_ips if on_host else context.observer.view(pod.metadata.uid).ips
-        return Surroundings(context.host_ips, ips, context.allocatable())
+        return DownwardInputs(context.host_ips, ips, context.allocatable())
 
     def has_recursive_read_only(self, pod: Pod, view: PodView) -> bool:
         handler = self._context.classes.known_handler(pod, view)
@@ -103,7 +103,7 @@ class PodActions:
     async def mount(self, pod: Pod) -> Mounted:
         """Make the pod's volumes."""
         try:
-            return await self._context.volumes.mount(pod, self.surroundings(pod))
+            return await self._context.volumes.mount(pod, self.downward_inputs(pod))
         except VolumeError as error:
             self._context.events.pod(pod, WARNING, "FailedMount", str(error))
             raise HinderedError("FailedMount", str(error)) from error
@@ -111,7 +111,7 @@ class PodActions:
     async def refresh(self, pod: Pod) -> None:
         """Bring the files in the pod's volumes up to date."""
         try:
-            await self._context.volumes.refresh(pod, self.surroundings(pod))
+            await self._context.volumes.refresh(pod, self.downward_inputs(pod))
         except VolumeError as error:
             # What runs goes on with the files it has; the next look may be luckier.
             log.warning("volume not refreshed", pod=described(pod), error=error)
@@ -186,7 +186,7 @@ class PodActions:
             sandbox=sandbox,
             sandbox_config=config,
             volumes=volumes,
-            where=self.surroundings(pod),
+            where=self.downward_inputs(pod),
             has_recursive_read_only=self.has_recursive_read_only(pod, view),
         )
         try:

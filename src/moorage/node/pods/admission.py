@@ -20,7 +20,7 @@ from moorage.api.resource_names import is_extended
 from moorage.api.tolerations import NO_EXECUTE, first_untolerated
 from moorage.node.config.sandbox import dotted
 from moorage.node.pods.spec import is_static
-from moorage.node.status.inputs import Ending
+from moorage.node.status.inputs import TerminationReason
 from moorage.runtimeclass import pod_requests
 from moorage.runtimeclass.overhead import pod_requests_without_overhead
 
@@ -58,7 +58,7 @@ class Room:
     listeners: Sequence[Listener] = ()
 
 
-def refusal(pod: Pod, room: Room) -> Ending | None:
+def refusal(pod: Pod, room: Room) -> TerminationReason | None:
     """Why the node does not run this pod, None when it does."""
     for check in (_os, _groups_policy, _sysctls, _fit, _affinity, _ports, _taints):
         found = check(pod, room)
@@ -67,27 +67,27 @@ def refusal(pod: Pod, room: Room) -> Ending | None:
     return None
 
 
-def _os(pod: Pod, room: Room) -> Ending | None:
+def _os(pod: Pod, room: Room) -> TerminationReason | None:
     del room
     if pod.spec.os is not None and pod.spec.os.name not in ("", "linux"):
-        return Ending(
+        return TerminationReason(
             "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"
         )
     return None
 
 
-def _groups_policy(pod: Pod, room: Room) -> Ending | None:
+def _groups_policy(pod: Pod, room: Room) -> TerminationReason | None:
     context = pod.spec.security_context
     policy = context.supplemental_groups_policy if context is not None else None
     if policy == "Strict" and not room.has_groups_policy:
-        return Ending(
+        return TerminationReason(
             "SupplementalGroupsPolicyNotSupported",
             "SupplementalGroupsPolicy=Strict is not supported in this node",
         )
     return None
 
 
-def _sysctls(pod: Pod, room: Room) -> Ending | None:
+def _sysctls(pod: Pod, room: Room) -> TerminationReason | None:
     del room
     context = pod.spec.security_context
     for sysctl in context.sysctls if context is not None else ():
@@ -97,16 +97,18 @@ def _sysctls(pod: Pod, room: Room) -> Ending | None:
         elif name in _SAFE_IPC:
             why = "ipc" if pod.spec.host_ipc else None
         else:
-            return Ending("SysctlForbidden", f'forbidden sysctl: "{name}" not allowlisted')
+            return TerminationReason(
+                "SysctlForbidden", f'forbidden sysctl: "{name}" not allowlisted'
+            )
         if why is not None:
-            return Ending(
+            return TerminationReason(
                 "SysctlForbidden",
                 f'forbidden sysctl: "{name}" not allowed with host {why} enabled',
             )
     return None
 
 
-def _fit(pod: Pod, room: Room) -> Ending | None:
+def _fit(pod: Pod, room: Room) -> TerminationReason | None:
     present = len(room.others)
     most = quantity.parse(room.allocatable.get("pods", "0")).value
     if present + 1 > most:
@@ -143,21 +145,21 @@ def _number(name: str, amount: Quantity) -> int:
     return amount.milli if name == "cpu" else amount.value
 
 
-def _out_of(name: str, wanted: int, used: int, has: int) -> Ending:
-    return Ending(
+def _out_of(name: str, wanted: int, used: int, has: int) -> TerminationReason:
+    return TerminationReason(
         f"OutOf{name}",
         f"Node didn't have enough resource: {name}, requested: {wanted}, used: {used}, "
         f"capacity: {has}",
     )
 
 
-def _affinity(pod: Pod, room: Room) -> Ending | None:
+def _affinity(pod: Pod, room: Room) -> TerminationReason | None:
     if matches_node(pod.spec, room.node):
         return None
     return _predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
 
 
-def _ports(pod: Pod, room: Room) -> Ending | None:
+def _ports(pod: Pod, room: Room) -> TerminationReason | None:
     why = complaint(pod, room.listeners)
     if why:
         return _predicate("NodePorts", why)
@@ -178,7 +180,7 @@ def _host_ports(pod: Pod) -> Iterable[HostPort]:
                     yield host_port_of(port)
 
 
-def _taints(pod: Pod, room: Room) -> Ending | None:
+def _taints(pod: Pod, room: Room) -> TerminationReason | None:
     if is_static(pod):
         return None
     taints = room.node.spec.taints
@@ -187,5 +189,5 @@ def _taints(pod: Pod, room: Room) -> Ending | None:
     return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
 
 
-def _predicate(name: str, why: str) -> Ending:
-    return Ending(name, f"Predicate {name} failed: {why}")
+def _predicate(name: str, why: str) -> TerminationReason:
+    return TerminationReason(name, f"Predicate {name} failed: {why}")

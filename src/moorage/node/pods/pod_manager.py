@@ -21,14 +21,14 @@ from moorage.node.machine.node_object import NodeObject
 from moorage.node.pods.admission import Room, refusal
 from moorage.node.pods.spec import FAILED, TERMINAL, described, is_mirror
 from moorage.node.pods.worker import PodWorker
-from moorage.node.status.inputs import Ending
+from moorage.node.status.inputs import TerminationReason
 
 log = Log(__name__)
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 
 
-class Roster:
+class PodManager:
     """The workers by pod uid. `run()` starts them and goes on until cancelled."""
 
     def __init__(self, context: NodeContext, pods: Informer[Pod], node: NodeObject) -> None:
@@ -89,11 +89,11 @@ class Roster:
     def _add(self, pod: Pod) -> None:
         if pod.metadata.uid in self._workers or is_mirror(pod):
             return
-        ending = None if self._is_taken_over(pod) else self._refusal(pod)
-        if ending is not None:
-            log.info("pod refused", pod=described(pod), reason=ending.reason)
-            self._context.events.pod(pod, WARNING, ending.reason, ending.message)
-        worker = PodWorker(pod, self._context, refusal=ending)
+        termination = None if self._is_taken_over(pod) else self._refusal(pod)
+        if termination is not None:
+            log.info("pod refused", pod=described(pod), reason=termination.reason)
+            self._context.events.pod(pod, WARNING, termination.reason, termination.message)
+        worker = PodWorker(pod, self._context, refusal=termination)
         self._workers[pod.metadata.uid] = worker
         assert self._tasks is not None
         self._tasks.create_task(self._work(worker))
@@ -128,7 +128,7 @@ class Roster:
         is_over = pod.status.phase in TERMINAL or pod.metadata.deletion_timestamp is not None
         return has_begun or is_over
 
-    def _refusal(self, pod: Pod) -> Ending | None:
+    def _refusal(self, pod: Pod) -> TerminationReason | None:
         node = self._node.node or Node()
         allocatable = self._context.allocatable()
         room = Room(

@@ -28,7 +28,7 @@ from moorage.client.rest import UnreachableError
 from moorage.cri import CriError, pb
 from moorage.linux.private import make_private
 from moorage.node.config.container import ContainerSetting, container_config
-from moorage.node.config.downward import Surroundings
+from moorage.node.config.downward import DownwardInputs
 from moorage.node.config.environment import (
     Environment,
     EnvironmentSources,
@@ -99,7 +99,7 @@ class Launch:
     sandbox: SandboxView
     sandbox_config: pb.PodSandboxConfig
     volumes: Mounted
-    where: Surroundings
+    where: DownwardInputs
     has_recursive_read_only: bool
 
 

@@ -1,4 +1,4 @@
-"""Ending containers: preStop hook, stop signal, and the end of patience.
+"""TerminationReason containers: preStop hook, stop signal, and the end of patience.
 
 Main containers end together, sidecars after them, the last one started first; all within the
 grace period. Source: core/v1 "Pod termination", KEP-753; kubelet `killContainer`,

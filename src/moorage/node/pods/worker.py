@@ -17,7 +17,7 @@ from moorage.api.logs import Log
 from moorage.api.pods import Pod, PodStatus
 from moorage.client.recorder import NORMAL, WARNING
 from moorage.node.context import NodeContext
-from moorage.node.notifier import Wake
+from moorage.node.notifier import Notifier
 from moorage.node.pods.actions import HinderedError, PodActions, UnfinishedError
 from moorage.node.pods.backoff import RestartBackoff
 from moorage.node.pods.operations import Operations
@@ -36,7 +36,7 @@ from moorage.node.pods.starting import StartError
 from moorage.node.pods.stopping import MINIMUM_GRACE_S
 from moorage.node.probes.prober import PodProber
 from moorage.node.runtime.views import ContainerView, PodView, SandboxView, State
-from moorage.node.status.inputs import Ending, Knowledge, Waiting
+from moorage.node.status.inputs import StatusInputs, TerminationReason, Waiting
 from moorage.node.status.pod import ended, refused, status_of
 from moorage.node.volumes.pod_volumes import Mounted
 
@@ -52,7 +52,7 @@ DELETE = "delete"
 DISCARD = "discard"
 
 _DELETE_AGAIN_S = 10.0
-_DEADLINE = Ending(
+_DEADLINE = TerminationReason(
     "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
 )
 
@@ -73,13 +73,15 @@ class PodWorker:
     With `refusal` the pod is only reported as failed. Cancelling leaves everything as it is.
     """
 
-    def __init__(self, pod: Pod, context: NodeContext, *, refusal: Ending | None = None) -> None:
+    def __init__(
+        self, pod: Pod, context: NodeContext, *, refusal: TerminationReason | None = None
+    ) -> None:
         self.uid = pod.metadata.uid
         self._pod = pod
         self._context = context
         self._clock = context.clock
         self._actions = PodActions(context)
-        self._wake = Wake(context.clock)
+        self._wake = Notifier(context.clock)
         self._operations = Operations(context.clock, self._wake.call)
         self._prober = PodProber(
             context.checks, context.events, context.metrics, context.clock, self._wake.call
@@ -88,7 +90,7 @@ class PodWorker:
         self._status: PodStatus = pod.status
         self._quality = quality(pod)
         self._refusal = refusal
-        self._ending: Ending | None = None
+        self._termination: TerminationReason | None = None
         self._stage = Stage.LIVE if refusal is None else Stage.ENDED
         self._is_removed = False
         self._is_prepared = False
@@ -135,12 +137,12 @@ class PodWorker:
         self._is_removed = True
         self._wake.call()
 
-    def evict(self, ending: Ending) -> bool:
+    def evict(self, termination: TerminationReason) -> bool:
         """End the pod because the node cannot keep it; False when it is ending already."""
-        if self._stage is not Stage.LIVE or self._ending is not None:
+        if self._stage is not Stage.LIVE or self._termination is not None:
             return False
-        self._ending = ending
-        self._context.events.pod(self._pod, WARNING, ending.reason, ending.message)
+        self._termination = termination
+        self._context.events.pod(self._pod, WARNING, termination.reason, termination.message)
         self._wake.call()
         return True
 
@@ -191,13 +193,13 @@ class PodWorker:
         if self._stage is not Stage.LIVE:
             return
         left_s = self._deadline_s()
-        if self._ending is None and left_s is not None and left_s <= 0:
-            self._ending = _DEADLINE
+        if self._termination is None and left_s is not None and left_s <= 0:
+            self._termination = _DEADLINE
             self._context.events.pod(self._pod, NORMAL, _DEADLINE.reason, _DEADLINE.message)
         must_end = (
             self._is_removed
             or self._is_over
-            or self._ending is not None
+            or self._termination is not None
             or self._pod.metadata.deletion_timestamp is not None
             or self._pod.status.phase in TERMINAL
         )
@@ -475,9 +477,9 @@ class PodWorker:
         if not self._is_removed:
             self._context.writer.submit(self._pod, status)
 
-    def _known(self, view: PodView) -> Knowledge:
+    def _known(self, view: PodView) -> StatusInputs:
         serves = needed_sandbox(self._pod.spec, view) is None
-        return Knowledge(
+        return StatusInputs(
             pod=self._pod,
             before=self._status,
             view=view,
@@ -490,7 +492,7 @@ class PodWorker:
             is_ready_to_start=serves and self._mounted is not None,
             obstacle=self._obstacle,
             is_final=self._stage is not Stage.LIVE or self._is_over,
-            ending=self._ending,
+            termination=self._termination,
             has_recursive_read_only=self._actions.has_recursive_read_only(self._pod, view),
         )
 

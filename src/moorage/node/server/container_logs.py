@@ -17,7 +17,7 @@ from moorage.api.pods import ContainerStatus, PodStatus
 from moorage.node.context import NodeContext
 from moorage.node.logs.lines import STDERR, STDOUT, LogOptions
 from moorage.node.logs.reading import LogReadError, read_log
-from moorage.node.pods.pod_manager import Roster
+from moorage.node.pods.pod_manager import PodManager
 from moorage.node.pods.spec import member
 from moorage.node.runtime.views import ContainerView, State
 
@@ -50,9 +50,9 @@ class QueryError(ValueError):
 class ContainerLogs:
     """Answers requests for logs."""
 
-    def __init__(self, context: NodeContext, roster: Roster) -> None:
+    def __init__(self, context: NodeContext, pod_manager: PodManager) -> None:
         self._context = context
-        self._roster = roster
+        self._pod_manager = pod_manager
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         namespace, name = request.match_info["namespace"], request.match_info["pod"]
@@ -61,7 +61,7 @@ class ContainerLogs:
             options = log_options(request.query, self._context.clock.now())
         except QueryError as error:
             return web.Response(status=error.status, text=f'{{"message": "{error}"}}')
-        worker = self._roster.find(namespace, name)
+        worker = self._pod_manager.find(namespace, name)
         if worker is None:
             return web.Response(status=404, text=f'pod "{name}" does not exist')
         if member(worker.pod.spec, container) is None:

@@ -18,7 +18,7 @@ from moorage.cri import CriError
 from moorage.linux.descriptors import descriptor_limit
 from moorage.node.context import NodeContext
 from moorage.node.options import ServerOptions
-from moorage.node.pods.pod_manager import Roster
+from moorage.node.pods.pod_manager import PodManager
 from moorage.node.server.access import guard, tls_context
 from moorage.node.server.container_logs import ContainerLogs
 from moorage.node.server.statistics import Statistics
@@ -34,10 +34,10 @@ _SHUTDOWN_S = 1.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-async def serve(options: ServerOptions, context: NodeContext, roster: Roster) -> None:
+async def serve(options: ServerOptions, context: NodeContext, pod_manager: PodManager) -> None:
     """Answer until cancelled. Raises OSError when files are missing or the port is taken."""
     runner = web.AppRunner(
-        _application(options, context, roster),
+        _application(options, context, pod_manager),
         access_log=None,
         shutdown_timeout=_SHUTDOWN_S,
         handler_cancellation=True,
@@ -55,10 +55,12 @@ async def serve(options: ServerOptions, context: NodeContext, roster: Roster) ->
         await runner.cleanup()
 
 
-def _application(options: ServerOptions, context: NodeContext, roster: Roster) -> web.Application:
+def _application(
+    options: ServerOptions, context: NodeContext, pod_manager: PodManager
+) -> web.Application:
     application = web.Application(middlewares=[guard(options.api_server_names)])
-    pages = _Pages(context, roster)
-    streams = Streams(context, roster)
+    pages = _Pages(context, pod_manager)
+    streams = Streams(context, pod_manager)
     plain: list[tuple[str, Handler]] = [
         ("/healthz", pages.health),
         ("/healthz/{check}", pages.health),
@@ -68,7 +70,10 @@ def _application(options: ServerOptions, context: NodeContext, roster: Roster) -
         ("/metrics", pages.metrics),
         ("/metrics/probes", pages.probe_metrics),
         ("/metrics/resource", pages.resource_metrics),
-        ("/containerLogs/{namespace}/{pod}/{container}", ContainerLogs(context, roster).handle),
+        (
+            "/containerLogs/{namespace}/{pod}/{container}",
+            ContainerLogs(context, pod_manager).handle,
+        ),
     ]
     pipes: list[tuple[str, Handler]] = [
         ("/exec/{namespace}/{pod}/{container}", streams.exec),
@@ -92,10 +97,10 @@ def _application(options: ServerOptions, context: NodeContext, roster: Roster) -
 class _Pages:
     """The plain answers."""
 
-    def __init__(self, context: NodeContext, roster: Roster) -> None:
+    def __init__(self, context: NodeContext, pod_manager: PodManager) -> None:
         self._context = context
-        self._roster = roster
-        self._statistics = Statistics(context, roster)
+        self._pod_manager = pod_manager
+        self._statistics = Statistics(context, pod_manager)
 
     async def health(self, request: web.Request) -> web.Response:
         del request
@@ -105,7 +110,8 @@ class _Pages:
         """The pods of this node with the newest status worked out."""
         del request
         items = [
-            msgspec.structs.replace(worker.pod, status=worker.status) for worker in self._roster
+            msgspec.structs.replace(worker.pod, status=worker.status)
+            for worker in self._pod_manager
         ]
         body = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
         return web.Response(body=msgspec.json.encode(body), content_type="application/json")

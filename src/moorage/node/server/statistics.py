@@ -20,7 +20,7 @@ from moorage.cri import pb
 from moorage.node.context import NodeContext
 from moorage.node.machine.facts import parse_meminfo
 from moorage.node.metrics import sample_text
-from moorage.node.pods.pod_manager import Roster
+from moorage.node.pods.pod_manager import PodManager
 from moorage.node.runtime.labels import POD_UID
 from moorage.node.runtime.views import State
 
@@ -64,9 +64,9 @@ class Rates:
 class Statistics:
     """Answers requests for figures."""
 
-    def __init__(self, context: NodeContext, roster: Roster) -> None:
+    def __init__(self, context: NodeContext, pod_manager: PodManager) -> None:
         self._context = context
-        self._roster = roster
+        self._pod_manager = pod_manager
         self._rates = Rates()
 
     async def summary(self) -> Json:
@@ -81,7 +81,7 @@ class Statistics:
         self._rates.keep({"node", *(each.attributes.id for each in containers)})
         pods = [
             self._pod(worker.uid, by_pod.get(worker.uid, ()), network.get(worker.uid))
-            for worker in self._roster
+            for worker in self._pod_manager
             if worker.is_active
         ]
         return {"node": node, "pods": pods}
@@ -140,7 +140,7 @@ class Statistics:
         containers: Iterable[pb.ContainerStats],
         sandbox: pb.PodSandboxStats | None,
     ) -> Json:
-        meta = next(each.pod.metadata for each in self._roster if each.uid == uid)
+        meta = next(each.pod.metadata for each in self._pod_manager if each.uid == uid)
         shown = [self._container(each) for each in containers]
         pod: Json = {
             "podRef": {"name": meta.name, "namespace": meta.namespace, "uid": uid},

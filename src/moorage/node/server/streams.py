@@ -12,7 +12,7 @@ from aiohttp import web
 
 from moorage.cri import CriError, pb
 from moorage.node.context import NodeContext
-from moorage.node.pods.pod_manager import Roster
+from moorage.node.pods.pod_manager import PodManager
 from moorage.node.pods.worker import PodWorker
 from moorage.node.runtime.views import ContainerView, State
 from moorage.node.server.upgrade import hand_on
@@ -29,9 +29,9 @@ _RUN_TIMEOUT_S = 0
 class Streams:
     """Answers requests that become connections into containers."""
 
-    def __init__(self, context: NodeContext, roster: Roster) -> None:
+    def __init__(self, context: NodeContext, pod_manager: PodManager) -> None:
         self._context = context
-        self._roster = roster
+        self._pod_manager = pod_manager
 
     async def exec(self, request: web.Request) -> web.StreamResponse:
         container = self._container(request)
@@ -113,7 +113,7 @@ class Streams:
 
     def _worker(self, request: web.Request) -> PodWorker:
         info = request.match_info
-        worker = self._roster.find(info["namespace"], info["pod"])
+        worker = self._pod_manager.find(info["namespace"], info["pod"])
         if worker is None:
             raise web.HTTPNotFound(text="pod does not exist")
         return worker

@@ -12,7 +12,7 @@ import msgspec
 
 from moorage.api.pods import ContainerStatus, PodCondition, PodSpec
 from moorage.node.pods.spec import FAILED, SUCCEEDED, sidecars
-from moorage.node.status.inputs import Knowledge
+from moorage.node.status.inputs import StatusInputs
 from moorage.runtimeclass.overhead import is_sidecar
 
 READY = "Ready"
@@ -28,7 +28,7 @@ _FAILED = "PodFailed"
 
 
 def conditions_of(
-    known: Knowledge, statuses: Sequence[ContainerStatus], phase: str
+    known: StatusInputs, statuses: Sequence[ContainerStatus], phase: str
 ) -> tuple[PodCondition, ...]:
     """Every condition of the pod. `statuses` are those of init and main containers."""
     kept = [each for each in known.pod.status.conditions if each.type not in OWNED]
@@ -43,7 +43,7 @@ def conditions_of(
     return (*kept, *(_dated(each, known) for each in found))
 
 
-def _dated(condition: PodCondition, known: Knowledge) -> PodCondition:
+def _dated(condition: PodCondition, known: StatusInputs) -> PodCondition:
     """Add the generation it speaks of, and since when it holds."""
     earlier = [*known.before.conditions, *known.pod.status.conditions]
     since = known.stamp
@@ -59,7 +59,7 @@ def _dated(condition: PodCondition, known: Knowledge) -> PodCondition:
     )
 
 
-def _ready_to_start(known: Knowledge) -> PodCondition:
+def _ready_to_start(known: StatusInputs) -> PodCondition:
     if known.is_ready_to_start:
         return PodCondition(type=READY_TO_START, status="True")
     obstacle = known.obstacle
@@ -116,7 +116,7 @@ def _containers_ready(
 
 
 def _ready(
-    known: Knowledge, others: Iterable[PodCondition], containers_ready: PodCondition
+    known: StatusInputs, others: Iterable[PodCondition], containers_ready: PodCondition
 ) -> PodCondition:
     """Ready when the containers are and every readiness gate is open."""
     if containers_ready.status != "True":

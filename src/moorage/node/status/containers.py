@@ -27,7 +27,7 @@ from moorage.api.pods import (
 from moorage.node.pods.spec import Kind, should_restart
 from moorage.node.runtime.labels import AnyContainer
 from moorage.node.runtime.views import ContainerView, State
-from moorage.node.status.inputs import Knowledge
+from moorage.node.status.inputs import StatusInputs
 from moorage.runtimeclass.overhead import is_sidecar
 
 CREATING = "ContainerCreating"
@@ -52,7 +52,7 @@ LOST = ContainerState(
 )
 
 
-def container_statuses(known: Knowledge, kind: Kind) -> tuple[ContainerStatus, ...]:
+def container_statuses(known: StatusInputs, kind: Kind) -> tuple[ContainerStatus, ...]:
     """The statuses of one kind of containers: init in order, the others by name."""
     spec, before = known.pod.spec, known.before
     containers: Iterable[AnyContainer]
@@ -71,7 +71,7 @@ def container_statuses(known: Knowledge, kind: Kind) -> tuple[ContainerStatus, .
 
 
 def _status(
-    known: Knowledge,
+    known: StatusInputs,
     kind: Kind,
     container: AnyContainer,
     earlier: Mapping[str, ContainerStatus],
@@ -89,7 +89,7 @@ def _status(
 
 
 def _from_engine(
-    known: Knowledge,
+    known: StatusInputs,
     container: AnyContainer,
     history: tuple[ContainerView, ...],
     old: ContainerStatus | None,
@@ -122,7 +122,7 @@ def _from_engine(
 
 
 def _from_memory(
-    known: Knowledge, container: AnyContainer, old: ContainerStatus | None
+    known: StatusInputs, container: AnyContainer, old: ContainerStatus | None
 ) -> ContainerStatus:
     """A container the engine has nothing of: not yet created, or gone with all its records."""
     if old is not None and old.state.terminated is not None:
@@ -152,7 +152,7 @@ def _from_memory(
 
 
 def _explained(
-    known: Knowledge,
+    known: StatusInputs,
     kind: Kind,
     container: AnyContainer,
     history: tuple[ContainerView, ...],
@@ -182,7 +182,7 @@ _ASSUMED_DONE = ContainerState(
 )
 
 
-def _obstructed(known: Knowledge, status: ContainerStatus) -> ContainerStatus:
+def _obstructed(known: StatusInputs, status: ContainerStatus) -> ContainerStatus:
     """The waiting reason stays the usual one; the message names what is in the way."""
     if known.obstacle is None or status.state.waiting is None:
         return status
@@ -190,7 +190,7 @@ def _obstructed(known: Knowledge, status: ContainerStatus) -> ContainerStatus:
     return msgspec.structs.replace(status, state=ContainerState(waiting=waiting))
 
 
-def _is_init_behind(known: Knowledge, container: AnyContainer) -> bool:
+def _is_init_behind(known: StatusInputs, container: AnyContainer) -> bool:
     """Whether a main container was created already, so this init container must have run."""
     if container.restart_policy == "Always":
         return False
@@ -200,7 +200,7 @@ def _is_init_behind(known: Knowledge, container: AnyContainer) -> bool:
     )
 
 
-def _runs_again(known: Knowledge, container: AnyContainer, newest: ContainerView | None) -> bool:
+def _runs_again(known: StatusInputs, container: AnyContainer, newest: ContainerView | None) -> bool:
     if known.is_deleted:
         return False
     if newest is None or newest.state in (State.UNKNOWN, State.CREATED):
@@ -211,7 +211,7 @@ def _runs_again(known: Knowledge, container: AnyContainer, newest: ContainerView
 
 
 def _judged(
-    known: Knowledge,
+    known: StatusInputs,
     kind: Kind,
     container: AnyContainer,
     status: ContainerStatus,
@@ -231,7 +231,7 @@ def _judged(
 
 
 def _is_started(
-    known: Knowledge, container: AnyContainer, engine_id: str, same: ContainerStatus | None
+    known: StatusInputs, container: AnyContainer, engine_id: str, same: ContainerStatus | None
 ) -> bool:
     verdict = known.verdicts.startup.get(engine_id)
     if verdict is not None:
@@ -241,7 +241,7 @@ def _is_started(
 
 
 def _is_ready(
-    known: Knowledge, container: AnyContainer, engine_id: str, same: ContainerStatus | None
+    known: StatusInputs, container: AnyContainer, engine_id: str, same: ContainerStatus | None
 ) -> bool:
     verdict = known.verdicts.readiness.get(engine_id)
     if verdict is not None:
@@ -250,7 +250,7 @@ def _is_ready(
 
 
 def _state(
-    known: Knowledge, view: ContainerView, old: ContainerStatus | None = None
+    known: StatusInputs, view: ContainerView, old: ContainerStatus | None = None
 ) -> ContainerState:
     match view.state:
         case State.RUNNING:
@@ -262,7 +262,7 @@ def _state(
     return ContainerState(waiting=ContainerStateWaiting())
 
 
-def _terminated(known: Knowledge, view: ContainerView) -> ContainerStateTerminated:
+def _terminated(known: StatusInputs, view: ContainerView) -> ContainerStateTerminated:
     spec = known.pod.spec
     count = len(spec.containers) + len(spec.init_containers) + len(spec.ephemeral_containers)
     limit = _MESSAGES_LIMIT_BYTES // max(count, 1)
@@ -289,7 +289,7 @@ def _user(view: ContainerView) -> ContainerUser | None:
     return ContainerUser(linux=linux)
 
 
-def _mounts(known: Knowledge, container: AnyContainer) -> tuple[VolumeMountStatus, ...]:
+def _mounts(known: StatusInputs, container: AnyContainer) -> tuple[VolumeMountStatus, ...]:
     return tuple(_mount(each, known.has_recursive_read_only) for each in container.volume_mounts)
 
 

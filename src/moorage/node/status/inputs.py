@@ -24,7 +24,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class TerminationReason:
     """Why the whole pod has failed: refused, evicted or out of time."""
 
     reason: str
@@ -41,7 +41,7 @@ class Verdicts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Knowledge:
+class StatusInputs:
     """One pod as everyone sees it, at one moment.
 
     `before` is the status last worked out, or the API's when there is none. `waiting` says by
@@ -62,7 +62,7 @@ class Knowledge:
     is_ready_to_start: bool = False
     obstacle: Waiting | None = None
     is_final: bool = False
-    ending: Ending | None = None
+    termination: TerminationReason | None = None
     has_recursive_read_only: bool = False
 
     @property

@@ -15,13 +15,13 @@ from moorage.api.quantity import to_texts
 from moorage.node.pods.spec import FAILED, PENDING, TERMINAL, Kind
 from moorage.node.status.conditions import conditions_of
 from moorage.node.status.containers import LOST, container_statuses
-from moorage.node.status.inputs import Ending, Knowledge
+from moorage.node.status.inputs import StatusInputs, TerminationReason
 from moorage.node.status.phase import phase_of
 from moorage.runtimeclass import pod_limits
 from moorage.runtimeclass.overhead import pod_requests_without_overhead
 
 
-def status_of(known: Knowledge) -> PodStatus:
+def status_of(known: StatusInputs) -> PodStatus:
     """The status to report now."""
     init = container_statuses(known, Kind.INIT)
     main = container_statuses(known, Kind.MAIN)
@@ -49,13 +49,13 @@ def status_of(known: Knowledge) -> PodStatus:
     )
 
 
-def _phase(known: Knowledge, statuses: tuple[ContainerStatus, ...]) -> tuple[str, str, str]:
+def _phase(known: StatusInputs, statuses: tuple[ContainerStatus, ...]) -> tuple[str, str, str]:
     """Phase, reason and message."""
     before = known.before
     if before.phase in TERMINAL:
         return before.phase, before.reason, before.message
-    if known.ending is not None:
-        phase, reason, message = FAILED, known.ending.reason, known.ending.message
+    if known.termination is not None:
+        phase, reason, message = FAILED, known.termination.reason, known.termination.message
     else:
         names = {each.name for each in known.pod.spec.containers}
         sandbox = known.view.sandbox
@@ -75,20 +75,20 @@ def _phase(known: Knowledge, statuses: tuple[ContainerStatus, ...]) -> tuple[str
     return phase, reason, message
 
 
-def refused(known: Knowledge, ending: Ending) -> PodStatus:
+def refused(known: StatusInputs, termination: TerminationReason) -> PodStatus:
     """The status of a pod that this node does not run at all."""
     return PodStatus(
         observed_generation=known.pod.metadata.generation,
         phase=FAILED,
-        reason=ending.reason,
-        message=f"Pod was rejected: {ending.message}",
+        reason=termination.reason,
+        message=f"Pod was rejected: {termination.message}",
         conditions=conditions_of(known, (), FAILED),
         start_time=known.pod.status.start_time or known.stamp,
         qos_class=known.quality,
     )
 
 
-def ended(status: PodStatus, known: Knowledge) -> PodStatus:
+def ended(status: PodStatus, known: StatusInputs) -> PodStatus:
     """The last status of a pod of which nothing is left: every container accounted for."""
     main, init = status.container_statuses, status.init_container_statuses
     if _has_initialized(known.pod, status):

@@ -21,7 +21,7 @@ from moorage.api.volumes import (
     Volume,
     VolumeProjection,
 )
-from moorage.node.config.downward import Surroundings, field_value, resource_value
+from moorage.node.config.downward import DownwardInputs, field_value, resource_value
 from moorage.node.config.errors import ConfigError, MissingError
 from moorage.node.pods.spec import members
 from moorage.node.volumes.atomic import ProjectedFile
@@ -89,7 +89,7 @@ def token_wanted(projection: ServiceAccountTokenProjection) -> TokenWanted:
 
 
 def payload_of(
-    pod: Pod, volume: Volume, sources: VolumeSources, where: Surroundings
+    pod: Pod, volume: Volume, sources: VolumeSources, where: DownwardInputs
 ) -> dict[str, ProjectedFile]:
     """The files of a volume.
 
@@ -104,7 +104,7 @@ def payload_of(
 
 
 def _files_of(
-    pod: Pod, volume: Volume, sources: VolumeSources, where: Surroundings
+    pod: Pod, volume: Volume, sources: VolumeSources, where: DownwardInputs
 ) -> dict[str, ProjectedFile]:
     if volume.config_map is not None:
         config_map = volume.config_map
@@ -136,7 +136,7 @@ def shared_user(pod: Pod) -> int | None:
 
 
 def _projected_files(
-    pod: Pod, projected: ProjectedVolumeSource, sources: VolumeSources, where: Surroundings
+    pod: Pod, projected: ProjectedVolumeSource, sources: VolumeSources, where: DownwardInputs
 ) -> dict[str, ProjectedFile]:
     mode = _mode(projected.default_mode)
     files: dict[str, ProjectedFile] = {}
@@ -150,7 +150,7 @@ def _projection_files(
     source: VolumeProjection,
     mode: int,
     sources: VolumeSources,
-    where: Surroundings,
+    where: DownwardInputs,
 ) -> dict[str, ProjectedFile]:
     if source.config_map is not None:
         ref = source.config_map
@@ -237,7 +237,7 @@ def _chosen(
 
 
 def _downward_files(
-    pod: Pod, items: Iterable[DownwardAPIVolumeFile], mode: int, where: Surroundings
+    pod: Pod, items: Iterable[DownwardAPIVolumeFile], mode: int, where: DownwardInputs
 ) -> dict[str, ProjectedFile]:
     files: dict[str, ProjectedFile] = {}
     for item in items:

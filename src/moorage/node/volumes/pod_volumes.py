@@ -23,7 +23,7 @@ from moorage.api.volumes import Volume
 from moorage.client.resources import CONFIG_MAPS, SECRETS
 from moorage.client.rest import UnreachableError
 from moorage.linux.trees import make_directories, remove_tree
-from moorage.node.config.downward import Surroundings
+from moorage.node.config.downward import DownwardInputs
 from moorage.node.config.errors import ConfigError
 from moorage.node.objects import ObjectCache
 from moorage.node.paths import NodePaths, PodPaths
@@ -96,7 +96,7 @@ class VolumeKeeper:
         self._clock = clock
         self._refresh_s = refresh_s
 
-    async def mount(self, pod: Pod, where: Surroundings) -> Mounted:
+    async def mount(self, pod: Pod, where: DownwardInputs) -> Mounted:
         """Make every volume of the pod. Raises VolumeError for the first that fails."""
         for volume in pod.spec.volumes:
             kind = kind_of(volume)
@@ -111,7 +111,7 @@ class VolumeKeeper:
         mounted = await asyncio.to_thread(self._mount_all, pod, sources, where)
         return {each.name: each for each in mounted}
 
-    async def refresh(self, pod: Pod, where: Surroundings) -> None:
+    async def refresh(self, pod: Pod, where: DownwardInputs) -> None:
         """Bring the files of a running pod up to date. Raises VolumeError."""
         filled = [each for each in pod.spec.volumes if kind_of(each) in FILLED]
         if filled:
@@ -169,7 +169,7 @@ class VolumeKeeper:
         return VolumeSources(config_maps=config_maps, secrets=secrets, tokens=tokens)
 
     def _mount_all(
-        self, pod: Pod, sources: VolumeSources, where: Surroundings
+        self, pod: Pod, sources: VolumeSources, where: DownwardInputs
     ) -> list[MountedVolume]:
         memory = PodMemory()
         return [self._mount_one(pod, each, sources, where, memory) for each in pod.spec.volumes]
@@ -179,7 +179,7 @@ class VolumeKeeper:
         pod: Pod,
         volume: Volume,
         sources: VolumeSources,
-        where: Surroundings,
+        where: DownwardInputs,
         memory: PodMemory,
     ) -> MountedVolume:
         kind = kind_of(volume)
@@ -202,7 +202,7 @@ class VolumeKeeper:
         pod: Pod,
         volumes: Iterable[Volume],
         sources: VolumeSources,
-        where: Surroundings,
+        where: DownwardInputs,
     ) -> None:
         """Refresh every volume; raises the first VolumeError when all have been tried."""
         failures: list[VolumeError] = []
@@ -222,7 +222,7 @@ class VolumeKeeper:
         return MountedVolume(volume.name, HOST_PATH, path)
 
     def _empty_dir(
-        self, pod: Pod, volume: Volume, place: Path, where: Surroundings, memory: PodMemory
+        self, pod: Pod, volume: Volume, place: Path, where: DownwardInputs, memory: PodMemory
     ) -> None:
         source = volume.empty_dir
         medium = source.medium if source is not None else ""
@@ -241,7 +241,7 @@ class VolumeKeeper:
         volume: Volume,
         place: Path,
         sources: VolumeSources,
-        where: Surroundings,
+        where: DownwardInputs,
         memory: PodMemory,
     ) -> None:
         # Worked out first: a volume whose sources are missing, or that is too much, leaves no
@@ -303,7 +303,7 @@ def _values_of(found: ConfigMap | Secret | None) -> Iterable[str]:
     return (*found.data.values(), *more)
 
 
-def _memory_size(pod: Pod, volume: Volume, where: Surroundings) -> int:
+def _memory_size(pod: Pod, volume: Volume, where: DownwardInputs) -> int:
     """The most a memory-backed emptyDir may hold: its limit, the pod's, or the node's memory."""
     limits = [where.allocatable.get("memory", "0")]
     if volume.empty_dir is not None and volume.empty_dir.size_limit:

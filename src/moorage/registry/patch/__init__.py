@@ -16,14 +16,14 @@ from moorage.registry.patch.managed import (
     track_update,
 )
 from moorage.registry.patch.merge import merge_patch
-from moorage.registry.patch.merge_schema import Topology
+from moorage.registry.patch.merge_schema import MergeSchema
 from moorage.registry.patch.strategic import strategic_merge
 
 __all__ = [
     "Change",
     "ManagedFields",
     "Manager",
-    "Topology",
+    "MergeSchema",
     "TypedPatchError",
     "Version",
     "apply",

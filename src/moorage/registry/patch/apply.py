@@ -31,9 +31,9 @@ from moorage.registry.patch.managed import (
     owned_fields,
 )
 from moorage.registry.patch.merge_schema import (
+    MergeSchema,
     Part,
     Shape,
-    Topology,
     item_element,
     value_element,
 )
@@ -54,14 +54,14 @@ def apply(
     the acting version. Raises ConflictError when others own what would change and `force` is off,
     TypedPatchError when a keyed list names an item twice.
     """
-    topology, type_name = change.topology, change.type_name
-    _check_items(topology, topology.parts(type_name), config, "")
-    stated = owned_fields(fields_of(topology, type_name, config), change.ignored)
+    merge_schema, type_name = change.merge_schema, change.type_name
+    _check_items(merge_schema, merge_schema.parts(type_name), config, "")
+    stated = owned_fields(fields_of(merge_schema, type_name, config), change.ignored)
     if live is None:
         return config, [change.manager.entry(stated, change.now)]
     if not entries:
         entries = _first_entries(change, live)
-    merged = _merge_object(topology, topology.parts(type_name), live, config)
+    merged = _merge_object(merge_schema, merge_schema.parts(type_name), live, config)
     before = EMPTY
     others: ManagedFields = []
     for entry in entries:
@@ -69,14 +69,14 @@ def apply(
             before = entry.get("fieldsV1", EMPTY)
         else:
             others.append(entry)
-    changed, _ = changes(topology, type_name, live, merged)
+    changed, _ = changes(merge_schema, type_name, live, merged)
     others = _settle_conflicts(others, owned_fields(changed, change.ignored), force=force)
     dropped = difference(before, stated)
     if dropped:
         kept: Tree = stated
         for entry in others:
             kept = union(kept, entry.get("fieldsV1", EMPTY))
-        merged = _prune_object(topology, topology.parts(type_name), merged, dropped, kept)
+        merged = _prune_object(merge_schema, merge_schema.parts(type_name), merged, dropped, kept)
     if stated:
         others.append(_own_entry(change, entries, stated, is_changed=merged != live))
     return merged, arranged(others)
@@ -93,7 +93,7 @@ def _own_entry(change: Change, entries: ManagedFields, stated: Tree, *, is_chang
 def _first_entries(change: Change, live: Map) -> ManagedFields:
     """Nobody was recorded so far: all that is there counts as set before."""
     manager = Manager(BEFORE_FIRST_APPLY, UPDATE, change.manager.api_version)
-    fields, _ = changes(change.topology, change.type_name, {}, live)
+    fields, _ = changes(change.merge_schema, change.type_name, {}, live)
     return [manager.entry(owned_fields(fields, EMPTY), change.now)]
 
 
@@ -135,39 +135,41 @@ def _conflict(conflicts: list[tuple[Manager, Tree]]) -> ConflictError:
     )
 
 
-def _merge_object(topology: Topology, parts: dict[str, Part], live: Map, config: Map) -> Map:
+def _merge_object(merge_schema: MergeSchema, parts: dict[str, Part], live: Map, config: Map) -> Map:
     merged = dict(live)
     for name, value in config.items():
         part = parts.get(name)
         merged[name] = (
-            value if part is None else _merge_value(topology, part, live.get(name), value)
+            value if part is None else _merge_value(merge_schema, part, live.get(name), value)
         )
     return merged
 
 
-def _merge_value(topology: Topology, part: Part, live: Any, value: Any) -> Any:
+def _merge_value(merge_schema: MergeSchema, part: Part, live: Any, value: Any) -> Any:
     if not live or not value or part.shape is Shape.LEAF:
         return value
     match part.shape:
         case Shape.OBJECT:
-            return _merge_object(topology, topology.parts(part.inner), live, value)
+            return _merge_object(merge_schema, merge_schema.parts(part.inner), live, value)
         case Shape.MAP:
             merged = dict(live)
             for key, item in value.items():
                 was = live.get(key)
                 if part.inner and isinstance(was, dict) and isinstance(item, dict):
-                    item = _merge_object(topology, topology.parts(part.inner), was, item)
+                    item = _merge_object(merge_schema, merge_schema.parts(part.inner), was, item)
                 merged[key] = item
             return merged
         case Shape.KEYED_LIST:
-            return _merge_list(topology, part, live, value)
+            return _merge_list(merge_schema, part, live, value)
         case _:
             return list({value_element(item): item for item in [*live, *value]}.values())
 
 
-def _merge_list(topology: Topology, part: Part, live: list[Map], value: list[Map]) -> list[Map]:
+def _merge_list(
+    merge_schema: MergeSchema, part: Part, live: list[Map], value: list[Map]
+) -> list[Map]:
     """Items in the stated order; those that only the live list has keep their place in it."""
-    parts = topology.parts(part.inner)
+    parts = merge_schema.parts(part.inner)
     stated = {item_element(part, item): item for item in value}
     present = {item_element(part, item): item for item in live}
     place = {element: index for index, element in enumerate(present)}
@@ -180,7 +182,7 @@ def _merge_list(topology: Topology, part: Part, live: list[Map], value: list[Map
         merged += [present[each] for each in order[position:end] if each not in stated]
         position = max(position, end)
         was = present.get(element)
-        merged.append(item if was is None else _merge_object(topology, parts, was, item))
+        merged.append(item if was is None else _merge_object(merge_schema, parts, was, item))
     return merged + [present[each] for each in order[position:] if each not in stated]
 
 
@@ -192,7 +194,7 @@ def _run_end(order: list[str], position: int, stated: Map) -> int:
 
 
 def _prune_object(
-    topology: Topology, parts: dict[str, Part], obj: Map, dropped: Tree, kept: Tree
+    merge_schema: MergeSchema, parts: dict[str, Part], obj: Map, dropped: Tree, kept: Tree
 ) -> Map:
     """The object without dropped fields that nobody keeps."""
     pruned = dict(obj)
@@ -200,7 +202,7 @@ def _prune_object(
         if name not in pruned or part.element not in dropped:
             continue
         node, keep = dropped[part.element], kept.get(part.element)
-        value = _prune_value(topology, part, pruned[name], node, keep)
+        value = _prune_value(merge_schema, part, pruned[name], node, keep)
         if value is None:
             del pruned[name]
         else:
@@ -208,7 +210,9 @@ def _prune_object(
     return pruned
 
 
-def _prune_value(topology: Topology, part: Part, value: Any, node: Tree, keep: Tree | None) -> Any:
+def _prune_value(
+    merge_schema: MergeSchema, part: Part, value: Any, node: Tree, keep: Tree | None
+) -> Any:
     """What is left of a value, None when nothing is."""
     if part.shape is Shape.LEAF or not value:
         return value if keep is not None and (not keep or SELF in keep) else None
@@ -216,7 +220,7 @@ def _prune_value(topology: Topology, part: Part, value: Any, node: Tree, keep: T
     match part.shape:
         case Shape.OBJECT:
             left: Any = _prune_object(
-                topology, topology.parts(part.inner), value, node, keep_inside
+                merge_schema, merge_schema.parts(part.inner), value, node, keep_inside
             )
         case Shape.MAP:
             left = {
@@ -225,7 +229,7 @@ def _prune_value(topology: Topology, part: Part, value: Any, node: Tree, keep: T
                 if f"f:{key}" not in node or f"f:{key}" in keep_inside
             }
         case Shape.KEYED_LIST:
-            left = _prune_list(topology, part, value, node, keep_inside)
+            left = _prune_list(merge_schema, part, value, node, keep_inside)
         case _:
             left = [
                 item
@@ -236,22 +240,22 @@ def _prune_value(topology: Topology, part: Part, value: Any, node: Tree, keep: T
 
 
 def _prune_list(
-    topology: Topology, part: Part, value: list[Map], node: Tree, keep: Tree
+    merge_schema: MergeSchema, part: Part, value: list[Map], node: Tree, keep: Tree
 ) -> list[Map]:
-    parts = topology.parts(part.inner)
+    parts = merge_schema.parts(part.inner)
     left: list[Map] = []
     for item in value:
         element = item_element(part, item)
         if element not in node:
             left.append(item)
         elif element in keep:
-            left.append(_prune_object(topology, parts, item, node[element], keep[element]))
+            left.append(_prune_object(merge_schema, parts, item, node[element], keep[element]))
         elif SELF not in node[element]:
-            left.append(_prune_object(topology, parts, item, node[element], EMPTY))
+            left.append(_prune_object(merge_schema, parts, item, node[element], EMPTY))
     return left
 
 
-def _check_items(topology: Topology, parts: dict[str, Part], obj: Map, path: str) -> None:
+def _check_items(merge_schema: MergeSchema, parts: dict[str, Part], obj: Map, path: str) -> None:
     """Refuse a keyed list or set that names one item twice."""
     for name, value in obj.items():
         part = parts.get(name)
@@ -259,7 +263,7 @@ def _check_items(topology: Topology, parts: dict[str, Part], obj: Map, path: str
             continue
         at = f"{path}.{name}"
         if part.shape is Shape.OBJECT:
-            _check_items(topology, topology.parts(part.inner), value, at)
+            _check_items(merge_schema, merge_schema.parts(part.inner), value, at)
         elif part.shape in (Shape.KEYED_LIST, Shape.SET):
             seen: set[str] = set()
             for item in value:
@@ -272,5 +276,5 @@ def _check_items(topology: Topology, parts: dict[str, Part], obj: Map, path: str
                     )
                 seen.add(element)
                 if is_keyed:
-                    inner = topology.parts(part.inner)
-                    _check_items(topology, inner, item, f"{at}{element_text(element)}")
+                    inner = merge_schema.parts(part.inner)
+                    _check_items(merge_schema, inner, item, f"{at}{element_text(element)}")

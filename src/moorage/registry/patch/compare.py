@@ -11,9 +11,9 @@ from typing import Any
 
 from moorage.registry.patch.fieldset import SELF, Tree
 from moorage.registry.patch.merge_schema import (
+    MergeSchema,
     Part,
     Shape,
-    Topology,
     item_element,
     value_element,
 )
@@ -21,36 +21,39 @@ from moorage.registry.patch.merge_schema import (
 Map = dict[str, Any]
 
 
-def fields_of(topology: Topology, type_name: str, obj: Map) -> Tree:
+def fields_of(merge_schema: MergeSchema, type_name: str, obj: Map) -> Tree:
     """Every field an object sets, for an owner that applies it."""
-    return _object_fields(topology, topology.parts(type_name), obj, marks=False)
+    return _object_fields(merge_schema, merge_schema.parts(type_name), obj, marks=False)
 
 
-def _object_fields(topology: Topology, parts: dict[str, Part], obj: Map, *, marks: bool) -> Tree:
+def _object_fields(
+    merge_schema: MergeSchema, parts: dict[str, Part], obj: Map, *, marks: bool
+) -> Tree:
     tree: Tree = {}
     for name, value in obj.items():
         part = parts.get(name)
         if part is not None:
-            tree[part.element] = _value_fields(topology, part, value, marks=marks)
+            tree[part.element] = _value_fields(merge_schema, part, value, marks=marks)
     return tree
 
 
-def _value_fields(topology: Topology, part: Part, value: Any, *, marks: bool) -> Tree:
+def _value_fields(merge_schema: MergeSchema, part: Part, value: Any, *, marks: bool) -> Tree:
     """The node of one present value; `marks`: containers are members themselves."""
     shape = part.shape
     if shape is Shape.LEAF or not value:
         return {}
     if shape is Shape.OBJECT:
-        node = _object_fields(topology, topology.parts(part.inner), value, marks=marks)
+        node = _object_fields(merge_schema, merge_schema.parts(part.inner), value, marks=marks)
     elif shape is Shape.MAP:
         node = {
-            f"f:{key}": _inner_fields(topology, part, item, marks) for key, item in value.items()
+            f"f:{key}": _inner_fields(merge_schema, part, item, marks)
+            for key, item in value.items()
         }
     elif shape is Shape.KEYED_LIST:
-        inner = topology.parts(part.inner)
+        inner = merge_schema.parts(part.inner)
         node = {}
         for item in value:
-            fields = _object_fields(topology, inner, item, marks=marks)
+            fields = _object_fields(merge_schema, inner, item, marks=marks)
             fields[SELF] = {}
             node[item_element(part, item)] = fields
     else:
@@ -60,22 +63,22 @@ def _value_fields(topology: Topology, part: Part, value: Any, *, marks: bool) ->
     return node
 
 
-def _inner_fields(topology: Topology, part: Part, item: Any, marks: bool) -> Tree:
+def _inner_fields(merge_schema: MergeSchema, part: Part, item: Any, marks: bool) -> Tree:
     if not part.inner or not isinstance(item, dict) or not item:
         return {}
-    node = _object_fields(topology, topology.parts(part.inner), item, marks=marks)
+    node = _object_fields(merge_schema, merge_schema.parts(part.inner), item, marks=marks)
     if marks:
         node[SELF] = {}
     return node
 
 
-def changes(topology: Topology, type_name: str, old: Map, new: Map) -> tuple[Tree, Tree]:
+def changes(merge_schema: MergeSchema, type_name: str, old: Map, new: Map) -> tuple[Tree, Tree]:
     """(added or modified, removed) fields between two objects."""
-    return _object_changes(topology, topology.parts(type_name), old, new, at_root=True)
+    return _object_changes(merge_schema, merge_schema.parts(type_name), old, new, at_root=True)
 
 
 def _object_changes(
-    topology: Topology, parts: dict[str, Part], old: Map, new: Map, *, at_root: bool
+    merge_schema: MergeSchema, parts: dict[str, Part], old: Map, new: Map, *, at_root: bool
 ) -> tuple[Tree, Tree]:
     changed: Tree = {}
     removed: Tree = {}
@@ -87,10 +90,10 @@ def _object_changes(
         if before == value:
             continue
         if before is None and not (at_root and part.is_always):
-            changed[part.element] = _value_fields(topology, part, value, marks=True)
+            changed[part.element] = _value_fields(merge_schema, part, value, marks=True)
             continue
         inner_changed, inner_removed = _value_changes(
-            topology, part, before, value, at_root=at_root
+            merge_schema, part, before, value, at_root=at_root
         )
         if inner_changed is not None:
             changed[part.element] = inner_changed
@@ -99,12 +102,12 @@ def _object_changes(
     for name, before in old.items():
         part = parts.get(name)
         if part is not None and name not in new:
-            removed[part.element] = _value_fields(topology, part, before, marks=True)
+            removed[part.element] = _value_fields(merge_schema, part, before, marks=True)
     return changed, removed
 
 
 def _value_changes(
-    topology: Topology, part: Part, before: Any, value: Any, *, at_root: bool
+    merge_schema: MergeSchema, part: Part, before: Any, value: Any, *, at_root: bool
 ) -> tuple[Tree | None, Tree | None]:
     """The changed and removed nodes of a value that was there (or always is) and differs."""
     shape = part.shape
@@ -112,20 +115,20 @@ def _value_changes(
         return {}, None
     if not value and before:
         # Emptied: the container itself is what changed, all that was inside is removed.
-        fields = _value_fields(topology, part, before, marks=False)
+        fields = _value_fields(merge_schema, part, before, marks=False)
         return {}, fields or None
     if shape is Shape.OBJECT:
         changed, removed = _object_changes(
-            topology,
-            topology.parts(part.inner),
+            merge_schema,
+            merge_schema.parts(part.inner),
             before or {},
             value,
             at_root=at_root and part.is_always,
         )
     elif shape is Shape.MAP:
-        changed, removed = _map_changes(topology, part, before or {}, value)
+        changed, removed = _map_changes(merge_schema, part, before or {}, value)
     elif shape is Shape.KEYED_LIST:
-        changed, removed = _list_changes(topology, part, before or [], value)
+        changed, removed = _list_changes(merge_schema, part, before or [], value)
     else:
         was, now = set(map(value_element, before or ())), set(map(value_element, value))
         changed = {element: {} for element in now - was}
@@ -133,7 +136,9 @@ def _value_changes(
     return changed or None, removed or None
 
 
-def _map_changes(topology: Topology, part: Part, before: Map, value: Map) -> tuple[Tree, Tree]:
+def _map_changes(
+    merge_schema: MergeSchema, part: Part, before: Map, value: Map
+) -> tuple[Tree, Tree]:
     changed: Tree = {}
     removed: Tree = {}
     for key, item in value.items():
@@ -143,24 +148,24 @@ def _map_changes(topology: Topology, part: Part, before: Map, value: Map) -> tup
         element = f"f:{key}"
         if part.inner and isinstance(was, dict) and isinstance(item, dict):
             inner, gone = _object_changes(
-                topology, topology.parts(part.inner), was, item, at_root=False
+                merge_schema, merge_schema.parts(part.inner), was, item, at_root=False
             )
             if inner:
                 changed[element] = inner
             if gone:
                 removed[element] = gone
         else:
-            changed[element] = _inner_fields(topology, part, item, marks=True)
+            changed[element] = _inner_fields(merge_schema, part, item, marks=True)
     for key, was in before.items():
         if key not in value:
-            removed[f"f:{key}"] = _inner_fields(topology, part, was, marks=True)
+            removed[f"f:{key}"] = _inner_fields(merge_schema, part, was, marks=True)
     return changed, removed
 
 
 def _list_changes(
-    topology: Topology, part: Part, before: list[Map], value: list[Map]
+    merge_schema: MergeSchema, part: Part, before: list[Map], value: list[Map]
 ) -> tuple[Tree, Tree]:
-    parts = topology.parts(part.inner)
+    parts = merge_schema.parts(part.inner)
     was = {item_element(part, item): item for item in before}
     changed: Tree = {}
     removed: Tree = {}
@@ -168,17 +173,17 @@ def _list_changes(
         element = item_element(part, item)
         old_item = was.pop(element, None)
         if old_item is None:
-            fields = _object_fields(topology, parts, item, marks=True)
+            fields = _object_fields(merge_schema, parts, item, marks=True)
             fields[SELF] = {}
             changed[element] = fields
         elif old_item != item:
-            inner, gone = _object_changes(topology, parts, old_item, item, at_root=False)
+            inner, gone = _object_changes(merge_schema, parts, old_item, item, at_root=False)
             if inner:
                 changed[element] = inner
             if gone:
                 removed[element] = gone
     for element, old_item in was.items():
-        fields = _object_fields(topology, parts, old_item, marks=True)
+        fields = _object_fields(merge_schema, parts, old_item, marks=True)
         fields[SELF] = {}
         removed[element] = fields
     return changed, removed

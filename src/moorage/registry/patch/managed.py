@@ -12,7 +12,7 @@ from typing import Any
 
 from moorage.registry.patch.compare import changes
 from moorage.registry.patch.fieldset import EMPTY, Tree, difference, union, without_subtrees
-from moorage.registry.patch.merge_schema import Topology
+from moorage.registry.patch.merge_schema import MergeSchema
 
 Map = dict[str, Any]
 Entry = dict[str, Any]
@@ -95,7 +95,7 @@ Versions = Callable[[str], Version | None]
 class Change:
     """One write, as the trackers see it. `ignored` fields are not the writer's to change here."""
 
-    topology: Topology
+    merge_schema: MergeSchema
     type_name: str
     manager: Manager
     now: str
@@ -105,7 +105,7 @@ class Change:
 
 def track_create(change: Change, obj: Map) -> ManagedFields:
     """The entries of an object that one manager creates. `obj` has no managedFields."""
-    changed, _ = changes(change.topology, change.type_name, {}, obj)
+    changed, _ = changes(change.merge_schema, change.type_name, {}, obj)
     fields = owned_fields(changed, change.ignored)
     return [change.manager.entry(fields, change.now)] if fields else []
 
@@ -148,7 +148,7 @@ def _lost_in(
 
 
 def _difference(change: Change, type_name: str, old: Map, new: Map) -> tuple[Tree, Tree]:
-    changed, removed = changes(change.topology, type_name, old, new)
+    changed, removed = changes(change.merge_schema, type_name, old, new)
     return owned_fields(changed, change.ignored), owned_fields(removed, change.ignored)
 
 

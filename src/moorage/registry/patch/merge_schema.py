@@ -42,7 +42,7 @@ class Part:
     is_always: bool = False
 
 
-class Topology:
+class MergeSchema:
     """The parts of every type of one schema."""
 
     def __init__(self, schema: Schema) -> None:
