@@ -1,7 +1,7 @@
 """What is generated when Moorage is built: the API's types, the stubs of the CRI and of shims.
 
 All come from sources in this repository and from pinned build dependencies; the results lie in
-`generated/` folders that are packaged but not committed.
+`generated/` directories that are packaged but not committed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Requests a second at the API server: `.venv/bin/python -m bench.api [--peer KUBECONFIG]`.
 
-Starts an API server of its own in a scratch folder (or uses `--kubeconfig`), loads it with wrk over
-TLS with a bearer token, and prints POST pod (with a runtimeClassName, durable), GET RuntimeClass
-and LIST 500 pods at 1 and 32 connections. With `--peer` the same is done to another server, such as
-a kube-apiserver, in turn, and each figure is printed as a ratio to it.
+Starts an API server of its own in a scratch directory (or uses `--kubeconfig`), loads it with wrk
+over TLS with a bearer token, and prints POST pod (with a runtimeClassName, durable), GET
+RuntimeClass and LIST 500 pods at 1 and 32 connections. With `--peer` the same is done to another
+server, such as a kube-apiserver, in turn, and each figure is printed as a ratio to it.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def server_of(config: ClientConfig) -> Server:
 
 @contextlib.contextmanager
 def own_server() -> Iterator[Server]:
-    """An API server of ours in a process and folder of its own."""
+    """An API server of ours in a process and directory of its own."""
     from bench.own_api import running
 
     with running() as (url, token):

@@ -9,9 +9,9 @@ from pathlib import Path
 BRIDGE = "moor-bench"
 
 
-def write_conflist(folder: Path, leases: Path) -> None:
+def write_conflist(directory: Path, leases: Path) -> None:
     """The configuration of the bridge, with host ports, for the engines to read."""
-    folder.mkdir(parents=True)
+    directory.mkdir(parents=True)
     ipam = {
         "type": "host-local",
         "dataDir": str(leases),
@@ -23,7 +23,7 @@ def write_conflist(folder: Path, leases: Path) -> None:
         {"type": "portmap", "capabilities": {"portMappings": True}, "snat": True},
     ]
     document = {"cniVersion": "0.4.0", "name": "bench", "plugins": plugins}
-    (folder / "10-bench.conflist").write_text(json.dumps(document))
+    (directory / "10-bench.conflist").write_text(json.dumps(document))
 
 
 def remove_bridge() -> None:

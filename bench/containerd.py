@@ -19,19 +19,19 @@ _READY_S = 20.0
 
 @asynccontextmanager
 async def containerd(
-    folder: Path, cni: Path, images: Path, handlers: tuple[str, ...]
+    directory: Path, cni: Path, images: Path, handlers: tuple[str, ...]
 ) -> AsyncIterator[tuple[str, int]]:
     """Its CRI endpoint and process id; `images` is an archive that it imports.
 
-    Everything of it is below the folder; its pods must be gone before the block ends.
+    Everything of it is below the directory; its pods must be gone before the block ends.
     """
-    socket = folder / "c.sock"
+    socket = directory / "c.sock"
     configuration = Configuration(
-        root=folder / "root",
-        state=folder / "state",
+        root=directory / "root",
+        state=directory / "state",
         socket=socket,
         runtimes=tuple(
-            RuntimeTable(handler=name, program=Path(_program(name)), root=folder / name)
+            RuntimeTable(handler=name, program=Path(_program(name)), root=directory / name)
             for name in handlers
         ),
         default_handler=handlers[0],
@@ -44,10 +44,10 @@ async def containerd(
     version = parse_version(told.stdout)
     if version is None:
         raise RuntimeError(f"containerd tells no version: {told.stdout}")
-    file = folder / "config.toml"
+    file = directory / "config.toml"
     file.parent.mkdir(parents=True)
     file.write_text(write_configuration(configuration, version))
-    with (folder / "log").open("wb") as log:
+    with (directory / "log").open("wb") as log:
         process = subprocess.Popen(["containerd", "--config", file], stdout=log, stderr=log)
     try:
         await until_served(f"unix://{socket}")

@@ -133,11 +133,11 @@ class Pods:
 
 
 @asynccontextmanager
-async def own_engine(folder: Path, cni: Path, images: Path) -> AsyncIterator[tuple[str, int]]:
+async def own_engine(directory: Path, cni: Path, images: Path) -> AsyncIterator[tuple[str, int]]:
     """The endpoint and process id of an engine of ours, with the images."""
-    endpoint = f"unix://{folder}/e.sock"
-    options = ["--listen", endpoint, "--data-dir", folder / "d", "--run-dir", folder / "r"]
-    options += ["--cni-conf", cni, "--handlers-dir", folder / "h", "--log-level", "warning"]
+    endpoint = f"unix://{directory}/e.sock"
+    options = ["--listen", endpoint, "--data-dir", directory / "d", "--run-dir", directory / "r"]
+    options += ["--cni-conf", cni, "--handlers-dir", directory / "h", "--log-level", "warning"]
     argv = [sys.executable, "-m", "moorage.cli", "engine", *map(str, options)]
     environment = {**os.environ, "MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"}
     process = subprocess.Popen(argv, env=environment)
@@ -208,12 +208,12 @@ async def weigh(ours: CriClient, pid: int, pods: int) -> None:
         await crun.end(sandbox)
 
 
-async def weigh_shims(theirs: CriClient, folder: Path, containerd_pid: int) -> None:
+async def weigh_shims(theirs: CriClient, directory: Path, containerd_pid: int) -> None:
     """Memory that containerd's shims take for idle pods, without their pause processes."""
     crun = Pods(theirs, "crun")
     started = [(await crun.start())[0] for _ in range(_FEW)]
     await asyncio.sleep(_CALM_S)
-    shims = [pid for pid in _given(str(folder)) if pid != containerd_pid]
+    shims = [pid for pid in _given(str(directory)) if pid != containerd_pid]
     resident = statistics.median(_smaps(each, "Rss") for each in shims)
     own = statistics.median(_smaps(each, "Pss") for each in shims)
     print(
@@ -224,14 +224,14 @@ async def weigh_shims(theirs: CriClient, folder: Path, containerd_pid: int) -> N
         await crun.end(sandbox)
 
 
-async def gvisor(ours: CriClient, folder: Path, pods: int) -> None:
+async def gvisor(ours: CriClient, directory: Path, pods: int) -> None:
     """A gVisor pod's start beside the same steps of `runsc` by hand, and one `runsc run`."""
     if shutil.which("runsc") is None:
         print("gvisor: runsc is not on PATH")
         return
     mine = Pods(ours, "runsc")
     start = await mine.one_by_one(pods)
-    bare = BareGvisor(folder)
+    bare = BareGvisor(directory)
     steps = await asyncio.to_thread(bare.pod_ms, pods)
     alone = await asyncio.to_thread(bare.run_ms, pods)
     print(
@@ -244,10 +244,10 @@ async def gvisor(ours: CriClient, folder: Path, pods: int) -> None:
 class BareGvisor:
     """gVisor by its command line alone: no network, no log, no limits."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         flags = ("--platform=ptrace", "--network=none", "--ignore-cgroups")
-        self._command = ("runsc", f"--root={folder}/state", *flags)
+        self._command = ("runsc", f"--root={directory}/state", *flags)
         self._made = 0
 
     def run_ms(self, count: int) -> float:
@@ -283,7 +283,7 @@ class BareGvisor:
         return f"bare{self._made}"
 
     def _bundle(self, annotations: dict[str, str], program: str) -> str:
-        bundle = self._folder / self._id()
+        bundle = self._directory / self._id()
         root = bundle / "rootfs"
         (root / "bin").mkdir(parents=True)
         shutil.copy("/bin/busybox", root / "bin" / program)
@@ -348,36 +348,36 @@ def _median_ms(seconds: Sequence[float]) -> float:
     return statistics.median(seconds) * 1000
 
 
-async def measure(folder: Path, pods: int) -> None:
-    images = folder / "images.tar"
+async def measure(directory: Path, pods: int) -> None:
+    images = directory / "images.tar"
     images.write_bytes(write_archive(await catalogue(Path("/bin/busybox"), None)))
-    cni = folder / "cni"
-    write_conflist(cni, folder / "leases")
+    cni = directory / "cni"
+    write_conflist(cni, directory / "leases")
     async with (
-        own_engine(folder / "own", cni, images) as (own, pid),
-        containerd(folder / "peer", cni, images, HANDLERS) as (peer, peer_pid),
+        own_engine(directory / "own", cni, images) as (own, pid),
+        containerd(directory / "peer", cni, images, HANDLERS) as (peer, peer_pid),
         CriClient(own) as ours,
         CriClient(peer) as theirs,
     ):
         await compare(ours, theirs, pods)
         await weigh(ours, pid, pods)
-        await weigh_shims(theirs, folder / "peer", peer_pid)
-        await gvisor(ours, folder / "runsc", pods)
+        await weigh_shims(theirs, directory / "peer", peer_pid)
+        await gvisor(ours, directory / "runsc", pods)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--pods", type=int, default=20, help="how many one after the other")
     options = parser.parse_args()
-    # Short, since sockets are below it, and not under a folder that an overlay may hold.
-    folder = Path(tempfile.mkdtemp(prefix="mb", dir="/var/lib"))
+    # Short, since sockets are below it, and not under a directory that an overlay may hold.
+    directory = Path(tempfile.mkdtemp(prefix="mb", dir="/var/lib"))
     try:
-        asyncio.run(prepare_host(folder))
-        asyncio.run(measure(folder, options.pods))
+        asyncio.run(prepare_host(directory))
+        asyncio.run(measure(directory, options.pods))
     finally:
         part_hugetlb(HUGETLB_MARKER)
         remove_bridge()
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 if __name__ == "__main__":

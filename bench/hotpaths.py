@@ -125,8 +125,8 @@ class _Item:
 
 async def fan_out_us() -> float:
     """What one more watcher costs a change, from the commit to its queue."""
-    with tempfile.TemporaryDirectory() as folder:
-        async with SqliteStore(Path(folder) / "fan.db") as store:
+    with tempfile.TemporaryDirectory() as directory:
+        async with SqliteStore(Path(directory) / "fan.db") as store:
             cache: WatchCache[_Item] = WatchCache(store, _Item)
             await cache.load()
 

@@ -1,4 +1,4 @@
-"""An API server of ours in a process and a folder of its own, for benchmarks to load."""
+"""An API server of ours in a process and a directory of its own, for benchmarks to load."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _BINDING = {
 
 
 @contextlib.contextmanager
-def process(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def process(directory: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The API server's process, entered when it says that it is ready."""
-    layout = Layout(folder)
+    layout = Layout(directory)
     open_cluster(layout, Choices(has_node=False))
     read_end, write_end = os.pipe()
     server = subprocess.Popen(
-        [sys.executable, "-m", "moorage.cluster.parts", "apiserver", str(folder)],
+        [sys.executable, "-m", "moorage.cluster.parts", "apiserver", str(directory)],
         env={**os.environ, NOTIFY_VARIABLE: str(write_end)},
         pass_fds=(write_end,),
         stderr=subprocess.DEVNULL,

@@ -19,10 +19,10 @@ VALUE = b"x" * 1500
 SECONDS = 2.0
 
 
-async def rate(folder: Path, writers: int) -> float:
+async def rate(directory: Path, writers: int) -> float:
     """Writes a second by that many concurrent writers."""
     count = 0
-    async with SqliteStore(folder / f"{writers}.db") as store:
+    async with SqliteStore(directory / f"{writers}.db") as store:
         end = time.perf_counter() + SECONDS
 
         async def write(worker: int) -> None:
@@ -37,8 +37,8 @@ async def rate(folder: Path, writers: int) -> float:
     return count / SECONDS
 
 
-def plain_rate(folder: Path) -> float:
-    connection = sqlite3.connect(folder / "plain.db", isolation_level=None)
+def plain_rate(directory: Path) -> float:
+    connection = sqlite3.connect(directory / "plain.db", isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("CREATE TABLE log (revision INTEGER PRIMARY KEY, key TEXT, value BLOB)")
@@ -51,11 +51,11 @@ def plain_rate(folder: Path) -> float:
 
 def main() -> None:
     with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as scratch:
-        folder = Path(scratch)
-        plain = plain_rate(folder)
+        directory = Path(scratch)
+        plain = plain_rate(directory)
         print(f"plain SQLite, one commit a row  {plain:9,.0f} rows/s")
         for writers in (1, 8, 32, 128):
-            found = asyncio.run(rate(folder, writers))
+            found = asyncio.run(rate(directory, writers))
             print(
                 f"store, {writers:3d} writers               {found:9,.0f} rows/s"
                 f"  {found / plain:5.2f} x"

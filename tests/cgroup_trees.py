@@ -1,4 +1,6 @@
-"""Cgroups for tests: ordinary folders of each layout, and real ones that go whatever happens."""
+"""Cgroups for tests: ordinary directories of each layout, and real ones that go whatever
+happens.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +23,15 @@ _V1 = ("cpu", "cpuacct", "cpuset", "memory", "pids", "blkio", "freezer", "hugetl
 _V2 = ("cpu", "cpuset", "memory", "pids", "io", "hugetlb")
 
 
-def write(folder: Path, files: Mapping[str, str]) -> None:
-    """Files with their contents, in a folder that is made."""
-    folder.mkdir(parents=True, exist_ok=True)
+def write(directory: Path, files: Mapping[str, str]) -> None:
+    """Files with their contents, in a directory that is made."""
+    directory.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        (folder / name).write_text(content)
+        (directory / name).write_text(content)
 
 
 def v1(root: Path, *, without: str = "") -> Cgroups:
-    """Version 1, each controller in a folder of its name; one may be missing."""
+    """Version 1, each controller in a directory of its name; one may be missing."""
     mounts = {name: root / name for name in _V1 if name != without}
     for mount in mounts.values():
         mount.mkdir()
@@ -68,7 +70,9 @@ def real_cgroup(name: str = "") -> Iterator[tuple[Cgroups, str]]:
 
 def enter(cgroups: Cgroups, path: str, *argv: str) -> subprocess.Popen[bytes]:
     """Start a program in a cgroup of every hierarchy."""
-    files = [folder / "cgroup.procs" for folder in cgroups.folders(path) if folder.is_dir()]
+    files = [
+        directory / "cgroup.procs" for directory in cgroups.directories(path) if directory.is_dir()
+    ]
     script = "".join(f"echo $$ > {file} && " for file in files) + 'exec "$@"'
     return subprocess.Popen(("sh", "-c", script, "sh", *argv))
 

@@ -1,6 +1,6 @@
 """A containerd of the tests' own: for clusters on another's engine (`--cri`), and to compare with.
 
-All it keeps is in one folder, but its pods' bridge; both are gone at the end, pods first.
+All it keeps is in one directory, but its pods' bridge; both are gone at the end, pods first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cluster.engine.sweep import descendants, remove_folder
+from moorage.cluster.engine.sweep import descendants, remove_directory
 from moorage.cluster.host import Host, gather
 from moorage.cluster.images import PAUSE, catalogue, write_archive
 from moorage.cluster.network import PodNetwork, forget
@@ -73,7 +73,7 @@ def running_containerd() -> Iterator[str]:
         finally:
             _end(process, socket)
     finally:
-        remove_folder(root)
+        remove_directory(root)
         subprocess.run(["ip", "link", "delete", network.bridge], capture_output=True, check=False)
         forget(network)
 
@@ -83,7 +83,7 @@ async def _configuration(root: Path, host: Host) -> str:
     containerd = await find_containerd(host.path)
     assert containerd is not None
     handlers = await discover(containerd, host.machine, path=host.path)
-    assert host.cni.folder is not None
+    assert host.cni.directory is not None
     configuration = Configuration(
         root=root / "root",
         state=root / "state",
@@ -91,7 +91,7 @@ async def _configuration(root: Path, host: Host) -> str:
         runtimes=runtime_tables(handlers, root / "runtimes"),
         default_handler=default_handler(handlers),
         sandbox_image=PAUSE,
-        cni_programs=host.cni.folder,
+        cni_programs=host.cni.directory,
         cni_configurations=root / "cni",
         snapshotter=OVERLAYFS if host.disk.overlay else NATIVE,
         restricts_oom_score=not host.can_lower_oom_score,

@@ -1,7 +1,7 @@
 """What a cluster could leave behind on this machine.
 
-All that a cluster has outside its folder has its id in its name: eight hex digits. Other clusters
-may run beside a test, so what belongs to one that lives is left out.
+All that a cluster has outside its directory has its id in its name: eight hex digits. Other
+clusters may run beside a test, so what belongs to one that lives is left out.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ def demo_processes() -> set[str]:
 
 
 def machine() -> dict[str, set[str]]:
-    """Mounts, links, cgroups, rules, folders and processes, by the id that is in their names.
+    """Mounts, links, cgroups, rules, directories and processes, by the id that is in their names.
 
-    Folders of demos are there by their own names.
+    Directories of demos are there by their own names.
     """
     found: dict[str, set[str]] = {}
     for thing in _things():
         for name in _NAMED.findall(thing):
             found.setdefault(name, set()).add(thing)
-    for folder in Path("/var/lib").glob("moorage-demo-*"):
-        found[folder.name] = {str(folder)}
+    for directory in Path("/var/lib").glob("moorage-demo-*"):
+        found[directory.name] = {str(directory)}
     return found
 
 
@@ -52,16 +52,16 @@ def _things() -> Iterator[str]:
 
 
 def _living() -> set[str]:
-    """The ids of the clusters whose parts run, and the names of their folders."""
+    """The ids of the clusters whose parts run, and the names of their directories."""
     found = set()
     for words in _command_lines():
         if "moorage.cluster.parts" in words[:4] and len(words) > 4:
-            folder = Path(words[4])
+            directory = Path(words[4])
             try:
-                settings = json.loads((folder / "cluster.json").read_text())
+                settings = json.loads((directory / "cluster.json").read_text())
             except (FileNotFoundError, ValueError):
                 continue
-            found |= {folder.name, settings["cluster_id"]}
+            found |= {directory.name, settings["cluster_id"]}
     return found
 
 

@@ -1,4 +1,6 @@
-"""`moor engine` on folders of its own: started as a service manager would, and taken away again."""
+"""`moor engine` on directories of its own: started as a service manager would, and taken away
+again.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from moorage.cluster.engine.sweep import remove_folder
+from moorage.cluster.engine.sweep import remove_directory
 from moorage.cluster.images import catalogue, write_archive
 from moorage.cluster.images.loading import load_archive
 from moorage.cluster.network import PodNetwork, forget
@@ -29,7 +31,7 @@ _SUBNET = IPv4Network("198.18.78.0/24")
 
 @dataclass(frozen=True)
 class OwnEngine:
-    """Folders of one engine. They are short, since sockets are in them."""
+    """Directories of one engine. They are short, since sockets are in them."""
 
     root: Path
 
@@ -38,9 +40,11 @@ class OwnEngine:
         return f"unix://{self.root}/e.sock"
 
     def argv(self, *more: str) -> list[str]:
-        folders = {"data-dir": "d", "run-dir": "r", "handlers-dir": "h", "cni-conf": "c"}
+        directories = {"data-dir": "d", "run-dir": "r", "handlers-dir": "h", "cni-conf": "c"}
         options = [
-            word for name, each in folders.items() for word in (f"--{name}", str(self.root / each))
+            word
+            for name, each in directories.items()
+            for word in (f"--{name}", str(self.root / each))
         ]
         return [*MOOR, "engine", "--listen", self.endpoint, *options, *more]
 
@@ -72,20 +76,20 @@ class OwnEngine:
 
 
 @contextmanager
-def engine_folders() -> Iterator[OwnEngine]:
-    """Folders for an engine without a network, gone at the end."""
+def engine_directories() -> Iterator[OwnEngine]:
+    """Directories for an engine without a network, gone at the end."""
     root = Path(tempfile.mkdtemp(prefix="moor-"))
     (root / "c").mkdir()
     try:
         yield OwnEngine(root)
     finally:
-        remove_folder(root)
+        remove_directory(root)
 
 
 @contextmanager
 def running_engine() -> Iterator[str]:
     """The endpoint of an engine with the catalogue's images and a network of its own."""
-    with engine_folders() as engine:
+    with engine_directories() as engine:
         network = PodNetwork(
             cluster_id=secrets.token_hex(4),
             subnet=_SUBNET,

@@ -26,7 +26,7 @@ _NEEDED = ("conmon", "skopeo", "runc", "crun", "ip")
 
 @dataclass(frozen=True)
 class RunningCluster:
-    """A cluster that is up, by its data folder."""
+    """A cluster that is up, by its data directory."""
 
     data_dir: Path
 

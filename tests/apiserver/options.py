@@ -14,13 +14,13 @@ from moorage.serving import Limits
 
 
 def loopback_options(
-    folder: Path, authority: Authority, port: int, limits: Limits | None = None, **more: Any
+    directory: Path, authority: Authority, port: int, limits: Limits | None = None, **more: Any
 ) -> tuple[ServerOptions, ApiOptions]:
     """`more` are ApiOptions."""
     pair = authority.issue("server", Subject("kube-apiserver", hosts=("127.0.0.1",)))
     ca = authority.pair.certificate
     server_options = ServerOptions(
-        database=folder / "state.db", certificate=pair.certificate, key=pair.key, client_ca=ca,
+        database=directory / "state.db", certificate=pair.certificate, key=pair.key, client_ca=ca,
         addresses=("127.0.0.1",), port=port, limits=limits,
     )  # fmt: skip
     api_options = ApiOptions(

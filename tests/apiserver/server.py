@@ -85,14 +85,14 @@ class Running:
 
 @asynccontextmanager
 async def serving(
-    folder: Path, *, limits: Limits | None = None, **options: Any
+    directory: Path, *, limits: Limits | None = None, **options: Any
 ) -> AsyncIterator[Running]:
     """A server on loopback; `options` are ApiOptions."""
-    authority = Authority(folder / "pki", datetime.now(UTC))
+    authority = Authority(directory / "pki", datetime.now(UTC))
     port = free_port()
     url = f"https://127.0.0.1:{port}"
     given = {"static_tokens": TOKENS, **options}
-    server_options, api_options = loopback_options(folder, authority, port, limits, **given)
+    server_options, api_options = loopback_options(directory, authority, port, limits, **given)
     context = ssl.create_default_context(cafile=str(authority.pair.certificate))
     async with (
         ApiServer(server_options, api_options),

@@ -70,9 +70,9 @@ async def test_of_two_puts_that_create_one_creates_and_the_other_updates(tmp_pat
             assert statuses == [200, 200, 200, 201]
 
 
-def damage(folder: Path, key: str) -> int:
+def damage(directory: Path, key: str) -> int:
     """Spoil the stored value of a key; its revision."""
-    with closing(sqlite3.connect(folder / "state.db")) as connection, connection:
+    with closing(sqlite3.connect(directory / "state.db")) as connection, connection:
         (revision,) = connection.execute(
             "SELECT max(revision) FROM log WHERE key = ?", (key,)
         ).fetchone()

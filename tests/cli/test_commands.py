@@ -17,24 +17,24 @@ from tests.running import MOOR, RunningCluster, pod, running, skip_without_kubec
 
 def test_the_program_is_there() -> None:
     done = subprocess.run(
-        [*MOOR, "status", "--data-dir", "/no/such/folder"],
+        [*MOOR, "status", "--data-dir", "/no/such/directory"],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == "moor: there is no cluster in /no/such/folder; `moor up` makes one\n"
+    assert done.stderr == "moor: there is no cluster in /no/such/directory; `moor up` makes one\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
         (("fly",), 2, "No such command"),
-        (("status", "--data-dir", "/no/such/folder"), 3, "`moor up` makes one"),
-        (("logs", "apiserver", "--data-dir", "/no/such/folder"), 3, "there is no cluster"),
-        (("down", "--data-dir", "/no/such/folder"), 3, "there is no cluster"),
-        (("explain", "deployment/x", "--data-dir", "/no/such/folder"), 2, "only pods"),
-        (("up", "--cri", "tcp://x", "--data-dir", "/no/such/folder"), 2, "unix:///"),
+        (("status", "--data-dir", "/no/such/directory"), 3, "`moor up` makes one"),
+        (("logs", "apiserver", "--data-dir", "/no/such/directory"), 3, "there is no cluster"),
+        (("down", "--data-dir", "/no/such/directory"), 3, "there is no cluster"),
+        (("explain", "deployment/x", "--data-dir", "/no/such/directory"), 2, "only pods"),
+        (("up", "--cri", "tcp://x", "--data-dir", "/no/such/directory"), 2, "unix:///"),
         (
-            ("up", "--cri", "unix:///no/x.sock", "--data-dir", "/no/such/folder"),
+            ("up", "--cri", "unix:///no/x.sock", "--data-dir", "/no/such/directory"),
             4,
             "the engine at unix:///no/x.sock cannot be used: there is no /no/x.sock",
         ),
@@ -59,7 +59,7 @@ def test_the_program_is_there() -> None:
         ),
         (("up", "--feature-gate", "Wings=true", "--data-dir", "/no/such"), 2, "RuntimeClass"),
         (("up", "--pod-network", "x", "--no-node", "--data-dir", "/no/such"), 1, "no IPv4 network"),
-        (("demo", "--examples", "/no/such/folder"), 1, "there are no examples"),
+        (("demo", "--examples", "/no/such/directory"), 1, "there are no examples"),
         (("down", "--keep-pods", "--delete-data"), 2, "exclude each other"),
     ],
     ids=lambda value: " ".join(value[:3]) if isinstance(value, tuple) else None,
@@ -67,7 +67,7 @@ def test_the_program_is_there() -> None:
 def test_failures_are_one_line_with_their_status(
     arguments: tuple[str, ...], status: int, said: str, tmp_path: Path
 ) -> None:
-    given = [each.replace("/no/such/folder", f"{tmp_path}/none") for each in arguments]
+    given = [each.replace("/no/such/directory", f"{tmp_path}/none") for each in arguments]
     done = moor(*given)
     assert done.status == status
     assert said in done.err

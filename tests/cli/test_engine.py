@@ -1,4 +1,4 @@
-"""`moor engine`: alone on folders of its own, as a service manager or a person starts it."""
+"""`moor engine`: alone on directories of its own, as a service manager or a person starts it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from moorage.cri import CriClient, pb
-from tests.own_engine import DEADLINE_S, OwnEngine, engine_folders
+from tests.own_engine import DEADLINE_S, OwnEngine, engine_directories
 from tests.running import skip_without_runtimes
 
 pytestmark = pytest.mark.runtime
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.runtime
 @pytest.fixture
 def engine() -> Iterator[OwnEngine]:
     skip_without_runtimes()
-    with engine_folders() as engine:
+    with engine_directories() as engine:
         yield engine
 
 
@@ -38,7 +38,7 @@ def test_it_answers_says_so_and_ends_when_told(engine: OwnEngine) -> None:
         name, handlers, conditions = asyncio.run(_ask(engine.endpoint))
         assert name == "moorage"
         assert {"", "runc"} <= handlers
-        # There is no network's configuration in its folder, which is no reason not to run.
+        # There is no network's configuration in its directory, which is no reason not to run.
         assert conditions == {"RuntimeReady": True, "NetworkReady": False}
         process.send_signal(signal.SIGTERM)
         status = process.wait(DEADLINE_S)
@@ -51,7 +51,7 @@ def test_it_answers_says_so_and_ends_when_told(engine: OwnEngine) -> None:
     assert {each.name for each in (engine.root / "d" / "handlers.d").iterdir()} >= {"runc.toml"}
 
 
-def test_two_on_the_same_folders_are_one_too_many(engine: OwnEngine) -> None:
+def test_two_on_the_same_directories_are_one_too_many(engine: OwnEngine) -> None:
     with engine.started(engine.root / "log") as process:
         second = subprocess.run(
             engine.argv(), capture_output=True, text=True, timeout=DEADLINE_S, check=False

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def write_program(folder: Path, name: str, script: str, interpreter: str = "/bin/sh") -> Path:
+def write_program(directory: Path, name: str, script: str, interpreter: str = "/bin/sh") -> Path:
     """An executable file of that name."""
-    folder.mkdir(parents=True, exist_ok=True)
-    program = folder / name
+    directory.mkdir(parents=True, exist_ok=True)
+    program = directory / name
     program.write_text(f"#!{interpreter}\n{script}\n")
     program.chmod(0o755)
     return program

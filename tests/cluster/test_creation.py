@@ -95,7 +95,7 @@ def test_others_may_not(layout: Layout, choices: Choices, said: str) -> None:
         (Choices(node_name="Bad_Name"), "--node-name"),
     ],
 )
-def test_what_cannot_be_leaves_no_folder(layout: Layout, choices: Choices, said: str) -> None:
+def test_what_cannot_be_leaves_no_directory(layout: Layout, choices: Choices, said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         open_cluster(layout, choices)
     assert not layout.root.exists()

@@ -106,12 +106,12 @@ def test_the_examples_of_a_checkout_are_found_from_anywhere() -> None:
 
 
 @pytest.mark.parametrize("content", [None, "notes.txt"])
-def test_a_folder_without_examples(tmp_path: Path, content: str | None) -> None:
+def test_a_directory_without_examples(tmp_path: Path, content: str | None) -> None:
     if content:
         (tmp_path / content).touch()
-    folder = tmp_path if content else tmp_path / "absent"
-    with pytest.raises(DemoError, match=f"no examples in {folder}"):
-        find_examples(folder)
+    directory = tmp_path if content else tmp_path / "absent"
+    with pytest.raises(DemoError, match=f"no examples in {directory}"):
+        find_examples(directory)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ POD: dict[str, Any] = {
 }
 
 
-def test_folders_are_read_by_file_name(tmp_path: Path) -> None:
+def test_directories_are_read_by_file_name(tmp_path: Path) -> None:
     for name in ("b.yaml", "a.yaml", "c.txt"):
         document = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: {name[0]}}}\n"
         (tmp_path / name).write_text(f"---\n---\n{document}---\n{document}")

@@ -39,8 +39,8 @@ def ask(make: MakeProbe, within_s: float = WITHIN_S) -> bool:
 class Https:
     """A server that accepts one connection after the other, and what it says to each."""
 
-    def __init__(self, folder: Path) -> None:
-        self.authority = Authority(folder / "pki", datetime.now(UTC))
+    def __init__(self, directory: Path) -> None:
+        self.authority = Authority(directory / "pki", datetime.now(UTC))
         self.client = self.authority.issue("client", Subject("client"))
         pair = self.authority.issue("server", Subject("server", hosts=("elsewhere",)))
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

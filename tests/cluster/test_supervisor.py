@@ -167,7 +167,7 @@ def test_killing_the_supervisor_by_force_ends_its_parts(tmp_path: Path) -> None:
         wait_until_gone(pid)
 
 
-def test_one_data_folder_has_one_supervisor(tmp_path: Path) -> None:
+def test_one_data_directory_has_one_supervisor(tmp_path: Path) -> None:
     with running(tmp_path, one=STAYS) as first:
         first.until("cluster ready")
         second = Run(tmp_path, one=STAYS)
@@ -215,7 +215,7 @@ def test_a_program_that_cannot_be_started_is_tried_again_and_the_others_go_on(
 
 
 def test_a_state_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
-    # As on a full disk: a folder is where the file would go.
+    # As on a full disk: a directory is where the file would go.
     Layout(tmp_path).state.with_suffix(".new").mkdir()
     with running(tmp_path, one=STAYS) as run:
         run.until("the state cannot be written")

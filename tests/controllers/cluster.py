@@ -117,14 +117,14 @@ class FakeNodeAgent:
 
 
 @asynccontextmanager
-async def running_cluster(folder: Path, **options: Any) -> AsyncIterator[Cluster]:
+async def running_cluster(directory: Path, **options: Any) -> AsyncIterator[Cluster]:
     """A cluster with its controllers at work; `options` are ControllerOptions."""
-    authority = Authority(folder / "pki", datetime.now(UTC))
+    authority = Authority(directory / "pki", datetime.now(UTC))
     admin = authority.issue("admin", Subject("kubernetes-admin", "system:masters"))
     manager = authority.issue("controllers", Subject("system:kube-controller-manager"))
     ca = authority.pair.certificate
     port = free_port()
-    server_options, api_options = loopback_options(folder, authority, port)
+    server_options, api_options = loopback_options(directory, authority, port)
 
     def client(pair: Any, user_agent: str) -> Client:
         config = ClientConfig(

@@ -48,10 +48,12 @@ class FakeEngine(RuntimeServiceServicer):
 
 
 @contextlib.asynccontextmanager
-async def engine(folder: Path, handlers: list[str], configuration: str) -> AsyncIterator[CriClient]:
+async def engine(
+    directory: Path, handlers: list[str], configuration: str
+) -> AsyncIterator[CriClient]:
     server = aio.server()
     add_RuntimeServiceServicer_to_server(FakeEngine(handlers, configuration), server)
-    endpoint = f"unix://{folder}/e.sock"
+    endpoint = f"unix://{directory}/e.sock"
     server.add_insecure_port(endpoint)
     await server.start()
     try:

@@ -24,7 +24,7 @@ from moorage.engine.images import ImagePaths, ImageStore
 from moorage.engine.infra import InfraProcess
 from moorage.engine.inventory import Container, Inventory, Sandbox
 from moorage.engine.networks import NetworkPool, Plugins, read_conflist
-from moorage.engine.oci import CdiFolders, SpecWriter
+from moorage.engine.oci import CdiDirectories, SpecWriter
 from moorage.engine.options import EngineOptions
 from moorage.engine.paths import EnginePaths
 from moorage.engine.recovery import recover
@@ -37,7 +37,7 @@ from moorage.linux.cgroups import Cgroups, Layout
 from moorage.linux.mounts import current_mounts, mounts_below
 from tests.clocks import FakeClock, settle
 from tests.engine.fakes import FakeAdapter, FakeDrivers
-from tests.engine.images.builds import Entry, folder, layer, oci_archive
+from tests.engine.images.builds import Entry, directory, layer, oci_archive
 from tests.engine.images.conftest import place
 from tests.engine.oci.requests import HOST
 from tests.handlers.programs import program
@@ -237,7 +237,7 @@ def _context(
         clock=clock,
         host=HOST,
         specs=SpecWriter(HOST),
-        cdi=CdiFolders((root / "cdi",)),
+        cdi=CdiDirectories((root / "cdi",)),
         inventory=Inventory(paths),
         images=images,
         networks=NetworkPool(
@@ -273,7 +273,7 @@ def furnish(root: Path) -> None:
 
 async def load_images(images: ImageStore, root: Path) -> None:
     """APP, whose user is app and whose signal is SIGUSR1; DATA, a volume."""
-    app = layer(folder("etc"), Entry("etc/passwd", _PASSWORDS), Entry("app", b"run", mode=0o755))
+    app = layer(directory("etc"), Entry("etc/passwd", _PASSWORDS), Entry("app", b"run", mode=0o755))
     process = {
         "User": "app",
         "Env": ["A=image"],
@@ -283,7 +283,7 @@ async def load_images(images: ImageStore, root: Path) -> None:
         "StopSignal": "SIGUSR1",
     }
     await images.load(oci_archive(root / "app.tar", [APP], [app], process))
-    data = layer(folder("in"), Entry("in/file", b"data"), Entry("other", b"o"))
+    data = layer(directory("in"), Entry("in/file", b"data"), Entry("other", b"o"))
     await images.load(oci_archive(root / "data.tar", [DATA], [data]))
 
 

@@ -25,7 +25,7 @@ def options(place: Path) -> EngineOptions:
         socket=place / "made/engine.sock",
         search_path=str(place / "bin"),
         cni_configurations=place / "net.d",
-        handler_folders=(place / "handlers.d",),
+        handler_directories=(place / "handlers.d",),
         spare_networks=0,
     )
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from moorage.engine import records
 from moorage.engine.errors import ExhaustedError
 from moorage.engine.networks import CniResult
-from moorage.engine.records import ContainerRecord, RecordFolder, SandboxRecord, Stage, User
+from moorage.engine.records import ContainerRecord, RecordDirectory, SandboxRecord, Stage, User
 from moorage.handlers.adapters import Exit
 from moorage.handlers.definition import HandlerDefinition, parse_definition
 from moorage.handlers.features import HandlerFeatures
@@ -70,26 +70,26 @@ sandboxes = st.builds(
 def test_a_containers_record_comes_back(
     tmp_path_factory: pytest.TempPathFactory, record: ContainerRecord
 ) -> None:
-    folder = RecordFolder(tmp_path_factory.mktemp("c"), ContainerRecord)
-    folder.save(record)
-    assert list(folder.load()) == [record]
-    folder.remove(record.id)
-    folder.remove(record.id)
-    assert not list(folder.load())
+    directory = RecordDirectory(tmp_path_factory.mktemp("c"), ContainerRecord)
+    directory.save(record)
+    assert list(directory.load()) == [record]
+    directory.remove(record.id)
+    directory.remove(record.id)
+    assert not list(directory.load())
 
 
 @given(sandboxes)
 def test_a_sandboxes_record_comes_back(
     tmp_path_factory: pytest.TempPathFactory, record: SandboxRecord
 ) -> None:
-    folder = RecordFolder(tmp_path_factory.mktemp("s"), SandboxRecord)
-    folder.save(record)
-    assert list(folder.load()) == [record]
+    directory = RecordDirectory(tmp_path_factory.mktemp("s"), SandboxRecord)
+    directory.save(record)
+    assert list(directory.load()) == [record]
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"{}", b'{"id": 5}', b"\xff\xfe", b"null"])
 def test_a_damaged_record_is_left_and_the_others_are_read(tmp_path: Path, text: bytes) -> None:
-    folder = RecordFolder(tmp_path, ContainerRecord)
+    directory = RecordDirectory(tmp_path, ContainerRecord)
     good = ContainerRecord(
         id="b",
         sandbox_id="s",
@@ -99,12 +99,12 @@ def test_a_damaged_record_is_left_and_the_others_are_read(tmp_path: Path, text: 
         created_at_ns=1,
         user=User(0, 0),
     )
-    folder.save(good)
+    directory.save(good)
     damaged = tmp_path / "a.json"
     damaged.write_bytes(text)
     unfinished = tmp_path / "c.new"
     unfinished.write_bytes(b"{")
-    assert list(folder.load()) == [good]
+    assert list(directory.load()) == [good]
     assert damaged.exists()
     assert not unfinished.exists()
 
@@ -131,10 +131,10 @@ def test_a_full_disk_is_its_own_error_and_keeps_the_record_before(
         created_at_ns=1,
         user=User(0, 0),
     )
-    folder = RecordFolder(tmp_path, ContainerRecord)
-    folder.save(record)
+    directory = RecordDirectory(tmp_path, ContainerRecord)
+    directory.save(record)
     fill_disk(monkeypatch)
     with pytest.raises(ExhaustedError, match="no room for records"):
-        folder.save(record)
-    assert list(folder.load()) == [record]
+        directory.save(record)
+    assert list(directory.load()) == [record]
     assert [each.name for each in tmp_path.iterdir() if each.suffix == ".new"] == []

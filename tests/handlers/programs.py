@@ -15,27 +15,27 @@ FEATURES = json.dumps(
 )
 
 
-def program(folder: Path, name: str, script: str) -> Path:
+def program(directory: Path, name: str, script: str) -> Path:
     """A shell script, put in place in one step as package managers do."""
-    folder.mkdir(exist_ok=True)
-    unfinished = folder / f".{name}.new"
+    directory.mkdir(exist_ok=True)
+    unfinished = directory / f".{name}.new"
     unfinished.write_text(f"#!/bin/sh\n{script}\n")
     unfinished.chmod(0o755)
-    os.replace(unfinished, folder / name)
-    return folder / name
+    os.replace(unfinished, directory / name)
+    return directory / name
 
 
-def runtime(folder: Path, name: str, version: str, *, has_features: bool = True) -> Path:
+def runtime(directory: Path, name: str, version: str, *, has_features: bool = True) -> Path:
     """A program that answers as an OCI runtime does."""
     told = f"echo '{FEATURES}'" if has_features else "exit 1"
     return program(
-        folder, name, f"case $1 in features) {told};; *) echo {name} version {version};; esac"
+        directory, name, f"case $1 in features) {told};; *) echo {name} version {version};; esac"
     )
 
 
-def definition(folder: Path, name: str, binary: str | Path, more: str = "") -> Path:
+def definition(directory: Path, name: str, binary: str | Path, more: str = "") -> Path:
     """The file of a handler that is driven by an OCI command line."""
-    folder.mkdir(exist_ok=True)
-    path = folder / f"{name}.toml"
+    directory.mkdir(exist_ok=True)
+    path = directory / f"{name}.toml"
     path.write_text(f'adapter = "oci"\nbinary = "{binary}"\n{more}')
     return path

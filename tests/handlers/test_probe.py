@@ -16,14 +16,14 @@ from tests.handlers.programs import program, runtime
 MACHINE = Machine(kernel=(6, 1), has_kvm=True)
 
 
-def a_definition(folder: Path, name: str, text: str) -> HandlerDefinition:
-    path = folder / f"{name}.toml"
+def a_definition(directory: Path, name: str, text: str) -> HandlerDefinition:
+    path = directory / f"{name}.toml"
     return parse_definition(path, text.encode())
 
 
-def a_shim(folder: Path, binary: str, type_: str, more: str = "") -> HandlerDefinition:
+def a_shim(directory: Path, binary: str, type_: str, more: str = "") -> HandlerDefinition:
     text = f'adapter = "shim"\nbinary = "{binary}"\n[options]\nruntime_type = "{type_}"\n{more}'
-    return a_definition(folder, "own", text)
+    return a_definition(directory, "own", text)
 
 
 def test_a_program_of_which_nothing_is_known_is_asked_for_its_version(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ async def test_the_configuration_of_a_shim(tmp_path: Path, mode: int | None, rea
 
 
 async def test_a_program_is_asked_once_until_its_file_changes(tmp_path: Path) -> None:
-    folder, answers = tmp_path / "bin", 0
+    directory, answers = tmp_path / "bin", 0
 
     def answered() -> None:
         nonlocal answers
@@ -99,10 +99,10 @@ async def test_a_program_is_asked_once_until_its_file_changes(tmp_path: Path) ->
 
     definition = a_definition(tmp_path, "own", 'adapter = "oci"\nbinary = "new"\n')
     async with asyncio.TaskGroup() as group:
-        prober = Prober(group, str(folder), answered)
+        prober = Prober(group, str(directory), answered)
         for version, wanted in (("1.0", 1), ("1.0", 1), ("1.1", 2)):
             if answers < wanted:
-                runtime(folder, "new", version)
+                runtime(directory, "new", version)
             prober.offer(definition, MACHINE)
             if prober.pending:
                 await asyncio.wait(prober.pending)
@@ -117,12 +117,12 @@ async def test_a_program_is_asked_once_until_its_file_changes(tmp_path: Path) ->
 
 
 async def test_of_a_program_only_the_newest_state_is_remembered(tmp_path: Path) -> None:
-    folder = tmp_path / "bin"
+    directory = tmp_path / "bin"
     definition = a_definition(tmp_path, "own", 'adapter = "oci"\nbinary = "new"\n')
     async with asyncio.TaskGroup() as group:
-        prober = Prober(group, str(folder), lambda: None, deadline_s=0.2)
+        prober = Prober(group, str(directory), lambda: None, deadline_s=0.2)
         for version in ("1.0", "1.1", "1.2"):
-            program(folder, "new", f"sleep 5; echo new version {version}")
+            program(directory, "new", f"sleep 5; echo new version {version}")
             prober.offer(definition, MACHINE)
         assert len(prober.pending) == 1
 

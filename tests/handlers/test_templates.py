@@ -70,8 +70,8 @@ def test_a_variant_without_its_configuration_gets_no_file() -> None:
 
 
 def test_only_missing_files_are_written_and_whole(tmp_path: Path) -> None:
-    folder = tmp_path / "new"
-    assert write_missing(folder, {"a": "one", "b": "two"}, taken=("b",)) == ("a",)
-    assert [each.name for each in folder.iterdir()] == ["a.toml"]
-    assert write_missing(folder, {"a": "other"}, taken=()) == ()
-    assert (folder / "a.toml").read_text() == "one"
+    directory = tmp_path / "new"
+    assert write_missing(directory, {"a": "one", "b": "two"}, taken=("b",)) == ("a",)
+    assert [each.name for each in directory.iterdir()] == ["a.toml"]
+    assert write_missing(directory, {"a": "other"}, taken=()) == ()
+    assert (directory / "a.toml").read_text() == "one"

@@ -1,4 +1,4 @@
-"""Handler files that come, change and go while their folders are watched: real ones."""
+"""Handler files that come, change and go while their directories are watched: real ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.handlers import Catalogue, HandlerFolder, Machine, OfferedHandler, watching
+from moorage.handlers import Catalogue, HandlerDirectory, Machine, OfferedHandler, watching
 from tests.handlers.programs import definition, program, runtime
 
 MACHINE = Machine(kernel=(6, 1), has_kvm=False)
@@ -20,7 +20,7 @@ _DEADLINE_S = 5.0
 
 
 class Watched:
-    """A watched pair of folders, and every catalogue that came into force."""
+    """A watched pair of directories, and every catalogue that came into force."""
 
     def __init__(self, root: Path) -> None:
         self.first = root / "etc" / "handlers.d"
@@ -30,16 +30,16 @@ class Watched:
         self.seen: list[Catalogue] = []
         self._changed = asyncio.Event()
 
-    def open(self, *, is_generating: bool = False) -> HandlerFolder:
-        folder = HandlerFolder(
+    def open(self, *, is_generating: bool = False) -> HandlerDirectory:
+        directory = HandlerDirectory(
             (self.first, self.second),
             path=str(self.bin),
             look=lambda: self.machine,
             generate_into=self.second if is_generating else None,
             ask_deadline_s=0.5,
         )
-        folder.add_listener(self._hear)
-        return folder
+        directory.add_listener(self._hear)
+        return directory
 
     def _hear(self, _old: Catalogue, new: Catalogue) -> None:
         self.seen.append(new)
@@ -67,10 +67,10 @@ def watched(tmp_path: Path) -> Watched:
 
 
 @pytest.fixture
-async def handlers(watched: Watched) -> AsyncIterator[HandlerFolder]:
+async def handlers(watched: Watched) -> AsyncIterator[HandlerDirectory]:
     definition(watched.second, "runc", "runc")
-    async with watched.open() as folder:
-        yield folder
+    async with watched.open() as directory:
+        yield directory
 
 
 def offered(catalogue: Catalogue, name: str) -> OfferedHandler:
@@ -80,7 +80,7 @@ def offered(catalogue: Catalogue, name: str) -> OfferedHandler:
 
 
 async def test_what_is_there_at_the_start_is_in_force_and_asked(
-    watched: Watched, handlers: HandlerFolder
+    watched: Watched, handlers: HandlerDirectory
 ) -> None:
     runc = offered(handlers.catalogue, "runc")
     assert runc.is_available
@@ -89,7 +89,9 @@ async def test_what_is_there_at_the_start_is_in_force_and_asked(
     assert runc.features.names == ("recursiveReadOnlyMounts", "userNamespaces")
 
 
-async def test_a_file_that_comes_counts_at_once(watched: Watched, handlers: HandlerFolder) -> None:
+async def test_a_file_that_comes_counts_at_once(
+    watched: Watched, handlers: HandlerDirectory
+) -> None:
     del handlers
     began = time.monotonic()
     definition(watched.second, "crun", "crun")
@@ -98,7 +100,7 @@ async def test_a_file_that_comes_counts_at_once(watched: Watched, handlers: Hand
 
 
 async def test_a_file_that_goes_takes_its_handler_along(
-    watched: Watched, handlers: HandlerFolder
+    watched: Watched, handlers: HandlerDirectory
 ) -> None:
     del handlers
     (watched.second / "runc.toml").unlink()
@@ -106,7 +108,7 @@ async def test_a_file_that_goes_takes_its_handler_along(
 
 
 async def test_an_editor_that_renames_over_the_old_file_is_seen(
-    watched: Watched, handlers: HandlerFolder
+    watched: Watched, handlers: HandlerDirectory
 ) -> None:
     del handlers
     aside = definition(watched.second.parent / "elsewhere", "runc", watched.bin / "crun")
@@ -115,7 +117,7 @@ async def test_an_editor_that_renames_over_the_old_file_is_seen(
 
 
 async def test_a_broken_file_leaves_the_former_version_in_force(
-    watched: Watched, handlers: HandlerFolder
+    watched: Watched, handlers: HandlerDirectory
 ) -> None:
     before = handlers.catalogue.handlers
     (watched.second / "runc.toml").write_text('adapter = "oci"\nbinary = 3\n')
@@ -145,7 +147,7 @@ async def test_a_broken_file_without_a_former_version_is_no_handler(
 
 
 async def test_a_file_being_written_is_not_complained_of(
-    watched: Watched, handlers: HandlerFolder
+    watched: Watched, handlers: HandlerDirectory
 ) -> None:
     del handlers
     with (watched.second / "crun.toml").open("w") as file:
@@ -159,8 +161,8 @@ async def test_a_file_being_written_is_not_complained_of(
     assert not any(each.complaints for each in watched.seen)
 
 
-async def test_a_folder_that_comes_later_is_seen_and_overrides(
-    watched: Watched, handlers: HandlerFolder
+async def test_a_directory_that_comes_later_is_seen_and_overrides(
+    watched: Watched, handlers: HandlerDirectory
 ) -> None:
     del handlers
     watched.first.mkdir(parents=True)
@@ -173,7 +175,7 @@ async def test_a_folder_that_comes_later_is_seen_and_overrides(
     await watched.until(lambda catalogue: "again" in catalogue.handlers)
 
 
-async def test_a_folder_swapped_by_a_link_is_seen(watched: Watched) -> None:
+async def test_a_directory_swapped_by_a_link_is_seen(watched: Watched) -> None:
     real = watched.first.parent
     for version, binary in (("one", "runc"), ("two", "crun")):
         (real / version).mkdir(parents=True)
@@ -187,7 +189,7 @@ async def test_a_folder_swapped_by_a_link_is_seen(watched: Watched) -> None:
 
 
 async def test_a_disabled_handler_hides_the_one_it_overrides(
-    watched: Watched, handlers: HandlerFolder
+    watched: Watched, handlers: HandlerDirectory
 ) -> None:
     del handlers
     watched.first.mkdir(parents=True)
@@ -196,7 +198,7 @@ async def test_a_disabled_handler_hides_the_one_it_overrides(
 
 
 async def test_an_upgraded_program_is_asked_again(
-    watched: Watched, handlers: HandlerFolder
+    watched: Watched, handlers: HandlerDirectory
 ) -> None:
     del handlers
     runtime(watched.bin, "runc", "1.3.0")
@@ -204,7 +206,7 @@ async def test_an_upgraded_program_is_asked_again(
 
 
 async def test_a_program_that_goes_and_comes_back_is_noticed(
-    watched: Watched, handlers: HandlerFolder
+    watched: Watched, handlers: HandlerDirectory
 ) -> None:
     del handlers
     (watched.bin / "runc").unlink()
@@ -217,7 +219,7 @@ async def test_a_program_that_goes_and_comes_back_is_noticed(
 
 
 async def test_a_program_that_hangs_holds_no_other_handler_up(
-    watched: Watched, handlers: HandlerFolder
+    watched: Watched, handlers: HandlerDirectory
 ) -> None:
     del handlers
     program(watched.bin, "youki", "exec sleep 60")
@@ -305,7 +307,7 @@ async def test_a_runtime_installed_later_gets_its_file(watched: Watched) -> None
 
 
 async def test_the_default_is_the_one_that_says_so_else_a_plain_runtime(
-    watched: Watched, handlers: HandlerFolder
+    watched: Watched, handlers: HandlerDirectory
 ) -> None:
     definition(watched.second, "crun", "crun")
     await watched.until(lambda catalogue: "crun" in catalogue.handlers)
@@ -338,7 +340,7 @@ async def test_a_listener_that_fails_ends_the_watching_loudly(watched: Watched) 
 
 
 async def test_a_crowd_of_changes_ends_in_the_last(
-    watched: Watched, handlers: HandlerFolder
+    watched: Watched, handlers: HandlerDirectory
 ) -> None:
     for number in range(300):
         definition(watched.second, f"h{number % 7}", "crun", more=f'snapshotter = "s{number}"\n')
@@ -354,7 +356,7 @@ async def test_a_crowd_of_changes_ends_in_the_last(
 
 
 async def test_a_file_that_others_can_write_is_refused_and_its_former_self_stays(
-    watched: Watched, handlers: HandlerFolder
+    watched: Watched, handlers: HandlerDirectory
 ) -> None:
     file = watched.second / "runc.toml"
     file.chmod(0o666)
@@ -372,11 +374,11 @@ async def test_a_file_that_others_can_write_is_refused_and_its_former_self_stays
     del handlers
 
 
-async def test_every_file_of_a_folder_that_others_can_write_is_refused(watched: Watched) -> None:
+async def test_every_file_of_a_directory_that_others_can_write_is_refused(watched: Watched) -> None:
     definition(watched.second, "runc", "runc")
     watched.second.chmod(0o777)
-    async with watched.open() as folder:
-        assert folder.catalogue.handlers == {}
+    async with watched.open() as directory:
+        assert directory.catalogue.handlers == {}
         # A file as young as this might still be in the making.
         (complaint,) = (
             await watched.until(lambda catalogue: bool(catalogue.complaints))
@@ -385,38 +387,38 @@ async def test_every_file_of_a_folder_that_others_can_write_is_refused(watched: 
     assert "mode 0777" in complaint.problem
 
 
-@pytest.mark.parametrize("level", ["program", "folder", "target of a link"])
+@pytest.mark.parametrize("level", ["program", "directory", "target of a link"])
 async def test_a_program_that_others_can_write_is_not_even_asked(
     watched: Watched, tmp_path: Path, level: str
 ) -> None:
     asked = tmp_path / "asked"
     program(watched.bin, "runc", f"touch {asked}; echo runc version 1.2.0")
     definition(watched.second, "runc", "runc")
-    place = {"program": watched.bin / "runc", "folder": watched.bin}.get(level)
+    place = {"program": watched.bin / "runc", "directory": watched.bin}.get(level)
     if place is None:
         place = tmp_path / "elsewhere"
         place.mkdir()
         (watched.bin / "runc").rename(place / "runc")
         (watched.bin / "runc").symlink_to(place / "runc")
     place.chmod(0o777)
-    async with watched.open() as folder:
-        runc = offered(folder.catalogue, "runc")
+    async with watched.open() as directory:
+        runc = offered(directory.catalogue, "runc")
         assert not runc.is_available
         assert str(place) in runc.verdict.reason
         assert runc.verdict.remedy == f"look at it, then chmod go-w {place}"
         assert not asked.exists()
         place.chmod(0o755)
-        await folder.refresh()
-        assert offered(folder.catalogue, "runc").is_available
+        await directory.refresh()
+        assert offered(directory.catalogue, "runc").is_available
     assert asked.exists()
 
 
 async def test_generated_files_are_their_owners_alone(watched: Watched) -> None:
     before = os.umask(0)
     try:
-        async with watched.open(is_generating=True) as folder:
-            assert folder.catalogue.complaints == ()
-            assert "runc" in folder.catalogue.handlers
+        async with watched.open(is_generating=True) as directory:
+            assert directory.catalogue.complaints == ()
+            assert "runc" in directory.catalogue.handlers
     finally:
         os.umask(before)
     assert (watched.second / "runc.toml").stat().st_mode & 0o777 == 0o600

@@ -13,13 +13,13 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
 @pytest.fixture
 def target(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "target"
-    folder.mkdir()
-    yield folder
-    unmount_all(folder)
+    directory = tmp_path / "target"
+    directory.mkdir()
+    yield directory
+    unmount_all(directory)
 
 
-def test_a_folder_shows_at_a_second_place(tmp_path: Path, target: Path) -> None:
+def test_a_directory_shows_at_a_second_place(tmp_path: Path, target: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     assert not is_mount_point(target)

@@ -1,4 +1,4 @@
-"""Cgroups made, emptied and removed: on ordinary folders, and on this machine's own."""
+"""Cgroups made, emptied and removed: on ordinary directories, and on this machine's own."""
 
 from __future__ import annotations
 
@@ -29,26 +29,28 @@ from tests.running import until
 
 def with_cpusets(mount: Path, path: str) -> None:
     """The files that the kernel makes in a cpuset."""
-    folder = mount
-    trees.write(folder, {"cpuset.cpus": "0-3\n", "cpuset.mems": "0\n"})
+    directory = mount
+    trees.write(directory, {"cpuset.cpus": "0-3\n", "cpuset.mems": "0\n"})
     for name in path.strip("/").split("/"):
-        folder = folder / name
-        trees.write(folder, {"cpuset.cpus": "\n", "cpuset.mems": "\n"})
+        directory = directory / name
+        trees.write(directory, {"cpuset.cpus": "\n", "cpuset.mems": "\n"})
 
 
 def test_version_one_gets_it_in_every_hierarchy_with_a_cpuset_to_enter(tmp_path: Path) -> None:
     cgroups = trees.hybrid(tmp_path)
     with_cpusets(tmp_path / "cpuset", trees.POD)
     assert make_cgroup(cgroups, trees.POD) == ("/pods", "/pods/a")
-    assert all(folder.is_dir() for folder in cgroups.folders(trees.POD))
+    assert all(directory.is_dir() for directory in cgroups.directories(trees.POD))
     assert (tmp_path / "cpuset/pods/a/cpuset.cpus").read_text() == "0-3"
     assert make_cgroup(cgroups, trees.POD) == ()
 
 
 def test_version_two_passes_controllers_down(tmp_path: Path) -> None:
     cgroups = trees.v2(tmp_path)
-    for folder, enabled in ((tmp_path, "memory"), (tmp_path / "pods", "")):
-        trees.write(folder, {"cgroup.controllers": "cpu memory", "cgroup.subtree_control": enabled})
+    for directory, enabled in ((tmp_path, "memory"), (tmp_path / "pods", "")):
+        trees.write(
+            directory, {"cgroup.controllers": "cpu memory", "cgroup.subtree_control": enabled}
+        )
     assert make_cgroup(cgroups, trees.POD) == ("/pods/a",)
     assert (tmp_path / "cgroup.subtree_control").read_text() == "+cpu"
     assert (tmp_path / "pods/cgroup.subtree_control").read_text() == "+cpu +memory"
@@ -77,20 +79,20 @@ def test_processes_of_other_namespaces_are_not_ours_to_kill(tmp_path: Path) -> N
 
 
 def test_who_is_in_there_itself_kills_nobody(tmp_path: Path) -> None:
-    folder = tmp_path / "pods/a"
-    trees.write(folder, {"cgroup.procs": f"{os.getpid()}\n", "cgroup.kill": ""})
+    directory = tmp_path / "pods/a"
+    trees.write(directory, {"cgroup.procs": f"{os.getpid()}\n", "cgroup.kill": ""})
     with pytest.raises(CgroupError, match="holds this process itself"):
         kill_processes(trees.v2(tmp_path), trees.POD)
-    assert (folder / "cgroup.kill").read_text() == ""
+    assert (directory / "cgroup.kill").read_text() == ""
 
 
 def test_version_two_kills_by_its_own_means_and_lets_nothing_frozen(tmp_path: Path) -> None:
-    folder = tmp_path / "pods/a"
+    directory = tmp_path / "pods/a"
     files = {"cgroup.procs": "", "cgroup.kill": "", "cgroup.freeze": ""}
-    trees.write(folder, files)
+    trees.write(directory, files)
     assert kill_processes(trees.v2(tmp_path), trees.POD) == ()
-    assert (folder / "cgroup.kill").read_text() == "1"
-    assert (folder / "cgroup.freeze").read_text() == "0"
+    assert (directory / "cgroup.kill").read_text() == "1"
+    assert (directory / "cgroup.freeze").read_text() == "0"
 
 
 def test_the_root_is_never_killed(tmp_path: Path) -> None:
@@ -151,22 +153,22 @@ def test_version_one_limits_processor_time_in_one_hierarchy(tmp_path: Path) -> N
     trees.write(tmp_path / "cpu/pods/limited", {})
     make_cpu_cgroup(cgroups, LIMITED, 10_000, 100_000)
     enter_cpu_cgroup(cgroups, LIMITED, 42)
-    folder = tmp_path / "cpu/pods/limited"
-    assert (folder / "cpu.cfs_period_us").read_text() == "100000"
-    assert (folder / "cpu.cfs_quota_us").read_text() == "10000"
-    assert (folder / "cgroup.procs").read_text() == "42"
+    directory = tmp_path / "cpu/pods/limited"
+    assert (directory / "cpu.cfs_period_us").read_text() == "100000"
+    assert (directory / "cpu.cfs_quota_us").read_text() == "10000"
+    assert (directory / "cgroup.procs").read_text() == "42"
     assert not (tmp_path / "memory/pods").exists()
 
 
 def test_version_two_limits_processor_time_in_its_only_hierarchy(tmp_path: Path) -> None:
     cgroups = trees.v2(tmp_path)
-    for folder in (tmp_path, tmp_path / "pods"):
-        trees.write(folder, {"cgroup.controllers": "cpu", "cgroup.subtree_control": ""})
+    for directory in (tmp_path, tmp_path / "pods"):
+        trees.write(directory, {"cgroup.controllers": "cpu", "cgroup.subtree_control": ""})
     make_cpu_cgroup(cgroups, LIMITED, 10_000, 100_000)
     enter_cpu_cgroup(cgroups, LIMITED, 42)
-    folder = tmp_path / "pods/limited"
-    assert (folder / "cpu.max").read_text() == "10000 100000"
-    assert (folder / "cgroup.procs").read_text() == "42"
+    directory = tmp_path / "pods/limited"
+    assert (directory / "cpu.max").read_text() == "10000 100000"
+    assert (directory / "cgroup.procs").read_text() == "42"
     assert (tmp_path / "pods/cgroup.subtree_control").read_text() == "+cpu"
 
 
@@ -374,7 +376,7 @@ def test_a_parent_that_is_removed_meanwhile_is_made_again(
         with pytest.raises(CgroupError, match="failed to create cgroup /pods/a") as caught:
             make_cgroup(cgroups, trees.POD)
         assert caught.value.errno == errno.ENOENT
-    assert all(folder.is_dir() for folder in cgroups.folders(trees.POD)) == is_made
+    assert all(directory.is_dir() for directory in cgroups.directories(trees.POD)) == is_made
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC])
@@ -416,8 +418,8 @@ def test_users_in_containers_may_read_their_figures_whatever_the_umask(tmp_path:
         make_cgroup(cgroups, trees.POD)
     finally:
         os.umask(before)
-    for folder in ("memory/pods", "memory/pods/a"):
-        assert (tmp_path / folder).stat().st_mode & 0o777 == 0o755
+    for directory in ("memory/pods", "memory/pods/a"):
+        assert (tmp_path / directory).stat().st_mode & 0o777 == 0o755
 
 
 def test_processes_stand_still_while_they_are_killed_and_not_longer(
@@ -425,30 +427,30 @@ def test_processes_stand_still_while_they_are_killed_and_not_longer(
 ) -> None:
     """Those of a version 1 cgroup that was frozen before too, or they could not die."""
     cgroups = trees.v1(tmp_path)
-    folder = tmp_path / "freezer/pods/a"
-    trees.write(folder, {"freezer.state": "THAWED", "cgroup.procs": ""})
-    trees.write(folder / "inner", {"freezer.state": "FROZEN", "cgroup.procs": ""})
+    directory = tmp_path / "freezer/pods/a"
+    trees.write(directory, {"freezer.state": "THAWED", "cgroup.procs": ""})
+    trees.write(directory / "inner", {"freezer.state": "FROZEN", "cgroup.procs": ""})
     states: list[str] = []
 
     def hold(*_: object) -> tuple[()]:
-        states.append((folder / "freezer.state").read_text())
+        states.append((directory / "freezer.state").read_text())
         return ()
 
     monkeypatch.setattr(life, "_hold", hold)
     kill_processes(cgroups, trees.POD)
     assert states == ["FROZEN"]
     # A file of a test keeps the end of a longer value that was there.
-    assert (folder / "freezer.state").read_text() == "THAWED"
-    assert (folder / "inner/freezer.state").read_text() == "THAWED"
+    assert (directory / "freezer.state").read_text() == "THAWED"
+    assert (directory / "inner/freezer.state").read_text() == "THAWED"
 
 
 def test_a_hierarchy_between_that_lacks_a_cgroup_ends_no_removal(tmp_path: Path) -> None:
     cgroups = trees.v1(tmp_path)
-    folders = [cgroups.hierarchies[0] / "pods", cgroups.hierarchies[-1] / "pods"]
-    for folder in folders:
-        folder.mkdir()
+    directories = [cgroups.hierarchies[0] / "pods", cgroups.hierarchies[-1] / "pods"]
+    for directory in directories:
+        directory.mkdir()
     remove_if_empty(cgroups, "/pods")
-    assert not any(folder.exists() for folder in folders)
+    assert not any(directory.exists() for directory in directories)
 
 
 def test_a_cpu_cgroup_is_made_with_those_above_it(tmp_path: Path) -> None:

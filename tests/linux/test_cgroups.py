@@ -86,9 +86,9 @@ def test_a_controller_is_in_one_hierarchy_or_in_none() -> None:
     assert found.mount_of("net_cls") is None
 
 
-def test_a_cgroup_has_a_folder_in_every_hierarchy() -> None:
+def test_a_cgroup_has_a_directory_in_every_hierarchy() -> None:
     found = seen(NAMED, v1("memory"), BESIDE)
-    assert [str(folder) for folder in found.folders("/pods/a")] == [
+    assert [str(directory) for directory in found.directories("/pods/a")] == [
         f"/sys/fs/cgroup/{name}/pods/a" for name in ("systemd", "memory", "unified")
     ]
 
@@ -96,7 +96,7 @@ def test_a_cgroup_has_a_folder_in_every_hierarchy() -> None:
 @pytest.mark.parametrize("path", ["", "/", "pods/a", "/pods/../..", "//"])
 def test_the_root_is_nobodys_cgroup(path: str) -> None:
     with pytest.raises(ValueError, match="below the root"):
-        seen(UNIFIED).folders(path)
+        seen(UNIFIED).directories(path)
 
 
 def test_this_machine_has_what_its_mounts_say() -> None:

@@ -79,7 +79,7 @@ async def test_one_that_is_apart_ends_with_all_it_started(tmp_path: Path) -> Non
             await asyncio.sleep(0.01)
 
 
-async def test_streams_environment_folder_and_descriptors_are_handed_on(tmp_path: Path) -> None:
+async def test_streams_environment_directory_and_descriptors_are_handed_on(tmp_path: Path) -> None:
     reading, writing = os.pipe2(os.O_CLOEXEC)
     extra, given = os.pipe2(os.O_CLOEXEC)
     os.write(given, b"passed\n")
@@ -88,7 +88,7 @@ async def test_streams_environment_folder_and_descriptors_are_handed_on(tmp_path
         stdout=writing,
         environment={"WORD": "said", "PATH": os.environ["PATH"]},
         passing=(extra,),
-        folder=tmp_path,
+        directory=tmp_path,
     )
     for descriptor in (writing, given, extra):
         os.close(descriptor)

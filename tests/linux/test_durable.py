@@ -23,7 +23,7 @@ def test_what_a_killed_writer_left_is_written_over(tmp_path: Path) -> None:
     assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"whole"]
 
 
-def test_a_folder_gets_its_name(tmp_path: Path) -> None:
+def test_a_directory_gets_its_name(tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     rename_durably(tmp_path / "new", tmp_path / "name")
     assert (tmp_path / "name").is_dir()

@@ -154,12 +154,12 @@ def test_a_source_that_is_absent_is_named(tmp_path: Path) -> None:
 
 @as_root
 def test_a_namespace_has_the_mappings_and_ends_with_its_holder() -> None:
-    with held_user_namespace(MAPPINGS, ["uts"]) as folder:
-        users = [line.split() for line in (folder / "uid_map").read_text().splitlines()]
-        groups = [line.split() for line in (folder / "gid_map").read_text().splitlines()]
+    with held_user_namespace(MAPPINGS, ["uts"]) as directory:
+        users = [line.split() for line in (directory / "uid_map").read_text().splitlines()]
+        groups = [line.split() for line in (directory / "gid_map").read_text().splitlines()]
         assert users == [["0", "100000", "1000"], ["1000", "5000", "1"]]
         assert groups == [["0", "200000", "1000"]]
         for kind in ("user", "uts"):
-            assert os.readlink(folder / "ns" / kind) != os.readlink(f"/proc/self/ns/{kind}")
-        assert os.readlink(folder / "ns/net") == os.readlink("/proc/self/ns/net")
-    assert not folder.exists()
+            assert os.readlink(directory / "ns" / kind) != os.readlink(f"/proc/self/ns/{kind}")
+        assert os.readlink(directory / "ns/net") == os.readlink("/proc/self/ns/net")
+    assert not directory.exists()

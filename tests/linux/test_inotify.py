@@ -1,4 +1,4 @@
-"""Changes in folders, from the real kernel."""
+"""Changes in directories, from the real kernel."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from moorage.linux import inotify
-from moorage.linux.inotify import FolderChange, Inotify
+from moorage.linux.inotify import DirectoryChange, Inotify
 
 DEADLINE_S = 5.0
 QUEUED_EVENTS = Path("/proc/sys/fs/inotify/max_queued_events")
 
 
-async def next_changes(watching: Inotify) -> tuple[FolderChange, ...]:
+async def next_changes(watching: Inotify) -> tuple[DirectoryChange, ...]:
     async with asyncio.timeout(DEADLINE_S):
         return await watching.changes()
 
@@ -31,7 +31,7 @@ async def test_a_written_file_is_told_of_once_it_is_whole(tmp_path: Path) -> Non
             waiting = asyncio.create_task(next_changes(inotify))
             done, _ = await asyncio.wait({waiting}, timeout=0.05)
             assert not done
-        assert await waiting == (FolderChange(tmp_path, "a"),)
+        assert await waiting == (DirectoryChange(tmp_path, "a"),)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ async def test_a_written_file_is_told_of_once_it_is_whole(tmp_path: Path) -> Non
         ("remove", {"old"}),
         ("link", {"new"}),
         ("symlink", {"new"}),
-        ("folder", {"new"}),
+        ("directory", {"new"}),
         ("mode", {"old"}),
         ("truncate", {"old"}),
     ],
@@ -71,7 +71,7 @@ async def test_every_way_an_entry_changes_is_told_of(
                 os.link(tmp_path / "old", tmp_path / "new")
             case "symlink":
                 (tmp_path / "new").symlink_to("old")
-            case "folder":
+            case "directory":
                 (tmp_path / "new").mkdir()
             case "mode":
                 (tmp_path / "old").chmod(0o700)
@@ -79,24 +79,24 @@ async def test_every_way_an_entry_changes_is_told_of(
     assert names == wanted
 
 
-async def test_a_folder_that_goes_is_told_of_and_watched_no_more(tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
+async def test_a_directory_that_goes_is_told_of_and_watched_no_more(tmp_path: Path) -> None:
+    directory = tmp_path / "directory"
+    directory.mkdir()
     with Inotify() as inotify:
-        inotify.watch(folder)
-        folder.rmdir()
-        assert FolderChange(folder) in await next_changes(inotify)
-        assert inotify.folders == frozenset()
+        inotify.watch(directory)
+        directory.rmdir()
+        assert DirectoryChange(directory) in await next_changes(inotify)
+        assert inotify.directories == frozenset()
 
 
-async def test_an_absent_folder_is_not_watched(tmp_path: Path) -> None:
+async def test_an_absent_directory_is_not_watched(tmp_path: Path) -> None:
     with Inotify() as inotify:
         assert not inotify.watch(tmp_path / "absent")
         (tmp_path / "file").touch()
         assert not inotify.watch(tmp_path / "file")
 
 
-async def test_a_forgotten_folder_is_silent(tmp_path: Path) -> None:
+async def test_a_forgotten_directory_is_silent(tmp_path: Path) -> None:
     with Inotify() as inotify:
         inotify.watch(tmp_path)
         inotify.forget(tmp_path)
@@ -106,7 +106,9 @@ async def test_a_forgotten_folder_is_silent(tmp_path: Path) -> None:
                 await inotify.changes()
 
 
-async def test_a_folder_that_is_watched_no_more_is_no_watch_of_the_kernels(tmp_path: Path) -> None:
+async def test_a_directory_that_is_watched_no_more_is_no_watch_of_the_kernels(
+    tmp_path: Path,
+) -> None:
     with Inotify() as changes:
         for name in ("a", "b"):
             (tmp_path / name).mkdir()
@@ -114,11 +116,11 @@ async def test_a_folder_that_is_watched_no_more_is_no_watch_of_the_kernels(tmp_p
         assert watches(changes) == 2
         changes.forget(tmp_path / "none")
         changes.forget(tmp_path / "a")
-        assert (watches(changes), changes.folders) == (1, {tmp_path / "b"})
+        assert (watches(changes), changes.directories) == (1, {tmp_path / "b"})
         (tmp_path / "b").rename(tmp_path / "c")
         async with asyncio.timeout(20):
-            assert await changes.changes() == (FolderChange(tmp_path / "b"),)
-        assert (watches(changes), changes.folders) == (0, frozenset())
+            assert await changes.changes() == (DirectoryChange(tmp_path / "b"),)
+        assert (watches(changes), changes.directories) == (0, frozenset())
 
 
 def watches(changes: Inotify) -> int:
@@ -130,15 +132,15 @@ async def test_what_the_kernel_lost_count_of_is_uncertain(tmp_path: Path) -> Non
     with Inotify() as changes:
         assert changes._change(99, inotify._CREATE, "x") is None
         changes.watch(tmp_path)
-        watch = next(iter(changes._folders))
+        watch = next(iter(changes._directories))
         # It has gone again: whatever it was, it is not being written.
-        assert changes._change(watch, inotify._CREATE, "gone") == FolderChange(tmp_path, "gone")
+        assert changes._change(watch, inotify._CREATE, "gone") == DirectoryChange(tmp_path, "gone")
         (tmp_path / "file").touch()
         assert changes._change(watch, inotify._CREATE, "file") is None
         (tmp_path / "hard").hardlink_to(tmp_path / "file")
         (tmp_path / "link").symlink_to("file")
         for name in ("hard", "link"):
-            assert changes._change(watch, inotify._CREATE, name) == FolderChange(tmp_path, name)
+            assert changes._change(watch, inotify._CREATE, name) == DirectoryChange(tmp_path, name)
 
 
 async def test_another_refusal_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +175,7 @@ async def test_a_closed_inotify_leaves_nothing_on_the_loop(tmp_path: Path) -> No
         awaited = asyncio.create_task(next_changes(second))
         await asyncio.sleep(0)
         (tmp_path / "new").mkdir()
-        assert await awaited == (FolderChange(tmp_path, "new"),)
+        assert await awaited == (DirectoryChange(tmp_path, "new"),)
 
 
 async def test_more_changes_than_the_kernel_queues_are_uncertain(tmp_path: Path) -> None:
@@ -188,11 +190,11 @@ async def test_more_changes_than_the_kernel_queues_are_uncertain(tmp_path: Path)
         for _ in range(limit // 2 + 1):
             os.chmod(tmp_path / "a", 0o600)
             os.chmod(tmp_path / "b", 0o600)
-        found: list[FolderChange] = []
+        found: list[DirectoryChange] = []
         while not any(change.is_uncertain for change in found):
             found += await next_changes(watching)
-    assert found[-1] == FolderChange(Path("/"), is_uncertain=True)
-    assert set(found[:-1]) == {FolderChange(tmp_path, "a"), FolderChange(tmp_path, "b")}
+    assert found[-1] == DirectoryChange(Path("/"), is_uncertain=True)
+    assert set(found[:-1]) == {DirectoryChange(tmp_path, "a"), DirectoryChange(tmp_path, "b")}
 
 
 async def test_reading_is_no_change(tmp_path: Path) -> None:
@@ -204,22 +206,22 @@ async def test_reading_is_no_change(tmp_path: Path) -> None:
             assert file.read() == "text"
         assert os.listdir(tmp_path) == ["file"]
         (tmp_path / "new").mkdir()
-        assert await next_changes(watching) == (FolderChange(tmp_path, "new"),)
+        assert await next_changes(watching) == (DirectoryChange(tmp_path, "new"),)
 
 
-async def test_a_folder_that_was_unmounted_or_moved_is_watched_no_more(tmp_path: Path) -> None:
+async def test_a_directory_that_was_unmounted_or_moved_is_watched_no_more(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     with Inotify() as watching:
         watching.watch(tmp_path / "a")
         watching.watch(tmp_path / "b")
         (tmp_path / "a").rename(tmp_path / "c")
-        assert await next_changes(watching) == (FolderChange(tmp_path / "a"),)
-        assert watching.folders == {tmp_path / "b"}
+        assert await next_changes(watching) == (DirectoryChange(tmp_path / "a"),)
+        assert watching.directories == {tmp_path / "b"}
         # What happens in it is no change of what is at that place now.
         (tmp_path / "c/below").mkdir()
         (tmp_path / "b/below").mkdir()
-        assert await next_changes(watching) == (FolderChange(tmp_path / "b", "below"),)
+        assert await next_changes(watching) == (DirectoryChange(tmp_path / "b", "below"),)
 
 
 async def test_a_program_that_is_started_does_not_inherit_it() -> None:
@@ -238,4 +240,6 @@ async def test_changes_of_one_moment_are_told_apart_whatever_their_names(
         watching.watch(tmp_path)
         for name in names:
             (tmp_path / name).mkdir()
-        assert await next_changes(watching) == tuple(FolderChange(tmp_path, each) for each in names)
+        assert await next_changes(watching) == tuple(
+            DirectoryChange(tmp_path, each) for each in names
+        )

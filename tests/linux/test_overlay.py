@@ -14,24 +14,24 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
 @as_root
 def test_a_file_system_in_memory_can_be_below_an_overlay(tmp_path: Path) -> None:
-    folder = tmp_path / "a b"
-    folder.mkdir()
-    mount("none", folder, "tmpfs", "size=1m")
+    directory = tmp_path / "a b"
+    directory.mkdir()
+    mount("none", directory, "tmpfs", "size=1m")
     try:
-        assert supports_overlay(folder)
-        assert list(folder.iterdir()) == []
+        assert supports_overlay(directory)
+        assert list(directory.iterdir()) == []
         assert len(mounts_below(tmp_path, current_mounts())) == 1
     finally:
-        unmount(folder)
+        unmount(directory)
 
 
 @as_root
 @pytest.mark.parametrize("name", ["with:colon", "with,comma"])
 def test_names_that_break_mount_options_say_no(tmp_path: Path, name: str) -> None:
-    folder = tmp_path / name
-    folder.mkdir()
-    assert not supports_overlay(folder)
-    assert list(folder.iterdir()) == []
+    directory = tmp_path / name
+    directory.mkdir()
+    assert not supports_overlay(directory)
+    assert list(directory.iterdir()) == []
 
 
 @as_root
@@ -44,7 +44,7 @@ def test_a_full_file_system_says_no(tmp_path: Path) -> None:
         unmount(tmp_path)
 
 
-def test_a_folder_that_is_absent_or_read_only_says_no(
+def test_a_directory_that_is_absent_or_read_only_says_no(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not supports_overlay(tmp_path / "absent")

@@ -21,15 +21,15 @@ PORTS = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
+def directory(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "pod"
     for each in mounts_below(tmp_path, current_mounts()):
         unmount(each.point)
 
 
-def inside(folder: Path, *command: str) -> str:
-    """What a command prints in the namespaces of a folder."""
-    files = {each.name: each for each in folder.iterdir()}
+def inside(directory: Path, *command: str) -> str:
+    """What a command prints in the namespaces of a directory."""
+    files = {each.name: each for each in directory.iterdir()}
     options = [f"--{kind}={files[kind]}" for kind in KINDS if kind in files]
     done = subprocess.run(
         ["nsenter", *options, *command], capture_output=True, text=True, check=True
@@ -37,33 +37,33 @@ def inside(folder: Path, *command: str) -> str:
     return done.stdout.strip()
 
 
-def test_what_is_made_is_apart_and_ready(folder: Path) -> None:
+def test_what_is_made_is_apart_and_ready(directory: Path) -> None:
     before = {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in KINDS}
-    pinned.make(folder, KINDS, hostname="pod-a", sysctls={PORTS: "0"})
+    pinned.make(directory, KINDS, hostname="pod-a", sysctls={PORTS: "0"})
     assert {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in KINDS} == before
-    assert inside(folder, "hostname") == "pod-a"
-    assert inside(folder, "cat", str(PORTS)) == "0"
+    assert inside(directory, "hostname") == "pod-a"
+    assert inside(directory, "cat", str(PORTS)) == "0"
     assert PORTS.read_text().strip() != "0"
-    assert "UP" in inside(folder, "ip", "link", "show", "lo")
+    assert "UP" in inside(directory, "ip", "link", "show", "lo")
     for kind in KINDS:
-        assert pinned.is_pinned(folder / kind)
-        assert inside(folder, "readlink", f"/proc/self/ns/{kind}") != before[kind]
-    pinned.release(folder)
-    assert not folder.exists()
-    pinned.release(folder)
+        assert pinned.is_pinned(directory / kind)
+        assert inside(directory, "readlink", f"/proc/self/ns/{kind}") != before[kind]
+    pinned.release(directory)
+    assert not directory.exists()
+    pinned.release(directory)
 
 
-def test_only_what_was_asked_for_is_made(folder: Path) -> None:
-    pinned.make(folder, (pinned.IPC,))
-    assert [each.name for each in folder.iterdir()] == ["ipc"]
-    pinned.release(folder)
+def test_only_what_was_asked_for_is_made(directory: Path) -> None:
+    pinned.make(directory, (pinned.IPC,))
+    assert [each.name for each in directory.iterdir()] == ["ipc"]
+    pinned.release(directory)
 
 
-def test_they_are_furnished_and_moved_later(folder: Path) -> None:
-    pinned.make(folder, KINDS)
-    before = inside(folder, "readlink", "/proc/self/ns/net")
-    moved = folder.with_name("moved")
-    pinned.move(folder, moved)
+def test_they_are_furnished_and_moved_later(directory: Path) -> None:
+    pinned.make(directory, KINDS)
+    before = inside(directory, "readlink", "/proc/self/ns/net")
+    moved = directory.with_name("moved")
+    pinned.move(directory, moved)
     pinned.furnish(moved, KINDS, "pod-b", {PORTS: "80"})
     assert inside(moved, "hostname") == "pod-b"
     assert inside(moved, "cat", str(PORTS)) == "80"
@@ -71,26 +71,26 @@ def test_they_are_furnished_and_moved_later(folder: Path) -> None:
     pinned.release(moved)
 
 
-def test_a_sysctl_that_is_refused_is_named_and_nothing_is_pinned(folder: Path) -> None:
+def test_a_sysctl_that_is_refused_is_named_and_nothing_is_pinned(directory: Path) -> None:
     absent = Path("/proc/sys/net/ipv4/no_such_setting")
     with pytest.raises(pinned.NamespaceError, match="no_such_setting=1"):
-        pinned.make(folder, KINDS, sysctls={absent: "1"})
-    assert not folder.exists()
-    assert not mounts_below(folder, current_mounts())
+        pinned.make(directory, KINDS, sysctls={absent: "1"})
+    assert not directory.exists()
+    assert not mounts_below(directory, current_mounts())
 
 
-def test_a_hostname_that_is_too_long_is_refused(folder: Path) -> None:
+def test_a_hostname_that_is_too_long_is_refused(directory: Path) -> None:
     with pytest.raises(pinned.NamespaceError, match="setting the hostname"):
-        pinned.make(folder, KINDS, hostname="h" * 65)
-    assert not folder.exists()
+        pinned.make(directory, KINDS, hostname="h" * 65)
+    assert not directory.exists()
 
 
-def test_release_takes_what_was_cut_short(folder: Path) -> None:
-    pinned.make(folder, (pinned.NET,))
-    (folder / "ipc").touch()
-    (folder / "note.json").write_text("{}")
-    pinned.release(folder)
-    assert not folder.exists()
+def test_release_takes_what_was_cut_short(directory: Path) -> None:
+    pinned.make(directory, (pinned.NET,))
+    (directory / "ipc").touch()
+    (directory / "note.json").write_text("{}")
+    pinned.release(directory)
+    assert not directory.exists()
 
 
 def test_a_file_is_no_namespace(tmp_path: Path) -> None:
@@ -100,16 +100,16 @@ def test_a_file_is_no_namespace(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kinds", [(pinned.NET,), (pinned.UTS,), (pinned.IPC,)])
-def test_only_what_is_there_is_furnished(folder: Path, kinds: tuple[str, ...]) -> None:
+def test_only_what_is_there_is_furnished(directory: Path, kinds: tuple[str, ...]) -> None:
     done: list[str] = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(pinned, "_raise_loopback", lambda: done.append("loopback"))
         patched.setattr(pinned, "_name_host", done.append)
-        pinned.make(folder, kinds)
+        pinned.make(directory, kinds)
         done.clear()
-        pinned.furnish(folder, kinds, "web", {})
-        pinned.furnish(folder, kinds, "", {})
-    pinned.release(folder)
+        pinned.furnish(directory, kinds, "web", {})
+        pinned.furnish(directory, kinds, "", {})
+    pinned.release(directory)
     wanted = {pinned.NET: ["loopback", "loopback"], pinned.UTS: ["web"], pinned.IPC: []}
     assert done == wanted[kinds[0]]
 
@@ -120,9 +120,9 @@ def test_only_what_is_there_is_furnished(folder: Path, kinds: tuple[str, ...]) -
 def test_what_was_never_mounted_is_removed_and_what_is_held_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_raised: bool
 ) -> None:
-    folder = tmp_path / "cut-short"
-    folder.mkdir()
-    (folder / "net").touch()
+    directory = tmp_path / "cut-short"
+    directory.mkdir()
+    (directory / "net").touch()
 
     def refuse(place: Path) -> None:
         raise OSError(number, os.strerror(number), str(place))
@@ -130,10 +130,10 @@ def test_what_was_never_mounted_is_removed_and_what_is_held_is_an_error(
     monkeypatch.setattr(pinned, "unmount", refuse)
     if is_raised:
         with pytest.raises(PermissionError):
-            pinned.release(folder)
+            pinned.release(directory)
     else:
-        pinned.release(folder)
-    assert folder.exists() == is_raised
+        pinned.release(directory)
+    assert directory.exists() == is_raised
 
 
 def test_a_namespace_that_cannot_be_pinned_is_an_error_with_the_kernels_reason(
@@ -146,20 +146,20 @@ def test_a_namespace_that_cannot_be_pinned_is_an_error_with_the_kernels_reason(
 
 
 def test_namespaces_with_mappings_belong_to_a_user_namespace_that_is_pinned_too(
-    folder: Path,
+    directory: Path,
 ) -> None:
     ranges = (IdRange(0, 100_000, 65_536),)
-    pinned.make(folder, KINDS, hostname="pod-c", sysctls={PORTS: "0"},
+    pinned.make(directory, KINDS, hostname="pod-c", sysctls={PORTS: "0"},
                 mappings=IdMappings(ranges, ranges))  # fmt: skip
-    assert sorted(each.name for each in folder.iterdir()) == ["ipc", "net", "user", "uts"]
-    assert all(pinned.is_pinned(each) for each in folder.iterdir())
-    assert inside(folder, "hostname") == "pod-c"
-    assert inside(folder, "cat", str(PORTS)) == "0"
-    assert "UP" in inside(folder, "ip", "link", "show", "lo")
+    assert sorted(each.name for each in directory.iterdir()) == ["ipc", "net", "user", "uts"]
+    assert all(pinned.is_pinned(each) for each in directory.iterdir())
+    assert inside(directory, "hostname") == "pod-c"
+    assert inside(directory, "cat", str(PORTS)) == "0"
+    assert "UP" in inside(directory, "ip", "link", "show", "lo")
     users = subprocess.run(
-        ["nsenter", f"--user={folder / 'user'}", "cat", "/proc/self/uid_map"],
+        ["nsenter", f"--user={directory / 'user'}", "cat", "/proc/self/uid_map"],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     assert users.split() == ["0", "100000", "65536"]
-    pinned.release(folder)
-    assert not folder.exists()
+    pinned.release(directory)
+    assert not directory.exists()

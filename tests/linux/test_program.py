@@ -77,11 +77,11 @@ def test_what_cannot_be_read(tmp_path: Path, name: str) -> None:
 def test_no_bytes_break_the_reader(
     tmp_path_factory: pytest.TempPathFactory, tail: bytes, place: int, change: bytes
 ) -> None:
-    folder = tmp_path_factory.getbasetemp()
+    directory = tmp_path_factory.getbasetemp()
     whole = elf() + tail
     for content in (b"\x7fELF" + tail, whole[:place] + change + whole[place + len(change) :]):
         try:
-            assert read(folder, content).platform
+            assert read(directory, content).platform
         except UnfitProgramError:
             continue
 

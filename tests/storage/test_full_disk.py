@@ -50,13 +50,13 @@ async def refused(writing) -> None:
         raise AssertionError("written on a full disk")
 
 
-async def run(folder: Path, does_restart: bool) -> None:
-    path, mark = folder / "db" / "s.db", folder / "s.mark"
+async def run(directory: Path, does_restart: bool) -> None:
+    path, mark = directory / "db" / "s.db", directory / "s.mark"
     async with SqliteStore(path, mark=mark, reserve_bytes=6 << 20) as store:
         revisions = {}
         for number in range(500):
             revisions[number] = await store.put(f"a/{number}", b"v" * 2000, 0)
-        fill(folder / "other")
+        fill(directory / "other")
         # What the log has room for may still be written; then no more.
         for number in range(20000):
             try:
@@ -65,22 +65,22 @@ async def run(folder: Path, does_restart: bool) -> None:
                 break
         else:
             raise AssertionError("the disk is never full")
-        fill(folder / "other")
+        fill(directory / "other")
         written = number
         if not does_restart:
-            await work(store, revisions, folder)
+            await work(store, revisions, directory)
     if does_restart:
-        fill(folder / "other")
+        fill(directory / "other")
         async with SqliteStore(path, mark=mark, reserve_bytes=6 << 20) as store:
             assert len((await store.range("b/")).entries) == written
-            await work(store, revisions, folder)
+            await work(store, revisions, directory)
     async with SqliteStore(path, mark=mark, reserve_bytes=6 << 20) as store:
         keys = [entry.key for entry in (await store.range("")).entries]
         assert "c/after" in keys
         assert not [key for key in keys if key.startswith("a/")]
 
 
-async def work(store: SqliteStore, revisions: dict, folder: Path) -> None:
+async def work(store: SqliteStore, revisions: dict, directory: Path) -> None:
     await refused(store.put("c/1", b"v" * 2000, 0))
     # A graceful deletion marks the object first.
     marked = await store.put("a/0", b"m" * 2000, revisions.pop(0), may_use_reserve=True)
@@ -89,14 +89,14 @@ async def work(store: SqliteStore, revisions: dict, folder: Path) -> None:
         await store.delete(f"a/{number}", b"v" * 2000, revision)
     await refused(store.put("c/1", b"v" * 2000, 0))
     await store.compact(store.revision)
-    os.unlink(folder / "other")
+    os.unlink(directory / "other")
     await store.put("c/after", b"v" * 2000, 0)
     print("done")
 
 
-folder = Path(sys.argv[1])
-mount_small(folder, int(sys.argv[2]))
-asyncio.run(run(folder, sys.argv[3] == "restart"))
+directory = Path(sys.argv[1])
+mount_small(directory, int(sys.argv[2]))
+asyncio.run(run(directory, sys.argv[3] == "restart"))
 """
 
 

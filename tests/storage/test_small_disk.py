@@ -27,11 +27,11 @@ FULL = "until there is room only deletions are taken"
 def disk(tmp_path: Path) -> Iterator[Path]:
     if "CAP_SYS_ADMIN" not in effective_capabilities(Path("/proc/self/status").read_text()):
         pytest.skip("a small file system needs CAP_SYS_ADMIN to be mounted")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount("none", folder, "tmpfs", f"size={16 * _MIB}")
-    yield folder
-    unmount(folder)
+    directory = tmp_path / "disk"
+    directory.mkdir()
+    mount("none", directory, "tmpfs", f"size={16 * _MIB}")
+    yield directory
+    unmount(directory)
 
 
 def store_on(disk: Path) -> SqliteStore:
@@ -127,7 +127,7 @@ async def test_a_store_opens_on_a_full_disk(disk: Path) -> None:
         await store.put("c/1", _VALUE, 0)
 
 
-def open_below(folder: Path) -> list[str]:
+def open_below(directory: Path) -> list[str]:
     """The files in a directory that this process has open."""
     found = []
     for descriptor in os.listdir("/proc/self/fd"):
@@ -135,7 +135,7 @@ def open_below(folder: Path) -> list[str]:
             target = os.readlink(f"/proc/self/fd/{descriptor}")
         except FileNotFoundError:
             continue
-        if target.startswith(f"{folder}/"):
+        if target.startswith(f"{directory}/"):
             found.append(target)
     return found
 

@@ -66,11 +66,11 @@ class Authority:
     replaced. Raises AuthorityError for damaged files, LostKeyError for missing ones.
     """
 
-    def __init__(self, folder: Path, now: datetime, *, is_new: bool = True) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path, now: datetime, *, is_new: bool = True) -> None:
+        self._directory = directory
         self._now = now
         self._is_new = is_new
-        make_private(folder)
+        make_private(directory)
         self.pair = self._pair("ca")
         missing = [each for each in (self.pair.certificate, self.pair.key) if not each.exists()]
         if missing:
@@ -99,7 +99,7 @@ class Authority:
 
         Raises LostKeyError.
         """
-        path = self._folder / "service-accounts.key"
+        path = self._directory / "service-accounts.key"
         if not path.exists():
             if not self._is_new:
                 raise LostKeyError(path, "service account tokens given out before are then refused")
@@ -107,7 +107,7 @@ class Authority:
         return path
 
     def _pair(self, file_name: str) -> Pair:
-        return Pair.named(self._folder, file_name)
+        return Pair.named(self._directory, file_name)
 
     def _is_usable(self, pair: Pair, subject: Subject) -> bool:
         try:

@@ -75,7 +75,7 @@ class Choices:
 
 
 def open_cluster(layout: Layout, choices: Choices, claims: Claims | None = None) -> Settings:
-    """The settings of the cluster in a folder, made there if absent; keys and kubeconfig too.
+    """The settings of the cluster in a directory, made there if absent; keys and kubeconfig too.
 
     Raises SettingsError for choices that cannot be, or that contradict the cluster there is;
     NoSubnetError and SubnetTakenError for its network, AlreadyRunningError while it runs,
@@ -213,9 +213,9 @@ def _changed(present: Settings, choices: Choices) -> Settings:
     for name in _FIXED:
         if name in given and given[name] != getattr(present, name):
             raise SettingsError(
-                f"the cluster in this folder has {name.replace('_', ' ')} "
+                f"the cluster in this directory has {name.replace('_', ' ')} "
                 f"{getattr(present, name)}, which cannot become {given[name]}; "
-                "use another folder with --data-dir"
+                "use another directory with --data-dir"
             )
     # A node is left out by `--no-node` alone, each time: it is no property of the cluster. The
     # machine may have moved to another network since.

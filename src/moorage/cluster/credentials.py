@@ -16,15 +16,15 @@ class Pair:
     key: Path
 
     @classmethod
-    def named(cls, folder: Path, name: str) -> Pair:
-        return cls(folder / f"{name}.crt", folder / f"{name}.key")
+    def named(cls, directory: Path, name: str) -> Pair:
+        return cls(directory / f"{name}.crt", directory / f"{name}.key")
 
 
 class Credentials:
     """The identities of a cluster, as `identities.prepare` made them."""
 
     def __init__(self, layout: Layout) -> None:
-        self._folder = layout.pki
+        self._directory = layout.pki
         self.authority = self._pair("ca")
         self.api_server = self._pair("apiserver")
         self.admin = self._pair("admin")
@@ -38,7 +38,7 @@ class Credentials:
     @property
     def signing_key(self) -> Path:
         """What service account tokens are signed with."""
-        return self._folder / "service-accounts.key"
+        return self._directory / "service-accounts.key"
 
     def _pair(self, name: str) -> Pair:
-        return Pair.named(self._folder, name)
+        return Pair.named(self._directory, name)

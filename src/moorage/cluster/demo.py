@@ -243,17 +243,17 @@ def _waiting_reasons(pod: Pod, *, detail: bool) -> str:
     return ", ".join(dict.fromkeys(reasons))
 
 
-def find_examples(folder: Path | None = None) -> Path:
-    """Return the directory of the examples; those that come with Moorage if `folder` is None.
+def find_examples(directory: Path | None = None) -> Path:
+    """Return the directory of the examples; those that come with Moorage if `directory` is None.
 
     Raises: DemoError when it holds no manifests.
     """
-    if folder is None:
+    if directory is None:
         # An installed wheel has them in the package, a checkout beside `src`.
         candidates = (_PACKAGE / "examples", _PACKAGE.parents[1] / "examples")
-        folder = next((each for each in candidates if each.is_dir()), candidates[0])
-    if not folder.is_dir() or not any(folder.glob("*.yaml")):
+        directory = next((each for each in candidates if each.is_dir()), candidates[0])
+    if not directory.is_dir() or not any(directory.glob("*.yaml")):
         raise DemoError(
-            f"there are no examples in {folder.absolute()}; name their directory with --examples"
+            f"there are no examples in {directory.absolute()}; name their directory with --examples"
         )
-    return folder
+    return directory

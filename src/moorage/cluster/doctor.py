@@ -47,14 +47,14 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def examine(
-    host: Host, handlers: Sequence[Handler], handler_folders: Sequence[Path] = ()
+    host: Host, handlers: Sequence[Handler], handler_directories: Sequence[Path] = ()
 ) -> tuple[Finding, ...]:
     """Every finding about a host and its runtime handlers, in the order to mend them.
 
-    Reads `handler_folders`, and looks at who could have written what an engine runs.
+    Reads `handler_directories`, and looks at who could have written what an engine runs.
     """
     by_rules = (rule(host) for rule in _RULES)
-    files = [path for folder in handler_folders for path in definitions(folder)]
+    files = [path for directory in handler_directories for path in definitions(directory)]
     return (*by_rules, *_runtimes(handlers), *_distrusted(host, files), *_outdated(files))
 
 
@@ -146,26 +146,26 @@ def _cgroups(host: Host) -> Finding:
 
 
 def _storage(host: Host) -> Finding:
-    folder = host.disk.folder
+    directory = host.disk.directory
     if host.disk.overlay is None:
         return Finding(
-            "storage", State.WARNING, f"overlay mounts on {folder} can only be tried as root"
+            "storage", State.WARNING, f"overlay mounts on {directory} can only be tried as root"
         )
     if not host.disk.overlay:
         return Finding(
             "storage",
             State.WARNING,
-            f"overlay mounts don't work on {folder}: every container gets a copy of its image, "
+            f"overlay mounts don't work on {directory}: every container gets a copy of its image, "
             "which takes time and space",
-            "choose a folder on ext4 or xfs with --data-dir",
+            "choose a directory on ext4 or xfs with --data-dir",
         )
-    return Finding("storage", State.OK, f"overlay mounts work on {folder}")
+    return Finding("storage", State.OK, f"overlay mounts work on {directory}")
 
 
 def _disk(host: Host) -> Finding:
     free = host.disk.free_bytes
-    told = f"{free / 1024**3:.1f} GiB free on {host.disk.folder}"
-    remedy = "free some, or choose another folder with --data-dir"
+    told = f"{free / 1024**3:.1f} GiB free on {host.disk.directory}"
+    remedy = "free some, or choose another directory with --data-dir"
     if free < _TOO_LITTLE_BYTES:
         return Finding("disk", State.PROBLEM, f"{told}: too little to start", remedy)
     if free < _SCARCE_BYTES:
@@ -200,7 +200,7 @@ def _cni(host: Host) -> Finding:
             f"{', '.join(host.cni.missing)} not found: pods get no network",
             _installation("containernetworking-plugins"),
         )
-    return Finding("network plugins", State.OK, str(host.cni.folder))
+    return Finding("network plugins", State.OK, str(host.cni.directory))
 
 
 def _bridge(host: Host) -> Finding:
@@ -335,8 +335,8 @@ def _distrusted(host: Host, files: Iterable[Path]) -> Iterator[Finding]:
     """A finding for each file that the engine refuses since others could have written it."""
     wanted = [("handler file", path) for path in files]
     wanted += [(f"program {name}", tool.path) for name, tool in host.tools.items()]
-    if host.cni.folder is not None:
-        wanted.append(("network plugins", host.cni.folder))
+    if host.cni.directory is not None:
+        wanted.append(("network plugins", host.cni.directory))
     for subject, path in wanted:
         found = distrust(path)
         if found is not None:

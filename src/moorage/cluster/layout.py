@@ -1,4 +1,4 @@
-"""Where everything of one cluster lies, below its data folder."""
+"""Where everything of one cluster lies, below its data directory."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Manifest:
 
 
 def read_manifests(paths: Iterable[Path]) -> list[Manifest]:
-    """The objects in files and in folders' `*.yaml`, by file name. Raises ManifestError."""
+    """The objects in files and in directories' `*.yaml`, by file name. Raises ManifestError."""
     return [each for path in paths for file in _files(path) for each in _read(file)]
 
 

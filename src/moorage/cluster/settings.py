@@ -1,4 +1,4 @@
-"""What one cluster is: decided at its first start, kept in its data folder ever after."""
+"""What one cluster is: decided at its first start, kept in its data directory ever after."""
 
 from __future__ import annotations
 
@@ -113,8 +113,8 @@ def load(path: Path) -> Settings | None:
         return None
     except ValueError as error:
         raise SettingsError(
-            f"{path} is damaged ({error}); put it back as it was, or start anew in another folder "
-            "with --data-dir"
+            f"{path} is damaged ({error}); restore it, or start in another directory with "
+            "--data-dir"
         ) from error
     return settings
 

@@ -50,7 +50,7 @@ Report = Callable[[str], None]
 
 
 class AlreadyRunningError(Exception):
-    """Another supervisor holds this data folder."""
+    """Another supervisor holds this data directory."""
 
     def __init__(self, layout: Layout, pid: int) -> None:
         super().__init__(
@@ -164,7 +164,7 @@ class _Child:
 class Supervisor:
     """Runs parts until told to stop. `report` gets one sentence for each thing people should know.
 
-    Raises from `run`: AlreadyRunningError when the data folder is taken, PortTakenError when a
+    Raises from `run`: AlreadyRunningError when the data directory is taken, PortTakenError when a
     part that has not been ready yet cannot listen.
     """
 
@@ -474,7 +474,7 @@ def _ending(status: int) -> str:
 
 
 def hold_lock(layout: Layout) -> TextIO:
-    """Take the data folder for this process; the returned file gives it back when closed."""
+    """Take the data directory for this process; the returned file gives it back when closed."""
     make_private(layout.root)
     lock = open(layout.lock, "a+")  # noqa: SIM115 - held for the life of the process
     try:
@@ -492,7 +492,7 @@ def hold_lock(layout: Layout) -> TextIO:
 
 
 def running_pid(layout: Layout) -> int | None:
-    """The supervisor's process id while one runs on this folder.
+    """The supervisor's process id while one runs on this directory.
 
     Not to be asked in the supervisor itself: closing the file would give its lock back.
     """

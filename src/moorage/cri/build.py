@@ -16,9 +16,9 @@ _PLUGINS = {"protoc-gen-mypy": "main", "protoc-gen-mypy_grpc": "grpc"}
 
 
 def generate_stubs(proto: Path, target: Path, source: Path, *, has_services: bool) -> None:
-    """Write the Python modules of a proto file, and their type stubs, into the folder `target`.
+    """Write the Python modules of a proto file, and their type stubs, into the directory `target`.
 
-    `source` is the folder that packages are imported from. gRPC stubs are written too with
+    `source` is the directory that packages are imported from. gRPC stubs are written too with
     `has_services`. Raises RuntimeError with the compiler's exit status when the file does not
     compile.
     """

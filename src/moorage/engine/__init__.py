@@ -12,7 +12,7 @@ from moorage.engine.errors import EngineError, NotFoundError
 from moorage.engine.images import ImageStore
 from moorage.engine.options import (
     CNI_CONFIGURATIONS,
-    HANDLER_FOLDER,
+    HANDLER_DIRECTORY,
     NEEDED_PROGRAMS,
     EngineOptions,
 )
@@ -20,7 +20,7 @@ from moorage.engine.paths import EnginePaths
 
 __all__ = [
     "CNI_CONFIGURATIONS",
-    "HANDLER_FOLDER",
+    "HANDLER_DIRECTORY",
     "NEEDED_PROGRAMS",
     "Engine",
     "EngineBusyError",

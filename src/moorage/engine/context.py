@@ -15,7 +15,7 @@ from moorage.engine.images import ImageStore
 from moorage.engine.infra import InfraProcess
 from moorage.engine.inventory import Inventory, Sandbox
 from moorage.engine.networks import NetworkPool
-from moorage.engine.oci import CdiFolders, HostFacts, SpecWriter
+from moorage.engine.oci import CdiDirectories, HostFacts, SpecWriter
 from moorage.engine.options import EngineOptions
 from moorage.engine.paths import EnginePaths
 from moorage.handlers.adapters import Adapter
@@ -32,7 +32,7 @@ class EngineContext:
     clock: Clock
     host: HostFacts
     specs: SpecWriter
-    cdi: CdiFolders
+    cdi: CdiDirectories
     inventory: Inventory
     images: ImageStore
     networks: NetworkPool

@@ -34,7 +34,7 @@ from moorage.engine.images import ImageCalls, ImagePaths, ImageStore
 from moorage.engine.infra import InfraProcess
 from moorage.engine.inventory import Inventory, Sandbox
 from moorage.engine.networks import NetworkPool, Plugins, read_conflist
-from moorage.engine.oci import CdiFolders, SpecWriter, look_at_host
+from moorage.engine.oci import CdiDirectories, SpecWriter, look_at_host
 from moorage.engine.options import EngineOptions
 from moorage.engine.recovery import recover
 from moorage.engine.sandboxes.life import Sandboxes
@@ -48,7 +48,7 @@ from moorage.engine.service.streams import StreamCalls
 from moorage.engine.snapshotters import HandlerSnapshotters
 from moorage.engine.stats import Statistics
 from moorage.engine.streams import StreamServer
-from moorage.handlers.watching import HandlerFolder
+from moorage.handlers.watching import HandlerDirectory
 from moorage.linux.cgroups import current_cgroups
 from moorage.linux.private import PASSABLE, PRIVATE_FILE
 from moorage.linux.reaper import Reaper
@@ -63,7 +63,7 @@ _REMOVE_DEADLINE_S = 60.0
 
 
 class EngineBusyError(FailedError):
-    """Another engine runs on the same folders."""
+    """Another engine runs on the same directories."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Engine:
     """An engine that has taken over what there was."""
 
     context: EngineContext
-    handlers: HandlerFolder
+    handlers: HandlerDirectory
     sandboxes: Sandboxes
     containers: Containers
 
@@ -131,7 +131,7 @@ class Engine:
 
 @asynccontextmanager
 async def running(options: EngineOptions, clock: Clock | None = None) -> AsyncIterator[Engine]:
-    """An engine on its folders while the block lasts; containers go on after it.
+    """An engine on its directories while the block lasts; containers go on after it.
 
     Raises EngineBusyError, OSError and EngineError when it cannot run here.
     """
@@ -144,8 +144,8 @@ async def running(options: EngineOptions, clock: Clock | None = None) -> AsyncIt
         stack.enter_context(_alone(options))
         reaper = await stack.enter_async_context(Reaper())
         handlers = await stack.enter_async_context(
-            HandlerFolder(
-                (*options.handler_folders, options.paths.handlers),
+            HandlerDirectory(
+                (*options.handler_directories, options.paths.handlers),
                 path=options.search_path,
                 generate_into=options.paths.handlers,
             )
@@ -163,7 +163,7 @@ async def running(options: EngineOptions, clock: Clock | None = None) -> AsyncIt
 def _context(
     options: EngineOptions,
     clock: Clock,
-    handlers: HandlerFolder,
+    handlers: HandlerDirectory,
     images: ImageStore,
     drivers: Drivers,
     background: Background,
@@ -176,7 +176,7 @@ def _context(
         clock=clock,
         host=host,
         specs=SpecWriter(host),
-        cdi=CdiFolders(),
+        cdi=CdiDirectories(),
         inventory=Inventory(paths),
         images=images,
         networks=NetworkPool(
@@ -220,7 +220,7 @@ def _images(options: EngineOptions, skopeo: Path | None) -> ImageStore:
 
 @contextmanager
 def _alone(options: EngineOptions) -> Iterator[None]:
-    """Hold the folders for this process. Raises EngineBusyError when another has them."""
+    """Hold the directories for this process. Raises EngineBusyError when another has them."""
     # Any process that can open the file could hold the lock.
     descriptor = os.open(options.paths.lock, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
     with os.fdopen(descriptor, "a") as lock:

@@ -25,7 +25,7 @@ from moorage.engine.errors import (
     PreconditionError,
 )
 from moorage.engine.paths import EnginePaths
-from moorage.engine.records import ContainerRecord, RecordFolder, SandboxRecord, Stage
+from moorage.engine.records import ContainerRecord, RecordDirectory, SandboxRecord, Stage
 from moorage.handlers.adapters import Task
 
 log = Log(__name__)
@@ -172,8 +172,8 @@ class Inventory:
         self.containers: _Shelf[Container] = _Shelf("container")
         self.half_made: list[Sandbox] = []
         """Sandboxes that an earlier engine did not finish."""
-        self._sandbox_records = RecordFolder(paths.sandbox_records, SandboxRecord)
-        self._container_records = RecordFolder(paths.container_records, ContainerRecord)
+        self._sandbox_records = RecordDirectory(paths.sandbox_records, SandboxRecord)
+        self._container_records = RecordDirectory(paths.container_records, ContainerRecord)
 
     def load(self) -> None:
         """Read the records of an earlier engine. A container without its sandbox is forgotten."""

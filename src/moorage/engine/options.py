@@ -12,7 +12,7 @@ from moorage.engine.paths import EnginePaths
 
 CNI_PROGRAMS = (Path("/opt/cni/bin"), Path("/usr/lib/cni"), Path("/usr/libexec/cni"))
 CNI_CONFIGURATIONS = Path("/etc/cni/net.d")
-HANDLER_FOLDER = Path("/etc/moorage/handlers.d")
+HANDLER_DIRECTORY = Path("/etc/moorage/handlers.d")
 
 NEEDED_PROGRAMS = {"conmon": "conmon", "skopeo": "skopeo"}
 """The programs an engine cannot do without → their Debian packages."""
@@ -31,7 +31,7 @@ class EngineOptions:
     search_path: str
     cni_programs: tuple[Path, ...] = CNI_PROGRAMS
     cni_configurations: Path = CNI_CONFIGURATIONS
-    handler_folders: tuple[Path, ...] = (HANDLER_FOLDER,)
+    handler_directories: tuple[Path, ...] = (HANDLER_DIRECTORY,)
     spare_networks: int = 4
     registry_mirrors: Mapping[str, str] = field(default_factory=dict)
     stream_address: str = "127.0.0.1"

@@ -1,4 +1,4 @@
-"""Where an engine keeps its things: what outlives a reboot in one folder, the rest in another.
+"""Where an engine keeps its things: what outlives a reboot in one directory, the rest in another.
 
     data/  images/ layers/…        the image store's own
            sandboxes/ID.json       records: what was asked for and what became of it
@@ -68,7 +68,7 @@ class EnginePaths:
 
     @property
     def lock(self) -> Path:
-        """Held by the engine that runs on these folders."""
+        """Held by the engine that runs on these directories."""
         return self.run / "engine.lock"
 
     def sandbox_files(self, sandbox_id: str) -> Path:

@@ -103,11 +103,11 @@ class _Identified(Protocol):
 Record = TypeVar("Record", bound=_Identified)
 
 
-class RecordFolder(Generic[Record]):
-    """The records of one kind in a folder, a file each."""
+class RecordDirectory(Generic[Record]):
+    """The records of one kind in a directory, a file each."""
 
-    def __init__(self, folder: Path, kind: type[Record]) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path, kind: type[Record]) -> None:
+        self._directory = directory
         self._decoder = msgspec.json.Decoder(kind, dec_hook=_decoded)
         self._encoder = msgspec.json.Encoder(enc_hook=_encoded)
 
@@ -122,7 +122,7 @@ class RecordFolder(Generic[Record]):
         except OSError as error:
             scratch.unlink(missing_ok=True)
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise ExhaustedError(f"no room for records in {self._folder}") from error
+                raise ExhaustedError(f"no room for records in {self._directory}") from error
             raise
 
     def remove(self, record_id: str) -> None:
@@ -130,7 +130,7 @@ class RecordFolder(Generic[Record]):
 
     def load(self) -> Iterator[Record]:
         """Every record that can be read; one that cannot is reported and left for a person."""
-        for path in sorted(self._folder.iterdir()):
+        for path in sorted(self._directory.iterdir()):
             if path.suffix != _SUFFIX:
                 path.unlink()
                 continue
@@ -140,7 +140,7 @@ class RecordFolder(Generic[Record]):
                 log.error("record cannot be read", file=path, reason=error)
 
     def _path(self, record_id: str) -> Path:
-        return self._folder / f"{record_id}{_SUFFIX}"
+        return self._directory / f"{record_id}{_SUFFIX}"
 
 
 def _encoded(value: object) -> str:

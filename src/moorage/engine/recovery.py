@@ -101,9 +101,9 @@ async def _take_over_sandbox(
 
 
 async def _is_whole(context: EngineContext, sandbox: Sandbox) -> bool:
-    folder = context.paths.namespaces / sandbox.id
+    directory = context.paths.namespaces / sandbox.id
     options = sandbox.namespace_options
-    if options.network != pb.NODE and not pinned.is_pinned(folder / pinned.NET):
+    if options.network != pb.NODE and not pinned.is_pinned(directory / pinned.NET):
         return False
     if not sandbox.record.task_pid:
         return True
@@ -121,11 +121,11 @@ def _has_bundle(context: EngineContext, container: Container) -> bool:
 def _sweep(context: EngineContext, sandboxes: Iterable[str], tasks: Iterable[str]) -> None:
     """Remove the directories without a record; what cannot be removed is logged."""
     paths = context.paths
-    for folder, known in (
+    for directory, known in (
         (paths.bundles, frozenset(tasks)),
         (paths.sandbox_files("x").parent, frozenset(sandboxes)),
     ):
-        for entry in folder.iterdir():
+        for entry in directory.iterdir():
             if entry.name not in known:
                 _remove(entry)
     for left in paths.scratch.iterdir():
@@ -133,11 +133,13 @@ def _sweep(context: EngineContext, sandboxes: Iterable[str], tasks: Iterable[str
             remove_leftover(left)
 
 
-def _remove(folder: Path) -> None:
-    log.info("left behind by an earlier engine", folder=folder)
+def _remove(directory: Path) -> None:
+    log.info("left behind by an earlier engine", directory=directory)
     try:
-        for each in mounts_below(folder, current_mounts()):
+        for each in mounts_below(directory, current_mounts()):
             unmount(each.point)
-        remove_files(folder)
+        remove_files(directory)
     except OSError as error:
-        log.warning("what an earlier engine left cannot be removed", folder=folder, reason=error)
+        log.warning(
+            "what an earlier engine left cannot be removed", directory=directory, reason=error
+        )

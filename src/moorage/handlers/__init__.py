@@ -13,17 +13,17 @@ from moorage.handlers.definition import (
     ShimOptions,
     parse_definition,
 )
-from moorage.handlers.directory import SYSTEM_FOLDER
+from moorage.handlers.directory import SYSTEM_DIRECTORY
 from moorage.handlers.discovery import Handler, discover, find_containerd, search_path
 from moorage.handlers.features import HandlerFeatures
 from moorage.handlers.machine import Machine, this_machine
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime
 from moorage.handlers.tables import NoHandlerError, default_handler, runtime_tables
-from moorage.handlers.watching import HandlerFolder
+from moorage.handlers.watching import HandlerDirectory
 
 __all__ = [
     "KNOWN_RUNTIMES",
-    "SYSTEM_FOLDER",
+    "SYSTEM_DIRECTORY",
     "AdapterKind",
     "Catalogue",
     "CgroupDriver",
@@ -32,8 +32,8 @@ __all__ = [
     "Diagnostic",
     "Handler",
     "HandlerDefinition",
+    "HandlerDirectory",
     "HandlerFeatures",
-    "HandlerFolder",
     "Machine",
     "NoHandlerError",
     "OciOptions",

@@ -59,9 +59,9 @@ async def run(
     deadline_s: float = DEADLINE_S,
     given: bytes = b"",
     environment: Mapping[str, str] | None = None,
-    folder: Path | None = None,
+    directory: Path | None = None,
 ) -> Answer:
-    """Run a program to its end, with `given` on its standard input, in a folder.
+    """Run a program to its end, with `given` on its standard input, in a directory.
 
     Raises CommandError when it cannot be started or is not done after `deadline_s` seconds; it
     and its process group are killed then. A failing exit status is an answer, not an error.
@@ -78,7 +78,7 @@ async def run(
                 stdout=output.fileno(),
                 stderr=error.fileno(),
                 environment=environment,
-                folder=folder,
+                directory=directory,
                 is_apart=True,
             )
         except OSError as failure:

@@ -1,9 +1,9 @@
-"""Reads folders of handler files: which definitions are in force, and what is wrong.
+"""Reads directories of handler files: which definitions are in force, and what is wrong.
 
     /etc/moorage/handlers.d/NAME.toml      the administrator's: wins
     DATA/handlers.d/NAME.toml              the cluster's own, generated at first start
 
-The first folder that has a file for a name decides about the name, broken or not: an override
+The first directory that has a file for a name decides about the name, broken or not: an override
 with a slip in it must not quietly become what it overrides. Files whose names begin with a dot or
 don't end in `.toml` are no handlers.
 """
@@ -23,7 +23,7 @@ from moorage.handlers.definition import (
 )
 from moorage.linux.trust import distrust
 
-SYSTEM_FOLDER = Path("/etc/moorage/handlers.d")
+SYSTEM_DIRECTORY = Path("/etc/moorage/handlers.d")
 _MOST_BYTES = 64 * 1024
 _WRITING_S = 0.15
 """A file as young as this that cannot be read may be one that is still being written."""
@@ -31,7 +31,7 @@ _WRITING_S = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What stood in the folders. `names` are all that have a file, `is_settled` is False when a
+    """What stood in the directories. `names` are all that have a file, `is_settled` is False when a
     file is so new that it has to be read again before it is complained of.
     """
 
@@ -41,8 +41,8 @@ class Reading:
     is_settled: bool = True
 
 
-def read_folders(
-    folders: Iterable[Path], former: Mapping[str, HandlerDefinition], now_s: float
+def read_directories(
+    directories: Iterable[Path], former: Mapping[str, HandlerDefinition], now_s: float
 ) -> Reading:
     """The definitions in force. For a broken file that is its `former` one, if it had any.
 
@@ -51,7 +51,7 @@ def read_folders(
     definitions: dict[str, HandlerDefinition] = {}
     complaints: list[Diagnostic] = []
     is_settled = True
-    paths = _paths(folders)
+    paths = _paths(directories)
     for name, path in sorted(paths.items()):
         try:
             definition, _ = read_definition(path)
@@ -70,11 +70,11 @@ def read_folders(
     return Reading(definitions, tuple(complaints), frozenset(paths), is_settled)
 
 
-def _paths(folders: Iterable[Path]) -> dict[str, Path]:
-    """The file that decides about each name. Folders that don't exist hold none."""
+def _paths(directories: Iterable[Path]) -> dict[str, Path]:
+    """The file that decides about each name. Directories that don't exist hold none."""
     paths: dict[str, Path] = {}
-    for folder in folders:
-        for path in definitions(folder):
+    for directory in directories:
+        for path in definitions(directory):
             paths.setdefault(path.name.removesuffix(SUFFIX), path)
     return paths
 
@@ -86,10 +86,12 @@ def read_definition(path: Path) -> tuple[HandlerDefinition, bytes]:
     return parse_definition(path, content), content
 
 
-def definitions(folder: Path) -> list[Path]:
-    """The handler files in a folder, in order of their names; none where there is no folder."""
+def definitions(directory: Path) -> list[Path]:
+    """The handler files in a directory, in order of their names; none where there is no
+    directory.
+    """
     try:
-        entries = sorted(folder.iterdir())
+        entries = sorted(directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
     return [

@@ -24,7 +24,7 @@ from moorage.handlers.machine import Machine
 from moorage.handlers.program_probe import ASK_DEADLINE_S, Program, probe_program
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime, shim_program
 
-SYSTEM_FOLDERS = (
+SYSTEM_DIRECTORIES = (
     "/usr/local/sbin",
     "/usr/local/bin",
     "/usr/sbin",
@@ -57,9 +57,11 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def search_path(environment: Mapping[str, str] = os.environ) -> str:
-    """PATH with the system's folders added, which hold runtimes but are often left out of it."""
-    folders = [*environment.get("PATH", "").split(os.pathsep), *SYSTEM_FOLDERS]
-    return os.pathsep.join(dict.fromkeys(filter(None, folders)))
+    """PATH with the system's directories added, which hold runtimes but are often left out of
+    it.
+    """
+    directories = [*environment.get("PATH", "").split(os.pathsep), *SYSTEM_DIRECTORIES]
+    return os.pathsep.join(dict.fromkeys(filter(None, directories)))
 
 
 async def find_containerd(path: str) -> Containerd | None:

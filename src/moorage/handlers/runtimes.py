@@ -53,7 +53,7 @@ class Runtime:
         return self.shim_type == RUNC_SHIM
 
 
-_KATA_FOLDERS = (
+_KATA_DIRECTORIES = (
     Path("/etc/kata-containers"),
     Path("/opt/kata/share/defaults/kata-containers"),
     Path("/usr/share/defaults/kata-containers"),
@@ -74,7 +74,7 @@ def _kata(hypervisor: str) -> Runtime:
         needs_kvm=True,
         # Kata's own configuration says which of these it heeds; `config_path` would replace that.
         annotations=("io.katacontainers.config.*",),
-        configurations=tuple(folder / file_name for folder in _KATA_FOLDERS),
+        configurations=tuple(directory / file_name for directory in _KATA_DIRECTORIES),
     )
 
 

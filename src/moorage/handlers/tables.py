@@ -44,7 +44,7 @@ def _table(handler: Handler, root: Path) -> RuntimeTable:
         handler=handler.handler,
         shim_type=runtime.shim_type,
         program=Path(handler.path) if runtime.uses_runc_shim else None,
-        # Runtimes of one kind may share a folder, different ones don't read each other's state.
+        # Runtimes of one kind may share a directory, different ones don't read each other's state.
         root=root / runtime.name if runtime.uses_runc_shim else None,
         configuration=Path(handler.configuration) if handler.configuration else None,
     )

@@ -1,6 +1,6 @@
 """Files for the runtimes that a machine has: what stands in `handlers.d` after a first start.
 
-Pure, but for `write_missing`. A name that has a file already, in any folder, is left alone: what
+Pure, but for `write_missing`. A name that has a file already, in any directory, is left alone: what
 somebody edited is theirs, and a handler that shall not be is one with `enabled = false`.
 """
 
@@ -55,21 +55,23 @@ def generate(
     return texts
 
 
-def write_missing(folder: Path, texts: Mapping[str, str], taken: Iterable[str]) -> tuple[str, ...]:
+def write_missing(
+    directory: Path, texts: Mapping[str, str], taken: Iterable[str]
+) -> tuple[str, ...]:
     """Write a file for each handler whose name is not taken; the names of those written.
 
     A file appears whole or not at all. Raises OSError.
     """
     missing = {name: text for name, text in texts.items() if name not in set(taken)}
     if missing:
-        make_directories(folder)
+        make_directories(directory)
     written = []
     for name, text in missing.items():
-        unfinished = folder / f".{name}{SUFFIX}.new"
+        unfinished = directory / f".{name}{SUFFIX}.new"
         write_private(unfinished, text.encode())
         try:
             # A link, unlike a rename, leaves a file alone that came in between.
-            os.link(unfinished, folder / f"{name}{SUFFIX}")
+            os.link(unfinished, directory / f"{name}{SUFFIX}")
             written.append(name)
         except FileExistsError:
             continue

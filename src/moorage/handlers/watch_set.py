@@ -1,7 +1,7 @@
-"""Which changes in which folders concern a set of handlers.
+"""Which changes in which directories concern a set of handlers.
 
-A folder of handler files concerns them wholly; of a folder of programs only the programs' names
-do. What does not exist yet is awaited in the nearest folder above it that does.
+A directory of handler files concerns them wholly; of a directory of programs only the programs'
+names do. What does not exist yet is awaited in the nearest directory above it that does.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from moorage.linux.inotify import FolderChange
+from moorage.linux.inotify import DirectoryChange
 
 
 class WatchSet:
-    """Folders to watch, each with the names that count in it."""
+    """Directories to watch, each with the names that count in it."""
 
     def __init__(self) -> None:
         self._names: dict[Path, set[str]] = {}
         self._whole: set[Path] = set()
 
     @property
-    def folders(self) -> frozenset[Path]:
+    def directories(self) -> frozenset[Path]:
         return frozenset(self._whole | self._names.keys())
 
-    def add_folder(self, folder: Path) -> None:
-        """Everything in a folder, and the folder itself once it comes."""
-        self._whole.add(_real(folder))
-        # A folder that is removed and made again, or is a link that is set anew, is seen above.
-        for each in _with_links(folder):
+    def add_directory(self, directory: Path) -> None:
+        """Everything in a directory, and the directory itself once it comes."""
+        self._whole.add(_real(directory))
+        # A directory that is removed and made again, or is a link that is set anew, is seen above.
+        for each in _with_links(directory):
             self._add_entry(each)
 
     def add_program(self, spelled: str, search_path: str) -> None:
@@ -41,13 +41,13 @@ class WatchSet:
             for each in _with_links(place):
                 self._add_entry(each)
 
-    def concerns(self, changes: Iterable[FolderChange]) -> bool:
+    def concerns(self, changes: Iterable[DirectoryChange]) -> bool:
         """Whether any of the changes can matter."""
         return any(
             change.is_uncertain
             or not change.name
-            or change.folder in self._whole
-            or change.name in self._names.get(change.folder, ())
+            or change.directory in self._whole
+            or change.name in self._names.get(change.directory, ())
             for change in changes
         )
 
@@ -55,17 +55,19 @@ class WatchSet:
         missing = path
         for above in path.parents:
             if above.is_dir():
-                # The kernel tells of a folder once, by whichever name it was watched last.
+                # The kernel tells of a directory once, by whichever name it was watched last.
                 self._names.setdefault(_real(above), set()).add(missing.name)
                 return
             missing = above
 
 
-def watch_set_of(folders: Iterable[Path], programs: Iterable[str], search_path: str) -> WatchSet:
-    """The interest in folders of handler files and in the programs these name."""
+def watch_set_of(
+    directories: Iterable[Path], programs: Iterable[str], search_path: str
+) -> WatchSet:
+    """The interest in directories of handler files and in the programs these name."""
     interest = WatchSet()
-    for folder in folders:
-        interest.add_folder(folder)
+    for directory in directories:
+        interest.add_directory(directory)
     for program in programs:
         interest.add_program(program, search_path)
     return interest

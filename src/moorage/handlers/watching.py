@@ -1,4 +1,4 @@
-"""The handlers' folders, watched: a file that comes, changes or goes counts at once.
+"""The handlers' directories, watched: a file that comes, changes or goes counts at once.
 
     kernel ─change─▶ interest? ─▶ read all files ─▶ ask new programs ─▶ catalogue ─▶ listeners
 
@@ -19,7 +19,7 @@ from typing import Self
 from moorage.api.logs import Log
 from moorage.handlers.catalogue import Catalogue, changed_names
 from moorage.handlers.definition import HandlerDefinition
-from moorage.handlers.directory import Reading, read_folders
+from moorage.handlers.directory import Reading, read_directories
 from moorage.handlers.machine import Machine, this_machine
 from moorage.handlers.probe import Prober, wanted_programs
 from moorage.handlers.program_probe import ASK_DEADLINE_S, Program
@@ -39,8 +39,8 @@ _SETTLE_S = 0.2
 _LOG = Log("moorage.handlers")
 
 
-class HandlerFolder:
-    """The handlers of some folders. `async with` reads them and watches them to its end.
+class HandlerDirectory:
+    """The handlers of some directories. `async with` reads them and watches them to its end.
 
     Inside, `catalogue` is always whole. When the watching itself fails, the block is cancelled
     and the failure comes out of it.
@@ -48,18 +48,18 @@ class HandlerFolder:
 
     def __init__(
         self,
-        folders: Sequence[Path],
+        directories: Sequence[Path],
         *,
         path: str,
         look: Callable[[], Machine] = this_machine,
         generate_into: Path | None = None,
         ask_deadline_s: float = ASK_DEADLINE_S,
     ) -> None:
-        """`folders` in the order of their say; `path` is the search path for programs.
+        """`directories` in the order of their say; `path` is the search path for programs.
 
         Known runtimes that are found and have no file get one in `generate_into`.
         """
-        self._folders = tuple(folder.absolute() for folder in folders)
+        self._directories = tuple(directory.absolute() for directory in directories)
         self._path = path
         self._look = look
         self._generate_into = generate_into
@@ -167,7 +167,7 @@ class HandlerFolder:
             self._publish(catalogue)
 
     def _read(self) -> tuple[Reading, Machine]:
-        return read_folders(self._folders, self._in_force, time.time()), self._look()
+        return read_directories(self._directories, self._in_force, time.time()), self._look()
 
     def _judge(self, reading: Reading, machine: Machine) -> Catalogue:
         return Catalogue(
@@ -183,16 +183,16 @@ class HandlerFolder:
         for definition in (*definitions.values(), *self._in_force.values()):
             names |= {each.spelled for each in wanted_programs(definition)}
         while True:
-            interest = await asyncio.to_thread(watch_set_of, self._folders, names, self._path)
+            interest = await asyncio.to_thread(watch_set_of, self._directories, names, self._path)
             self._interest = interest
-            new = interest.folders - self._inotify.folders
-            for folder in self._inotify.folders - interest.folders:
-                self._inotify.forget(folder)
+            new = interest.directories - self._inotify.directories
+            for directory in self._inotify.directories - interest.directories:
+                self._inotify.forget(directory)
             # What does not exist is awaited above it; looking again for it would never end.
-            watched = [folder for folder in new if self._inotify.watch(folder)]
+            watched = [directory for directory in new if self._inotify.watch(directory)]
             if not watched:
                 return
-            # What came between the look at a folder and its watch is seen by looking again.
+            # What came between the look at a directory and its watch is seen by looking again.
 
     async def _generate(self, *, waits_for_all: bool) -> None:
         """Write files for programs that were not there the last time."""
@@ -211,7 +211,7 @@ class HandlerFolder:
         programs = self._ask(new, machine)
         self._generated |= programs.keys()
         for name in await asyncio.to_thread(self._write_missing, programs):
-            _LOG.info("handler file written", handler=name, folder=self._generate_into)
+            _LOG.info("handler file written", handler=name, directory=self._generate_into)
 
     def _find_known(self) -> tuple[dict[str, tuple[Runtime, Path]], Machine]:
         found = {
@@ -230,7 +230,7 @@ class HandlerFolder:
     def _write_missing(self, programs: Mapping[str, Program]) -> tuple[str, ...]:
         if self._generate_into is None:
             return ()
-        names = read_folders(self._folders, {}, time.time()).names
+        names = read_directories(self._directories, {}, time.time()).names
         return write_missing(self._generate_into, generate(programs), names)
 
     def _settle(self) -> None:

@@ -1,4 +1,4 @@
-"""Showing a folder or file at a second place, and whether a place is a mount at all.
+"""Showing a directory or file at a second place, and whether a place is a mount at all.
 
 Source: mount(2), MS_BIND and MS_REMOUNT; openat2(2) RESOLVE_IN_ROOT; proc(5), /proc/pid/fdinfo.
 """
@@ -54,11 +54,11 @@ def open_in_root(root: Path, path: str) -> int:
 
     Raises OSError. Needs Linux 5.6.
     """
-    folder = os.open(root, os.O_PATH | os.O_DIRECTORY)
+    directory = os.open(root, os.O_PATH | os.O_DIRECTORY)
     try:
-        return openat2(folder, path, os.O_PATH, IN_ROOT | NO_MAGICLINKS)
+        return openat2(directory, path, os.O_PATH, IN_ROOT | NO_MAGICLINKS)
     finally:
-        os.close(folder)
+        os.close(directory)
 
 
 def _mount(source: Path | None, target: Path, flags: int) -> None:

@@ -1,6 +1,6 @@
 """The life of a cgroup in all hierarchies: made with those above it, emptied, removed.
 
-A cgroup is named by its path, as OCI's `cgroupsPath`, and is a folder in every hierarchy. What
+A cgroup is named by its path, as OCI's `cgroupsPath`, and is a directory in every hierarchy. What
 limits it gets is not decided here. Everything blocks for some system calls, on kernel locks at
 times, and nothing waits. All raise CgroupError, and ValueError for a path that names the root.
 Source: cgroups(7), kernel cgroup-v1 and cgroup-v2 documents.
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from moorage.api.logs import Log
-from moorage.linux.cgroups import Cgroups, Layout, folder_in
+from moorage.linux.cgroups import Cgroups, Layout, directory_in
 from moorage.linux.process import Process
 from moorage.linux.trees import Step, remove_directories, walk
 
@@ -54,14 +54,14 @@ def make_cgroup(cgroups: Cgroups, path: str) -> tuple[str, ...]:
 
 def has_cgroup(cgroups: Cgroups, path: str) -> bool:
     """Whether the cgroup is there, in any hierarchy."""
-    return any(folder.is_dir() for folder in cgroups.folders(path))
+    return any(directory.is_dir() for directory in cgroups.directories(path))
 
 
 def enter_cgroup(cgroups: Cgroups, path: str, pid: int) -> None:
     """Move a process into a cgroup, in every hierarchy that has it."""
-    for folder in cgroups.folders(path):
+    for directory in cgroups.directories(path):
         try:
-            (folder / "cgroup.procs").write_text(str(pid))
+            (directory / "cgroup.procs").write_text(str(pid))
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -77,12 +77,12 @@ def make_cpu_cgroup(cgroups: Cgroups, path: str, quota_us: int, period_us: int) 
     mount = _cpu_hierarchy(cgroups, path)
     try:
         list(_make_in(mount, path, passes_down=cgroups.layout is Layout.V2))
-        folder = folder_in(mount, path)
+        directory = directory_in(mount, path)
         if "cpu" in cgroups.v1:
-            (folder / "cpu.cfs_period_us").write_text(str(period_us))
-            (folder / "cpu.cfs_quota_us").write_text(str(quota_us))
+            (directory / "cpu.cfs_period_us").write_text(str(period_us))
+            (directory / "cpu.cfs_quota_us").write_text(str(quota_us))
         else:
-            (folder / "cpu.max").write_text(f"{quota_us} {period_us}")
+            (directory / "cpu.max").write_text(f"{quota_us} {period_us}")
     except OSError as error:
         raise _failure("create", path, error) from error
 
@@ -93,7 +93,7 @@ def enter_cpu_cgroup(cgroups: Cgroups, path: str, pid: int) -> None:
     Raises CgroupError.
     """
     try:
-        (folder_in(_cpu_hierarchy(cgroups, path), path) / "cgroup.procs").write_text(str(pid))
+        (directory_in(_cpu_hierarchy(cgroups, path), path) / "cgroup.procs").write_text(str(pid))
     except ProcessLookupError:
         return
     except OSError as error:
@@ -112,12 +112,14 @@ def process_ids(cgroups: Cgroups, path: str) -> frozenset[int]:
 
     Without those of other process namespaces, which have no id here.
     """
-    return frozenset(pid for folder in cgroups.folders(path) for pid in process_ids_below(folder))
+    return frozenset(
+        pid for directory in cgroups.directories(path) for pid in process_ids_below(directory)
+    )
 
 
-def process_ids_below(folder: Path) -> Iterator[int]:
+def process_ids_below(directory: Path) -> Iterator[int]:
     """The processes in a cgroup of one hierarchy, and below it."""
-    for opened in files_below(folder, "cgroup.procs"):
+    for opened in files_below(directory, "cgroup.procs"):
         try:
             text = read_text(opened)
         except OSError:
@@ -136,11 +138,11 @@ def kill_processes(cgroups: Cgroups, path: str) -> tuple[Process, ...]:
     """
     if os.getpid() in process_ids(cgroups, path):
         raise CgroupError(errno.EBUSY, f"cgroup {path} holds this process itself: not killed")
-    folders = cgroups.folders(path)
-    with _frozen(folders):
+    directories = cgroups.directories(path)
+    with _frozen(directories):
         held = _hold(cgroups, path)
-        for folder in folders:
-            _write(folder / "cgroup.kill", "1")
+        for directory in directories:
+            _write(directory / "cgroup.kill", "1")
         for process in held:
             process.send(signal.SIGKILL)
     return held
@@ -148,9 +150,9 @@ def kill_processes(cgroups: Cgroups, path: str) -> tuple[Process, ...]:
 
 def remove_cgroup(cgroups: Cgroups, path: str) -> None:
     """Remove a cgroup without processes, and those below; nothing happens when there is none."""
-    for folder in cgroups.folders(path):
+    for directory in cgroups.directories(path):
         try:
-            remove_directories(folder)
+            remove_directories(directory)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -159,9 +161,9 @@ def remove_cgroup(cgroups: Cgroups, path: str) -> None:
 
 def remove_if_empty(cgroups: Cgroups, path: str) -> None:
     """Remove a cgroup in each hierarchy where it has neither processes nor cgroups below it."""
-    for folder in cgroups.folders(path):
+    for directory in cgroups.directories(path):
         try:
-            folder.rmdir()
+            directory.rmdir()
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.EBUSY, errno.ENOTEMPTY):
                 raise _failure("remove", path, error) from error
@@ -189,36 +191,36 @@ def _make(cgroups: Cgroups, path: str) -> tuple[str, ...]:
 
 def _make_in(mount: Path, path: str, *, passes_down: bool) -> Iterator[str]:
     """Make a cgroup in one hierarchy; the paths of those that were missing."""
-    folder = mount
-    for name in folder_in(mount, path).relative_to(mount).parts:
+    directory = mount
+    for name in directory_in(mount, path).relative_to(mount).parts:
         if passes_down:
-            _pass_down(folder)
-        folder = folder / name
+            _pass_down(directory)
+        directory = directory / name
         try:
-            folder.mkdir()
+            directory.mkdir()
             # Whatever the umask: users in containers read the figures of their own.
-            folder.chmod(_CGROUP_MODE)
+            directory.chmod(_CGROUP_MODE)
         except FileExistsError:
-            if not folder.is_dir():
+            if not directory.is_dir():
                 raise
         else:
-            yield f"/{folder.relative_to(mount)}"
+            yield f"/{directory.relative_to(mount)}"
 
 
 def _inherit_cpuset(mount: Path, path: str) -> None:
     """A new cpuset is empty, and no process may enter an empty one."""
-    folder = mount
-    for name in folder_in(mount, path).relative_to(mount).parts:
-        above, folder = folder, folder / name
+    directory = mount
+    for name in directory_in(mount, path).relative_to(mount).parts:
+        above, directory = directory, directory / name
         for file in _CPUSET_FILES:
-            if not (folder / file).read_text().strip():
-                (folder / file).write_text((above / file).read_text().strip())
+            if not (directory / file).read_text().strip():
+                (directory / file).write_text((above / file).read_text().strip())
 
 
-def _pass_down(folder: Path) -> None:
+def _pass_down(directory: Path) -> None:
     """Let the cgroups below one use every controller that it has itself."""
-    control = folder / "cgroup.subtree_control"
-    missing = set((folder / "cgroup.controllers").read_text().split())
+    control = directory / "cgroup.subtree_control"
+    missing = set((directory / "cgroup.controllers").read_text().split())
     missing -= set(control.read_text().split())
     if not missing:
         return
@@ -229,23 +231,25 @@ def _pass_down(folder: Path) -> None:
         if len(refused) == len(missing):
             raise
         # One that the kernel keeps back (cpu with real-time processes) costs no other.
-        log.warning("controllers not passed down", cgroup=folder, controllers=refused, error=error)
+        log.warning(
+            "controllers not passed down", cgroup=directory, controllers=refused, error=error
+        )
 
 
 @contextmanager
-def _frozen(folders: Iterable[Path]) -> Iterator[None]:
+def _frozen(directories: Iterable[Path]) -> Iterator[None]:
     stopped = [
-        (folder, file, go_on)
-        for folder in folders
+        (directory, file, go_on)
+        for directory in directories
         for file, stop, go_on in _FREEZERS
-        if _write(folder / file, stop)
+        if _write(directory / file, stop)
     ]
     try:
         yield
     finally:
-        for folder, file, go_on in stopped:
+        for directory, file, go_on in stopped:
             # What was stopped before, further down too, cannot die on version 1 until it goes on.
-            for opened in files_below(folder, file, os.O_WRONLY):
+            for opened in files_below(directory, file, os.O_WRONLY):
                 _put(opened, go_on)
 
 
@@ -269,14 +273,14 @@ def _hold(cgroups: Cgroups, path: str) -> tuple[Process, ...]:
     return tuple(process for process in found if process.pid in members)
 
 
-def files_below(folder: Path, name: str, flags: int = os.O_RDONLY) -> Iterator[int]:
+def files_below(directory: Path, name: str, flags: int = os.O_RDONLY) -> Iterator[int]:
     """Open the file of that name in a cgroup and in each below it, deepest first.
 
     Yields: descriptors, each valid until the next. Cgroups without the file are left out, and so
     are those that go meanwhile. A container may have made them deeper than a path can say.
     """
     try:
-        for visit in walk(folder, directories_only=True):
+        for visit in walk(directory, directories_only=True):
             if visit.step is not Step.LEAVE:
                 continue
             try:

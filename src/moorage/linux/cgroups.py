@@ -72,17 +72,17 @@ class Cgroups:
             return self.v1[controller]
         return self.unified if controller in self.v2 else None
 
-    def folders(self, path: str) -> tuple[Path, ...]:
+    def directories(self, path: str) -> tuple[Path, ...]:
         """Where a cgroup is, or would be, in every hierarchy.
 
         `path` is as OCI's `cgroupsPath`: absolute, without the mount point. Raises ValueError when
         it is not, or names the root: that one is nobody's to change.
         """
-        return tuple(folder_in(mount, path) for mount in self.hierarchies)
+        return tuple(directory_in(mount, path) for mount in self.hierarchies)
 
 
-def folder_in(mount: Path, path: str) -> Path:
-    """Where a cgroup is in one hierarchy. Raises ValueError as `folders` does."""
+def directory_in(mount: Path, path: str) -> Path:
+    """Where a cgroup is in one hierarchy. Raises ValueError as `directories` does."""
     names = PurePosixPath(path).parts
     if len(names) < 2 or names[0] != "/" or ".." in names:
         raise ValueError(f"cgroup path {path!r} is not an absolute path below the root")

@@ -34,7 +34,7 @@ class Child:
         stderr: int = subprocess.DEVNULL,
         environment: Mapping[str, str] | None = None,
         passing: Sequence[int] = (),
-        folder: Path | None = None,
+        directory: Path | None = None,
         is_apart: bool = False,
     ) -> None:
         """Start it. `passing` are descriptors it inherits under their numbers; with `is_apart` it
@@ -47,7 +47,7 @@ class Child:
             stderr=stderr,
             env=environment,
             pass_fds=passing,
-            cwd=folder,
+            cwd=directory,
             start_new_session=is_apart,
             umask=_UMASK,
         )

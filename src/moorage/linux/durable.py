@@ -1,4 +1,4 @@
-"""Files and folders that are there whole after a crash, or not at all.
+"""Files and directories that are there whole after a crash, or not at all.
 
 Source: fsync(2), rename(2).
 """
@@ -32,10 +32,10 @@ def write_beside(path: Path, content: bytes) -> Path:
 
 
 def rename_durably(source: Path, target: Path) -> None:
-    """Give a file or folder, whose content is on disk, its name. Blocks. Raises OSError."""
+    """Give a file or directory, whose content is on disk, its name. Blocks. Raises OSError."""
     source.rename(target)
-    folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+    directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(folder)
+        os.fsync(directory)
     finally:
-        os.close(folder)
+        os.close(directory)

@@ -1,7 +1,7 @@
 """Mounts that show files under other owners, for containers in user namespaces.
 
-A mapping is held by a user namespace; a folder cloned with it shows each owner inside the range as
-the owner it is mapped to. Source: mount_setattr(2) MOUNT_ATTR_IDMAP (Linux 5.12; below overlayfs
+A mapping is held by a user namespace; a directory cloned with it shows each owner inside the range
+as the owner it is mapped to. Source: mount_setattr(2) MOUNT_ATTR_IDMAP (Linux 5.12; below overlayfs
 since 5.19), open_tree(2), move_mount(2), user_namespaces(7).
 """
 
@@ -63,7 +63,8 @@ class IdMappings:
 
 @contextmanager
 def held_user_namespace(mappings: IdMappings, kinds: Sequence[str] = ()) -> Iterator[Path]:
-    """The /proc folder of a process in a user namespace with these mappings, while the block lasts.
+    """The /proc directory of a process in a user namespace with these mappings, while the block
+    lasts.
 
     It has new namespaces of the other `kinds` (`net`, `ipc`, `uts`) too, which belong to the user
     namespace. Blocks for some milliseconds. Raises OSError when the kernel refuses it.
@@ -79,10 +80,10 @@ def held_user_namespace(mappings: IdMappings, kinds: Sequence[str] = ()) -> Iter
     try:
         if not holder.stdout.readline():
             raise IdmapUnsupportedError(errno.EPERM, "no user namespace can be made here")
-        folder = Path(f"/proc/{holder.pid}")
-        (folder / "uid_map").write_text(_table(mappings.users))
-        (folder / "gid_map").write_text(_table(mappings.groups))
-        yield folder
+        directory = Path(f"/proc/{holder.pid}")
+        (directory / "uid_map").write_text(_table(mappings.users))
+        (directory / "gid_map").write_text(_table(mappings.groups))
+        yield directory
     finally:
         holder.kill()
         holder.communicate(timeout=_DEADLINE_S)
@@ -91,8 +92,8 @@ def held_user_namespace(mappings: IdMappings, kinds: Sequence[str] = ()) -> Iter
 @contextmanager
 def user_namespace(mappings: IdMappings) -> Iterator[int]:
     """A descriptor of a user namespace with these mappings. Raises OSError."""
-    with held_user_namespace(mappings) as folder:
-        descriptor = os.open(folder / "ns/user", os.O_RDONLY)
+    with held_user_namespace(mappings) as directory:
+        descriptor = os.open(directory / "ns/user", os.O_RDONLY)
     try:
         yield descriptor
     finally:
@@ -100,7 +101,7 @@ def user_namespace(mappings: IdMappings) -> Iterator[int]:
 
 
 def mount_idmapped(source: Path, target: Path, namespace: int) -> None:
-    """Show a folder at `target` with owners as that user namespace maps them.
+    """Show a directory at `target` with owners as that user namespace maps them.
 
     Raises IdmapUnsupportedError, OSError; nothing is mounted then.
     """

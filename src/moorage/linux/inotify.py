@@ -1,6 +1,6 @@
-"""What changes in folders, as the kernel tells it. Source: inotify(7).
+"""What changes in directories, as the kernel tells it. Source: inotify(7).
 
-A watch is on a folder, never on a file: editors and package managers put a new file in an old
+A watch is on a directory, never on a file: editors and package managers put a new file in an old
 one's place, and a watch on the file would stay with the old.
 """
 
@@ -24,7 +24,7 @@ _DELETE = 0x0200
 _DELETE_SELF = 0x0400
 _MOVE_SELF = 0x0800
 _IGNORED = 0x8000
-_ONLY_FOLDERS = 0x0100_0000
+_ONLY_DIRECTORIES = 0x0100_0000
 
 # A file's creation and each write are left out: what counts is the end of its writing.
 _INTERESTING = (
@@ -36,7 +36,7 @@ _INTERESTING = (
     | _DELETE
     | _DELETE_SELF
     | _MOVE_SELF
-    | _ONLY_FOLDERS
+    | _ONLY_DIRECTORIES
 )
 _GONE = _DELETE_SELF | _MOVE_SELF | _IGNORED
 # That of IN_Q_OVERFLOW.
@@ -46,20 +46,20 @@ _READ_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class FolderChange:
-    """Something changed in a watched folder.
+class DirectoryChange:
+    """Something changed in a watched directory.
 
-    `name` is the entry's, empty when the folder itself went away or was moved. `is_uncertain`:
+    `name` is the entry's, empty when the directory itself went away or was moved. `is_uncertain`:
     so much happened that the kernel lost count, and everything may have changed.
     """
 
-    folder: Path
+    directory: Path
     name: str = ""
     is_uncertain: bool = False
 
 
 class Inotify:
-    """The changes of a set of folders. `with` closes it. For one reader."""
+    """The changes of a set of directories. `with` closes it. For one reader."""
 
     def __init__(self) -> None:
         """Raises OSError when the machine has no instances left (fs.inotify)."""
@@ -67,7 +67,7 @@ class Inotify:
         self._descriptor = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._descriptor < 0:
             raise _failure("inotify")
-        self._folders: dict[int, Path] = {}
+        self._directories: dict[int, Path] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -76,30 +76,30 @@ class Inotify:
         os.close(self._descriptor)
 
     @property
-    def folders(self) -> frozenset[Path]:
+    def directories(self) -> frozenset[Path]:
         """Those being watched."""
-        return frozenset(self._folders.values())
+        return frozenset(self._directories.values())
 
-    def watch(self, folder: Path) -> bool:
-        """Watch a folder; False when there is none. Raises OSError for any other reason."""
-        watch = self._libc.inotify_add_watch(self._descriptor, os.fsencode(folder), _INTERESTING)
+    def watch(self, directory: Path) -> bool:
+        """Watch a directory; False when there is none. Raises OSError for any other reason."""
+        watch = self._libc.inotify_add_watch(self._descriptor, os.fsencode(directory), _INTERESTING)
         if watch < 0:
-            error = _failure(str(folder))
+            error = _failure(str(directory))
             if isinstance(error, FileNotFoundError | NotADirectoryError):
                 return False
             raise error
-        self._folders[watch] = folder
+        self._directories[watch] = directory
         return True
 
-    def forget(self, folder: Path) -> None:
+    def forget(self, directory: Path) -> None:
         """Watch it no more; nothing happens when it was not watched."""
-        for watch, watched in tuple(self._folders.items()):
-            if watched == folder:
-                del self._folders[watch]
-                # It fails when the folder has gone, and the watch with it.
+        for watch, watched in tuple(self._directories.items()):
+            if watched == directory:
+                del self._directories[watch]
+                # It fails when the directory has gone, and the watch with it.
                 self._libc.inotify_rm_watch(self._descriptor, watch)
 
-    async def changes(self) -> tuple[FolderChange, ...]:
+    async def changes(self) -> tuple[DirectoryChange, ...]:
         """Wait until something has changed, and all that has. No deadline: nothing may change."""
         loop = asyncio.get_running_loop()
         while True:
@@ -116,21 +116,21 @@ class Inotify:
             if found := tuple(filter(None, map(self._change, *_split(content)))):
                 return found
 
-    def _change(self, watch: int, mask: int, name: str) -> FolderChange | None:
+    def _change(self, watch: int, mask: int, name: str) -> DirectoryChange | None:
         if watch == _NO_WATCH:
-            return FolderChange(Path("/"), is_uncertain=True)
-        folder = self._folders.get(watch)
-        if folder is None:
+            return DirectoryChange(Path("/"), is_uncertain=True)
+        directory = self._directories.get(watch)
+        if directory is None:
             return None
         if mask & _GONE:
-            del self._folders[watch]
+            del self._directories[watch]
             if not mask & _IGNORED:
-                # A folder that was moved is still watched, by a name that is no more its own.
+                # A directory that was moved is still watched, by a name that is no more its own.
                 self._libc.inotify_rm_watch(self._descriptor, watch)
-            return FolderChange(folder)
-        if mask & _CREATE and _is_being_written(folder / name):
+            return DirectoryChange(directory)
+        if mask & _CREATE and _is_being_written(directory / name):
             return None
-        return FolderChange(folder, name)
+        return DirectoryChange(directory, name)
 
 
 def _is_being_written(path: Path) -> bool:

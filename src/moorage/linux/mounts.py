@@ -43,9 +43,9 @@ def current_mounts() -> tuple[Mount, ...]:
     return parse_mounts(os.fsdecode(MOUNTINFO.read_bytes()))
 
 
-def mounts_below(folder: Path, mounts: Iterable[Mount]) -> list[Mount]:
-    """The mounts at a folder or under it, innermost first: the order to unmount them in."""
-    return [each for each in reversed(tuple(mounts)) if each.point.is_relative_to(folder)]
+def mounts_below(directory: Path, mounts: Iterable[Mount]) -> list[Mount]:
+    """The mounts at a directory or under it, innermost first: the order to unmount them in."""
+    return [each for each in reversed(tuple(mounts)) if each.point.is_relative_to(directory)]
 
 
 def mount(source: str, point: Path, kind: str, options: str, flags: int = 0) -> None:

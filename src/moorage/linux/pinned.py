@@ -3,7 +3,7 @@
 A thread makes them for itself alone, mounts each on a file, and ends. User namespaces can only be
 made by a process with one thread, so those are made by a short-lived child.
 
-    folder/net  folder/ipc  folder/uts  [folder/user]
+    directory/net  directory/ipc  directory/uts  [directory/user]
 
 Source: namespaces(7), unshare(2), mount(2), netdevice(7).
 """
@@ -35,21 +35,21 @@ class NamespaceError(OSError):
 
 
 def make(
-    folder: Path,
+    directory: Path,
     kinds: Sequence[str],
     *,
     hostname: str = "",
     sysctls: Mapping[Path, str] = {},
     mappings: IdMappings | None = None,
 ) -> None:
-    """Make the namespaces and pin each in the folder, loopback up, hostname and sysctls set.
+    """Make the namespaces and pin each in the directory, loopback up, hostname and sysctls set.
 
     With mappings they belong to a new user namespace, which is pinned too.
 
     `sysctls` maps files below /proc/sys to values. Takes about a millisecond. Raises
     NamespaceError; nothing is pinned then.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
 
     def work() -> None:
         _unshare(kinds)
@@ -59,25 +59,27 @@ def make(
             _name_host(hostname)
         _write_sysctls(sysctls)
         for kind in kinds:
-            _pin(folder / kind, f"/proc/thread-self/ns/{kind}")
+            _pin(directory / kind, f"/proc/thread-self/ns/{kind}")
 
     try:
         if mappings is None:
             _in_thread(work)
         else:
-            _make_in_user_namespace(folder, kinds, mappings)
-            furnish(folder, kinds, hostname, sysctls)
+            _make_in_user_namespace(directory, kinds, mappings)
+            furnish(directory, kinds, hostname, sysctls)
     except BaseException:
-        release(folder)
+        release(directory)
         raise
 
 
-def furnish(folder: Path, kinds: Sequence[str], hostname: str, sysctls: Mapping[Path, str]) -> None:
+def furnish(
+    directory: Path, kinds: Sequence[str], hostname: str, sysctls: Mapping[Path, str]
+) -> None:
     """Give pinned namespaces of these kinds a hostname and sysctls. Raises NamespaceError."""
 
     def work() -> None:
         for kind in kinds:
-            enter(folder / kind, _FLAGS[kind])
+            enter(directory / kind, _FLAGS[kind])
         if NET in kinds:
             _raise_loopback()
         if UTS in kinds and hostname:
@@ -87,16 +89,18 @@ def furnish(folder: Path, kinds: Sequence[str], hostname: str, sysctls: Mapping[
     _in_thread(work)
 
 
-def move(folder: Path, target: Path) -> None:
-    """Rename a folder with its pinned namespaces. Raises OSError."""
-    folder.rename(target)
+def move(directory: Path, target: Path) -> None:
+    """Rename a directory with its pinned namespaces. Raises OSError."""
+    directory.rename(target)
 
 
-def release(folder: Path) -> None:
-    """Unpin whatever is in the folder and remove it; gone already is no error. Raises OSError."""
-    if not folder.is_dir():
+def release(directory: Path) -> None:
+    """Unpin whatever is in the directory and remove it; gone already is no error. Raises
+    OSError.
+    """
+    if not directory.is_dir():
         return
-    for pinned in folder.iterdir():
+    for pinned in directory.iterdir():
         try:
             unmount(pinned)
         except OSError as error:
@@ -104,21 +108,21 @@ def release(folder: Path) -> None:
             if error.errno not in (22, 2):
                 raise
         pinned.unlink(missing_ok=True)
-    folder.rmdir()
+    directory.rmdir()
 
 
 def is_pinned(file: Path) -> bool:
-    """Whether a namespace is mounted on that file: it has another device than its folder."""
+    """Whether a namespace is mounted on that file: it has another device than its directory."""
     try:
         return file.stat().st_dev != file.parent.stat().st_dev
     except FileNotFoundError:
         return False
 
 
-def _make_in_user_namespace(folder: Path, kinds: Sequence[str], mappings: IdMappings) -> None:
+def _make_in_user_namespace(directory: Path, kinds: Sequence[str], mappings: IdMappings) -> None:
     with held_user_namespace(mappings, kinds) as holder:
         for kind in (USER, *kinds):
-            _pin(folder / kind, str(holder / "ns" / kind))
+            _pin(directory / kind, str(holder / "ns" / kind))
 
 
 def _in_thread(work: Callable[[], None]) -> None:

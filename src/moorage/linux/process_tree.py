@@ -17,12 +17,12 @@ _PROC = Path("/proc")
 def processes_of(program: Path, words: Collection[str]) -> list[int]:
     """The ids of the processes of a program that have all of these arguments. Blocks."""
     found = []
-    for folder in _PROC.iterdir():
-        if not folder.name.isdecimal():
+    for directory in _PROC.iterdir():
+        if not directory.name.isdecimal():
             continue
-        argv = _argv(folder)
+        argv = _argv(directory)
         if argv and argv[0] == str(program) and set(words) <= set(argv):
-            found.append(int(folder.name))
+            found.append(int(directory.name))
     return found
 
 
@@ -58,8 +58,8 @@ def _children(pid: int) -> list[int]:
         return []
 
 
-def _argv(folder: Path) -> list[str]:
+def _argv(directory: Path) -> list[str]:
     try:
-        return (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
+        return (directory / "cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
     except (FileNotFoundError, ProcessLookupError):
         return []

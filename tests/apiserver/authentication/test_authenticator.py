@@ -22,8 +22,8 @@ from moorage.registry.request import User
 from tests.apiserver.authentication.test_tokens import Tokens
 
 
-def der(folder: Path, subject: Subject) -> bytes:
-    pair = Authority(folder, datetime.now(UTC)).issue("leaf", subject)
+def der(directory: Path, subject: Subject) -> bytes:
+    pair = Authority(directory, datetime.now(UTC)).issue("leaf", subject)
     certificate = x509.load_pem_x509_certificate(pair.certificate.read_bytes())
     return certificate.public_bytes(Encoding.DER)
 

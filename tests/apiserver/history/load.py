@@ -45,8 +45,8 @@ class Load:
 class _Server:
     """The process under test, killed and started again."""
 
-    def __init__(self, folder: Path, port: int) -> None:
-        self._arguments = ("-m", "tests.apiserver.history.process", str(folder), str(port))
+    def __init__(self, directory: Path, port: int) -> None:
+        self._arguments = ("-m", "tests.apiserver.history.process", str(directory), str(port))
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
@@ -66,12 +66,12 @@ class _Server:
             self._process = None
 
 
-async def record(folder: Path, port: int, seed: int, load: Load) -> History:
+async def record(directory: Path, port: int, seed: int, load: Load) -> History:
     """Run a load against a server of its own, and return what happened."""
-    server = _Server(folder, port)
+    server = _Server(directory, port)
     await server.start()
     try:
-        context = ssl.create_default_context(cafile=str(folder / "pki" / "ca.crt"))
+        context = ssl.create_default_context(cafile=str(directory / "pki" / "ca.crt"))
         connector = aiohttp.TCPConnector(ssl=context, limit=0)
         async with aiohttp.ClientSession(
             f"https://127.0.0.1:{port}",

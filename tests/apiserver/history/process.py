@@ -23,10 +23,10 @@ _STEP_S = 0.1
 _KEPT_STEPS = 5
 
 
-async def serve(folder: Path, port: int) -> None:
-    authority = Authority(folder / "pki", datetime.now(UTC))
+async def serve(directory: Path, port: int) -> None:
+    authority = Authority(directory / "pki", datetime.now(UTC))
     tokens = (StaticToken(TOKEN, "admin", ("system:masters",)),)
-    server_options, api_options = loopback_options(folder, authority, port, static_tokens=tokens)
+    server_options, api_options = loopback_options(directory, authority, port, static_tokens=tokens)
     async with ApiServer(server_options, api_options) as server, asyncio.TaskGroup() as tasks:
         tasks.create_task(server.run())
         tasks.create_task(_compact(server._store))

@@ -13,7 +13,7 @@ from moorage.cli.commands import doctor
 from moorage.cli.handlers import HandlerInForce, HandlersTold
 from moorage.cluster.host import Host
 from moorage.cluster.layout import Layout
-from moorage.engine import HANDLER_FOLDER
+from moorage.engine import HANDLER_DIRECTORY
 from moorage.handlers import Handler
 from tests.cli.moor import cluster, moor
 from tests.cluster.hosts import a_host
@@ -129,7 +129,7 @@ def test_the_store_is_read_when_asked_for(tmp_path: Path) -> None:
     assert rows["store"]["meaning"] == f"{layout.database} is gone"
 
 
-def test_both_folders_of_handler_files_are_looked_at(
+def test_both_directories_of_handler_files_are_looked_at(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[object] = []
@@ -137,5 +137,5 @@ def test_both_folders_of_handler_files_are_looked_at(
     layout = cluster(tmp_path)
     assert moor("doctor", "--data-dir", layout.root).status == 0
     assert given == [
-        machine.host, (RUNC, GVISOR), (HANDLER_FOLDER, layout.engine / "handlers.d"),
+        machine.host, (RUNC, GVISOR), (HANDLER_DIRECTORY, layout.engine / "handlers.d"),
     ]  # fmt: skip

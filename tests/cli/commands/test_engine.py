@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from moorage.cli.commands import engine as module
-from moorage.engine import CNI_CONFIGURATIONS, HANDLER_FOLDER, EngineError, EngineOptions
+from moorage.engine import CNI_CONFIGURATIONS, HANDLER_DIRECTORY, EngineError, EngineOptions
 from moorage.engine.options import CNI_PROGRAMS
 from tests.cli.moor import moor
 
@@ -75,7 +75,7 @@ def test_it_serves_until_it_is_stopped(engine: Engine) -> None:
     assert options.paths.data == Path("/var/lib/moorage-engine")
     assert options.paths.run == Path("/run/moorage-engine")
     assert options.socket == Path("/run/moorage-engine/engine.sock")
-    assert options.handler_folders == (HANDLER_FOLDER,)
+    assert options.handler_directories == (HANDLER_DIRECTORY,)
     assert (options.cni_programs, options.cni_configurations) == (CNI_PROGRAMS, CNI_CONFIGURATIONS)
     assert options.registry_mirrors == {}
     assert options.image_limits.unpacked_bytes == 128 * 2**30
@@ -95,7 +95,7 @@ def test_each_option_is_given(engine: Engine, monkeypatch: pytest.MonkeyPatch) -
     assert options is not None
     assert (options.paths.data, options.paths.run) == (Path("/tmp/d"), Path("/tmp/r"))
     assert options.socket == Path("/x.sock")
-    assert options.handler_folders == (Path("/h"), Path("/i"))
+    assert options.handler_directories == (Path("/h"), Path("/i"))
     assert (options.cni_programs, options.cni_configurations) == ((Path("/b"),), Path("/c"))
     assert options.registry_mirrors == {"a": "b"}
     assert options.image_limits.unpacked_bytes == 3072

@@ -1,4 +1,4 @@
-"""Short folders: the kernel takes no socket path over 107 bytes, and pytest's own are long."""
+"""Short directories: the kernel takes no socket path over 107 bytes, and pytest's own are long."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 @pytest.fixture
 def short_path() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="moor-"))
+    directory = Path(tempfile.mkdtemp(prefix="moor-"))
     try:
-        yield folder
+        yield directory
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)

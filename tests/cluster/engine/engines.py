@@ -1,4 +1,4 @@
-"""Plans of engines, with everything below a folder of the test's."""
+"""Plans of engines, with everything below a directory of the test's."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ def engine_paths(root: Path) -> ClusterEnginePaths:
 
 
 def a_plan(root: Path) -> EnginePlan:
-    """A plan of an engine that finds no runtime and touches nothing but the folder."""
+    """A plan of an engine that finds no runtime and touches nothing but the directory."""
     plan = plan_engine(Layout(root), SETTINGS, a_host(path="/nowhere"))
     paths = engine_paths(root)
     options = replace(
-        plan.options, paths=paths.engine, socket=paths.socket, handler_folders=(), spare_networks=0
+        plan.options,
+        paths=paths.engine,
+        socket=paths.socket,
+        handler_directories=(),
+        spare_networks=0,
     )
     return replace(plan, paths=paths, options=options)

@@ -5,7 +5,7 @@ from pathlib import Path
 from moorage.cluster.engine import ClusterEnginePaths
 from moorage.cluster.layout import RUN
 
-DEEP = Path("/very", *["long folder name " * 10] * 8)
+DEEP = Path("/very", *["long directory name " * 10] * 8)
 
 
 def test_the_socket_stays_short_however_deep_the_data_lies() -> None:

@@ -10,7 +10,7 @@ from moorage.cluster.engine import NoEngineError, cgroup_root, plan, plan_engine
 from moorage.cluster.host import CniPlugins, Host
 from moorage.cluster.images import BUSYBOX, NGINX_STAND_IN
 from moorage.cluster.layout import Layout
-from moorage.engine import HANDLER_FOLDER
+from moorage.engine import HANDLER_DIRECTORY
 from moorage.engine.images import ImageLimits
 from tests.cluster.hosts import a_host, tools_without
 from tests.cluster.test_settings import SETTINGS
@@ -27,7 +27,7 @@ def test_an_engine_has_the_clusters_places_network_and_mirrors(tmp_path: Path) -
     assert options.socket == found.paths.socket
     assert options.cni_programs == (Path("/opt/cni/bin"),)
     assert options.cni_configurations == found.paths.cni
-    assert options.handler_folders == (HANDLER_FOLDER,)
+    assert options.handler_directories == (HANDLER_DIRECTORY,)
     assert options.registry_mirrors == mirrors
     assert options.image_limits == ImageLimits(unpacked_bytes=5 << 30)
     # The settings leave the engine's limit as it is where nobody chooses one.

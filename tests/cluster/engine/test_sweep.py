@@ -16,7 +16,7 @@ from moorage.cluster.engine.sweep import (
     descendants,
     end_processes,
     remove_cgroups,
-    remove_folder,
+    remove_directory,
     remove_mounts,
     task_ids,
 )
@@ -29,11 +29,11 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
 
 def bundle(root: Path, name: str, configuration: bytes | None) -> Path:
-    folder = engine_paths(root).engine.bundle(name)
-    folder.mkdir(parents=True)
+    directory = engine_paths(root).engine.bundle(name)
+    directory.mkdir(parents=True)
     if configuration is not None:
-        (folder / "config.json").write_bytes(configuration)
-    return folder
+        (directory / "config.json").write_bytes(configuration)
+    return directory
 
 
 def naming(path: object) -> bytes:
@@ -135,21 +135,21 @@ async def test_only_this_clusters_processes_are_ended(short_path: Path) -> None:
 
 
 @as_root
-def test_mounts_go_innermost_first_and_folders_after_them(tmp_path: Path) -> None:
-    folder = tmp_path / "run it"
-    folder.mkdir()
+def test_mounts_go_innermost_first_and_directories_after_them(tmp_path: Path) -> None:
+    directory = tmp_path / "run it"
+    directory.mkdir()
     for name in ("", "a", "a/b"):
-        (folder / name).mkdir(exist_ok=True)
-        mount("none", folder / name, "tmpfs", "size=16k")
-    (folder / "a" / "b" / "file").touch()
-    remove_folder(folder)
-    assert not folder.exists()
+        (directory / name).mkdir(exist_ok=True)
+        mount("none", directory / name, "tmpfs", "size=16k")
+    (directory / "a" / "b" / "file").touch()
+    remove_directory(directory)
+    assert not directory.exists()
     assert mounts_below(tmp_path, current_mounts()) == []
-    remove_folder(folder)
+    remove_directory(directory)
 
 
 @as_root
-def test_a_folder_behind_a_link_is_freed_too(tmp_path: Path) -> None:
+def test_a_directory_behind_a_link_is_freed_too(tmp_path: Path) -> None:
     real = tmp_path / "disk"
     (real / "volume").mkdir(parents=True)
     link = tmp_path / "data"
@@ -163,10 +163,10 @@ def test_a_folder_behind_a_link_is_freed_too(tmp_path: Path) -> None:
 def test_behind_a_mount_that_stays_nothing_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "volume"
-    folder.mkdir()
-    mount("none", folder, "tmpfs", "size=16k")
-    (folder / "precious").touch()
+    directory = tmp_path / "volume"
+    directory.mkdir()
+    mount("none", directory, "tmpfs", "size=16k")
+    (directory / "precious").touch()
 
     def busy(point: Path) -> None:
         raise OSError(16, "Device or resource busy", str(point))
@@ -176,6 +176,6 @@ def test_behind_a_mount_that_stays_nothing_is_removed(
         module = importlib.import_module("moorage.cluster.engine.sweep")
         patched.setattr(module, "unmount", busy)
         with pytest.raises(LeftoverError, match="volume cannot be unmounted"):
-            remove_folder(folder)
-    assert (folder / "precious").exists()
-    remove_folder(folder)
+            remove_directory(directory)
+    assert (directory / "precious").exists()
+    remove_directory(directory)

@@ -18,7 +18,7 @@ from tests.cluster.engine.engines import a_plan
 
 @pytest.fixture
 def plan(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EnginePlan]:
-    """A plan on a machine whose shared places are in the test's folder."""
+    """A plan on a machine whose shared places are in the test's directory."""
     monkeypatch.setattr(teardown, "RUN", short_path / "shared")
     monkeypatch.setattr(teardown, "HUGETLB_MARKER", short_path / "shared" / "hugetlb")
 
@@ -72,7 +72,7 @@ async def test_without_traces_no_engine_is_made(
 async def test_an_engine_that_cannot_run_is_no_obstacle(plan: EnginePlan) -> None:
     plan.paths.engine.prepare()
     with monitor(plan) as left, plan.paths.engine.lock.open("w") as lock:
-        # As if another had the folders.
+        # As if another had the directories.
         fcntl.flock(lock, fcntl.LOCK_EX)
         await tear_down(plan)
         assert left.wait(10) == -9

@@ -52,15 +52,15 @@ async def test_a_file_that_cannot_be_executed_has_a_complaint(tmp_path: Path) ->
     assert "format" in (await find_tools(str(tmp_path)))["crun"].complaint.lower()
 
 
-def test_the_folder_with_most_plugins_is_taken(tmp_path: Path) -> None:
+def test_the_directory_with_most_plugins_is_taken(tmp_path: Path) -> None:
     empty, some, full = (tmp_path / name for name in ("empty", "some", "full"))
-    for folder, names in ((empty, ()), (some, CNI_NEEDED[:2]), (full, CNI_NEEDED)):
-        folder.mkdir()
+    for directory, names in ((empty, ()), (some, CNI_NEEDED[:2]), (full, CNI_NEEDED)):
+        directory.mkdir()
         for name in names:
-            (folder / name).touch()
-    assert find_cni((tmp_path / "absent", empty, some, full)).folder == full
+            (directory / name).touch()
+    assert find_cni((tmp_path / "absent", empty, some, full)).directory == full
     assert find_cni((empty, some)).missing == CNI_NEEDED[2:]
-    assert find_cni((tmp_path / "absent",)).folder is None
+    assert find_cni((tmp_path / "absent",)).directory is None
     assert find_cni(()).missing == CNI_NEEDED
 
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.cluster.images.layer import Entry, File, Folder, HardLink, write_layer
+from moorage.cluster.images.layer import Directory, Entry, File, HardLink, write_layer
 
 ENTRIES: dict[str, Entry] = {
     "bin/tool": File(b"program", 0o755),
     "bin/a-link": HardLink("bin/tool"),
-    "tmp": Folder(0o1777),
+    "tmp": Directory(0o1777),
     "etc/deep/file": File(b"text"),
 }
 
@@ -22,7 +22,7 @@ def members(layer: bytes) -> list[tarfile.TarInfo]:
         return archive.getmembers()
 
 
-def test_folders_are_implied_and_links_come_last() -> None:
+def test_directories_are_implied_and_links_come_last() -> None:
     found = members(write_layer(ENTRIES))
     assert [each.name for each in found] == [
         "bin", "bin/tool", "etc", "etc/deep", "etc/deep/file", "tmp", "bin/a-link",

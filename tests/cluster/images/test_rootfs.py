@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cluster.images.layer import File, Folder, write_layer
+from moorage.cluster.images.layer import Directory, File, write_layer
 from moorage.cluster.images.rootfs import RootfsError, read_rootfs, write_image
 from moorage.engine.images.archive import layers_in, read_archive
 from moorage.engine.images.manifest import Platform as MachinePlatform
@@ -92,6 +92,6 @@ def test_names_with_a_leading_slash_or_dot_count_alike(tmp_path: Path) -> None:
     assert read_rootfs(tmp_path / "root").has_shell
 
 
-def test_a_folder_alone_is_a_root_file_system(tmp_path: Path) -> None:
-    (tmp_path / "root").write_bytes(write_layer({"srv": Folder()}))
+def test_a_directory_alone_is_a_root_file_system(tmp_path: Path) -> None:
+    (tmp_path / "root").write_bytes(write_layer({"srv": Directory()}))
     assert not read_rootfs(tmp_path / "root").has_shell

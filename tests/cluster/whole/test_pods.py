@@ -236,9 +236,9 @@ def test_pods_reach_the_api_and_their_token_opens_it(
 
     # busybox speaks no TLS that a P-256 certificate needs, so the pod only connects.
     assert run("nc -w 3 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && echo yes")
-    folder = "/var/run/secrets/kubernetes.io/serviceaccount"
-    token = run(f"cat {folder}/token")
-    assert "BEGIN CERTIFICATE" in run(f"cat {folder}/ca.crt")
+    directory = "/var/run/secrets/kubernetes.io/serviceaccount"
+    token = run(f"cat {directory}/token")
+    assert "BEGIN CERTIFICATE" in run(f"cat {directory}/ca.crt")
     said = whole_cluster.kubectl(
         "auth", "whoami", "--kubeconfig", "/dev/null", "--token", token, "--server",
         _server(whole_cluster), "--insecure-skip-tls-verify",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.images.builds import Entry, folder, layer, oci_archive
+from tests.engine.images.builds import Entry, directory, layer, oci_archive
 from tests.engine.images.conftest import Registry, serving
 from tests.running import (
     BUSYBOX,
@@ -45,7 +45,7 @@ def image(guarded: Registry, tmp_path_factory: pytest.TempPathFactory) -> str:
     if program is None:
         pytest.skip("busybox-static is not installed")
     content = layer(
-        folder("bin"),
+        directory("bin"),
         Entry("bin/sleep", Path(program).read_bytes(), mode=0o755),
         Entry("secret", b"for the team only"),
     )

@@ -60,7 +60,7 @@ def test_parents_under_which_nothing_can_be(driver: CgroupDriver, parent: str, a
 
 @given(st.lists(st.from_regex(r"[a-z0-9_]+", fullmatch=True), min_size=1, max_size=5))
 def test_a_slice_is_below_the_slices_that_its_name_begins_with(parts: list[str]) -> None:
-    folders = slice_path("-".join(parts) + ".slice").split("/")[1:]
-    assert len(folders) == len(parts)
-    for above, below in itertools.pairwise(folders):
+    directories = slice_path("-".join(parts) + ".slice").split("/")[1:]
+    assert len(directories) == len(parts)
+    for above, below in itertools.pairwise(directories):
         assert below.startswith(above.removesuffix(".slice") + "-")

@@ -36,8 +36,8 @@ def fill_v1(root: Path, path: str = trees.POD) -> None:
     trees.write(root / f"pids{path}", {"pids.current": "6\n", "pids.max": "max\n"})
 
 
-def fill_v2(folder: Path) -> None:
-    trees.write(folder, {
+def fill_v2(directory: Path) -> None:
+    trees.write(directory, {
         "cpu.stat": "usage_usec 5\nuser_usec 3\nsystem_usec 2\nnr_periods 9\nnr_throttled 2\n"
                     "throttled_usec 7\n",
         "memory.current": "1000\n",

@@ -32,7 +32,7 @@ class Entry:
     xattrs: Mapping[str, str] | None = None
 
 
-def folder(name: str, mode: int = 0o755, **more: Any) -> Entry:
+def directory(name: str, mode: int = 0o755, **more: Any) -> Entry:
     return Entry(name, kind=tarfile.DIRTYPE, mode=mode, **more)
 
 

@@ -1,4 +1,4 @@
-"""Stores in a folder of the test, unmounted afterwards, and a registry to pull from."""
+"""Stores in a directory of the test, unmounted afterwards, and a registry to pull from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.ports import free_port
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Path]:
-    """A folder on which nothing stays mounted."""
+    """A directory on which nothing stays mounted."""
     if os.geteuid() != 0:
         pytest.skip("layers need root")
     yield tmp_path
@@ -62,15 +62,16 @@ def _answers(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def serving(folder: Path, more: str = "") -> Iterator[Registry]:
+def serving(directory: Path, more: str = "") -> Iterator[Registry]:
     missing = [name for name in ("docker-registry", "skopeo") if shutil.which(name) is None]
     if os.geteuid() != 0 or missing:
         pytest.skip(f"needs root and {', '.join(missing) or 'nothing else'} installed")
     port = free_port()
-    settings = folder / "registry.yml"
+    settings = directory / "registry.yml"
     settings.write_text(
-        f"version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {folder}}},"
-        f" delete: {{enabled: true}}}}\nhttp: {{addr: 127.0.0.1:{port}}}\n{more}"
+        "version: 0.1\nlog: {level: error}\n"
+        f"storage: {{filesystem: {{rootdirectory: {directory}}}, delete: {{enabled: true}}}}\n"
+        f"http: {{addr: 127.0.0.1:{port}}}\n{more}"
     )
     process = subprocess.Popen(
         ["docker-registry", "serve", str(settings)],

@@ -14,7 +14,7 @@ from moorage.engine.images import Image, ImagePaths, ImageStore
 from moorage.linux.bind import bind, is_mount_point
 from moorage.linux.idmap import IdMappings, IdRange
 from moorage.linux.reaper import Reaper
-from tests.engine.images.builds import Entry, digest, folder, layer, link, oci_archive
+from tests.engine.images.builds import Entry, digest, directory, layer, link, oci_archive
 from tests.engine.images.conftest import Registry
 
 ONE, TWO = layer(Entry("one", b"1")), layer(Entry("two", b"2"))
@@ -122,8 +122,9 @@ async def test_disk_is_accounted_for(images: ImageStore, place: Path) -> None:
 
 
 PARTS = layer(
-    folder("etc"), Entry("etc/file", b"1"), link("way", "etc"), link("out", "/../../../../../tmp"),
-    link("loop", "loop"), folder("deep"), folder("deep/er"), Entry("deep/er/x", b"2"),
+    directory("etc"), Entry("etc/file", b"1"), link("way", "etc"), link("out",
+    "/../../../../../tmp"), link("loop", "loop"), directory("deep"), directory("deep/er"),
+    Entry("deep/er/x", b"2"),
 )  # fmt: skip
 
 

@@ -66,11 +66,11 @@ class Skopeo:
         self.asked.append(("configuration", asked[0].full, *asked[1:]))
         return self.config
 
-    async def copy(self, exact: Any, auth: Any, folder: Path, *_: Any, is_oci: bool) -> None:
+    async def copy(self, exact: Any, auth: Any, directory: Path, *_: Any, is_oci: bool) -> None:
         self.asked.append(("copy", exact.full, auth, is_oci))
         for n in range(2) if self.delivers else ():
             digest = digest_of(f"blob {n}".encode()).removeprefix("sha256:")
-            file = folder / "blobs/sha256" / digest
+            file = directory / "blobs/sha256" / digest
             if not file.exists():
                 file.write_text(f"blob {n}")
 
@@ -230,7 +230,7 @@ def test_what_the_file_system_refuses_is_said_with_what_to_do(
         assert "run the pod" not in str(found)
 
 
-def test_a_folder_goes_in_one_step(tmp_path: Path) -> None:
+def test_a_directory_goes_in_one_step(tmp_path: Path) -> None:
     (tmp_path / "home/in").mkdir(parents=True)
     remove_home(tmp_path / "home")
     remove_home(tmp_path / "home")

@@ -236,10 +236,10 @@ async def test_a_mirror_is_asked_in_the_registrys_stead(registry: Registry, plac
 async def test_a_blob_spoilt_in_the_registry_is_refused(
     images: ImageStore, place: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    folder = tmp_path_factory.mktemp("spoilt")
-    for registry in serving(folder):
+    directory = tmp_path_factory.mktemp("spoilt")
+    for registry in serving(directory):
         name = pushed(registry, place, "spoilt:1", BASE)
-        for data in folder.rglob("data"):
+        for data in directory.rglob("data"):
             if data.stat().st_size > 10_000:
                 data.write_bytes(data.read_bytes()[:-1] + b"?")
         with pytest.raises(FailedError, match="spoilt:1"):
@@ -251,11 +251,11 @@ async def test_a_blob_spoilt_in_the_registry_is_refused(
 @pytest.fixture
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
     """A registry that wants a name and a password."""
-    folder = tmp_path_factory.mktemp("guarded")
-    users = folder / "users"
+    directory = tmp_path_factory.mktemp("guarded")
+    users = directory / "users"
     # Of the password s3cret, by bcrypt.
     users.write_text("me:$2b$04$xjO1BCOD9kKn0KGP31Sa2uK6KZY5JTqar/eAh6V3PYyZdZ3o508QW\n")
-    yield from serving(folder, f"auth: {{htpasswd: {{realm: test, path: {users}}}}}\n")
+    yield from serving(directory, f"auth: {{htpasswd: {{realm: test, path: {users}}}}}\n")
 
 
 async def test_credentials_open_a_guarded_registry(

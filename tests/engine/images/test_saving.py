@@ -18,7 +18,7 @@ from moorage.engine.images.saving import _paths
 from tests.engine.images.builds import (
     Entry,
     digest,
-    folder,
+    directory,
     hard_link,
     layer,
     link,
@@ -26,10 +26,10 @@ from tests.engine.images.builds import (
 )
 
 LOWER = layer(
-    folder("./", 0o711),
-    folder("etc", 0o750, owner=(3, 4), mtime=1_100_000_000),
+    directory("./", 0o711),
+    directory("etc", 0o750, owner=(3, 4), mtime=1_100_000_000),
     Entry("etc/gone", b"x"),
-    Entry("etc/gone-folder/inside", b"x"),
+    Entry("etc/gone-directory/inside", b"x"),
     Entry("bin/su", b"program", mode=0o4755, owner=(1, 2), xattrs={"user.note": "höhe"}),
     hard_link("bin/su2", "bin/su"),
     link("bin/sh", "/bin/su"),
@@ -40,9 +40,9 @@ LOWER = layer(
 )
 UPPER = layer(
     Entry("etc/.wh.gone", b""),
-    folder("etc/gone-folder"),
-    Entry("etc/gone-folder/.wh..wh..opq", b""),
-    Entry("etc/gone-folder/new", b"y"),
+    directory("etc/gone-directory"),
+    Entry("etc/gone-directory/.wh..wh..opq", b""),
+    Entry("etc/gone-directory/new", b"y"),
 )
 
 

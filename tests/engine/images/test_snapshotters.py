@@ -14,7 +14,7 @@ from moorage.engine.images import NATIVE, OVERLAYFS, Image, ImagePaths, ImageSto
 from moorage.engine.images.overlayfs import options
 from moorage.linux.bind import is_mount_point
 from moorage.linux.idmap import IdMappings, IdRange
-from tests.engine.images.builds import Entry, folder, hard_link, layer, link, oci_archive
+from tests.engine.images.builds import Entry, directory, hard_link, layer, link, oci_archive
 
 USERS = IdMappings((IdRange(0, 100_000, 65_536),), (IdRange(0, 200_000, 65_536),))
 
@@ -32,14 +32,14 @@ async def loaded(images: ImageStore, place: Path, *layers: bytes) -> Image:
 
 async def test_upper_layers_hide_and_change_what_is_below(images: ImageStore, place: Path) -> None:
     below = layer(
-        folder("etc", 0o750, owner=(5, 6)), Entry("etc/kept", b"1"), Entry("etc/gone", b"2"),
-        folder("old"), Entry("old/file", b"3"), folder("remade"), Entry("remade/file", b"4"),
-        Entry("changed", b"5"), folder("tree"), Entry("tree/leaf", b"6"),
+        directory("etc", 0o750, owner=(5, 6)), Entry("etc/kept", b"1"), Entry("etc/gone", b"2"),
+        directory("old"), Entry("old/file", b"3"), directory("remade"), Entry("remade/file", b"4"),
+        Entry("changed", b"5"), directory("tree"), Entry("tree/leaf", b"6"),
     )  # fmt: skip
     above = layer(
-        Entry("etc/.wh.gone"), folder("old"), Entry("old/.wh..wh..opq"), Entry("old/new", b"7"),
-        Entry(".wh.remade"), folder("remade"), Entry("changed", b"8"), Entry(".wh.tree"),
-        Entry("tree", b"9"), folder("etc", 0o711),
+        Entry("etc/.wh.gone"), directory("old"), Entry("old/.wh..wh..opq"), Entry("old/new", b"7"),
+        Entry(".wh.remade"), directory("remade"), Entry("changed", b"8"), Entry(".wh.tree"),
+        Entry("tree", b"9"), directory("etc", 0o711),
     )  # fmt: skip
     image = await loaded(images, place, below, above)
     root = place / "root"
@@ -86,7 +86,7 @@ async def test_hard_links_attributes_and_special_files_show(
     images: ImageStore, place: Path
 ) -> None:
     content = layer(
-        folder("./", 0o711, owner=(8, 9)), Entry("a", b"x", mode=0o4751, owner=(7, 8)),
+        directory("./", 0o711, owner=(8, 9)), Entry("a", b"x", mode=0o4751, owner=(7, 8)),
         hard_link("b", "a"), Entry("null", kind=b"3", device=(1, 3)),
         Entry("noted", xattrs={"user.note": "n"}),
     )  # fmt: skip
@@ -117,8 +117,8 @@ async def test_many_layers_are_one_tree(images: ImageStore, place: Path) -> None
 
 
 async def test_a_layer_that_comes_twice_says_all_again(images: ImageStore, place: Path) -> None:
-    base = layer(folder("d"), Entry("d/base"), Entry("base"))
-    twice = layer(folder("d"), Entry("d/twice", b"1"), Entry(".wh.base"))
+    base = layer(directory("d"), Entry("d/base"), Entry("base"))
+    twice = layer(directory("d"), Entry("d/twice", b"1"), Entry(".wh.base"))
     between = layer(Entry(".wh.d"), Entry("base"), Entry("twice"))
     image = await loaded(images, place, base, twice, between, twice)
     root = place / "root"
@@ -138,7 +138,7 @@ async def test_an_image_without_layers_is_an_empty_root(images: ImageStore, plac
 
 
 async def test_owners_are_those_of_the_user_namespace(images: ImageStore, place: Path) -> None:
-    content = layer(Entry("root"), Entry("user", b"x", owner=(1000, 1001)), folder("etc"))
+    content = layer(Entry("root"), Entry("user", b"x", owner=(1000, 1001)), directory("etc"))
     image = await loaded(images, place, content)
     root = place / "root"
     await images.mount_rootfs("c1", image, root, id_mappings=USERS)
@@ -158,7 +158,7 @@ async def test_owners_are_those_of_the_user_namespace(images: ImageStore, place:
 
 
 async def test_volumes_are_read_only(images: ImageStore, place: Path) -> None:
-    image = await loaded(images, place, layer(folder("data"), Entry("data/file", b"1")))
+    image = await loaded(images, place, layer(directory("data"), Entry("data/file", b"1")))
     await images.mount_image(image, place / "volume")
     assert (place / "volume/data/file").read_bytes() == b"1"
     with pytest.raises(OSError, match="Read-only"):
@@ -172,24 +172,24 @@ def test_names_that_mean_something_to_overlayfs_are_no_hindrance() -> None:
     assert options(["a", "b"], []) == "lowerdir=a:b"
 
 
-async def test_a_folder_with_a_colon_and_a_comma_holds_a_store(place: Path) -> None:
+async def test_a_directory_with_a_colon_and_a_comma_holds_a_store(place: Path) -> None:
     odd = place / "a:b,c\\d e"
     async with ImageStore(ImagePaths(odd / "data", place / "run"), snapshotter=OVERLAYFS) as images:
-        image = await loaded(images, place, layer(Entry("x", b"1"), folder("d")))
+        image = await loaded(images, place, layer(Entry("x", b"1"), directory("d")))
         await images.mount_rootfs("c1", image, odd / "root")
         assert (odd / "root/x").read_bytes() == b"1"
         (odd / "root/y").touch()
 
 
 async def test_where_overlays_are_refused_roots_are_copies(place: Path) -> None:
-    """A data folder that is on an overlay already, as inside a container."""
+    """A data directory that is on an overlay already, as inside a container."""
     async with ImageStore(ImagePaths(place / "o/data", place / "o/run")) as outer:
         image = await loaded(outer, place, layer(Entry("x", b"1")))
         await outer.mount_rootfs("c1", image, place / "host")
         data = place / "host/data"
         async with ImageStore(ImagePaths(data, place / "run")) as inner:
             assert inner.snapshotter == NATIVE
-            below = layer(Entry("gone"), folder("d"), Entry("d/gone"))
+            below = layer(Entry("gone"), directory("d"), Entry("d/gone"))
             above = layer(Entry(".wh.gone"), Entry("d/.wh..wh..opq"), Entry("new", b"2"))
             image = await loaded(inner, place, below, above)
             await inner.mount_rootfs("c1", image, place / "root")

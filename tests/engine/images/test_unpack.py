@@ -20,7 +20,7 @@ from moorage.linux.mounts import mount, unmount
 from tests.engine.images.builds import (
     Entry,
     digest,
-    folder,
+    directory,
     hard_link,
     layer,
     link,
@@ -40,8 +40,8 @@ async def test_files_keep_what_the_layer_says_of_them(images: ImageStore, place:
     tree = await unpacked(
         images,
         place,
-        folder("./", 0o711),
-        folder("bin", 0o750, owner=(3, 4), mtime=1_100_000_000),
+        directory("./", 0o711),
+        directory("bin", 0o750, owner=(3, 4), mtime=1_100_000_000),
         Entry("bin/su", b"program", mode=0o4755, owner=(1, 2), xattrs={"user.note": "höhe"}),
         hard_link("bin/su2", "bin/su"),
         link("bin/sh", "/bin/su"),
@@ -80,7 +80,7 @@ async def test_attributes_that_speak_to_the_host_are_left_out(
     tree = await unpacked(
         images,
         place,
-        folder("a", xattrs={"trusted.overlay.redirect": "/b", "user.overlay.opaque": "y"}),
+        directory("a", xattrs={"trusted.overlay.redirect": "/b", "user.overlay.opaque": "y"}),
     )
     assert os.listxattr(tree / "a") == []
 
@@ -92,7 +92,7 @@ async def test_whiteouts_become_overlayfs_marks(images: ImageStore, place: Path)
         Entry("etc/.wh.gone"),
         Entry("var/.wh..wh..opq"),
         Entry("opt/.wh.remade"),
-        folder("opt/remade"),
+        directory("opt/remade"),
         Entry(".wh..wh.plnk/1.2"),
         Entry(".wh..wh.aufs"),
     )
@@ -108,8 +108,8 @@ async def test_a_later_entry_takes_the_place_of_an_earlier_one(
     images: ImageStore, place: Path
 ) -> None:
     tree = await unpacked(
-        images, place, folder("a"), Entry("a/b", b"1"), Entry("a", b"2"), link("c", "a"),
-        folder("c"), Entry("c/d", b"3"),
+        images, place, directory("a"), Entry("a/b", b"1"), Entry("a", b"2"), link("c", "a"),
+        directory("c"), Entry("c/d", b"3"),
     )  # fmt: skip
     assert (tree / "a").read_bytes() == b"2"
     assert (tree / "c/d").read_bytes() == b"3"
@@ -124,9 +124,9 @@ HOSTILE = {
         [link("etc", "/etc"), hard_link("a", "etc/passwd")],
         "not in the layer",
     ),
-    "a file for a folder": ([Entry("a", b"x"), Entry("a/b", b"y")], "a"),
+    "a file for a directory": ([Entry("a", b"x"), Entry("a/b", b"y")], "a"),
     "a whiteout of nothing": ([Entry("a/.wh.")], "names nothing"),
-    "a whiteout of the folder above": ([Entry("a/.wh...")], "names nothing"),
+    "a whiteout of the directory above": ([Entry("a/.wh...")], "names nothing"),
     "a file for the root": ([Entry("./", b"x")], "root"),
     "an unknown kind": ([Entry("a", kind=b"Z")], "a"),
 }
@@ -151,7 +151,7 @@ async def test_links_do_not_lead_out(images: ImageStore, place: Path) -> None:
         place,
         link("absolute", str(outside)),
         link("upwards", "../../../../../../../../../../" + str(outside)),
-        folder(str(outside).lstrip("/")),
+        directory(str(outside).lstrip("/")),
         Entry("absolute/x", b"1"),
         Entry("upwards/y", b"2"),
         Entry("/rooted", b"3"),

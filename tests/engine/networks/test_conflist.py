@@ -35,10 +35,10 @@ def test_the_first_file_by_name_counts(tmp_path: Path) -> None:
     assert read_conflist(tmp_path).name == "10-a.conf"
 
 
-def test_a_folder_that_is_empty_or_not_there_has_no_network(tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path / "absent"):
-        with pytest.raises(ConflistError, match=str(folder)):
-            read_conflist(folder)
+def test_a_directory_that_is_empty_or_not_there_has_no_network(tmp_path: Path) -> None:
+    for directory in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(ConflistError, match=str(directory)):
+            read_conflist(directory)
 
 
 def test_a_single_plugin_is_a_list_of_one() -> None:

@@ -21,14 +21,14 @@ cat >>"$here/$me.$CNI_COMMAND"
 
 
 class Bench:
-    """A folder of plugins and what they were asked."""
+    """A directory of plugins and what they were asked."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.plugins = Plugins((folder,))
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.plugins = Plugins((directory,))
 
     def plugin(self, name: str, answer: str = f"echo '{json.dumps(ANSWER)}'") -> None:
-        program(self.folder, name, _NOTING.format(answer=answer))
+        program(self.directory, name, _NOTING.format(answer=answer))
 
     def network(self, *kinds: str) -> Conflist:
         plugins = tuple({"type": kind, "capabilities": {"portMappings": True}} for kind in kinds)
@@ -36,11 +36,11 @@ class Bench:
 
     @property
     def calls(self) -> list[str]:
-        file = self.folder / "calls"
+        file = self.directory / "calls"
         return [line.strip() for line in file.read_text().splitlines()] if file.exists() else []
 
     def given(self, call: str) -> Any:
-        return json.loads((self.folder / call).read_text())
+        return json.loads((self.directory / call).read_text())
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ async def test_port_mappings_that_were_not_made_are_not_removed(bench: Bench) ->
 
 async def test_a_plugin_that_others_can_write_is_not_run(bench: Bench) -> None:
     bench.plugin("first")
-    (bench.folder / "first").chmod(0o777)
+    (bench.directory / "first").chmod(0o777)
     with pytest.raises(CniError, match=r"first is not run: .*chmod go-w"):
         await bench.plugins.add(bench.network("first"), SUBJECT)
     assert bench.calls == []

@@ -41,7 +41,7 @@ class Bench:
     lull: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
-    def folder(self) -> Path:
+    def directory(self) -> Path:
         return self.root / "n"
 
     def configure(self, kind: str = "bridge") -> None:
@@ -59,15 +59,17 @@ class Bench:
         return [tuple(line.split()) for line in file.read_text().splitlines()]
 
     def spares(self) -> list[str]:
-        names = sorted(each.name for each in self.folder.iterdir())
+        names = sorted(each.name for each in self.directory.iterdir())
         return [name for name in names if name.startswith("spare-")]
 
     def _ready(self) -> list[str]:
-        return [name for name in self.spares() if (self.folder / name / "attachment.json").exists()]
+        return [
+            name for name in self.spares() if (self.directory / name / "attachment.json").exists()
+        ]
 
     def pool(self, size: int) -> NetworkPool:
         return NetworkPool(
-            self.folder,
+            self.directory,
             Plugins((self.root / "cni",)),
             lambda: read_conflist(self.root / "net.d"),
             self.clock,
@@ -98,13 +100,15 @@ class Bench:
         assert len(self.spares()) == count
 
     def is_clean(self) -> bool:
-        return not list(self.folder.iterdir()) and not mounts_below(self.folder, current_mounts())
+        return not list(self.directory.iterdir()) and not mounts_below(
+            self.directory, current_mounts()
+        )
 
 
 @pytest.fixture
 def bench(place: Path) -> Bench:
     made = Bench(place)
-    made.folder.mkdir()
+    made.directory.mkdir()
     made.configure()
     return made
 
@@ -120,16 +124,16 @@ async def test_networks_are_made_in_a_lull_and_taken_before_others(bench: Bench)
         await bench.has_spares(2)
         ready = [name for _, name, _ in bench.calls()]
         bench.lull.clear()
-        folder, attachment = await take(pool, "s1")
-        assert folder == bench.folder / "s1"
+        directory, attachment = await take(pool, "s1")
+        assert directory == bench.directory / "s1"
         assert attachment.addresses == ("10.9.0.2",)
         assert len(bench.calls()) == 2
         assert bench.spares() == sorted(ready[1:])
-        assert all(pinned.is_pinned(folder / kind) for kind in ("net", "ipc", "uts"))
+        assert all(pinned.is_pinned(directory / kind) for kind in ("net", "ipc", "uts"))
         # What plugins are told of is the name it was made under.
-        await pool.give_back(folder, attachment)
+        await pool.give_back(directory, attachment)
         assert bench.calls()[-1][:2] == ("DEL", ready[0])
-        assert not folder.exists()
+        assert not directory.exists()
         # The one that was taken is made up for in the next lull.
         bench.lull.set()
         await bench.has_spares(2)
@@ -146,14 +150,16 @@ async def test_what_a_pod_has_of_its_own_is_made_for_it(bench: Bench, is_mapped:
         if is_mapped:
             ranges = (IdRange(0, 200_000, 65_536),)
             subject = Subject(id="s1", netns=Path())
-            folder, attachment = await pool.take("s1", "h", {}, subject, IdMappings(ranges, ranges))
-            assert pinned.is_pinned(folder / "user")
+            directory, attachment = await pool.take(
+                "s1", "h", {}, subject, IdMappings(ranges, ranges)
+            )
+            assert pinned.is_pinned(directory / "user")
         else:
             arguments = {"portMappings": [{"hostPort": 80}]}
-            folder, attachment = await take(pool, "s1", arguments=arguments)
-        assert ("ADD", "s1", str(folder / "net")) in bench.calls()
+            directory, attachment = await take(pool, "s1", arguments=arguments)
+        assert ("ADD", "s1", str(directory / "net")) in bench.calls()
         assert bench.spares() == spares
-        await pool.give_back(folder, attachment)
+        await pool.give_back(directory, attachment)
         await pool.drain()
     assert bench.is_clean()
 
@@ -213,22 +219,22 @@ async def test_the_next_engine_takes_spares_and_gives_back_the_rest(bench: Bench
         bench.lull.set()
         await bench.has_spares(1)
     # One was being made when its engine ended.
-    half = bench.folder / "spare-half"
+    half = bench.directory / "spare-half"
     pinned.make(half, ("net",))
     (ready,) = [name for name in bench.spares() if name != half.name]
     again = bench.pool(1)
     await again.recover(frozenset({"kept", "known"}))
-    assert {each.name for each in bench.folder.iterdir()} == {"kept", "known", ready}
+    assert {each.name for each in bench.directory.iterdir()} == {"kept", "known", ready}
     undone = [call[1] for call in bench.calls() if call[0] == "DEL"]
     assert sorted(undone) == ["spare-half", "unknown"]
-    folder, attachment = await take(again, "s2")
+    directory, attachment = await take(again, "s2")
     assert [call[1] for call in bench.calls() if call[0] == "ADD"].count("s2") == 0
-    await again.give_back(folder, attachment)
+    await again.give_back(directory, attachment)
     await again.give_back(*known)
     await again.recover(frozenset())
     assert bench.is_clean()
     assert bench.calls()[-1][:2] == ("DEL", spare)
-    bench.folder.rmdir()
+    bench.directory.rmdir()
     await again.recover(frozenset())
 
 
@@ -239,7 +245,7 @@ async def test_what_cannot_be_given_back_hinders_no_other(bench: Bench) -> None:
         bench.fail()
         await pool.drain()
         assert len(bench.spares()) == 2
-    (bench.folder / "half").mkdir()
+    (bench.directory / "half").mkdir()
     await bench.pool(0).recover(frozenset())
     bench.fail(does_fail=False)
     last = bench.pool(0)

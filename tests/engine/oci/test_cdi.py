@@ -8,7 +8,7 @@ import pytest
 
 from moorage.cri import pb
 from moorage.engine.errors import InvalidError
-from moorage.engine.oci import CdiFolders
+from moorage.engine.oci import CdiDirectories
 from moorage.engine.oci.cdi import (
     NO_EDITS,
     CdiMount,
@@ -50,53 +50,55 @@ def description(*names: str, kind: str = "vendor.com/gpu", env: str = "ALL") -> 
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> CdiFolders:
-    found = CdiFolders((tmp_path / "etc", tmp_path / "run"))
-    for folder in found.folders:
-        folder.mkdir()
+def directories(tmp_path: Path) -> CdiDirectories:
+    found = CdiDirectories((tmp_path / "etc", tmp_path / "run"))
+    for directory in found.directories:
+        directory.mkdir()
     return found
 
 
-def put(folder: Path, name: str, content: dict[str, Any] | str) -> None:
+def put(directory: Path, name: str, content: dict[str, Any] | str) -> None:
     text = content if isinstance(content, str) else json.dumps(content)
-    (folder / name).write_text(text)
+    (directory / name).write_text(text)
 
 
-def test_a_files_own_part_comes_once_and_before_its_devices(folders: CdiFolders) -> None:
-    put(folders.folders[0], "gpu.json", description("a", "b"))
-    edits = folders.edits(["vendor.com/gpu=a", "vendor.com/gpu=b"])
+def test_a_files_own_part_comes_once_and_before_its_devices(directories: CdiDirectories) -> None:
+    put(directories.directories[0], "gpu.json", description("a", "b"))
+    edits = directories.edits(["vendor.com/gpu=a", "vendor.com/gpu=b"])
     assert edits.env == ("ALL=1", "GPU_a=ALL", "GPU_b=ALL")
     assert [each.path for each in edits.device_nodes] == ["/dev/a", "/dev/b"]
     assert edits.mounts[0].container_path == "/lib/a"
     assert edits.additional_gids == (44, 44)
 
 
-def test_yaml_is_read_too(folders: CdiFolders) -> None:
-    put(folders.folders[1], "net.yaml", YAML)
-    assert folders.edits(["vendor.com/net=nic0"]).env == ("NIC=0",)
+def test_yaml_is_read_too(directories: CdiDirectories) -> None:
+    put(directories.directories[1], "net.yaml", YAML)
+    assert directories.edits(["vendor.com/net=nic0"]).env == ("NIC=0",)
 
 
-def test_the_later_folder_wins(folders: CdiFolders) -> None:
-    put(folders.folders[0], "gpu.json", description("a", env="OLD"))
-    put(folders.folders[1], "gpu.json", description("a", env="NEW"))
-    assert folders.edits(["vendor.com/gpu=a"]).env == ("NEW=1", "GPU_a=NEW")
+def test_the_later_directory_wins(directories: CdiDirectories) -> None:
+    put(directories.directories[0], "gpu.json", description("a", env="OLD"))
+    put(directories.directories[1], "gpu.json", description("a", env="NEW"))
+    assert directories.edits(["vendor.com/gpu=a"]).env == ("NEW=1", "GPU_a=NEW")
 
 
-def test_what_two_files_of_a_folder_describe_is_nobodys(folders: CdiFolders) -> None:
+def test_what_two_files_of_a_directory_describe_is_nobodys(directories: CdiDirectories) -> None:
     for name in ("one.json", "two.json"):
-        put(folders.folders[1], name, description("a"))
+        put(directories.directories[1], name, description("a"))
     with pytest.raises(InvalidError, match=r"unresolvable CDI devices vendor\.com/gpu=a"):
-        folders.edits(["vendor.com/gpu=a"])
+        directories.edits(["vendor.com/gpu=a"])
 
 
-def test_unknown_devices_are_named_with_the_files_that_are_broken(folders: CdiFolders) -> None:
-    put(folders.folders[0], "broken.json", "{")
-    put(folders.folders[0], "broken.yaml", "a: [")
-    put(folders.folders[0], "notes.txt", "not read")
-    put(folders.folders[1], "gpu.json", description("a"))
-    assert folders.edits(["vendor.com/gpu=a"]).env
+def test_unknown_devices_are_named_with_the_files_that_are_broken(
+    directories: CdiDirectories,
+) -> None:
+    put(directories.directories[0], "broken.json", "{")
+    put(directories.directories[0], "broken.yaml", "a: [")
+    put(directories.directories[0], "notes.txt", "not read")
+    put(directories.directories[1], "gpu.json", description("a"))
+    assert directories.edits(["vendor.com/gpu=a"]).env
     with pytest.raises(InvalidError) as error:
-        folders.edits(["vendor.com/gpu=b", "vendor.com/gpu=a", "other.com/x=y"])
+        directories.edits(["vendor.com/gpu=b", "vendor.com/gpu=a", "other.com/x=y"])
     text = str(error.value)
     assert "unresolvable CDI devices vendor.com/gpu=b, other.com/x=y:" in text
     assert "broken.json" in text
@@ -104,15 +106,15 @@ def test_unknown_devices_are_named_with_the_files_that_are_broken(folders: CdiFo
     assert "notes.txt" not in text
 
 
-def test_folders_that_are_absent_hold_nothing(tmp_path: Path) -> None:
+def test_directories_that_are_absent_hold_nothing(tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match="unresolvable"):
-        CdiFolders((tmp_path / "absent",)).edits(["vendor.com/gpu=a"])
+        CdiDirectories((tmp_path / "absent",)).edits(["vendor.com/gpu=a"])
 
 
 @pytest.mark.parametrize("name", ["gpu", "vendor.com/gpu", "vendor.com=a", "/gpu=a", "v/c="])
-def test_a_name_must_be_qualified(folders: CdiFolders, name: str) -> None:
+def test_a_name_must_be_qualified(directories: CdiDirectories, name: str) -> None:
     with pytest.raises(InvalidError, match="no qualified name"):
-        folders.edits([name])
+        directories.edits([name])
 
 
 def test_devices_are_asked_in_the_field_or_in_annotations() -> None:
@@ -154,12 +156,12 @@ def test_without_edits_the_spec_is_the_same() -> None:
     assert requested_devices(pb.ContainerConfig()) == ()
 
 
-def test_a_description_that_others_can_write_is_not_used(folders: CdiFolders) -> None:
-    put(folders.folders[0], "gpu.json", description("gpu0"))
-    file = folders.folders[0] / "gpu.json"
+def test_a_description_that_others_can_write_is_not_used(directories: CdiDirectories) -> None:
+    put(directories.directories[0], "gpu.json", description("gpu0"))
+    file = directories.directories[0] / "gpu.json"
     file.chmod(0o666)
     with pytest.raises(InvalidError, match=f"{file} is not used: .*chmod go-w"):
-        folders.edits(["vendor.com/gpu=gpu0"])
+        directories.edits(["vendor.com/gpu=gpu0"])
 
 
 @pytest.mark.parametrize(
@@ -174,6 +176,6 @@ def test_each_hook_of_a_runtime_can_be_a_devices(name: str) -> None:
     }
 
 
-def test_vendors_tools_and_programs_write_to_the_standard_folders() -> None:
+def test_vendors_tools_and_programs_write_to_the_standard_directories() -> None:
     """Source: CDI, "CDI JSON Specification": /etc/cdi for static files, /var/run/cdi for others."""
-    assert list(CdiFolders().folders) == [Path("/etc/cdi"), Path("/var/run/cdi")]
+    assert list(CdiDirectories().directories) == [Path("/etc/cdi"), Path("/var/run/cdi")]

@@ -75,8 +75,8 @@ def test_all_devices_are_the_machines_without_what_each_container_has_of_its_own
     tmp_path: Path,
 ) -> None:
     own = ("pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev")
-    for folder in (*own, "input"):
-        (tmp_path / folder).mkdir()
+    for directory in (*own, "input"):
+        (tmp_path / directory).mkdir()
     for name in ("null", "console", "ptmx", *(f"{each}/x" for each in own), "input/event0"):
         node(tmp_path / name, 3)
     (tmp_path / "link").symlink_to("null")

@@ -11,7 +11,7 @@ import pytest
 from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci import (
-    CdiFolders,
+    CdiDirectories,
     Findings,
     HandlerTraits,
     findings,
@@ -26,7 +26,7 @@ Profile = pb.SecurityProfile
 
 def look_up(*mounts: pb.Mount, handler: HandlerTraits = HANDLER, **fields: Any) -> Findings:
     config = container(mounts=list(mounts), **fields)
-    return look_up_container(config, handler, HOST, CdiFolders(()))
+    return look_up_container(config, handler, HOST, CdiDirectories(()))
 
 
 def mount(host: Path | str, **fields: Any) -> pb.Mount:
@@ -97,7 +97,7 @@ def test_described_devices_are_among_the_devices(tmp_path: Path) -> None:
     )
     config = container()
     config.CDI_devices.add(name="v.com/x=a")
-    found = look_up_container(config, HANDLER, HOST, CdiFolders((tmp_path,)))
+    found = look_up_container(config, HANDLER, HOST, CdiDirectories((tmp_path,)))
     assert [(each.path, each.major) for each in found.devices] == [("/dev/a", 7)]
 
 
@@ -128,8 +128,8 @@ def test_profiles_that_cannot_be_read_are_said(
     profile = Profile(profile_type=Profile.Localhost, localhost_ref="mine")
     config.linux.security_context.apparmor.CopyFrom(profile)
     with pytest.raises(InvalidError, match="cannot be read: No such file or directory; mount"):
-        look_up_container(config, HANDLER, host, CdiFolders(()))
+        look_up_container(config, HANDLER, host, CdiDirectories(()))
     file.write_text("mine (enforce)\nother (complain)\n")
-    found = look_up_container(config, HANDLER, host, CdiFolders(()))
+    found = look_up_container(config, HANDLER, host, CdiDirectories(()))
     assert found.app_armor == {"mine", "other"}
-    assert look_up_container(config, HANDLER, HOST, CdiFolders(())).app_armor == frozenset()
+    assert look_up_container(config, HANDLER, HOST, CdiDirectories(())).app_armor == frozenset()

@@ -15,7 +15,7 @@ import pytest
 
 from moorage.cri import pb
 from moorage.engine.oci import (
-    CdiFolders,
+    CdiDirectories,
     ContainerRequest,
     Document,
     HandlerTraits,
@@ -155,7 +155,7 @@ def written(
         rlimits=rlimits,
     )
     asked.sandbox.config.linux.cgroup_parent = "/moorage-spec-test"
-    found = look_up_container(config, handler, host, CdiFolders())
+    found = look_up_container(config, handler, host, CdiDirectories())
     return SpecWriter(host).container(asked, found)
 
 
@@ -163,8 +163,8 @@ def written(
 def machine_as_before() -> Iterator[None]:
     before = os.stat("/dev/null")
     yield
-    for folder in Path("/sys/fs/cgroup").glob("**/moorage-spec-test"):
-        folder.rmdir()
+    for directory in Path("/sys/fs/cgroup").glob("**/moorage-spec-test"):
+        directory.rmdir()
     after = os.stat("/dev/null")
     assert (after.st_uid, after.st_gid, after.st_mode) == (
         before.st_uid,
@@ -348,9 +348,9 @@ def test_read_only_reaches_inner_mounts_only_when_asked(
 def test_a_pods_root_is_a_user_like_any_other_outside(
     run: Run, rootfs: Path, network: pb.NamespaceMode.ValueType
 ) -> None:
-    # The mapped root has no right to pass through the folders tests are given.
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        place = Path(folder)
+    # The mapped root has no right to pass through the directories tests are given.
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+        place = Path(directory)
         place.chmod(0o755)
         shutil.copytree(rootfs, place / "root", symlinks=True)
         config = pod(namespace_options=pb.NamespaceOption(network=network, userns_options=USERNS))

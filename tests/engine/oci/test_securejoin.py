@@ -38,7 +38,7 @@ def test_a_link_to_the_hosts_file_by_its_whole_path_is_taken_as_inside(root: Pat
     assert read_in_root(root, "etc/passwd") == ""
 
 
-def test_folders_may_be_links_too(root: Path) -> None:
+def test_directories_may_be_links_too(root: Path) -> None:
     (root / "usr/etc").mkdir(parents=True)
     (root / "usr/etc/passwd").write_text("there")
     (root / "etc").rmdir()

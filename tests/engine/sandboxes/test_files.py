@@ -55,7 +55,7 @@ def test_shared_memory_is_the_pods_own_unless_it_is_the_hosts() -> None:
 
 def test_removing_what_is_not_there_is_no_error(tmp_path: Path) -> None:
     remove_files(tmp_path / "absent")
-    folder = tmp_path / "s"
-    (folder / "shm").mkdir(parents=True)
-    remove_files(folder)
-    assert not folder.exists()
+    directory = tmp_path / "s"
+    (directory / "shm").mkdir(parents=True)
+    remove_files(directory)
+    assert not directory.exists()

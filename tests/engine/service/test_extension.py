@@ -38,8 +38,8 @@ class Images:
         return [SimpleNamespace(name="a", id="sha256:1", is_exact=True)]
 
 
-class Folder:
-    """A folder of handlers that a test changes."""
+class Directory:
+    """A directory of handlers that a test changes."""
 
     def __init__(self) -> None:
         self.catalogue = Catalogue()
@@ -67,13 +67,13 @@ def images() -> Images:
 
 
 @pytest.fixture
-def folder() -> Folder:
-    return Folder()
+def directory() -> Directory:
+    return Directory()
 
 
 @pytest.fixture
-def calls(images: Any, folder: Any) -> ExtensionCalls:
-    return ExtensionCalls(images, folder)
+def calls(images: Any, directory: Any) -> ExtensionCalls:
+    return ExtensionCalls(images, directory)
 
 
 async def test_archives_are_loaded_by_their_whole_path(
@@ -107,22 +107,22 @@ async def test_images_are_saved_with_the_layers_that_are_known(
 
 
 async def test_handlers_are_told_at_once_and_at_each_change(
-    calls: ExtensionCalls, folder: Folder
+    calls: ExtensionCalls, directory: Directory
 ) -> None:
-    folder.change(offered("a"))
+    directory.change(offered("a"))
     watch = calls.watch_handlers(engine_pb.WatchHandlersRequest())
     assert [each.name for each in (await anext(watch)).handlers] == ["a"]
     waiting = asyncio.ensure_future(anext(watch))
     await asyncio.sleep(0)
     assert not waiting.done()
-    folder.change(offered("b"), offered("a"))
+    directory.change(offered("b"), offered("a"))
     assert [each.name for each in (await waiting).handlers] == ["a", "b"]
     # A change that comes before the next question is not missed.
-    folder.change()
+    directory.change()
     assert list((await anext(watch)).handlers) == []
-    assert len(folder.listeners) == 1
+    assert len(directory.listeners) == 1
     await watch.aclose()  # type: ignore[attr-defined]
-    assert folder.listeners == []
+    assert directory.listeners == []
 
 
 def test_what_is_told_of_a_handler() -> None:

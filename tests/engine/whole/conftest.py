@@ -1,4 +1,4 @@
-"""The engines that the tests of this folder share, and who calls them."""
+"""The engines that the tests of this directory share, and who calls them."""
 
 from __future__ import annotations
 

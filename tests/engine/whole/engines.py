@@ -1,4 +1,4 @@
-"""Engines to break: each with folders, a bridge, a subnet and cgroups of its own.
+"""Engines to break: each with directories, a bridge, a subnet and cgroups of its own.
 
 RunningEngine   the process: started, killed, started again; leaves nothing at the end
 Caller          its CRI: pods and containers in a line each
@@ -148,7 +148,7 @@ class RunningEngine:
         self.start()
 
     def second_start(self) -> int:
-        """Start another on the same folders; its exit status."""
+        """Start another on the same directories; its exit status."""
         with self._launch() as process:
             return process.wait(DEADLINE_S)
 
@@ -164,13 +164,13 @@ class RunningEngine:
 
     def leftovers(self) -> dict[str, list[str]]:
         """What of this engine's pods is still on the machine, by kind."""
-        folders = [self.run / each for each in ("n", "s", "b", "x", "exits")]
-        folders += [self.data / "containers", self.data / "sandboxes"]
-        folders += [each for each in (self.run / "r").glob("*") if each.is_dir()]
+        directories = [self.run / each for each in ("n", "s", "b", "x", "exits")]
+        directories += [self.data / "containers", self.data / "sandboxes"]
+        directories += [each for each in (self.run / "r").glob("*") if each.is_dir()]
         addresses = self.leases.glob("[0-9]*")
         found = {
             "mounts": [str(each.point) for each in mounts_below(self.run, current_mounts())],
-            "folders": [str(each) for folder in folders for each in folder.glob("*")],
+            "directories": [str(each) for directory in directories for each in directory.glob("*")],
             "addresses": [str(each) for each in addresses],
             "links": self._ports(),
             "cgroups": [str(each) for each in self._cgroups()],
@@ -214,21 +214,24 @@ class RunningEngine:
     def _related(self) -> list[tuple[int, str]]:
         """Processes whose command line, or cgroup, says this engine."""
         found = []
-        for folder in Path("/proc").iterdir():
-            if not folder.name.isdecimal() or int(folder.name) == os.getpid():
+        for directory in Path("/proc").iterdir():
+            if not directory.name.isdecimal() or int(directory.name) == os.getpid():
                 continue
             try:
                 line = (
-                    (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    (directory / "cmdline")
+                    .read_bytes()
+                    .replace(b"\0", b" ")
+                    .decode(errors="replace")
                 )
-                place = (folder / "cgroup").read_text()
-                if state(int(folder.name)) == "Z" and parent(int(folder.name)) == 1:
+                place = (directory / "cgroup").read_text()
+                if state(int(directory.name)) == "Z" and parent(int(directory.name)) == 1:
                     # The machine's init takes its time.
                     continue
             except (FileNotFoundError, ProcessLookupError):
                 continue
             if f"{self.root}/" in line or self.cgroup in place:
-                found.append((int(folder.name), line or f"({folder.name})"))
+                found.append((int(directory.name), line or f"({directory.name})"))
         return found
 
     def _ports(self) -> list[str]:

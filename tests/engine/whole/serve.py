@@ -25,7 +25,7 @@ async def _serve(root: Path, archive: Path, spares: int, *, is_draining: bool) -
         socket=run / "engine.sock",
         search_path=search_path(),
         cni_configurations=root / "cni",
-        handler_folders=(root / "handlers.d",),
+        handler_directories=(root / "handlers.d",),
         spare_networks=0 if is_draining else spares,
     )
     stopping = asyncio.Event()

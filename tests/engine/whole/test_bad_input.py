@@ -330,7 +330,7 @@ async def _fill_disk(caller: Caller) -> None:
     assert not engine.leftovers()
 
 
-async def test_a_second_engine_on_the_same_folders_is_refused(
+async def test_a_second_engine_on_the_same_directories_is_refused(
     engine: RunningEngine, caller: Caller
 ) -> None:
     assert engine.second_start() != 0

@@ -117,11 +117,11 @@ def _host_mounts() -> list[pb.Mount]:
 
 def _kernel_of(pod: str) -> int:
     """The process that is a pod's kernel: its command line names both."""
-    for folder in Path("/proc").glob("[0-9]*"):
+    for directory in Path("/proc").glob("[0-9]*"):
         try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
+            words = (directory / "cmdline").read_bytes().split(b"\0")
         except (FileNotFoundError, ProcessLookupError):
             continue
         if words[0] == b"runsc-sandbox" and pod.encode() in words:
-            return int(folder.name)
+            return int(directory.name)
     raise AssertionError(f"pod {pod} has no kernel")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from moorage.cluster.images import Image, write_archive
-from moorage.cluster.images.layer import Folder, write_layer
+from moorage.cluster.images.layer import Directory, write_layer
 from moorage.cri import engine_pb, pb
 from moorage.linux.program import Platform
 from tests.engine.whole.engines import Caller
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.runtime]
 
 
 async def test_an_image_with_two_names_is_loaded_under_both(caller: Caller, tmp_path: Path) -> None:
-    layer = write_layer({"srv": Folder()})
+    layer = write_layer({"srv": Directory()})
     names = ["moorage.local/twin-a:1", "moorage.local/twin-b:1"]
     images = [Image(name=name, platform=Platform("amd64"), layers=(layer,)) for name in names]
     archive = tmp_path / "twins.tar"
@@ -31,7 +31,7 @@ async def test_an_image_with_two_names_is_loaded_under_both(caller: Caller, tmp_
 
 
 async def test_only_names_of_the_archive_are_reported(caller: Caller, tmp_path: Path) -> None:
-    layer = write_layer({"opt": Folder()})
+    layer = write_layer({"opt": Directory()})
     names = ["moorage.local/before:1", "moorage.local/after:1"]
     for name in names:
         image = Image(name=name, platform=Platform("amd64"), layers=(layer,))

@@ -143,15 +143,15 @@ class CgroupFiles:
         root = current_cgroups().mount_of("pids")
         if root is None:
             pytest.skip("this machine limits no numbers of processes")
-        self._folder = root / path.lstrip("/")
+        self._directory = root / path.lstrip("/")
 
     def limit_processes(self, most: int) -> None:
-        (self._folder / "pids.max").write_text(str(most))
+        (self._directory / "pids.max").write_text(str(most))
 
     async def is_full(self) -> bool:
-        folder = self._folder
-        limit = int((folder / "pids.max").read_text())
-        return int((folder / "pids.current").read_text()) >= limit - 1
+        directory = self._directory
+        limit = int((directory / "pids.max").read_text())
+        return int((directory / "pids.current").read_text()) >= limit - 1
 
 
 async def test_all_that_a_container_started_ends_with_it(caller: Caller) -> None:

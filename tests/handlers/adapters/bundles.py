@@ -24,18 +24,18 @@ def skip_without(*programs: str) -> None:
 
 
 def write_bundle(
-    folder: Path,
+    directory: Path,
     *command: str,
     cgroup: str,
     has_terminal: bool = False,
     memory_bytes: int | None = None,
     annotations: dict[str, str] | None = None,
 ) -> Path:
-    """A folder with a root of one busybox and the spec of a container that runs a command."""
-    binaries = folder / "rootfs" / "bin"
+    """A directory with a root of one busybox and the spec of a container that runs a command."""
+    binaries = directory / "rootfs" / "bin"
     binaries.mkdir(parents=True)
     for name in ("proc", "dev", "tmp"):
-        (folder / "rootfs" / name).mkdir()
+        (directory / "rootfs" / name).mkdir()
     busybox = shutil.which("busybox")
     assert busybox is not None
     shutil.copy(busybox, binaries / "busybox")
@@ -66,8 +66,8 @@ def write_bundle(
             "resources": resources,
         },
     }
-    (folder / "config.json").write_text(json.dumps(spec))
-    return folder
+    (directory / "config.json").write_text(json.dumps(spec))
+    return directory
 
 
 def process(*command: str, has_terminal: bool = False) -> dict[str, Any]:

@@ -60,10 +60,10 @@ def test_the_last_error_of_a_log_counts(
     assert complaint_in(log) == complaint
 
 
-def recorder(folder: Path, then: str = "exit 0") -> tuple[Path, Path]:
+def recorder(directory: Path, then: str = "exit 0") -> tuple[Path, Path]:
     """A runtime that writes its command lines to a file."""
-    lines = folder / "lines"
-    return program(folder / "bin", "recorder", f'echo "$*" >> {lines}\n{then}'), lines
+    lines = directory / "lines"
+    return program(directory / "bin", "recorder", f'echo "$*" >> {lines}\n{then}'), lines
 
 
 async def test_a_command_has_the_options_first_and_gives_what_it_prints(tmp_path: Path) -> None:

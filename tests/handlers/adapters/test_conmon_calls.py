@@ -27,19 +27,20 @@ def task(tmp_path: Path) -> Task:
     return Task(id=ID, bundle=bundle, sandbox_id="s", log=tmp_path / "logs" / "c.log")
 
 
-def conmon(folder: Path, answer: str) -> Conmon:
+def conmon(directory: Path, answer: str) -> Conmon:
     """A conmon that writes its arguments and environment, and gives an answer."""
     # As conmon does, it ends if the pipe is closed with nothing in it.
     start = "[ $(head -c 1 < /dev/fd/$_OCI_STARTPIPE | wc -c) = 1 ] || exit 1; "
     script = (
-        f'{start}printf "%s\\n" "$@" > {folder}/argv; env > {folder}/env; pwd > {folder}/pwd\n'
+        f'{start}printf "%s\\n" "$@" > {directory}/argv\n'
+        f"env > {directory}/env; pwd > {directory}/pwd\n"
         f"printf '%s' '{answer}' > /dev/fd/$_OCI_SYNCPIPE"
     )
-    return Conmon(program=program(folder / "bin", "conmon", script), exits=folder / "exits")
+    return Conmon(program=program(directory / "bin", "conmon", script), exits=directory / "exits")
 
 
-def arguments(folder: Path) -> list[str]:
-    return (folder / "argv").read_text().splitlines()
+def arguments(directory: Path) -> list[str]:
+    return (directory / "argv").read_text().splitlines()
 
 
 async def test_the_whole_command_line(tmp_path: Path, task: Task) -> None:
@@ -222,9 +223,9 @@ async def test_streams_are_packets_of_the_attach_socket(tmp_path: Path, task: Ta
     with pytest.raises(TaskNotFoundError, match="are not served"):
         made.attach(task)
     server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    folder = os.open(task.bundle, os.O_PATH)
-    server.bind(f"/proc/self/fd/{folder}/attach")
-    os.close(folder)
+    directory = os.open(task.bundle, os.O_PATH)
+    server.bind(f"/proc/self/fd/{directory}/attach")
+    os.close(directory)
     server.listen()
     with server:
         async with made.attach(task) as streams:

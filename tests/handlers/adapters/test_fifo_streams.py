@@ -35,8 +35,8 @@ def outputs(pipes: dict[int, Path]) -> dict[int, Path]:
     return {key: path for key, path in pipes.items() if key}
 
 
-def log_of(folder: Path) -> CriLog:
-    return CriLog(folder / "log")
+def log_of(directory: Path) -> CriLog:
+    return CriLog(directory / "log")
 
 
 async def test_pipes_without_a_writer_yet_have_not_ended(pipes: dict[int, Path]) -> None:

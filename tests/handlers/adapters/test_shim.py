@@ -31,7 +31,7 @@ from moorage.handlers.adapters.generated import shim_pb2 as pb
 from moorage.handlers.adapters.shim import ShimAdapter
 from moorage.handlers.adapters.shim_options import TaskOptions
 from moorage.handlers.adapters.shim_program import ShimProgram
-from moorage.handlers.adapters.shim_record import TaskFolder
+from moorage.handlers.adapters.shim_record import TaskDirectory
 from moorage.handlers.adapters.shim_service import ShimConnections
 from moorage.handlers.machine import this_machine
 from moorage.linux.process import state
@@ -47,7 +47,7 @@ DEADLINE_S = 20.0
 
 @dataclass
 class Shims:
-    """One engine's folder, its tasks, and what opens an adapter for it, again and again."""
+    """One engine's directory, its tasks, and what opens an adapter for it, again and again."""
 
     root: Path
     runtime: str
@@ -150,8 +150,8 @@ def remove_cgroups(path: str) -> None:
     """End what runs in the test's cgroups, and remove them."""
 
     def is_gone() -> bool:
-        for folder in Path("/sys/fs/cgroup").glob(f"*{path}"):
-            for each in (*sorted(folder.rglob("*/"), reverse=True), folder):
+        for directory in Path("/sys/fs/cgroup").glob(f"*{path}"):
+            for each in (*sorted(directory.rglob("*/"), reverse=True), directory):
                 with contextlib.suppress(OSError):
                     for pid in (each / "cgroup.procs").read_text().split():
                         os.kill(int(pid), signal.SIGKILL)
@@ -167,7 +167,7 @@ def assert_nothing_left(shims: Shims) -> None:
         time.sleep(0.05)
     assert not left
     for task in shims.tasks:
-        assert not TaskFolder(task.bundle).path.exists()
+        assert not TaskDirectory(task.bundle).path.exists()
         assert not list((shims.root / "state").rglob(task.id))
 
 
@@ -254,7 +254,7 @@ async def test_a_creation_that_is_cancelled_is_undone(shims: Shims) -> None:
             creating.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await creating
-            assert TaskFolder(task.bundle).record() is None
+            assert TaskDirectory(task.bundle).record() is None
 
 
 async def test_a_killed_container_says_the_signal(shims: Shims) -> None:
@@ -280,7 +280,9 @@ async def test_exec_has_streams_of_its_own_and_an_exit_code(shims: Shims) -> Non
             seen = await read_all(running)
             assert seen == {STDOUT: b"given " * 50_000, STDERR: b"wrong\n"}
             assert await running.wait() == 7
-        assert [each.name for each in TaskFolder(task.bundle).path.iterdir() if each.is_dir()] == []
+        assert [
+            each.name for each in TaskDirectory(task.bundle).path.iterdir() if each.is_dir()
+        ] == []
 
 
 async def test_leaving_an_exec_kills_it(shims: Shims) -> None:
@@ -434,7 +436,7 @@ async def test_an_engine_that_is_killed_loses_no_line_of_a_container_that_ended_
 
 async def ended(task: Task) -> None:
     """Wait until a task has ended, without touching its pipes."""
-    record = TaskFolder(task.bundle).record()
+    record = TaskDirectory(task.bundle).record()
     assert record is not None
     connections = ShimConnections()
     try:
@@ -450,7 +452,7 @@ async def test_tasks_of_a_pod_share_a_shim(shims: Shims) -> None:
     async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
         await adapter.create(first)
         await adapter.create(second)
-        records = [TaskFolder(each.bundle).record() for each in (first, second)]
+        records = [TaskDirectory(each.bundle).record() for each in (first, second)]
         assert records[0] is not None
         assert records[1] is not None
         assert records[0].address == records[1].address
@@ -463,7 +465,7 @@ async def test_a_shim_that_is_killed_takes_its_task_along(shims: Shims) -> None:
     async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
         pid = await adapter.create(task)
         await adapter.start(task)
-        record = TaskFolder(task.bundle).record()
+        record = TaskDirectory(task.bundle).record()
         assert record is not None
         assert record.shim is not None
         waiting = asyncio.create_task(adapter.wait(task))
@@ -490,7 +492,7 @@ async def test_limits_change_while_it_runs(shims: Shims) -> None:
         await adapter.create(task)
         await adapter.start(task)
         await adapter.update(task, {"memory": {"limit": 64 * 1024 * 1024}})
-        record = TaskFolder(task.bundle).record()
+        record = TaskDirectory(task.bundle).record()
         assert record is not None
         limits = [
             path.read_text().strip()
@@ -508,7 +510,7 @@ async def test_a_shim_that_cannot_start_leaves_nothing(shims: Shims, tmp_path: P
     async with open_adapter(shims.root, "runc", broken) as adapter:
         with pytest.raises(AdapterError, match="no virtual machines here"):
             await adapter.create(task)
-    assert not TaskFolder(task.bundle).path.exists()
+    assert not TaskDirectory(task.bundle).path.exists()
 
 
 async def test_a_runtime_that_is_not_found_is_refused_before_a_shim_starts(
@@ -522,7 +524,7 @@ async def test_a_runtime_that_is_not_found_is_refused_before_a_shim_starts(
         with pytest.raises(AdapterError, match="the runtime absent-runtime behind the shim is not"):
             await adapter.create(task)
     assert not started.exists()
-    assert not TaskFolder(task.bundle).path.exists()
+    assert not TaskDirectory(task.bundle).path.exists()
 
 
 async def test_a_runtime_installed_later_is_found(shims: Shims, tmp_path: Path) -> None:

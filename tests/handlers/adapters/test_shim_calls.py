@@ -12,13 +12,13 @@ from moorage.handlers.adapters.shim_program import Address, ShimProgram
 from tests.handlers.programs import program
 
 
-def shim(folder: Path, script: str) -> ShimProgram:
+def shim(directory: Path, script: str) -> ShimProgram:
     record = (
-        f'printf "%s\\n" "$@" > {folder}/argv; env > {folder}/env; pwd > {folder}/pwd; '
-        f"cat > {folder}/input\n{script}"
+        f'printf "%s\\n" "$@" > {directory}/argv; env > {directory}/env; pwd > {directory}/pwd; '
+        f"cat > {directory}/input\n{script}"
     )
-    made = program(folder / "bin", "containerd-shim-x-v1", record)
-    return ShimProgram(made, folder / "events", "/usr/bin:/bin")
+    made = program(directory / "bin", "containerd-shim-x-v1", record)
+    return ShimProgram(made, directory / "events", "/usr/bin:/bin")
 
 
 async def test_a_start_names_everything_and_gives_the_options(

@@ -17,9 +17,9 @@ KATA = "io.containerd.kata.v2"
 
 
 def options(
-    handler: ShimOptions, folder: Path, driver: CgroupDriver = CgroupDriver.CGROUPFS
+    handler: ShimOptions, directory: Path, driver: CgroupDriver = CgroupDriver.CGROUPFS
 ) -> TaskOptions:
-    return TaskOptions(handler, driver, str(folder), Path("/state"))
+    return TaskOptions(handler, driver, str(directory), Path("/state"))
 
 
 def runc_options(given: TaskOptions) -> pb.RuncOptions:

@@ -28,7 +28,7 @@ Answer = Callable[[Frame, asyncio.StreamWriter], Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
-async def connected(folder: Path, answer: Answer) -> AsyncIterator[TtrpcClient]:
+async def connected(directory: Path, answer: Answer) -> AsyncIterator[TtrpcClient]:
     """A client of a server that answers each frame as it is told."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -39,7 +39,7 @@ async def connected(folder: Path, answer: Answer) -> AsyncIterator[TtrpcClient]:
                     await answer(frame, writer)
         writer.close()
 
-    path = folder / "socket"
+    path = directory / "socket"
     server = await asyncio.start_unix_server(serve, path)
     try:
         client = await TtrpcClient.connect(str(path), deadline_s=1)

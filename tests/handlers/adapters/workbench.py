@@ -1,4 +1,6 @@
-"""One bench for every kind of adapter: folders, bundles, a sandbox where a runtime needs one."""
+"""One bench for every kind of adapter: directories, bundles, a sandbox where a runtime needs
+one.
+"""
 
 from __future__ import annotations
 
@@ -188,13 +190,13 @@ class Workbench:
 
     def _related(self) -> list[tuple[int, str]]:
         found = []
-        for folder in Path("/proc").iterdir():
-            if not folder.name.isdecimal() or int(folder.name) == os.getpid():
+        for directory in Path("/proc").iterdir():
+            if not directory.name.isdecimal() or int(directory.name) == os.getpid():
                 continue
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                pid = int(folder.name)
-                line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                place = (folder / "cgroup").read_text()
+                pid = int(directory.name)
+                line = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                place = (directory / "cgroup").read_text()
                 if state(pid) == "Z" and parent(pid) == 1:
                     continue
                 if f"{self.root}/" in line or self.cgroup in place:
@@ -207,7 +209,7 @@ class Workbench:
 
 
 def make_workbench(kind: str, root: Path, reaper: Reaper) -> Workbench:
-    """A bench on an empty folder, whose path is short. Skips what cannot run here."""
+    """A bench on an empty directory, whose path is short. Skips what cannot run here."""
     skip_without(*KINDS[kind])
     for name in ("b", "e", "r", "x"):
         (root / name).mkdir()

@@ -70,13 +70,13 @@ class FakeRoster:
 class Node:
     """A node whose pod `shop/web` runs, and the ways to call it."""
 
-    def __init__(self, life: Life, folder: Path) -> None:
+    def __init__(self, life: Life, directory: Path) -> None:
         self.life = life
         self.streaming = FakeStreaming()
         self.asked: list[Any] = []
-        self.authority = Authority(folder / "pki", datetime.now(UTC))
-        self._strangers = Authority(folder / "other-pki", datetime.now(UTC))
-        self._folder = folder
+        self.authority = Authority(directory / "pki", datetime.now(UTC))
+        self._strangers = Authority(directory / "other-pki", datetime.now(UTC))
+        self._directory = directory
         self.port = free_port()
 
     @property
@@ -140,9 +140,9 @@ class Node:
 
 
 @asynccontextmanager
-async def a_node(folder: Path, *names: str) -> AsyncIterator[Node]:
-    async with living(folder / "node") as life:
-        node = Node(life, folder)
+async def a_node(directory: Path, *names: str) -> AsyncIterator[Node]:
+    async with living(directory / "node") as life:
+        node = Node(life, directory)
         engine: Any = life.engine
         engine.exec_url, engine.attach_url = node.exec_url, node.attach_url
         engine.port_forward_url = node.port_forward_url

@@ -50,7 +50,7 @@ def command(examples: Path | None, *, install: bool, output: str) -> None:
     except (DemoError, ManifestError) as error:
         raise CliError(str(error)) from error
     say = _Narrator(is_quiet=output != "table")
-    with interruptible() as interruptions, _folder(interruptions) as root, Claims() as claims:
+    with interruptible() as interruptions, _directory(interruptions) as root, Claims() as claims:
         layout = layout_of(root)
         handlers = interruptions.run(prepare_machine(layout, is_installing=install))
         settings = opened(layout, Choices(name="moorage-demo"), claims)
@@ -64,8 +64,8 @@ def command(examples: Path | None, *, install: bool, output: str) -> None:
 
 
 @contextmanager
-def _folder(interruptions: Interruptions) -> Iterator[Path]:
-    """A folder for a cluster of its own, which goes at the end, whatever happens."""
+def _directory(interruptions: Interruptions) -> Iterator[Path]:
+    """A directory for a cluster of its own, which goes at the end, whatever happens."""
     place = "/var/lib" if os.geteuid() == 0 else None
     root = Path(tempfile.mkdtemp(prefix="moorage-demo-", dir=place))
     try:

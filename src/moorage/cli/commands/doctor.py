@@ -18,7 +18,7 @@ from moorage.cluster.doctor import can_run_pods, examine
 from moorage.cluster.host import Host
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import load
-from moorage.engine import HANDLER_FOLDER, EnginePaths
+from moorage.engine import HANDLER_DIRECTORY, EnginePaths
 from moorage.handlers import Handler
 
 _COLUMNS = ("subject", "state", "meaning")
@@ -36,8 +36,8 @@ def command(data_dir: Path, *, install: bool, deep: bool, output: str) -> None:
     """
     layout = layout_of(data_dir)
     host, handlers = asyncio.run(_look(layout, is_installing=install))
-    folders = (HANDLER_FOLDER, EnginePaths(layout.engine, layout.engine).handlers)
-    findings = examine(host, handlers, folders)
+    directories = (HANDLER_DIRECTORY, EnginePaths(layout.engine, layout.engine).handlers)
+    findings = examine(host, handlers, directories)
     if deep:
         # Imported here: only this option reads the store.
         from moorage.cluster.store_findings import examine_store

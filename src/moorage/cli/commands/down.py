@@ -28,13 +28,13 @@ from moorage.linux.trees import remove_tree
     is_flag=True,
     help="With --cri: leave pods to an engine that cannot be reached.",
 )
-@click.option("--delete-data", is_flag=True, help="Delete the data folder too.")
+@click.option("--delete-data", is_flag=True, help="Delete the data directory too.")
 def command(data_dir: Path, *, keep_pods: bool, abandon_pods: bool, delete_data: bool) -> None:
     """Stop the cluster and its pods, and leave the machine as it was; the data stays.
 
     On an engine given with --cri the cluster's pods are removed too; those of others stay.
 
-    The next `moor up` on the folder starts the pods again.
+    The next `moor up` on the directory starts the pods again.
     """
     if keep_pods and delete_data:
         raise click.UsageError("--keep-pods and --delete-data exclude each other")

@@ -15,7 +15,7 @@ from moorage.cli.options import LOG_LEVELS, mirror_option, pairs, size_bytes, so
 from moorage.cluster.long_lived import Service, calm_collector, until_stopped
 from moorage.engine import (
     CNI_CONFIGURATIONS,
-    HANDLER_FOLDER,
+    HANDLER_DIRECTORY,
     NEEDED_PROGRAMS,
     EngineError,
     EngineOptions,
@@ -28,7 +28,7 @@ from moorage.handlers import search_path
 from moorage.linux.private import UMASK
 
 _RUN_PATH_BYTES = 60
-_FOLDER = click.Path(path_type=Path, file_okay=False)
+_DIRECTORY = click.Path(path_type=Path, file_okay=False)
 
 log = Log(__name__)
 
@@ -43,31 +43,31 @@ log = Log(__name__)
 )
 @click.option(
     "--data-dir",
-    type=_FOLDER,
+    type=_DIRECTORY,
     default=Path("/var/lib/moorage-engine"),
     show_default=True,
     help="Images, records and handlers of its own: what outlives a reboot.",
 )
 @click.option(
     "--run-dir",
-    type=_FOLDER,
+    type=_DIRECTORY,
     default=Path("/run/moorage-engine"),
     show_default=True,
     help="What a reboot ends: bundles, namespaces. Short, since sockets are in it.",
 )
 @click.option(
     "--handlers-dir",
-    "handler_folders",
-    type=_FOLDER,
+    "handler_directories",
+    type=_DIRECTORY,
     multiple=True,
-    default=(HANDLER_FOLDER,),
-    show_default=str(HANDLER_FOLDER),
-    help="Handler definitions, before those in the data folder; several times for several.",
+    default=(HANDLER_DIRECTORY,),
+    show_default=str(HANDLER_DIRECTORY),
+    help="Handler definitions, before those in the data directory; several times for several.",
 )
 @click.option(
     "--cni-bin",
     "cni_programs",
-    type=_FOLDER,
+    type=_DIRECTORY,
     multiple=True,
     default=CNI_PROGRAMS,
     show_default=" ".join(map(str, CNI_PROGRAMS)),
@@ -75,7 +75,7 @@ log = Log(__name__)
 )
 @click.option(
     "--cni-conf",
-    type=_FOLDER,
+    type=_DIRECTORY,
     default=CNI_CONFIGURATIONS,
     show_default=True,
     help="The network's configuration: the first file by name counts.",
@@ -99,7 +99,7 @@ def command(
     listen: str,
     data_dir: Path,
     run_dir: Path,
-    handler_folders: tuple[Path, ...],
+    handler_directories: tuple[Path, ...],
     cni_programs: tuple[Path, ...],
     cni_conf: Path,
     mirrors: tuple[str, ...],
@@ -110,7 +110,7 @@ def command(
     """Run the container engine alone, in the foreground, for a kubelet or crictl to use.
 
     Its log goes to standard error. SIGTERM ends it; containers go on, and the next one on the
-    same folders takes them over. Under systemd it says when it is ready (Type=notify).
+    same directories takes them over. Under systemd it says when it is ready (Type=notify).
     """
     run = run_dir.absolute()
     if len(bytes(run)) > _RUN_PATH_BYTES:
@@ -123,7 +123,7 @@ def command(
         search_path=search_path(),
         cni_programs=cni_programs,
         cni_configurations=cni_conf,
-        handler_folders=handler_folders,
+        handler_directories=handler_directories,
         registry_mirrors=pairs("--registry-mirror", mirrors),
         image_limits=ImageLimits(unpacked_bytes=size_bytes("--image-limit", image_limit)),
     )

@@ -1,6 +1,7 @@
-"""Where a cluster's engine keeps its things: what must last in the data folder, the rest in /run.
+"""Where a cluster's engine keeps its things: what must last in the data directory, the rest in
+/run.
 
-The kernel takes no socket path over 107 bytes, and a data folder may lie deep, so sockets are
+The kernel takes no socket path over 107 bytes, and a data directory may lie deep, so sockets are
 under a short path of the cluster's own. What a reboot ends (sandboxes' namespaces, bundles,
 address leases) is there too, so that it ends with them.
 """

@@ -14,7 +14,7 @@ from moorage.cluster.images import BUSYBOX, NGINX_STAND_IN
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import PodNetwork, host_routes, outward_mtu
 from moorage.cluster.settings import Settings
-from moorage.engine import HANDLER_FOLDER, NEEDED_PROGRAMS, EngineOptions
+from moorage.engine import HANDLER_DIRECTORY, NEEDED_PROGRAMS, EngineOptions
 from moorage.engine.images import ImageLimits
 
 log = Log(__name__)
@@ -64,7 +64,7 @@ def plan_engine(layout: Layout, settings: Settings, host: Host) -> EnginePlan:
             f"{' and '.join(missing)} not found on PATH: apt-get install {packages}, or give a "
             "running engine with --cri"
         )
-    if host.cni.folder is None:
+    if host.cni.directory is None:
         raise NoEngineError("there are no CNI plugins: apt-get install containernetworking-plugins")
     paths = engine_paths(layout, settings)
     return EnginePlan(
@@ -75,9 +75,9 @@ def plan_engine(layout: Layout, settings: Settings, host: Host) -> EnginePlan:
             paths=paths.engine,
             socket=paths.socket,
             search_path=host.path,
-            cni_programs=(host.cni.folder,),
+            cni_programs=(host.cni.directory,),
             cni_configurations=paths.cni,
-            handler_folders=(HANDLER_FOLDER,),
+            handler_directories=(HANDLER_DIRECTORY,),
             registry_mirrors=settings.registry_mirrors,
             image_limits=ImageLimits(unpacked_bytes=settings.image_limit_bytes),
             # No registry has them, so one that is collected could not be pulled again.

@@ -1,9 +1,9 @@
 """Removes what a cluster's engine left on the machine, without its help.
 
 For an engine that was killed, or cannot run any more. Everything found is the cluster's own by
-its place: monitors, shims and runtimes by the folder they were given, mounts and network namespaces
-by the folder they are in, cgroups by the bundles that name them. Nothing is looked for by a
-program's name, so another engine on the machine is never touched.
+its place: monitors, shims and runtimes by the directory they were given, mounts and network
+namespaces by the directory they are in, cgroups by the bundles that name them. Nothing is looked
+for by a program's name, so another engine on the machine is never touched.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ def remove_cgroups(cgroup_paths: Iterable[str], cgroups: Cgroups) -> None:
             _remove_branch(hierarchy / path.lstrip("/"), hierarchy)
 
 
-def remove_mounts(folder: Path) -> None:
-    """Unmount everything at a folder and below it. Raises LeftoverError when something stays."""
-    place = folder.resolve()
+def remove_mounts(directory: Path) -> None:
+    """Unmount everything at a directory and below it. Raises LeftoverError when something stays."""
+    place = directory.resolve()
     for each in mounts_below(place, current_mounts()):
         try:
             unmount(each.point)
@@ -106,13 +106,13 @@ def remove_mounts(folder: Path) -> None:
         raise LeftoverError(f"{', '.join(str(each.point) for each in left)} cannot be unmounted")
 
 
-def remove_folder(folder: Path) -> None:
-    """Remove a folder and its mounts.
+def remove_directory(directory: Path) -> None:
+    """Remove a directory and its mounts.
 
     Raises LeftoverError when a mount stays: what is behind it is not ours to remove.
     """
-    remove_mounts(folder)
-    remove_tree(folder)
+    remove_mounts(directory)
+    remove_tree(directory)
 
 
 def descendants(ancestors: Iterable[int]) -> list[int]:
@@ -128,9 +128,9 @@ def descendants(ancestors: Iterable[int]) -> list[int]:
     return found
 
 
-def _given(folder: Path) -> list[int]:
-    """The processes that were started with something of a folder among their arguments."""
-    beginning = f"{folder}/"
+def _given(directory: Path) -> list[int]:
+    """The processes that were started with something of a directory among their arguments."""
+    beginning = f"{directory}/"
     return [pid for pid in _pids() if any(beginning in word for word in _arguments(pid))]
 
 

@@ -15,7 +15,7 @@ from moorage.cluster.engine.sweep import (
     cgroup_paths,
     end_processes,
     remove_cgroups,
-    remove_folder,
+    remove_directory,
     remove_mounts,
     task_ids,
 )
@@ -55,7 +55,7 @@ async def sweep(
     await end_processes(paths)
     await asyncio.to_thread(remove_cgroups, known, host.cgroups)
     remove_mounts(paths.data)
-    await asyncio.to_thread(remove_folder, paths.run)
+    await asyncio.to_thread(remove_directory, paths.run)
     await asyncio.to_thread(_leave_machine)
     forget(network, ids)
     await remove(network, host)
@@ -72,7 +72,7 @@ def _leave_machine() -> None:
         RUN.rmdir()
     except OSError as error:
         # Another cluster came into it, or took it away, since it was looked at.
-        log.info("folder stays", folder=RUN, reason=error.strerror)
+        log.info("directory stays", directory=RUN, reason=error.strerror)
 
 
 async def _end_by_engine(plan: EnginePlan) -> None:

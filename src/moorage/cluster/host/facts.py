@@ -58,9 +58,11 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """The file system that holds a data folder. `overlay` is None where it could not be tried."""
+    """The file system that holds a data directory. `overlay` is None where it could not be
+    tried.
+    """
 
-    folder: Path
+    directory: Path
     free_bytes: int
     total_bytes: int
     overlay: bool | None
@@ -96,9 +98,9 @@ class Host:
 
 
 async def gather(data_dir: Path) -> Host:
-    """The facts of this machine for a cluster that keeps its data in that folder.
+    """The facts of this machine for a cluster that keeps its data in that directory.
 
-    The folder need not exist. Takes tens of milliseconds; every program it asks has a deadline.
+    The directory need not exist. Takes tens of milliseconds; every program it asks has a deadline.
     """
     path = search_path()
     is_root = os.geteuid() == 0
@@ -147,7 +149,7 @@ def _system() -> System:
 
 
 def _disk(data_dir: Path, *, is_root: bool) -> Disk:
-    folder = next(each for each in (data_dir, *data_dir.absolute().parents) if each.is_dir())
-    usage = shutil.disk_usage(folder)
-    overlay = supports_overlay(folder) if is_root else None
-    return Disk(folder, usage.free, usage.total, overlay)
+    directory = next(each for each in (data_dir, *data_dir.absolute().parents) if each.is_dir())
+    usage = shutil.disk_usage(directory)
+    overlay = supports_overlay(directory) if is_root else None
+    return Disk(directory, usage.free, usage.total, overlay)

@@ -30,7 +30,7 @@ TOOLS: Mapping[str, tuple[str, ...]] = {
     "catatonit": ("--version",),
 }
 
-CNI_FOLDERS = (Path("/opt/cni/bin"), Path("/usr/lib/cni"), Path("/usr/libexec/cni"))
+CNI_DIRECTORIES = (Path("/opt/cni/bin"), Path("/usr/lib/cni"), Path("/usr/libexec/cni"))
 CNI_NEEDED = ("bridge", "host-local", "loopback", "portmap")
 
 
@@ -45,9 +45,9 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class CniPlugins:
-    """The folder with the network plugins, None when there is none, and what is in it."""
+    """The directory with the network plugins, None when there is none, and what is in it."""
 
-    folder: Path | None
+    directory: Path | None
     plugins: frozenset[str] = frozenset()
 
     @property
@@ -74,12 +74,12 @@ async def find_tools(path: str) -> dict[str, Tool]:
     return {name: task.result() for name, task in tasks.items()}
 
 
-def find_cni(folders: tuple[Path, ...] = CNI_FOLDERS) -> CniPlugins:
-    """The first folder that has all the plugins a node needs, else the one that has most."""
+def find_cni(directories: tuple[Path, ...] = CNI_DIRECTORIES) -> CniPlugins:
+    """The first directory that has all the plugins a node needs, else the one that has most."""
     candidates = [
-        CniPlugins(folder, frozenset(each.name for each in folder.iterdir()))
-        for folder in folders
-        if folder.is_dir()
+        CniPlugins(directory, frozenset(each.name for each in directory.iterdir()))
+        for directory in directories
+        if directory.is_dir()
     ]
     return min(candidates, key=lambda each: len(each.missing), default=CniPlugins(None))
 

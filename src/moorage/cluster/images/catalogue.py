@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from moorage.cluster.images.archive import Image
 from moorage.cluster.images.layer import (
-    SHARED_FOLDER_MODE,
+    SHARED_DIRECTORY_MODE,
+    Directory,
     Entry,
     File,
-    Folder,
     HardLink,
     write_layer,
 )
@@ -37,10 +37,10 @@ _ACCOUNTS = {
     b"nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
     "etc/group": b"root:x:0:\ntty:x:5:\nnogroup:x:65534:\n",
 }
-_FOLDERS = {
-    **dict.fromkeys(("dev", "home", "proc", "sys", "usr/bin", "usr/sbin", "var/log"), Folder()),
-    "root": Folder(0o700),
-    "tmp": Folder(SHARED_FOLDER_MODE),
+_DIRECTORIES = {
+    **dict.fromkeys(("dev", "home", "proc", "sys", "usr/bin", "usr/sbin", "var/log"), Directory()),
+    "root": Directory(0o700),
+    "tmp": Directory(SHARED_DIRECTORY_MODE),
 }
 _PAGE = b"""<!doctype html>
 <title>Stand-in for nginx</title>
@@ -136,7 +136,7 @@ def _busybox_files(busybox: Busybox) -> dict[str, Entry]:
     commands = {f"bin/{name}": HardLink("bin/busybox") for name in busybox.commands}
     commands.pop("bin/busybox", None)
     return {
-        **_FOLDERS,
+        **_DIRECTORIES,
         **{path: File(content) for path, content in _ACCOUNTS.items()},
         **commands,
         "bin/busybox": File(busybox.program.content, _PROGRAM_MODE),

@@ -12,13 +12,13 @@ import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-FOLDER_MODE = 0o755
-SHARED_FOLDER_MODE = 0o1777
+DIRECTORY_MODE = 0o755
+SHARED_DIRECTORY_MODE = 0o1777
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
-    mode: int = FOLDER_MODE
+class Directory:
+    mode: int = DIRECTORY_MODE
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +34,15 @@ class HardLink:
     target: str
 
 
-Entry = Folder | File | HardLink
+Entry = Directory | File | HardLink
 
 
 def write_layer(entries: Mapping[str, Entry]) -> bytes:
-    """An uncompressed layer. Paths are relative; folders that are only implied are added.
+    """An uncompressed layer. Paths are relative; directories that are only implied are added.
 
     Raises ValueError for a link to what the layer does not hold as a file.
     """
-    everything = {**_implied_folders(entries), **entries}
+    everything = {**_implied_directories(entries), **entries}
     for path, entry in entries.items():
         if isinstance(entry, HardLink) and not isinstance(everything.get(entry.target), File):
             raise ValueError(f"{path} links to {entry.target}, which is no file of the layer")
@@ -55,13 +55,13 @@ def write_layer(entries: Mapping[str, Entry]) -> bytes:
     return buffer.getvalue()
 
 
-def _implied_folders(entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    folders: dict[str, Entry] = {}
+def _implied_directories(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    directories: dict[str, Entry] = {}
     for path in entries:
         parts = path.split("/")[:-1]
         for depth in range(1, len(parts) + 1):
-            folders["/".join(parts[:depth])] = Folder()
-    return folders
+            directories["/".join(parts[:depth])] = Directory()
+    return directories
 
 
 def _is_link(entry: Entry) -> bool:
@@ -70,7 +70,7 @@ def _is_link(entry: Entry) -> bool:
 
 def _header(path: str, entry: Entry) -> tuple[tarfile.TarInfo, io.BytesIO | None]:
     header = tarfile.TarInfo(path)
-    if isinstance(entry, Folder):
+    if isinstance(entry, Directory):
         header.type, header.mode = tarfile.DIRTYPE, entry.mode
         return header, None
     if isinstance(entry, HardLink):

@@ -27,9 +27,10 @@ _INTERFACE_NAME_BYTES = 15
 class PodNetwork:
     """The network of one cluster's pods.
 
-    `leases` is the folder where host-local keeps which address is whose: with the engine's state,
-    since both end with a reboot. `mtu` is in bytes. `services` is the network of the cluster's
-    service addresses, None to leave it alone; `listeners` are the cluster's own on this host.
+    `leases` is the directory where host-local keeps which address is whose: with the engine's
+    state, since both end with a reboot. `mtu` is in bytes. `services` is the network of the
+    cluster's service addresses, None to leave it alone; `listeners` are the cluster's own on this
+    host.
     """
 
     cluster_id: str

@@ -17,10 +17,10 @@ _DEFAULT_BRIDGE = "cni0"
 _INTERFACE = re.compile(r"[A-Za-z0-9_.-]{1,15}")
 
 
-def pod_bridges(folder: Path = CNI_CONFIGURATIONS) -> tuple[str, ...]:
+def pod_bridges(directory: Path = CNI_CONFIGURATIONS) -> tuple[str, ...]:
     """Return the bridges of the network in force; none where it has another kind, or none."""
     try:
-        files = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES)
+        files = sorted(path for path in directory.iterdir() if path.suffix in _SUFFIXES)
         content: Any = json.loads(files[0].read_bytes()) if files else {}
     except (OSError, ValueError):
         return ()

@@ -51,7 +51,7 @@ class NetworkState:
 
 
 async def set_up(network: PodNetwork, host: Host, configurations: Path) -> NetworkState:
-    """Make the bridge, the rules and the conflist in that folder; for a node that is starting.
+    """Make the bridge, the rules and the conflist in that directory; for a node that is starting.
 
     Where iptables doesn't work, pods reach each other and the host, but nothing beyond, and have
     no host ports. Raises NetworkError when there can be no bridge.
@@ -209,9 +209,9 @@ async def _run(host: Host, *argv: str, given: str = "") -> Answer:
     )
 
 
-def _write_conflist(folder: Path, text: str) -> None:
-    """Write the file whole, since the engine watches the folder and would read half of it."""
-    make_private(folder)
-    scratch = folder / f"{FILE_NAME}.new"
+def _write_conflist(directory: Path, text: str) -> None:
+    """Write the file whole, since the engine watches the directory and would read half of it."""
+    make_private(directory)
+    scratch = directory / f"{FILE_NAME}.new"
     scratch.write_text(text)
-    scratch.replace(folder / FILE_NAME)
+    scratch.replace(directory / FILE_NAME)

@@ -64,7 +64,7 @@ class Configuration:
     """What a containerd is told. All paths are absolute.
 
     `stream_port` 0 lets the system choose. `restricts_oom_score` is for hosts that may not lower
-    it (no CAP_SYS_RESOURCE), where every sandbox would fail. `registry_hosts` is the folder
+    it (no CAP_SYS_RESOURCE), where every sandbox would fail. `registry_hosts` is the directory
     with one `hosts.toml` for each registry that has mirrors.
     """
 

@@ -1,4 +1,4 @@
-"""Registry mirrors as containerd reads them: one folder with a `hosts.toml` for each registry.
+"""Registry mirrors as containerd reads them: one directory with a `hosts.toml` for each registry.
 
 Read at every pull, so that a change needs no restart. A mirror is asked first, the registry itself
 if the mirror has no answer. Source: containerd, "Registry Configuration".
@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 from moorage.cri.containerd.toml import Table, write_toml
 
 DEFAULT = "_default"
-"""The folder whose file is for every registry without one of its own."""
+"""The directory whose file is for every registry without one of its own."""
 
 _SERVERS = {"docker.io": "https://registry-1.docker.io"}
 
 
 def hosts_files(mirrors: Mapping[str, str]) -> dict[str, str]:
-    """Folder name → text of its `hosts.toml`, for mirrors given as registry → URL.
+    """Directory name → text of its `hosts.toml`, for mirrors given as registry → URL.
 
     The registry `*` stands for all without a mirror of their own. Raises ValueError for a mirror
     that is no http or https URL.

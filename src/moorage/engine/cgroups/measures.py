@@ -21,7 +21,7 @@ from moorage.engine.cgroups.files import (
     pressure,
     read,
 )
-from moorage.linux.cgroups import Cgroups, Layout, folder_in
+from moorage.linux.cgroups import Cgroups, Layout, directory_in
 
 # Which pairs of files version 1 may have, whole cgroups with those below them first.
 _BLKIO = (
@@ -56,10 +56,10 @@ def read_pressures(cgroups: Cgroups, path: str) -> Pressures:
     """What a cgroup's tasks waited for."""
     if cgroups.unified is None:
         return Pressures()
-    folder = folder_in(cgroups.unified, path)
-    if cgroups.layout is Layout.HYBRID and not _has_processes(str(folder)):
+    directory = directory_in(cgroups.unified, path)
+    if cgroups.layout is Layout.HYBRID and not _has_processes(str(directory)):
         return Pressures()
-    found = (pressure(read(f"{folder}/{name}.pressure")) for name in ("cpu", "memory", "io"))
+    found = (pressure(read(f"{directory}/{name}.pressure")) for name in ("cpu", "memory", "io"))
     return Pressures(*found)
 
 
@@ -67,12 +67,12 @@ def read_devices(cgroups: Cgroups, path: str) -> tuple[DeviceUsage, ...]:
     """What a cgroup read from and wrote to block devices."""
     blkio = cgroups.v1.get("blkio")
     if blkio is not None:
-        folder = folder_in(blkio, path)
-        texts = ([read(f"{folder}/blkio.{name}") for name in pair] for pair in _BLKIO)
+        directory = directory_in(blkio, path)
+        texts = ([read(f"{directory}/blkio.{name}") for name in pair] for pair in _BLKIO)
         return next((devices_v1(*pair) for pair in texts if any(pair)), ())
     if cgroups.unified is None or "io" not in cgroups.v2:
         return ()
-    return devices_v2(read(f"{folder_in(cgroups.unified, path)}/io.stat"))
+    return devices_v2(read(f"{directory_in(cgroups.unified, path)}/io.stat"))
 
 
 def read_huge_pages(cgroups: Cgroups, path: str) -> tuple[PageUsage, ...]:
@@ -80,23 +80,23 @@ def read_huge_pages(cgroups: Cgroups, path: str) -> tuple[PageUsage, ...]:
     mount = cgroups.mount_of("hugetlb")
     if mount is None:
         return ()
-    folder = folder_in(mount, path)
+    directory = directory_in(mount, path)
     used, peak = _PAGES_V1 if "hugetlb" in cgroups.v1 else _PAGES_V2
     found = []
-    for size in _page_sizes(str(folder)):
-        bytes_used = number(read(f"{folder}/hugetlb.{size}.{used}"))
-        most = number(read(f"{folder}/hugetlb.{size}.{peak}")) if peak else None
+    for size in _page_sizes(str(directory)):
+        bytes_used = number(read(f"{directory}/hugetlb.{size}.{used}"))
+        most = number(read(f"{directory}/hugetlb.{size}.{peak}")) if peak else None
         if bytes_used is not None:
             found.append(PageUsage(size, bytes_used, most))
     return tuple(found)
 
 
-def _has_processes(folder: str) -> bool:
-    return numbers(read(f"{folder}/cgroup.events")).get("populated") == 1
+def _has_processes(directory: str) -> bool:
+    return numbers(read(f"{directory}/cgroup.events")).get("populated") == 1
 
 
-def _page_sizes(folder: str) -> list[str]:
-    if not os.path.isdir(folder):
+def _page_sizes(directory: str) -> list[str]:
+    if not os.path.isdir(directory):
         return []
-    matches = map(_PAGES.match, os.listdir(folder))
+    matches = map(_PAGES.match, os.listdir(directory))
     return sorted({match[1] for match in matches if match is not None})

@@ -1,7 +1,7 @@
 """Where a container's cgroup is, and how a runtime is told.
 
-Pure. With the cgroupfs driver the folder is named outright; with systemd a runtime is given a
-slice, a prefix and an id, and systemd makes of it a folder for each part of the slice's name.
+Pure. With the cgroupfs driver the directory is named outright; with systemd a runtime is given a
+slice, a prefix and an id, and systemd makes of it a directory for each part of the slice's name.
 Source: OCI runtime spec "Cgroups Path"; systemd.slice(5); KEP-2033 for slices of pods.
 """
 
@@ -70,7 +70,7 @@ def parent_cgroup(driver: CgroupDriver, parent: str) -> str:
 
 
 def slice_path(name: str) -> str:
-    """The folder of a slice: `a-b.slice` is `/a.slice/a-b.slice`. Raises InvalidError."""
+    """The directory of a slice: `a-b.slice` is `/a.slice/a-b.slice`. Raises InvalidError."""
     if not _SLICE_NAME.fullmatch(name):
         raise InvalidError(
             f"cgroup parent {name!r} is no systemd slice: give a name such as pods-a.slice, or "

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from moorage.engine.cgroups.files import number, numbers, read
 from moorage.linux.cgroup_life import files_below, read_text
-from moorage.linux.cgroups import Cgroups, folder_in
+from moorage.linux.cgroups import Cgroups, directory_in
 
 Figures = TypeVar("Figures", bound="Usage | Accounts")
 _LIMITS = ("memory_limit", "swap_limit")
@@ -165,13 +165,13 @@ class UsageReader:
         memory = self._cgroups.mount_of("memory")
         if memory is None:
             return None
-        folder = folder_in(memory, path)
+        directory = directory_in(memory, path)
         if memory == self._cgroups.unified:
             return self._accounts.figures(path).oom_kills
         # Version 1 counts each cgroup apart.
         found = [
             numbers(_text(opened)).get("oom_kill")
-            for opened in files_below(folder, "memory.oom_control")
+            for opened in files_below(directory, "memory.oom_control")
         ]
         counted = [count for count in found if count is not None]
         return sum(counted) if counted else None

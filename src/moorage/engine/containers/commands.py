@@ -60,8 +60,8 @@ class Commands:
         if not sandbox.record.is_ready:
             raise PreconditionError(f"sandbox {sandbox.id} is not ready")
         is_on_host = sandbox.namespace_options.network == pb.NODE
-        folder = self._context.paths.namespaces / sandbox.id
-        return await dial_port(None if is_on_host else folder / pinned.NET, port)
+        directory = self._context.paths.namespaces / sandbox.id
+        return await dial_port(None if is_on_host else directory / pinned.NET, port)
 
     async def _to_end(self, container: Container, cmd: Sequence[str]) -> pb.ExecSyncResponse:
         process = await self._start(container, cmd, has_stdin=False, has_terminal=False)

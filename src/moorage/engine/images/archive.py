@@ -71,7 +71,7 @@ class _Part:
 def read_archive(
     archive: Path, scratch: Path, platform: Platform, limits: ImageLimits | None = None
 ) -> tuple[ArchivedImage, ...]:
-    """The images in an archive. Blocks; `scratch` is a folder for a copy of a packed one.
+    """The images in an archive. Blocks; `scratch` is a directory for a copy of a packed one.
 
     Raises MalformedImageError, OSError.
     """

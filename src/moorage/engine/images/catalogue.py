@@ -116,9 +116,9 @@ class Catalogue:
             doomed = self.layers.discard(needed)
         except OSError as error:
             raise failure("layers that nobody needs", error) from error
-        for folder in doomed:
+        for directory in doomed:
             # One that stays is removed at the next start; who asks for removals cannot help it.
-            await in_thread(remove_leftover, folder)
+            await in_thread(remove_leftover, directory)
 
     async def _unpack(self, blobs: Sequence[tuple[str, Blob]], name: str) -> None:
         limits = self.layers.limits

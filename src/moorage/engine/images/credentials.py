@@ -57,7 +57,7 @@ class Credentials:
 
 @contextmanager
 def credentials_file(
-    folder: Path, name: str, reference: Reference, credentials: Credentials | None
+    directory: Path, name: str, reference: Reference, credentials: Credentials | None
 ) -> Iterator[Path | None]:
     """A file for the puller, gone afterwards; None without credentials. Raises OSError."""
     if credentials is None:
@@ -67,7 +67,7 @@ def credentials_file(
     entry = {"auth": base64.b64encode(plain).decode()}
     if credentials.identity_token:
         entry["identitytoken"] = credentials.identity_token
-    path = folder / f"{name}.auth.json"
+    path = directory / f"{name}.auth.json"
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:

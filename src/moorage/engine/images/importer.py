@@ -1,4 +1,5 @@
-"""How images come in: from registries and from archives, by way of a folder that goes afterwards.
+"""How images come in: from registries and from archives, by way of a directory that goes
+afterwards.
 
 Pulls of one name with the same credentials are one pull.
 """
@@ -37,18 +38,20 @@ class Loaded:
 
 
 class ImageImporter:
-    """Pulls and loads into a catalogue. `folder` is for blobs on their way, `run` for secrets."""
+    """Pulls and loads into a catalogue. `directory` is for blobs on their way, `run` for
+    secrets.
+    """
 
     def __init__(
         self,
-        folder: Path,
+        directory: Path,
         run: Path,
         catalogue: Catalogue,
         skopeo: Skopeo,
         platform: Platform,
         single_flight: SingleFlight[Image],
     ) -> None:
-        self._folder = folder
+        self._directory = directory
         self._run = run
         self._catalogue = catalogue
         self._skopeo = skopeo
@@ -56,11 +59,13 @@ class ImageImporter:
         self._puller = Puller(skopeo, platform, catalogue.layers.limits)
         self._single_flight = single_flight
 
-    def load_folders(self) -> None:
-        """Make the folders, and remove what an earlier life left there. Blocks. Raises OSError."""
-        for each in (self._folder, self._run):
+    def load_directories(self) -> None:
+        """Make the directories, and remove what an earlier life left there. Blocks. Raises
+        OSError.
+        """
+        for each in (self._directory, self._run):
             make_private(each)
-        for left in self._folder.iterdir():
+        for left in self._directory.iterdir():
             # A program that is being killed may still write there.
             remove_leftover(left)
         for left in self._run.glob("*.auth.json"):
@@ -79,9 +84,9 @@ class ImageImporter:
         """Install the images of an archive. Raises EngineError."""
         loaded = []
         try:
-            async with self._tidied(), self._scratch() as folder:
+            async with self._tidied(), self._scratch() as directory:
                 for each in await in_thread(
-                    read_archive, archive, folder, self._platform, self._catalogue.layers.limits
+                    read_archive, archive, directory, self._platform, self._catalogue.layers.limits
                 ):
                     blobs = list(zip(layers_in(each), each.blobs, strict=True))
                     image = await self._catalogue.install(
@@ -109,13 +114,13 @@ class ImageImporter:
                         return present
                     return await self._catalogue.rename(present, tags, digests)
                 offer = await self._puller.offer(reference, auth, digest, content)
-                async with self._tidied(), self._scratch() as folder:
+                async with self._tidied(), self._scratch() as directory:
                     layers = self._catalogue.layers
                     # What is there now is not fetched, so it must stay.
                     with self._catalogue.holding(offer.layers):
-                        await self._puller.fetch(offer, auth, layers, folder, progress)
+                        await self._puller.fetch(offer, auth, layers, directory, progress)
                         return await self._catalogue.install(
-                            offer.configuration, offer.blobs(folder), tags, digests
+                            offer.configuration, offer.blobs(directory), tags, digests
                         )
         except OSError as error:
             raise failure(f'failed to pull image "{reference.full}"', error) from error
@@ -137,9 +142,9 @@ class ImageImporter:
 
     @asynccontextmanager
     async def _scratch(self) -> AsyncIterator[Path]:
-        folder = self._folder / secrets.token_hex(8)
-        folder.mkdir(mode=0o700)
+        directory = self._directory / secrets.token_hex(8)
+        directory.mkdir(mode=0o700)
         try:
-            yield folder
+            yield directory
         finally:
-            await in_thread(remove_tree, folder)
+            await in_thread(remove_tree, directory)

@@ -94,10 +94,10 @@ def without_image(images: Images, image_id: str) -> dict[str, Image]:
 class IndexFiles:
     """The files behind the index. Two writers must take turns."""
 
-    def __init__(self, folder: Path, pinned: Collection[str]) -> None:
+    def __init__(self, directory: Path, pinned: Collection[str]) -> None:
         """`pinned` are full names of images that may not be collected."""
-        self._index = folder / "index.json"
-        self._configurations = folder / "configurations"
+        self._index = directory / "index.json"
+        self._configurations = directory / "configurations"
         self._pinned = frozenset(pinned)
 
     def load(self, present: Container[str]) -> dict[str, Image]:

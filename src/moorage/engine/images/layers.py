@@ -70,14 +70,14 @@ class Layers:
 
     def __init__(
         self,
-        folder: Path,
+        directory: Path,
         single_flight: SingleFlight[None],
         *,
         is_marked: bool,
         limits: ImageLimits | None = None,
     ) -> None:
         """`is_marked`: leave overlayfs's marks in the trees, which only some file systems can."""
-        self._folder = folder
+        self._directory = directory
         self._single_flight = single_flight
         self._is_marked = is_marked
         self.limits = limits or ImageLimits()
@@ -85,8 +85,8 @@ class Layers:
 
     def load(self) -> None:
         """See what is there, and remove what was being made or removed. Blocks. Raises OSError."""
-        make_private(self._folder)
-        for each in self._folder.iterdir():
+        make_private(self._directory)
+        for each in self._directory.iterdir():
             if each.name.startswith("."):
                 remove_leftover(each)
                 continue
@@ -103,11 +103,11 @@ class Layers:
         return diff_id in self._sizes
 
     def path(self, diff_id: str) -> Path:
-        """The layer's folder."""
-        return self._folder / diff_id.removeprefix(SHA256)
+        """The layer's directory."""
+        return self._directory / diff_id.removeprefix(SHA256)
 
     def stack(self, diff_ids: Sequence[str]) -> list[Path]:
-        """The folders to build a tree of, from the bottom up.
+        """The directories to build a tree of, from the bottom up.
 
         Of a layer that comes twice only the upper one counts: it says again all that the lower one
         said, and overlayfs refuses both.
@@ -138,25 +138,25 @@ class Layers:
             )
 
     def discard(self, needed: Collection[str]) -> list[Path]:
-        """Take away all layers but these; returns folders that only wait to be deleted.
+        """Take away all layers but these; returns directories that only wait to be deleted.
 
         Two renames at the most for each, so that nobody finds half a layer.
         """
-        folders = []
+        directories = []
         for diff_id in [each for each in self._sizes if each not in needed]:
-            doomed = self._folder / f"{_OLD}{secrets.token_hex(8)}"
+            doomed = self._directory / f"{_OLD}{secrets.token_hex(8)}"
             self.path(diff_id).rename(doomed)
             del self._sizes[diff_id]
-            folders.append(doomed)
-        return folders
+            directories.append(doomed)
+        return directories
 
     async def _unpack(self, diff_id: str, blob: Blob, image: str, others: Collection[str]) -> None:
         if diff_id in self._sizes:
             return
-        scratch = self._folder / f"{_NEW}{secrets.token_hex(8)}"
+        scratch = self._directory / f"{_NEW}{secrets.token_hex(8)}"
         try:
             tree = scratch / _TREE
-            await in_thread(_make_folder, tree)
+            await in_thread(_make_directory, tree)
             job = {
                 "parent": os.getpid(),
                 "blob": str(blob.path),
@@ -165,7 +165,7 @@ class Layers:
                 "compression": blob.compression,
                 "digest": blob.digest,
                 "diff_id": diff_id,
-                "folder": str(tree),
+                "directory": str(tree),
                 "record": str(scratch / _RECORD),
                 "is_marked": self._is_marked,
                 "budget": self._budget(others),
@@ -189,7 +189,7 @@ class Layers:
             "entries": max(0, limits.entries - entries),
             "depth": limits.depth,
             "xattr_bytes": limits.xattr_bytes,
-            "reserve_bytes": limits.reserve_bytes(self._folder),
+            "reserve_bytes": limits.reserve_bytes(self._directory),
         }
 
     def _finish(self, scratch: Path, diff_id: str) -> None:
@@ -199,12 +199,12 @@ class Layers:
 
 
 def tree_of(layer: Path) -> Path:
-    """What a layer's folder holds of the image."""
+    """What a layer's directory holds of the image."""
     return layer / _TREE
 
 
 def read_record(layer: Path) -> LayerRecord:
-    """What is known of the layer in a folder. Blocks. Raises OSError."""
+    """What is known of the layer in a directory. Blocks. Raises OSError."""
     return msgspec.json.decode((layer / _RECORD).read_bytes(), type=LayerRecord)
 
 
@@ -236,6 +236,6 @@ def _failure(diff_id: str, blob: Blob, image: str, outcome: Mapping[str, Any]) -
     return FailedError(text)
 
 
-def _make_folder(tree: Path) -> None:
+def _make_directory(tree: Path) -> None:
     tree.mkdir(parents=True)
     tree.chmod(0o755)

@@ -1,4 +1,4 @@
-"""One pull: from a name to blobs in a folder of its own.
+"""One pull: from a name to blobs in a directory of its own.
 
     manifest → (platform's manifest) → configuration → the layers that the store doesn't have
 
@@ -53,10 +53,10 @@ class Offer:
     configuration: bytes
     layers: tuple[str, ...]
 
-    def blobs(self, folder: Path) -> list[tuple[str, Blob]]:
-        """Each layer's diff-id and its blob, once it was fetched into that folder."""
+    def blobs(self, directory: Path) -> list[tuple[str, Blob]]:
+        """Each layer's diff-id and its blob, once it was fetched into that directory."""
         return [
-            (diff_id, Blob(blob_file(folder, each), each.size, 0, each.digest, each.compression))
+            (diff_id, Blob(blob_file(directory, each), each.size, 0, each.digest, each.compression))
             for diff_id, each in zip(self.layers, self.manifest.layers, strict=True)
         ]
 
@@ -106,19 +106,19 @@ class Puller:
         offer: Offer,
         auth: Path | None,
         present: Container[str],
-        folder: Path,
+        directory: Path,
         progress: Progress,
     ) -> None:
-        """Put the blobs of the layers that are not present into a folder. Raises EngineError."""
-        self._check_size(offer, present, folder)
-        await asyncio.to_thread(_stand_in, offer, present, folder)
+        """Put the blobs of the layers that are not present into a directory. Raises EngineError."""
+        self._check_size(offer, present, directory)
+        await asyncio.to_thread(_stand_in, offer, present, directory)
         await self._skopeo.copy(
-            offer.exact, auth, folder, progress, offer.asked.full,
+            offer.exact, auth, directory, progress, offer.asked.full,
             is_oci=offer.manifest.media_type == OCI_MANIFEST,
         )  # fmt: skip
-        self._check_layers(offer, present, folder)
+        self._check_layers(offer, present, directory)
 
-    def _check_size(self, offer: Offer, present: Container[str], folder: Path) -> None:
+    def _check_size(self, offer: Offer, present: Container[str], directory: Path) -> None:
         """Refuse what would not fit, by what its manifest says, before anything is fetched."""
         needed = sum(
             each.size
@@ -133,7 +133,7 @@ class Puller:
                 "use a smaller image, or raise the engine's --image-limit",
             )
         # What needs no room is not refused for want of it.
-        free = max(0, shutil.disk_usage(folder).free - limits.reserve_bytes(folder))
+        free = max(0, shutil.disk_usage(directory).free - limits.reserve_bytes(directory))
         if needed > free:
             raise ExhaustedError(
                 f'failed to pull image "{offer.asked.full}": no space left on device: its layers '
@@ -141,23 +141,23 @@ class Puller:
                 "remove images"
             )
 
-    def _check_layers(self, offer: Offer, present: Container[str], folder: Path) -> None:
-        for diff_id, blob in offer.blobs(folder):
+    def _check_layers(self, offer: Offer, present: Container[str], directory: Path) -> None:
+        for diff_id, blob in offer.blobs(directory):
             if diff_id not in present and not blob.path.exists():
                 raise _failure(offer.asked, f"layer {blob.digest} was not delivered")
 
 
-def blob_file(folder: Path, blob: Descriptor) -> Path:
+def blob_file(directory: Path, blob: Descriptor) -> Path:
     """Where a blob comes to be."""
-    return folder / "blobs/sha256" / blob.digest.removeprefix(SHA256)
+    return directory / "blobs/sha256" / blob.digest.removeprefix(SHA256)
 
 
-def _stand_in(offer: Offer, present: Container[str], folder: Path) -> None:
-    (folder / "blobs/sha256").mkdir(parents=True)
+def _stand_in(offer: Offer, present: Container[str], directory: Path) -> None:
+    (directory / "blobs/sha256").mkdir(parents=True)
     for diff_id, each in zip(offer.layers, offer.manifest.layers, strict=True):
         if diff_id in present:
             # Only its size is asked for, and a hole takes no room.
-            with blob_file(folder, each).open("wb") as file:
+            with blob_file(directory, each).open("wb") as file:
                 os.truncate(file.fileno(), each.size)
 
 

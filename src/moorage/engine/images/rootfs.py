@@ -48,17 +48,17 @@ class RootFilesystems:
     """The root filesystems of a store, by the container's id."""
 
     def __init__(
-        self, folder: Path, layers: Layers, snapshotters: Mapping[str, Snapshotter]
+        self, directory: Path, layers: Layers, snapshotters: Mapping[str, Snapshotter]
     ) -> None:
-        self._folder = folder
+        self._directory = directory
         self._layers = layers
         self._snapshotters = snapshotters
         self._records: dict[str, RootfsRecord] = {}
 
     def load(self) -> None:
         """See what is there. Blocks. Raises OSError."""
-        make_private(self._folder)
-        for home in self._folder.iterdir():
+        make_private(self._directory)
+        for home in self._directory.iterdir():
             if home.name.startswith("."):
                 remove_leftover(home)
                 continue
@@ -126,7 +126,7 @@ class RootFilesystems:
         if self._records.pop(container_id, None) is None:
             return
         try:
-            await in_thread(remove_home, self._folder / container_id)
+            await in_thread(remove_home, self._directory / container_id)
         except OSError as error:
             raise failure(f"container {container_id}: root filesystem", error) from error
 
@@ -137,8 +137,8 @@ class RootFilesystems:
 
     async def total_usage(self) -> tuple[int, int]:
         """Bytes and inodes that all containers take."""
-        folders = [self._writable(*each) for each in self._records.items()]
-        return await asyncio.to_thread(disk_use, folders)
+        directories = [self._writable(*each) for each in self._records.items()]
+        return await asyncio.to_thread(disk_use, directories)
 
     async def keep_only(self, known: Collection[str]) -> None:
         """Unmount and remove the root filesystems of all other containers.
@@ -164,14 +164,14 @@ class RootFilesystems:
         return self._snapshotters[record.snapshotter]
 
     def _writable(self, container_id: str, record: RootfsRecord) -> Path:
-        return self._snapshotter(record).writable(self._folder / container_id)
+        return self._snapshotter(record).writable(self._directory / container_id)
 
     def _mount(
         self, container_id: str, record: RootfsRecord, target: Path, mappings: IdMappings | None
     ) -> None:
         if is_mount_point(target):
             return
-        home = self._folder / container_id
+        home = self._directory / container_id
         if not home.is_dir():
             write_home(home, _RECORD, record)
         target.mkdir(parents=True, exist_ok=True)
@@ -180,7 +180,7 @@ class RootFilesystems:
 
 
 def write_home(home: Path, name: str, record: msgspec.Struct) -> None:
-    """A folder with its record. Blocks. Raises OSError."""
+    """A directory with its record. Blocks. Raises OSError."""
     home.mkdir(mode=0o700)
     scratch = home / f".{name}.new"
     # Not synced: after a crash of the machine nothing is mounted on it any more.
@@ -189,7 +189,7 @@ def write_home(home: Path, name: str, record: msgspec.Struct) -> None:
 
 
 def remove_home(home: Path) -> None:
-    """Remove a folder with its record, in one step for whoever looks. Blocks. Raises OSError."""
+    """Remove a directory with its record, in one step for whoever looks. Blocks. Raises OSError."""
     doomed = home.with_name(f"{_OLD}{secrets.token_hex(8)}")
     try:
         home.rename(doomed)

@@ -167,8 +167,8 @@ def pack_layer(tree: Path, record: LayerRecord, target: BinaryIO) -> None:
             if path in opaque:
                 oci_archive.add_file(archive, f"{path}/{_OPAQUE}", b"")
         for path in sorted(hidden):
-            folder, _, name = path.rpartition("/")
-            mark = f"{folder}/{_WHITEOUT}{name}" if folder else f"{_WHITEOUT}{name}"
+            directory, _, name = path.rpartition("/")
+            mark = f"{directory}/{_WHITEOUT}{name}" if directory else f"{_WHITEOUT}{name}"
             oci_archive.add_file(archive, mark, b"")
 
 
@@ -226,10 +226,10 @@ def _paths(tree: Path) -> Iterator[str]:
             waiting += _names(tree, path)
 
 
-def _names(tree: Path, folder: str) -> list[str]:
+def _names(tree: Path, directory: str) -> list[str]:
     """The paths in a directory, the first one last."""
-    names = sorted(os.listdir(tree / folder), reverse=True)
-    return [f"{folder}/{name}" if folder else name for name in names]
+    names = sorted(os.listdir(tree / directory), reverse=True)
+    return [f"{directory}/{name}" if directory else name for name in names]
 
 
 def _digest(path: Path) -> str:

@@ -1,6 +1,6 @@
 """The program that speaks to registries, run once for each question.
 
-    manifest(name) → bytes     configuration(name) → bytes     copy(name) → blobs in a folder
+    manifest(name) → bytes     configuration(name) → bytes     copy(name) → blobs in a directory
 
 It gets credentials in a file, mirrors in another, and is killed when the question is taken back or
 nothing moves for too long. Source: skopeo(1), skopeo-copy(1), containers-registries.conf(5),
@@ -71,24 +71,24 @@ class Skopeo:
         self,
         reference: Reference,
         auth: Path | None,
-        folder: Path,
+        directory: Path,
         progress: Progress,
         about: str,
         *,
         is_oci: bool,
     ) -> None:
-        """Put the blobs into `folder/blobs/sha256`, but for those that are there.
+        """Put the blobs into `directory/blobs/sha256`, but for those that are there.
 
         `is_oci` says which kind of manifest it is. Raises EngineError.
         """
-        blobs = folder / "blobs"
+        blobs = directory / "blobs"
         # A docker manifest is written anew as an OCI one, and its layers stay as they are; an OCI
         # manifest's layers could be packed anew unless told otherwise.
         form = ("--preserve-digests",) if is_oci else ("--dest-oci-accept-uncompressed-layers",)
         argv = [
             *self._start(), "copy", "--quiet", *form, *self._source("--src-", reference, auth),
             "--dest-shared-blob-dir", str(blobs),
-            f"docker://{reference.full}", f"oci:{folder / 'layout'}:image",
+            f"docker://{reference.full}", f"oci:{directory / 'layout'}:image",
         ]  # fmt: skip
         try:
             await self._ask(argv, lambda: _size(blobs / "sha256"), progress)
@@ -155,7 +155,9 @@ class Skopeo:
     async def _answer(self, argv: Sequence[str], environment: Mapping[str, str]) -> Answer | None:
         """What it left; None when it could not be run."""
         try:
-            return await run(argv, deadline_s=_LONGEST_S, environment=environment, folder=self.run)
+            return await run(
+                argv, deadline_s=_LONGEST_S, environment=environment, directory=self.run
+            )
         except CommandError as error:
             log.error("the program that pulls cannot be run", error=error)
             return None
@@ -203,10 +205,10 @@ def registries_file(mirrors: Mapping[str, str]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _size(folder: Path) -> int:
+def _size(directory: Path) -> int:
     """Bytes on disk, so that what only stands for a blob counts for nothing."""
     try:
-        with os.scandir(folder) as entries:
+        with os.scandir(directory) as entries:
             return sum(entry.stat(follow_symlinks=False).st_blocks * 512 for entry in entries)
     except FileNotFoundError:
         # Not begun, or a blob got its name between the two looks.

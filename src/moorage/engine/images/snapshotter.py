@@ -1,7 +1,7 @@
 """How layers become a container's root filesystem: the seam, and who meets it.
 
-An implementation is synchronous, keeps nothing in memory, and owns a folder (`home`) for each root
-filesystem; what it mounts is taken away by its caller with an unmount of the target.
+An implementation is synchronous, keeps nothing in memory, and owns a directory (`home`) for each
+root filesystem; what it mounts is taken away by its caller with an unmount of the target.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from moorage.linux.idmap import IdMappings
 
 
 class Snapshotter(Protocol):
-    """Layers are given as folders of the store (see `layers`), from the bottom up."""
+    """Layers are given as directories of the store (see `layers`), from the bottom up."""
 
     def mount(
         self, home: Path, layers: Sequence[Path], target: Path, mappings: IdMappings | None
@@ -29,4 +29,4 @@ class Snapshotter(Protocol):
         """Show the layers at `target`, for reading. Blocks. Raises OSError."""
 
     def writable(self, home: Path) -> Path:
-        """The folder that takes disk on behalf of a writable mount."""
+        """The directory that takes disk on behalf of a writable mount."""

@@ -58,7 +58,7 @@ class ImagePaths:
 
 
 class ImageStore:
-    """One store over its two folders; nobody else may write there."""
+    """One store over its two directories; nobody else may write there."""
 
     def __init__(
         self,
@@ -103,8 +103,8 @@ class ImageStore:
         await self._exit.aclose()
 
     def _prepare(self) -> None:
-        for folder in (self._paths.data, self._paths.run):
-            make_private(folder)
+        for directory in (self._paths.data, self._paths.run):
+            make_private(directory)
         self._can_overlay = supports_overlay(self._paths.data)
         self._chosen = self._chosen or (OVERLAYFS if self._can_overlay else NATIVE)
 
@@ -127,7 +127,7 @@ class ImageStore:
         )
 
     def _load(self) -> None:
-        self._importer.load_folders()
+        self._importer.load_directories()
         self._catalogue.load()
         self._rootfs.load()
         self._volumes.load()
@@ -270,7 +270,7 @@ class ImageStore:
         return await self._rootfs.usage(container_id)
 
     async def mount_image(self, image: Image, target: Path, *, sub_path: str = "") -> None:
-        """Show an image, or a file or folder of it, at `target` for reading.
+        """Show an image, or a file or directory of it, at `target` for reading.
 
         Idempotent. Raises FailedError whose text begins with `ImageVolumeMountFailed`.
         """

@@ -1,6 +1,6 @@
-"""One layer unpacked, by a process of its own that has nothing but the layer's folder.
+"""One layer unpacked, by a process of its own that has nothing but the layer's directory.
 
-    job (JSON on stdin) → child: chroot into the folder → tree and record, or an error on stdout
+    job (JSON on stdin) → child: chroot into the directory → tree and record, or an error on stdout
 
 What a layer says is not trusted: its paths and links are followed only after the chroot, so they
 cannot lead out, and memory is limited. Run as a file, so that it starts without the rest of
@@ -118,12 +118,12 @@ class Extraction:
         """`is_marked`: leave overlayfs's marks in the tree; else they are only listed."""
         self._budget = budget
         self._is_marked = is_marked
-        self._folder_times: dict[str, int] = {}
+        self._directory_times: dict[str, int] = {}
         self._made: set[str] = set()
         self.whiteouts: set[str] = set()
         self.opaques: set[str] = set()
         self._makers: dict[bytes, Callable[[str, tarfile.TarInfo], None]] = {
-            tarfile.DIRTYPE: self._folder,
+            tarfile.DIRTYPE: self._directory,
             tarfile.SYMTYPE: self._symlink,
             tarfile.LNKTYPE: self._hard_link,
             tarfile.CHRTYPE: self._device,
@@ -136,13 +136,13 @@ class Extraction:
         path = _path(entry.name)
         self._budget.entry(path)
         _check_numbers(path, entry)
-        folder, _, name = path.rpartition("/")
+        directory, _, name = path.rpartition("/")
         if name.startswith(_WHITEOUT):
-            self._hide(folder, name)
+            self._hide(directory, name)
             return
         if entry.type not in self._makers and not entry.isreg():
             raise LayerError(f"entry {path} is of an unknown kind {entry.type!r}")
-        self._make_room(path, folder, entry)
+        self._make_room(path, directory, entry)
         if entry.isreg():
             self._write(archive, entry, path)
         else:
@@ -151,7 +151,7 @@ class Extraction:
         if not entry.islnk():
             self._set_attributes(path, entry)
         if entry.isdir():
-            self._folder_times[path] = _nanoseconds(entry)
+            self._directory_times[path] = _nanoseconds(entry)
             if path in self.whiteouts:
                 # Hidden below and made anew: nothing of the lower one shows.
                 self.whiteouts.discard(path)
@@ -160,15 +160,15 @@ class Extraction:
             self.whiteouts.discard(path)
 
     def finish(self) -> None:
-        """Set the times of folders, which filling them changed."""
-        for path, moment in sorted(self._folder_times.items(), reverse=True):
+        """Set the times of directories, which filling them changed."""
+        for path, moment in sorted(self._directory_times.items(), reverse=True):
             if os.path.isdir(f"/{path}"):
                 os.utime(f"/{path}", ns=(moment, moment), follow_symlinks=False)
 
-    def _make_room(self, path: str, folder: str, entry: tarfile.TarInfo) -> None:
-        if folder:
-            # A file in the way of a folder is the layer's own contradiction, and an error.
-            make_directories(Path(f"/{folder}"), 0o755)
+    def _make_room(self, path: str, directory: str, entry: tarfile.TarInfo) -> None:
+        if directory:
+            # A file in the way of a directory is the layer's own contradiction, and an error.
+            make_directories(Path(f"/{directory}"), 0o755)
         try:
             present = os.lstat(f"/{path}")
         except FileNotFoundError:
@@ -181,33 +181,33 @@ class Extraction:
         else:
             os.unlink(f"/{path}")
 
-    def _hide(self, folder: str, name: str) -> None:
+    def _hide(self, directory: str, name: str) -> None:
         if name == _OPAQUE:
-            make_directories(Path(f"/{folder}"), 0o755)
-            self._make_opaque(folder)
+            make_directories(Path(f"/{directory}"), 0o755)
+            self._make_opaque(directory)
             return
         if name.startswith(_HIDDEN):
             # Notes that AUFS kept for itself.
             return
         hidden = name.removeprefix(_WHITEOUT)
         if hidden in ("", ".", ".."):
-            raise LayerError(f"whiteout {folder}/{name} names nothing")
-        path = f"{folder}/{hidden}" if folder else hidden
+            raise LayerError(f"whiteout {directory}/{name} names nothing")
+        path = f"{directory}/{hidden}" if directory else hidden
         if os.path.lexists(f"/{path}"):
             if os.path.isdir(f"/{path}") and not os.path.islink(f"/{path}"):
                 self._make_opaque(path)
             return
-        make_directories(Path(f"/{folder}"), 0o755)
+        make_directories(Path(f"/{directory}"), 0o755)
         self.whiteouts.add(path)
         if self._is_marked:
             os.mknod(f"/{path}", stat.S_IFCHR | 0o000, os.makedev(0, 0))
 
-    def _make_opaque(self, folder: str) -> None:
-        self.opaques.add(folder)
+    def _make_opaque(self, directory: str) -> None:
+        self.opaques.add(directory)
         if self._is_marked:
-            os.setxattr(f"/{folder}", _OPAQUE_XATTR, b"y")
+            os.setxattr(f"/{directory}", _OPAQUE_XATTR, b"y")
 
-    def _folder(self, path: str, _entry: tarfile.TarInfo) -> None:
+    def _directory(self, path: str, _entry: tarfile.TarInfo) -> None:
         with contextlib.suppress(FileExistsError):
             os.mkdir(f"/{path}", 0o700)
 
@@ -217,7 +217,7 @@ class Extraction:
     def _hard_link(self, path: str, entry: tarfile.TarInfo) -> None:
         target = _path(entry.linkname)
         if target not in self._made:
-            # Only what this layer brought: a link must not reach a mark or a made-up folder.
+            # Only what this layer brought: a link must not reach a mark or a made-up directory.
             raise LayerError(f"hard link {path} to {target}, which is not in the layer before it")
         os.link(f"/{target}", f"/{path}", follow_symlinks=False)
 
@@ -331,7 +331,7 @@ def run(job: dict[str, Any]) -> None:
         )
         # Loaded while they can still be found.
         "x".encode("idna")
-        os.chroot(job["folder"])
+        os.chroot(job["directory"])
         os.chdir("/")
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
         extraction = Extraction(Budget(**job["budget"]), is_marked=job["is_marked"])

@@ -1,4 +1,4 @@
-"""How much disk folders take. Source: CRI FilesystemUsage."""
+"""How much disk directories take. Source: CRI FilesystemUsage."""
 
 from __future__ import annotations
 

@@ -42,10 +42,10 @@ class ImageVolumes:
     """The image volumes of a store, by the place they are mounted on."""
 
     def __init__(
-        self, folder: Path, stages: Path, layers: Layers, snapshotter: Snapshotter
+        self, directory: Path, stages: Path, layers: Layers, snapshotter: Snapshotter
     ) -> None:
-        """`stages` is a folder for mounts of a moment."""
-        self._folder = folder
+        """`stages` is a directory for mounts of a moment."""
+        self._directory = directory
         self._stages = stages
         self._layers = layers
         self._snapshotter = snapshotter
@@ -53,16 +53,16 @@ class ImageVolumes:
 
     def load(self) -> None:
         """See what is mounted, and forget what isn't any more. Blocks. Raises OSError."""
-        make_private(self._folder)
+        make_private(self._directory)
         make_private(self._stages)
         for stage in self._stages.iterdir():
             unmount_all(stage)
-            # Folders only, and only empty ones: what is still mounted must not be emptied.
+            # Directories only, and only empty ones: what is still mounted must not be emptied.
             for inner in stage.iterdir():
                 unmount_all(inner)
                 inner.rmdir()
             stage.rmdir()
-        for home in self._folder.iterdir():
+        for home in self._directory.iterdir():
             record = None
             try:
                 record = msgspec.json.decode((home / _RECORD).read_bytes(), type=VolumeRecord)
@@ -78,7 +78,7 @@ class ImageVolumes:
         return {layer for record in self._records.values() for layer in record.layers}
 
     async def mount(self, image: Image, target: Path, sub_path: str) -> None:
-        """Show an image, or the file or folder `sub_path` of it, at `target`.
+        """Show an image, or the file or directory `sub_path` of it, at `target`.
 
         Idempotent. Raises FailedError, ExhaustedError; nothing is mounted then.
         """
@@ -101,12 +101,12 @@ class ImageVolumes:
         try:
             await in_thread(unmount_all, target)
             if self._records.pop(target, None) is not None:
-                await in_thread(remove_home, self._folder / _key(target))
+                await in_thread(remove_home, self._directory / _key(target))
         except OSError as error:
             raise failure(f"image volume at {target}", error) from error
 
     def _mount(self, image: Image, record: VolumeRecord, target: Path, sub_path: str) -> None:
-        home = self._folder / _key(target)
+        home = self._directory / _key(target)
         if not home.is_dir():
             write_home(home, _RECORD, record)
         layers = self._layers.stack(image.layers)

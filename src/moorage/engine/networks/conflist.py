@@ -1,4 +1,4 @@
-"""Which network pods get: the first configuration of a folder, in the order of file names.
+"""Which network pods get: the first configuration of a directory, in the order of file names.
 
 Source: CNI specification 1.1, "Network configuration format"; containerd and CRI-O choose the
 file the same way.
@@ -22,7 +22,7 @@ _IMPERSONAL = frozenset({"bridge", "ptp", "loopback", "portmap", "firewall", "tu
 
 
 class ConflistError(Exception):
-    """No usable configuration; the text names the folder or file."""
+    """No usable configuration; the text names the directory or file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class Conflist:
         return any(_wants(each, "portMappings") for each in self.plugins)
 
 
-def read_conflist(folder: Path) -> Conflist:
-    """The network of a folder of configurations. Raises ConflistError."""
+def read_conflist(directory: Path) -> Conflist:
+    """The network of a directory of configurations. Raises ConflistError."""
     try:
-        files = sorted(each for each in folder.iterdir() if each.suffix in _SUFFIXES)
+        files = sorted(each for each in directory.iterdir() if each.suffix in _SUFFIXES)
     except FileNotFoundError:
         files = []
     if not files:
-        raise ConflistError(f"no network configuration in {folder}")
+        raise ConflistError(f"no network configuration in {directory}")
     found = distrust(files[0])
     if found is not None:
         raise ConflistError(f"network configuration {files[0]} is not used: {found}")

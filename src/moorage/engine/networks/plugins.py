@@ -66,10 +66,10 @@ class CniResult(msgspec.Struct, frozen=True):
 
 
 class Plugins:
-    """The plugins of some folders."""
+    """The plugins of some directories."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
-        self._path = os.pathsep.join(map(str, folders))
+    def __init__(self, directories: Sequence[Path]) -> None:
+        self._path = os.pathsep.join(map(str, directories))
         self._environment = {"PATH": os.environ.get("PATH", os.defpath), "CNI_PATH": self._path}
 
     async def add(self, network: Conflist, subject: Subject) -> CniResult:

@@ -43,19 +43,19 @@ log = Log(__name__)
 class WarmNetwork:
     """Pinned namespaces that are on the network already."""
 
-    folder: Path
+    directory: Path
     attachment: CniResult
 
 
 class NetworkPool:
     """Namespaces for pods, some of them ready. `run` makes new ones until it is cancelled.
 
-    `folder` holds one folder of pinned namespaces for each sandbox, named by its id.
+    `directory` holds one directory of pinned namespaces for each sandbox, named by its id.
     """
 
     def __init__(
         self,
-        folder: Path,
+        directory: Path,
         plugins: Plugins,
         network: Callable[[], Conflist],
         clock: Clock,
@@ -64,7 +64,7 @@ class NetworkPool:
         lull: Callable[[], Awaitable[None]],
     ) -> None:
         """`lull` returns when there is time for work that nobody waits for yet."""
-        self._folder = folder
+        self._directory = directory
         self._plugins = plugins
         self._network = network
         self._clock = clock
@@ -89,10 +89,10 @@ class NetworkPool:
             network = self._network()
             # A network belongs for good to the user namespace it was made in.
             spare = None if mappings else self._spare(network, subject.arguments)
-            target = self._folder / sandbox_id
+            target = self._directory / sandbox_id
             if spare is None:
                 return await self._make(target, network, subject, hostname, sysctls, mappings)
-            pinned.move(spare.folder, target)
+            pinned.move(spare.directory, target)
             try:
                 pinned.furnish(target, KINDS, hostname, sysctls)
             except BaseException:
@@ -102,15 +102,15 @@ class NetworkPool:
         finally:
             self._changed.set()
 
-    async def give_back(self, folder: Path, attachment: CniResult | None) -> None:
+    async def give_back(self, directory: Path, attachment: CniResult | None) -> None:
         """Take a sandbox off the network and let its namespaces go; gone already is no error.
 
         Raises CniError.
         """
-        netns = folder / pinned.NET
+        netns = directory / pinned.NET
         if attachment is not None:
             await self._plugins.remove(attachment, netns if pinned.is_pinned(netns) else None)
-        await asyncio.to_thread(pinned.release, folder)
+        await asyncio.to_thread(pinned.release, directory)
 
     async def run(self) -> None:
         """Keep some namespaces ready."""
@@ -134,7 +134,7 @@ class NetworkPool:
         while self._spares:
             spare = self._spares.popleft()
             try:
-                await self.give_back(spare.folder, spare.attachment)
+                await self.give_back(spare.directory, spare.attachment)
             except CniError as error:
                 log.warning("a spare network could not be taken off", reason=error)
 
@@ -143,24 +143,26 @@ class NetworkPool:
 
         `known` are the ids of the sandboxes there are.
         """
-        if not self._folder.is_dir():
+        if not self._directory.is_dir():
             return
-        for folder in sorted(self._folder.iterdir()):
-            if folder.name in known:
+        for directory in sorted(self._directory.iterdir()):
+            if directory.name in known:
                 continue
-            attachment = _read(folder)
-            if attachment is not None and folder.name.startswith(_PREFIX):
-                self._spares.append(WarmNetwork(folder, attachment))
+            attachment = _read(directory)
+            if attachment is not None and directory.name.startswith(_PREFIX):
+                self._spares.append(WarmNetwork(directory, attachment))
                 continue
             try:
-                await self.give_back(folder, attachment or self._guess(folder))
+                await self.give_back(directory, attachment or self._guess(directory))
             except (CniError, OSError) as error:
-                log.warning("a network left behind stays", folder=folder, reason=error)
+                log.warning("a network left behind stays", directory=directory, reason=error)
 
-    def _guess(self, folder: Path) -> CniResult | None:
+    def _guess(self, directory: Path) -> CniResult | None:
         """What a chain that was cut short may have added."""
         try:
-            return unanswered(self._network(), Subject(id=folder.name, netns=folder / pinned.NET))
+            return unanswered(
+                self._network(), Subject(id=directory.name, netns=directory / pinned.NET)
+            )
         except ConflistError:
             return None
 
@@ -171,14 +173,14 @@ class NetworkPool:
 
     async def _prepare(self, network: Conflist) -> None:
         name = f"{_PREFIX}{secrets.token_hex(8)}"
-        folder = self._folder / name
-        subject = Subject(id=name, netns=folder / pinned.NET)
-        folder, attachment = await self._make(folder, network, subject, "", {})
-        self._spares.append(WarmNetwork(folder, attachment))
+        directory = self._directory / name
+        subject = Subject(id=name, netns=directory / pinned.NET)
+        directory, attachment = await self._make(directory, network, subject, "", {})
+        self._spares.append(WarmNetwork(directory, attachment))
 
     async def _make(
         self,
-        folder: Path,
+        directory: Path,
         network: Conflist,
         subject: Subject,
         hostname: str,
@@ -186,28 +188,28 @@ class NetworkPool:
         mappings: IdMappings | None = None,
     ) -> tuple[Path, CniResult]:
         make = partial(
-            pinned.make, folder, KINDS, hostname=hostname, sysctls=sysctls, mappings=mappings
+            pinned.make, directory, KINDS, hostname=hostname, sysctls=sysctls, mappings=mappings
         )
         # The short way takes less than a hop to a thread; a user namespace waits for a process.
         await asyncio.to_thread(make) if mappings else make()
         try:
             placed = Subject(
                 id=subject.id,
-                netns=folder / pinned.NET,
+                netns=directory / pinned.NET,
                 arguments=subject.arguments,
                 words=subject.words,
             )
             attachment = await self._plugins.add(network, placed)
             # Beside the namespaces, so that they can be taken off whatever becomes of us.
-            (folder / _ATTACHMENT).write_bytes(msgspec.json.encode(attachment))
+            (directory / _ATTACHMENT).write_bytes(msgspec.json.encode(attachment))
         except BaseException:
-            await asyncio.to_thread(pinned.release, folder)
+            await asyncio.to_thread(pinned.release, directory)
             raise
-        return folder, attachment
+        return directory, attachment
 
 
-def _read(folder: Path) -> CniResult | None:
+def _read(directory: Path) -> CniResult | None:
     try:
-        return msgspec.json.decode((folder / _ATTACHMENT).read_bytes(), type=CniResult)
+        return msgspec.json.decode((directory / _ATTACHMENT).read_bytes(), type=CniResult)
     except (FileNotFoundError, msgspec.DecodeError, msgspec.ValidationError):
         return None

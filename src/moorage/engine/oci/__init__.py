@@ -1,6 +1,6 @@
 """From what the CRI asks to what an OCI runtime is given: `config.json`.
 
-    found = await asyncio.to_thread(look_up_container, config, handler, host, CdiFolders())
+    found = await asyncio.to_thread(look_up_container, config, handler, host, CdiDirectories())
     identity = await asyncio.to_thread(resolve_identity, security_context, image.user, rootfs)
     document = SpecWriter(host).container(ContainerRequest(...), found)
 
@@ -9,7 +9,7 @@ from values. Whatever cannot be raises `InvalidError` with the field and the rem
 """
 
 from moorage.engine.oci.capabilities import container_capabilities
-from moorage.engine.oci.cdi import CdiFolders
+from moorage.engine.oci.cdi import CdiDirectories
 from moorage.engine.oci.context import (
     BUILT_IN_SECCOMP,
     UNCONFINED_SECCOMP,
@@ -40,7 +40,7 @@ __all__ = [
     "BUILT_IN_SECCOMP",
     "OCI_VERSION",
     "UNCONFINED_SECCOMP",
-    "CdiFolders",
+    "CdiDirectories",
     "ContainerRequest",
     "Document",
     "Findings",

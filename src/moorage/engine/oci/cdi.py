@@ -1,7 +1,7 @@
 """Devices by name, as vendors describe them in files: what a name adds to a spec.
 
-Files are JSON or YAML in two folders; the later folder wins where both describe a device. They are
-read when a container asks for one, so that what a vendor's tool writes counts at once.
+Files are JSON or YAML in two directories; the later directory wins where both describe a device.
+They are read when a container asks for one, so that what a vendor's tool writes counts at once.
 Source: CNCF Container Device Interface 1.0, "CDI JSON Specification"; CRI CDIDevice.
 """
 
@@ -20,7 +20,7 @@ from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.linux.trust import distrust
 
-DEFAULT_FOLDERS = (Path("/etc/cdi"), Path("/var/run/cdi"))
+DEFAULT_DIRECTORIES = (Path("/etc/cdi"), Path("/var/run/cdi"))
 _ANNOTATION = "cdi.k8s.io/"
 _SUFFIXES = (".json", ".yaml", ".yml")
 _QUALIFIED = re.compile(
@@ -97,10 +97,10 @@ class CdiSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class CdiFolders:
-    """The folders with descriptions, later ones before earlier ones."""
+class CdiDirectories:
+    """The directories with descriptions, later ones before earlier ones."""
 
-    folders: Sequence[Path] = field(default=DEFAULT_FOLDERS)
+    directories: Sequence[Path] = field(default=DEFAULT_DIRECTORIES)
 
     def edits(self, names: Sequence[str]) -> ContainerEdits:
         """What these devices add together. Blocks.
@@ -111,12 +111,12 @@ class CdiFolders:
         return merged_edits(names, specs, complaints)
 
     def _read(self) -> tuple[list[list[CdiSpec]], list[str]]:
-        """The descriptions of each folder, the one that counts most first."""
+        """The descriptions of each directory, the one that counts most first."""
         complaints: list[str] = []
         found = []
-        for folder in reversed(self.folders):
+        for directory in reversed(self.directories):
             specs = []
-            for path in _files(folder):
+            for path in _files(directory):
                 distrusted = distrust(path)
                 if distrusted is not None:
                     complaints.append(f"{path} is not used: {distrusted}")
@@ -149,11 +149,11 @@ def parse_spec(content: bytes, *, is_json: bool) -> CdiSpec:
 
 
 def merged_edits(
-    names: Iterable[str], folders: Sequence[Sequence[CdiSpec]], complaints: Sequence[str] = ()
+    names: Iterable[str], directories: Sequence[Sequence[CdiSpec]], complaints: Sequence[str] = ()
 ) -> ContainerEdits:
     """What devices add together: a file's own part once, then each device's.
 
-    A name that two files of one folder describe is nobody's. Raises InvalidError.
+    A name that two files of one directory describe is nobody's. Raises InvalidError.
     """
     edits = NO_EDITS
     unresolved = []
@@ -163,7 +163,7 @@ def merged_edits(
             raise InvalidError(
                 f"CDI device {name!r} is no qualified name; spell it like vendor.com/class=device"
             )
-        found = _find(name, folders)
+        found = _find(name, directories)
         if found is None:
             unresolved.append(name)
             continue
@@ -175,15 +175,15 @@ def merged_edits(
     if unresolved:
         broken = f"; unreadable: {'; '.join(complaints)}" if complaints else ""
         raise InvalidError(
-            f"unresolvable CDI devices {', '.join(unresolved)}: no single file in the CDI folders "
-            f"describes them; have the vendor's tool write one{broken}"
+            f"unresolvable CDI devices {', '.join(unresolved)}: no single file in the CDI "
+            f"directories describes them; have the vendor's tool write one{broken}"
         )
     return edits
 
 
-def _find(name: str, folders: Sequence[Sequence[CdiSpec]]) -> tuple[CdiSpec, CdiDevice] | None:
+def _find(name: str, directories: Sequence[Sequence[CdiSpec]]) -> tuple[CdiSpec, CdiDevice] | None:
     kind, _, device_name = name.partition("=")
-    for specs in folders:
+    for specs in directories:
         matches = [
             (spec, device)
             for spec in specs
@@ -196,6 +196,6 @@ def _find(name: str, folders: Sequence[Sequence[CdiSpec]]) -> tuple[CdiSpec, Cdi
     return None
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    if folder.is_dir():
-        yield from sorted(each for each in folder.iterdir() if each.suffix in _SUFFIXES)
+def _files(directory: Path) -> Iterator[Path]:
+    if directory.is_dir():
+        yield from sorted(each for each in directory.iterdir() if each.suffix in _SUFFIXES)

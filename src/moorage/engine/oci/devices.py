@@ -22,7 +22,7 @@ ALL_ACCESS = "rwm"
 _DEV = Path("/dev")
 _DESCRIBED_MODE = 0o660
 # Not nodes of the machine: each container has its own of these.
-_OWN_FOLDERS = frozenset({"pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev"})
+_OWN_DIRECTORIES = frozenset({"pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev"})
 _OWN_NODES = frozenset({"console", "ptmx"})
 
 _Number = int | None
@@ -113,11 +113,11 @@ def described_devices(nodes: Iterable[DeviceNode]) -> tuple[HostDevice, ...]:
     return tuple(_described(each) for each in nodes)
 
 
-def all_host_devices(folder: Path = _DEV) -> tuple[HostDevice, ...]:
+def all_host_devices(directory: Path = _DEV) -> tuple[HostDevice, ...]:
     """Every device of the machine, as a privileged container sees them. Blocks."""
     return tuple(
         device
-        for path in _walk(folder)
+        for path in _walk(directory)
         if path.name not in _OWN_NODES
         and (device := read_device(path, str(path), ALL_ACCESS)) is not None
     )
@@ -199,7 +199,7 @@ def _walk(directory: Path) -> Iterator[Path]:
             continue
         inner = [each for each in entries if each.is_dir(follow_symlinks=False)]
         yield from (Path(each.path) for each in entries if each not in inner)
-        waiting += [each.path for each in reversed(inner) if each.name not in _OWN_FOLDERS]
+        waiting += [each.path for each in reversed(inner) if each.name not in _OWN_DIRECTORIES]
 
 
 def _kind(mode: int) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from moorage.cri import pb
 from moorage.engine.errors import InvalidError
-from moorage.engine.oci.cdi import NO_EDITS, CdiFolders, ContainerEdits, requested_devices
+from moorage.engine.oci.cdi import NO_EDITS, CdiDirectories, ContainerEdits, requested_devices
 from moorage.engine.oci.context import Document, HandlerTraits
 from moorage.engine.oci.devices import (
     HostDevice,
@@ -54,7 +54,7 @@ class Findings:
 
 
 def look_up_container(
-    config: pb.ContainerConfig, handler: HandlerTraits, host: HostFacts, cdi: CdiFolders
+    config: pb.ContainerConfig, handler: HandlerTraits, host: HostFacts, cdi: CdiDirectories
 ) -> Findings:
     """What a container's spec needs to know. Blocks.
 

@@ -16,16 +16,16 @@ from moorage.linux.idmap import IdMappings, IdRange
 def sandbox_context(paths: EnginePaths, sandbox: Sandbox) -> SandboxContext:
     """The namespaces and files of a sandbox, as far as they are pinned."""
     options = sandbox.namespace_options
-    folder = paths.namespaces / sandbox.id
+    directory = paths.namespaces / sandbox.id
     has_network = options.network != pb.NODE
     return SandboxContext(
         id=sandbox.id,
         config=sandbox.config,
         hostname=sandbox.config.hostname if has_network else os.uname().nodename,
-        netns=str(folder / pinned.NET) if has_network else "",
-        utsns=str(folder / pinned.UTS) if has_network else "",
-        userns=str(folder / pinned.USER) if user_namespace(options) is not None else "",
-        ipcns=str(folder / pinned.IPC) if options.ipc != pb.NODE else "",
+        netns=str(directory / pinned.NET) if has_network else "",
+        utsns=str(directory / pinned.UTS) if has_network else "",
+        userns=str(directory / pinned.USER) if user_namespace(options) is not None else "",
+        ipcns=str(directory / pinned.IPC) if options.ipc != pb.NODE else "",
         holder_pid=sandbox.record.task_pid or None,
         files=files_of(paths.sandbox_files(sandbox.id), sandbox.config),
     )

@@ -27,7 +27,7 @@ ff02::2\tip6-allrouters
 
 
 def write_files(
-    folder: Path,
+    directory: Path,
     config: pb.PodSandboxConfig,
     hostname: str,
     addresses: tuple[str, ...],
@@ -38,8 +38,8 @@ def write_files(
     With mappings, the root user of that user namespace owns the memory and reaches the files.
     """
     options = config.linux.security_context.namespace_options
-    make_private_for(folder, mappings)
-    files = files_of(folder, config)
+    make_private_for(directory, mappings)
+    files = files_of(directory, config)
     for path, text in (
         (files.hostname, f"{hostname}\n"),
         (files.hosts, hosts_text(hostname, addresses, is_on_host=options.network == pb.NODE)),
@@ -56,26 +56,28 @@ def write_files(
     return files
 
 
-def files_of(folder: Path, config: pb.PodSandboxConfig) -> SandboxFiles:
+def files_of(directory: Path, config: pb.PodSandboxConfig) -> SandboxFiles:
     """Where the files of a sandbox with that configuration are."""
     options = config.linux.security_context.namespace_options
     return SandboxFiles(
-        hostname=folder / "hostname",
-        hosts=folder / "hosts",
-        resolv_conf=folder / "resolv.conf",
-        shm=folder / "shm" if options.ipc != pb.NODE else Path("/dev/shm"),
+        hostname=directory / "hostname",
+        hosts=directory / "hosts",
+        resolv_conf=directory / "resolv.conf",
+        shm=directory / "shm" if options.ipc != pb.NODE else Path("/dev/shm"),
     )
 
 
-def remove_files(folder: Path) -> None:
-    """Unmount the shared memory and remove the folder; gone already is no error. Raises OSError."""
-    release_shared_memory(folder)
-    remove_tree(folder)
+def remove_files(directory: Path) -> None:
+    """Unmount the shared memory and remove the directory; gone already is no error. Raises
+    OSError.
+    """
+    release_shared_memory(directory)
+    remove_tree(directory)
 
 
-def release_shared_memory(folder: Path) -> None:
+def release_shared_memory(directory: Path) -> None:
     """Unmount the shared memory, if it is mounted. Raises OSError."""
-    shm = folder / "shm"
+    shm = directory / "shm"
     if shm.is_mount():
         unmount(shm)
 

@@ -115,7 +115,7 @@ class Sandboxes:
                 tasks.create_task(self._containers.remove(container))
         async with sandbox.lock:
             await remove_pod_cgroup(context, sandbox.id)
-            await asyncio.to_thread(self._remove_folders, sandbox)
+            await asyncio.to_thread(self._remove_directories, sandbox)
             self._remove_shared_parent(sandbox)
             context.inventory.forget_sandbox(sandbox)
         self._tell(sandbox, pb.CONTAINER_DELETED_EVENT)
@@ -129,7 +129,7 @@ class Sandboxes:
         if context.paths.bundle(sandbox.id).is_dir():
             await self._delete_task(sandbox, context.adapter(sandbox))
         await remove_pod_cgroup(context, sandbox.id)
-        await asyncio.to_thread(self._remove_folders, sandbox)
+        await asyncio.to_thread(self._remove_directories, sandbox)
         context.inventory.forget_sandbox(sandbox)
 
     def watch_again(self, sandbox: Sandbox) -> None:
@@ -144,18 +144,18 @@ class Sandboxes:
         options = sandbox.namespace_options
         attachment: CniResult | None = None
         files = context.paths.sandbox_files(sandbox.id)
-        undoing.push_async_callback(asyncio.to_thread, self._remove_folders, sandbox)
+        undoing.push_async_callback(asyncio.to_thread, self._remove_directories, sandbox)
         undoing.callback(context.inventory.forget_sandbox, sandbox)
         undoing.push_async_callback(remove_pod_cgroup, context, sandbox.id)
         context.inventory.note_making(sandbox)
         await make_pod_cgroup(context, sandbox)
         if options.network == pb.NODE:
             if options.ipc != pb.NODE:
-                folder = context.paths.namespaces / sandbox.id
+                directory = context.paths.namespaces / sandbox.id
                 undoing.push_async_callback(self._release, sandbox, None)
                 await asyncio.to_thread(
                     pinned.make,
-                    folder,
+                    directory,
                     (pinned.IPC,),
                     sysctls=_sysctls(config),
                     mappings=id_mappings(options),
@@ -277,7 +277,7 @@ class Sandboxes:
         if is_engines_own and not self._context.inventory.sandboxes.has_others(sandbox):
             self._context.cgroups.remove_if_empty_at_once(place.parent)
 
-    def _remove_folders(self, sandbox: Sandbox) -> None:
+    def _remove_directories(self, sandbox: Sandbox) -> None:
         paths = self._context.paths
         remove_files(paths.sandbox_files(sandbox.id))
         unmount_all(paths.bundle(sandbox.id) / _ROOTFS)

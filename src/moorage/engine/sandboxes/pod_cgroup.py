@@ -23,12 +23,12 @@ async def make_pod_cgroup(context: EngineContext, sandbox: Sandbox) -> None:
         return
     missing = await context.cgroups.missing(driver, place.parent)
     if missing:
-        folder = context.paths.sandbox_files(sandbox.id)
-        make_private(folder)
+        directory = context.paths.sandbox_files(sandbox.id)
+        make_private(directory)
         # In one step: half a path would be another cgroup's.
-        scratch = folder / f"{_MADE}.new"
+        scratch = directory / f"{_MADE}.new"
         scratch.write_text("\n".join(missing))
-        scratch.replace(folder / _MADE)
+        scratch.replace(directory / _MADE)
         await context.cgroups.make_parent(driver, place.parent)
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from moorage.cri import engine_pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.images import ImageStore
-from moorage.handlers import Catalogue, HandlerFolder, OfferedHandler
+from moorage.handlers import Catalogue, HandlerDirectory, OfferedHandler
 
 
 class ExtensionCalls:
     """The calls of `moorage.engine.v1`."""
 
-    def __init__(self, images: ImageStore, handlers: HandlerFolder) -> None:
+    def __init__(self, images: ImageStore, handlers: HandlerDirectory) -> None:
         self._images = images
         self._handlers = handlers
 

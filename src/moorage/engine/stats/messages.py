@@ -109,11 +109,11 @@ def _io(sample: Sample) -> pb.IoUsage | None:
     return pb.IoUsage(timestamp=sample.at_ns, psi=_psi(sample.pressures.io))
 
 
-def _layer(folder: Path, layer: LayerUsage, at_ns: int) -> pb.FilesystemUsage:
+def _layer(directory: Path, layer: LayerUsage, at_ns: int) -> pb.FilesystemUsage:
     used_bytes, inodes = layer
     return pb.FilesystemUsage(
         timestamp=at_ns,
-        fs_id=pb.FilesystemIdentifier(mountpoint=str(folder)),
+        fs_id=pb.FilesystemIdentifier(mountpoint=str(directory)),
         used_bytes=_value(used_bytes),
         inodes_used=_value(inodes),
     )

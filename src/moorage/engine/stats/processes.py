@@ -39,14 +39,14 @@ def count_processes(pids: Iterable[int]) -> ProcessCounts:
 
 
 def _count(pid: int) -> tuple[int, int, int]:
-    folder = f"/proc/{pid}/fd"
+    directory = f"/proc/{pid}/fd"
     try:
-        # A folder's links count those to it from each folder inside, and two of its own.
+        # A directory's links count those to it from each directory inside, and two of its own.
         threads = os.stat(f"/proc/{pid}/task").st_nlink - 2
-        names = os.listdir(folder)
+        names = os.listdir(directory)
     except OSError:
         return 0, 0, 0
-    return threads, len(names), sum(1 for name in names if _is_socket(f"{folder}/{name}"))
+    return threads, len(names), sum(1 for name in names if _is_socket(f"{directory}/{name}"))
 
 
 def _is_socket(link: str) -> bool:

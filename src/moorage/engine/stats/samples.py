@@ -24,7 +24,7 @@ from moorage.engine.cgroups.usage import Accounts, Usage, UsageReader, total_usa
 from moorage.engine.stats.processes import ProcessCounts, count_processes
 from moorage.engine.stats.subjects import ContainerSubject, LayerUsage
 from moorage.linux.cgroup_life import process_ids_below
-from moorage.linux.cgroups import Cgroups, folder_in
+from moorage.linux.cgroups import Cgroups, directory_in
 from moorage.linux.network_devices import NetworkDevice
 
 _NS_PER_S = 1_000_000_000
@@ -111,16 +111,16 @@ class Sampler:
     def _process_ids(self, path: str) -> Iterable[int]:
         # Who is in one hierarchy is in all: asking ten for each container would cost ten times.
         mount = self._cgroups.mount_of("memory") or self._cgroups.unified
-        return () if mount is None else process_ids_below(folder_in(mount, path))
+        return () if mount is None else process_ids_below(directory_in(mount, path))
 
     def _now(self, usage: Usage, pressures: Pressures) -> Sample:
         at_ns = int(self._clock.now().timestamp() * _NS_PER_S)
         return Sample(at_ns, int(self._clock.monotonic() * _NS_PER_S), usage, pressures)
 
 
-def _file_system(folder: Path) -> FileSystem | None:
+def _file_system(directory: Path) -> FileSystem | None:
     try:
-        found, number = os.statvfs(folder), os.stat(folder).st_dev
+        found, number = os.statvfs(directory), os.stat(directory).st_dev
     except OSError:
         # The layer's file system has gone with the container.
         return None

@@ -17,7 +17,7 @@ class ContainerSubject:
     """A container. `cgroup` is its path in the hierarchies.
 
     `writable_usage` gives the bytes and inodes of its writable layer, and raises OSError when that
-    cannot be known; `layers` is a folder of the file system it is on. `limits` are those that it
+    cannot be known; `layers` is a directory of the file system it is on. `limits` are those that it
     runs with, for metrics.
     """
 

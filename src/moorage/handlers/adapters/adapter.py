@@ -48,7 +48,7 @@ def checkpoint_refusal(error: AdapterError) -> AdapterError:
 class Task:
     """What a runtime is to run.
 
-    `bundle` is a folder with a `config.json` whose root is there already. `sandbox_id` is the id
+    `bundle` is a directory with a `config.json` whose root is there already. `sandbox_id` is the id
     of the pod's sandbox, equal to `id` for the task that is the sandbox. `log` is where output
     goes in the CRI's format; None discards it. With `has_stdin` the process gets an input that
     `attach` writes to, with `is_stdin_once` that ends when the first who attached goes away.
@@ -159,7 +159,7 @@ class Adapter(Protocol):
         """Change the limits; `resources` is an OCI `linux.resources` object."""
 
     async def checkpoint(self, task: Task, archive: Path, *, keeps_running: bool) -> None:
-        """Write the process's state into a folder. Raises UnsupportedError."""
+        """Write the process's state into a directory. Raises UnsupportedError."""
 
     async def processes(self, task: Task) -> tuple[int, ...]:
         """The host's ids of its processes, as far as the host sees them."""

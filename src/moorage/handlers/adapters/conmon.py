@@ -258,17 +258,17 @@ class AttachedStreams:
         """Raises TaskNotFoundError when nobody serves the streams."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         connection.setblocking(False)
-        # A socket's path must be short; that of an open folder is.
-        folder = os.open(task.bundle, os.O_PATH | os.O_CLOEXEC)
+        # A socket's path must be short; that of an open directory is.
+        directory = os.open(task.bundle, os.O_PATH | os.O_CLOEXEC)
         try:
-            connection.connect(f"/proc/self/fd/{folder}/attach")
+            connection.connect(f"/proc/self/fd/{directory}/attach")
         except OSError as error:
             connection.close()
             raise TaskNotFoundError(
                 f"the streams of container {task.id} are not served: {error.strerror}"
             ) from error
         finally:
-            os.close(folder)
+            os.close(directory)
         return cls(conmon, task, connection)
 
     async def __aenter__(self) -> Self:
@@ -324,8 +324,8 @@ async def _launch(
             argv,
             environment=environment,
             passing=(answering, waiting),
-            # It tells of a lack of memory in a file of its working folder too.
-            folder=bundle,
+            # It tells of a lack of memory in a file of its working directory too.
+            directory=bundle,
         )
         try:
             if place is not None:

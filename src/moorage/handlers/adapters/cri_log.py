@@ -43,7 +43,7 @@ def format_output(data: bytes, descriptor: int, now_ns: int) -> bytes:
 
 
 class CriLog:
-    """The log file at a path, appended to. Missing folders are made."""
+    """The log file at a path, appended to. Missing directories are made."""
 
     def __init__(self, path: Path, clock_ns: Callable[[], int] = time.time_ns) -> None:
         """Raises OSError when it cannot be opened."""

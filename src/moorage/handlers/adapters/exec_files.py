@@ -15,14 +15,14 @@ from moorage.handlers.adapters.adapter import AdapterError
 
 @dataclass(frozen=True, slots=True)
 class ExecFiles:
-    """Files with one name in front, in a folder whose path is short: one is a socket's."""
+    """Files with one name in front, in a directory whose path is short: one is a socket's."""
 
     name: Path
 
     @classmethod
-    def write(cls, folder: Path, process: Mapping[str, Any], *, has_terminal: bool) -> Self:
+    def write(cls, directory: Path, process: Mapping[str, Any], *, has_terminal: bool) -> Self:
         """The files for an OCI `process` object. Raises OSError."""
-        files = cls(folder / secrets.token_hex(8))
+        files = cls(directory / secrets.token_hex(8))
         files.process.write_bytes(msgspec.json.encode({**process, "terminal": has_terminal}))
         return files
 

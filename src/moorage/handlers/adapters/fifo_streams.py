@@ -238,20 +238,20 @@ class ProcessOutput:
             loop.add_reader(pipe, self._read, descriptor, pipe)
 
 
-def make_pipes(folder: Path, *, has_stdin: bool, has_stderr: bool) -> dict[int, Path]:
+def make_pipes(directory: Path, *, has_stdin: bool, has_stderr: bool) -> dict[int, Path]:
     """New named pipes by descriptor, 0 to 2. Raises OSError."""
-    paths = {STDOUT: folder / "stdout"}
+    paths = {STDOUT: directory / "stdout"}
     if has_stdin:
-        paths[0] = folder / "stdin"
+        paths[0] = directory / "stdin"
     if has_stderr:
-        paths[STDERR] = folder / "stderr"
+        paths[STDERR] = directory / "stderr"
     for path in paths.values():
         path.unlink(missing_ok=True)
         os.mkfifo(path, 0o600)
     return paths
 
 
-def pipes_in(folder: Path) -> dict[int, Path]:
+def pipes_in(directory: Path) -> dict[int, Path]:
     """The named pipes that are there."""
-    named = {0: folder / "stdin", STDOUT: folder / "stdout", STDERR: folder / "stderr"}
+    named = {0: directory / "stdin", STDOUT: directory / "stdout", STDERR: directory / "stderr"}
     return {number: path for number, path in named.items() if path.exists()}

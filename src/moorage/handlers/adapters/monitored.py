@@ -41,7 +41,7 @@ class MonitoredAdapter:
     def __init__(
         self, command_line: CommandLine, conmon: Conmon, reaper: Reaper, scratch: Path
     ) -> None:
-        """`scratch` is a folder for short-lived files; its path must be short, for sockets."""
+        """`scratch` is a directory for short-lived files; its path must be short, for sockets."""
         self._command_line = command_line
         self._conmon = conmon
         self._reaper = reaper

@@ -49,7 +49,7 @@ from moorage.handlers.adapters.shim_options import (
     pack_json,
 )
 from moorage.handlers.adapters.shim_program import ShimProgram
-from moorage.handlers.adapters.shim_record import Record, TaskFolder, with_processes
+from moorage.handlers.adapters.shim_record import Record, TaskDirectory, with_processes
 from moorage.handlers.adapters.shim_service import ShimConnections, ShimLostError
 from moorage.handlers.adapters.shim_streams import AttachedStreams, ShimProcess
 from moorage.handlers.definition import HandlerDefinition, ShimOptions
@@ -87,20 +87,21 @@ class ShimAdapter:
 
     @classmethod
     def of(
-        cls, definition: HandlerDefinition, options: ShimOptions, program: Path, folder: Path
+        cls, definition: HandlerDefinition, options: ShimOptions, program: Path, directory: Path
     ) -> Self:
-        """The adapter of a handler, with a socket for events and the runtime's state in a folder.
+        """The adapter of a handler, with a socket for events and the runtime's state in a
+        directory.
 
-        The folder's path must be short: a socket's has at most 107 bytes.
+        The directory's path must be short: a socket's has at most 107 bytes.
         """
         path = search_path()
         return cls(
-            ShimProgram(program, folder / f"{definition.name}.events", path),
+            ShimProgram(program, directory / f"{definition.name}.events", path),
             TaskOptions(
                 options,
                 definition.cgroup_driver,
                 path,
-                folder / f"{definition.name}.state",
+                directory / f"{definition.name}.state",
             ),
         )
 
@@ -121,13 +122,13 @@ class ShimAdapter:
             self._events = None
 
     async def create(self, task: Task) -> int:
-        folder = TaskFolder(task.bundle)
-        if await asyncio.to_thread(folder.record) is not None:
+        directory = TaskDirectory(task.bundle)
+        if await asyncio.to_thread(directory.record) is not None:
             raise AdapterError(f"{task.id} has been created in {task.bundle} before")
         try:
-            return await self._create(task, folder)
+            return await self._create(task, directory)
         except BaseException as error:
-            said = await asyncio.to_thread(folder.complaint)
+            said = await asyncio.to_thread(directory.complaint)
             await self.delete(task)
             if isinstance(error, ShimLostError) and said:
                 raise AdapterError(f"{error}; it said: {said}") from error
@@ -141,19 +142,19 @@ class ShimAdapter:
         await self._shims.call(live.record.address, "Start", request, pb.StartResponse)
 
     async def wait(self, task: Task) -> Exit:
-        folder = TaskFolder(task.bundle)
-        how = await asyncio.to_thread(folder.exit)
+        directory = TaskDirectory(task.bundle)
+        how = await asyncio.to_thread(directory.exit)
         if how is not None:
             # It is written down once the log is whole.
             return how
         live = await self._known(task)
         how = await self._wait(task, live)
         await live.output.finish(_LAST_OUTPUT_S)
-        await asyncio.to_thread(folder.write_exit, how)
+        await asyncio.to_thread(directory.write_exit, how)
         return how
 
     async def exit_of(self, task: Task) -> Exit | None:
-        how = await asyncio.to_thread(TaskFolder(task.bundle).exit)
+        how = await asyncio.to_thread(TaskDirectory(task.bundle).exit)
         if how is not None:
             return how
         live = await self._known(task)
@@ -184,8 +185,8 @@ class ShimAdapter:
             await self._state(task, live)
 
     async def delete(self, task: Task) -> None:
-        folder = TaskFolder(task.bundle)
-        record = await asyncio.to_thread(folder.record)
+        directory = TaskDirectory(task.bundle)
+        record = await asyncio.to_thread(directory.record)
         live = self._live.pop(task.id, None)
         try:
             if record is not None:
@@ -201,24 +202,24 @@ class ShimAdapter:
             self._memory_cut.discard(task.id)
         if record is not None:
             await end_process(record.keeper)
-        await asyncio.to_thread(folder.remove)
+        await asyncio.to_thread(directory.remove)
 
     async def exec(
         self, task: Task, process: Mapping[str, Any], *, has_stdin: bool, has_terminal: bool
     ) -> ExecProcess:
         live = await self._known(task)
         exec_id = secrets.token_hex(8)
-        folder = TaskFolder(task.bundle).path / exec_id
+        directory = TaskDirectory(task.bundle).path / exec_id
         calls = ShimCalls(self._shims, live.record, task.id, exec_id)
         document = {**process, "terminal": has_terminal}
         try:
-            folder.mkdir(mode=0o700)
-            pipes = make_pipes(folder, has_stdin=has_stdin, has_stderr=not has_terminal)
+            directory.mkdir(mode=0o700)
+            pipes = make_pipes(directory, has_stdin=has_stdin, has_stderr=not has_terminal)
             output = ProcessOutput({key: path for key, path in pipes.items() if key}, None)
         except OSError as error:
-            await asyncio.to_thread(remove_tree, folder)
-            raise AdapterError(f"{folder}: {error.strerror or error}") from error
-        begun = ShimProcess(output, pipes.get(0), calls, folder, has_terminal=has_terminal)
+            await asyncio.to_thread(remove_tree, directory)
+            raise AdapterError(f"{directory}: {error.strerror or error}") from error
+        begun = ShimProcess(output, pipes.get(0), calls, directory, has_terminal=has_terminal)
         try:
             await self._shims.order(
                 live.record.address,
@@ -283,13 +284,15 @@ class ShimAdapter:
         reply = await self._shims.call(live.record.address, "Pids", request, pb.PidsResponse)
         return tuple(each.pid for each in reply.processes)
 
-    async def _create(self, task: Task, folder: TaskFolder) -> int:
+    async def _create(self, task: Task, directory: TaskDirectory) -> int:
         async with self._opening:
             await self._listen()
-        await asyncio.to_thread(folder.make)
-        pipes = make_pipes(folder.path, has_stdin=task.has_stdin, has_stderr=not task.has_terminal)
+        await asyncio.to_thread(directory.make)
+        pipes = make_pipes(
+            directory.path, has_stdin=task.has_stdin, has_stderr=not task.has_terminal
+        )
         async with self._pod(task):
-            making = asyncio.ensure_future(self._make(task, folder, pipes))
+            making = asyncio.ensure_future(self._make(task, directory, pipes))
             try:
                 pid = await asyncio.shield(making)
             except asyncio.CancelledError:
@@ -300,11 +303,11 @@ class ShimAdapter:
         request = pb.ConnectRequest(id=task.id)
         told = await self._shims.call(live.record.address, "Connect", request, pb.ConnectResponse)
         live.record = await asyncio.to_thread(
-            with_processes, folder, live.record, told.shim_pid, pid
+            with_processes, directory, live.record, told.shim_pid, pid
         )
         return pid
 
-    async def _make(self, task: Task, folder: TaskFolder, pipes: dict[int, Path]) -> int:
+    async def _make(self, task: Task, directory: TaskDirectory, pipes: dict[int, Path]) -> int:
         """Start the processes that a task needs, and write down which they are."""
         options = await asyncio.to_thread(self._options.of_task)
         keeper = None
@@ -315,7 +318,7 @@ class ShimAdapter:
             given = b"" if options is None else options.SerializeToString()
             address = await self._program.start(task.id, task.bundle, given)
             record = Record(address, keeper=keeper)
-            folder.write_record(record)
+            directory.write_record(record)
         except BaseException:
             await end_process(keeper)
             raise
@@ -335,15 +338,15 @@ class ShimAdapter:
             await self._listen()
             if task.id in self._live:
                 return self._live[task.id]
-            folder = TaskFolder(task.bundle)
-            record = await asyncio.to_thread(folder.record)
+            directory = TaskDirectory(task.bundle)
+            record = await asyncio.to_thread(directory.record)
             if record is None:
                 raise TaskNotFoundError(f"no shim was started for {task.id} in {task.bundle}")
-            pipes = await asyncio.to_thread(pipes_in, folder.path)
+            pipes = await asyncio.to_thread(pipes_in, directory.path)
             try:
                 output = self._output(task, pipes)
             except OSError as error:
-                raise AdapterError(f"{folder.path}: {error.strerror or error}") from error
+                raise AdapterError(f"{directory.path}: {error.strerror or error}") from error
             live = self._live[task.id] = _Live(record, pipes, output)
             return live
 

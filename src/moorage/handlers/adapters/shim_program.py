@@ -88,7 +88,7 @@ class ShimProgram:
                 deadline_s=_START_DEADLINE_S,
                 given=given,
                 environment=self._environment,
-                folder=bundle,
+                directory=bundle,
             )
         except CommandError as error:
             raise AdapterError(str(error)) from error

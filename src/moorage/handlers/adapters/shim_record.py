@@ -35,7 +35,7 @@ class Record(msgspec.Struct, frozen=True):
     memory: str = ""
 
 
-class TaskFolder:
+class TaskDirectory:
     """The files of one task."""
 
     def __init__(self, bundle: Path) -> None:
@@ -43,7 +43,7 @@ class TaskFolder:
         self.path = bundle / "shim"
 
     def make(self) -> None:
-        """Make the folder, and the log that the shim opens. Raises OSError."""
+        """Make the directory, and the log that the shim opens. Raises OSError."""
         self.path.mkdir(mode=0o700, exist_ok=True)
         # A plain file needs no reader: the shim's words outlive the engine.
         (self.bundle / "log").touch(mode=0o600)
@@ -74,12 +74,12 @@ class TaskFolder:
         return said.rpartition("\n")[2][:500]
 
 
-def with_processes(folder: TaskFolder, record: Record, shim: int, task: int) -> Record:
+def with_processes(directory: TaskDirectory, record: Record, shim: int, task: int) -> Record:
     """The record with the shim and the task's cgroup by their processes, written down."""
     ticks = began(shim)
     identity = None if ticks is None else Identity(shim, ticks)
     full = Record(record.address, identity, record.keeper, memory_file(task))
-    folder.write_record(full)
+    directory.write_record(full)
     return full
 
 

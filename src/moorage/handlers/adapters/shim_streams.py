@@ -94,12 +94,12 @@ class ShimProcess(AttachedStreams):
         output: ProcessOutput,
         stdin: Path | None,
         calls: ProcessCalls,
-        folder: Path,
+        directory: Path,
         *,
         has_terminal: bool,
     ) -> None:
         super().__init__(output, stdin, calls, has_terminal=has_terminal)
-        self._folder = folder
+        self._directory = directory
 
     async def __aexit__(self, *_: object) -> None:
         try:
@@ -107,7 +107,7 @@ class ShimProcess(AttachedStreams):
             await self._calls.forget()
         finally:
             self._output.close()
-            remove_tree(self._folder)
+            remove_tree(self._directory)
 
     async def wait(self) -> int:
         try:

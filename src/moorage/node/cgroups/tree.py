@@ -18,7 +18,7 @@ from moorage.linux.cgroup_life import (
     make_cgroup,
     remove_cgroup,
 )
-from moorage.linux.cgroups import Cgroups, Layout, folder_in
+from moorage.linux.cgroups import Cgroups, Layout, directory_in
 from moorage.node.cgroups.values import CgroupValues, v1_files, v2_files
 
 __all__ = ["CgroupError", "CgroupTree"]
@@ -61,7 +61,7 @@ class CgroupTree:
         """Whether the cgroup is there, in the hierarchy that matters most."""
         is_v2 = self.cgroups.layout is Layout.V2
         first = self.cgroups.unified if is_v2 else self.cgroups.v1.get("memory")
-        return first is None or folder_in(first, self.path(directory)).is_dir()
+        return first is None or directory_in(first, self.path(directory)).is_dir()
 
     def remove(self, directory: str) -> None:
         """End every process in a cgroup and remove it, with all below. Raises CgroupError."""
@@ -81,20 +81,20 @@ class CgroupTree:
 
     def _set_v1(self, path: str, values: CgroupValues) -> None:
         hugetlb = self.cgroups.v1.get("hugetlb")
-        sizes = _page_sizes(folder_in(hugetlb, path)) if hugetlb is not None else ()
+        sizes = _page_sizes(directory_in(hugetlb, path)) if hugetlb is not None else ()
         for controller, file, content in v1_files(values, sizes):
             mount = self.cgroups.v1.get(controller)
             if mount is not None:
-                _write(folder_in(mount, path) / file, content)
+                _write(directory_in(mount, path) / file, content)
 
     def _set_v2(self, path: str, values: CgroupValues) -> None:
         if self.cgroups.unified is None:
             return
-        folder = folder_in(self.cgroups.unified, path)
-        present = set((folder / "cgroup.controllers").read_text().split())
-        for controller, file, content in v2_files(values, _page_sizes(folder)):
+        directory = directory_in(self.cgroups.unified, path)
+        present = set((directory / "cgroup.controllers").read_text().split())
+        for controller, file, content in v2_files(values, _page_sizes(directory)):
             if controller in present:
-                _write(folder / file, content)
+                _write(directory / file, content)
 
 
 def _write(path: Path, content: str) -> None:

@@ -19,7 +19,7 @@ from moorage.registry.schema.definitions import Definition, load_definitions
 def generate_descriptions(kinds: Iterable[Kind], package: Path) -> None:
     """Write the documentation of every field that the kinds' columns name.
 
-    `package` is the folder of `moorage.registry.columns`. Raises KeyError for a field that the
+    `package` is the directory of `moorage.registry.columns`. Raises KeyError for a field that the
     definitions lack.
     """
     definitions = load_definitions()

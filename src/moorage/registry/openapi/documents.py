@@ -36,10 +36,10 @@ class Documents:
     """Every document: `v3` by path (`apis/node.k8s.io/v1`), v2 as JSON and as protobuf."""
 
     def __init__(self) -> None:
-        folder = resources.files("moorage.registry.openapi").joinpath("generated")
-        index: dict[str, str] = json.loads(folder.joinpath(INDEX).read_text())
+        directory = resources.files("moorage.registry.openapi").joinpath("generated")
+        index: dict[str, str] = json.loads(directory.joinpath(INDEX).read_text())
         found = {
-            path: Document(digest, folder.joinpath(file_name(path)))
+            path: Document(digest, directory.joinpath(file_name(path)))
             for path, digest in index.items()
         }
         self.swagger = found.pop(SWAGGER)
