@@ -67,7 +67,7 @@ class QueueBudget:
     def hold(self, frame: Any) -> _Held:
         """Count a frame for one more queue. The next watchers of an event want the same frame."""
         held = self._last
-        if held is None or held.frame is not frame or not held.holders:
+        if held is None or held.frame is not frame:
             size = len(frame) if isinstance(frame, Sized) else sys.getsizeof(frame)
             held = self._last = _Held(frame, size + _ENTRY_BYTES)
             self.used += held.size

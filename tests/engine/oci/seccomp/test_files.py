@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,16 @@ def test_a_profile_that_others_can_write_is_not_used(tmp_path: Path) -> None:
     place.chmod(0o666)
     with pytest.raises(InvalidError, match=f"{place} is not used: .*chmod go-w {place}"):
         read_profile(str(place))
+
+
+def test_all_that_a_runtime_knows_is_taken_over_and_nothing_else(tmp_path: Path) -> None:
+    """Source: OCI runtime-spec, "Seccomp"."""
+    profile = {
+        "defaultAction": "SCMP_ACT_NOTIFY", "defaultErrnoRet": 38,
+        "flags": ["SECCOMP_FILTER_FLAG_LOG"],
+        "architectures": ["SCMP_ARCH_X86_64"], "listenerPath": "/run/agent",
+        "listenerMetadata": "pod", "syscalls": [],
+    }  # fmt: skip
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps({**profile, "archMap": [], "comment": "x"}))
+    assert read_profile(str(path)) == profile
