@@ -85,4 +85,4 @@ async def test_a_long_message_of_the_client_is_not_kept(tmp_path: Path) -> None:
         await websocket.send_bytes(b"x" * 5000)
         message = await websocket.receive()
         assert message.type is aiohttp.WSMsgType.CLOSE
-        assert websocket.close_code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG
+        assert message.data == aiohttp.WSCloseCode.MESSAGE_TOO_BIG
