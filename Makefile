@@ -43,7 +43,7 @@ lint: venv ## format check, lint, types, import direction
 
 # Rules, and loops against fakes: no cluster, no engine, no root. Three workers: some tests wait.
 unit: venv ## the tests of rules and loops, in less than a minute: needs neither root nor packages
-	@$(BIN)/pytest -m 'not runtime and not slow' --hypothesis-profile quick -p no:cacheprovider \
+	@$(BIN)/pytest -m 'not runtime and not root and not slow' --hypothesis-profile quick -p no:cacheprovider \
 	  --numprocesses 3 --dist loadfile \
 	  tests/api tests/admission tests/client tests/controllers tests/cri tests/engine \
 	  tests/handlers tests/node tests/registry tests/runtimeclass tests/scheduler tests/storage \

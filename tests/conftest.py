@@ -35,12 +35,16 @@ _WITHOUT_CLUSTERS = frozenset(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what starts clusters or pods; `make test` runs everything else beside that."""
+    """Mark what starts clusters or pods, and what makes namespaces and mounts for a fake engine.
+
+    `make test` runs everything else beside the clusters; `make unit` leaves both out.
+    """
     for item in items:
         directory = item.path.relative_to(_HERE).parts[0]
-        shares_a_cluster = {"control_plane", "whole_cluster"} & set(
-            getattr(item, "fixturenames", ())
-        )
+        fixtures = set(getattr(item, "fixturenames", ()))
+        shares_a_cluster = {"control_plane", "whole_cluster"} & fixtures
+        if directory == "engine" and "place" in fixtures:
+            item.add_marker("root")
         is_alone = directory in _WITHOUT_CLUSTERS and not shares_a_cluster
         if not is_alone or item.get_closest_marker("runtime"):
             item.add_marker("cluster")
