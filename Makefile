@@ -83,7 +83,7 @@ soak: venv ## the tests that break things on purpose, for longer, and random one
 mutants: venv ## put random faults into a copy of the code, and print those that no test notices
 	$(BIN)/python -m tests.mutants $(MUTANTS)
 
-bench: venv ## print every figure the README names
+bench: venv ## print every figure of docs/figures.md
 	$(BIN)/python -m bench.storage
 	$(BIN)/python -m bench.api
 	$(BIN)/python -m bench.hotpaths
