@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cli.commands import down
+from moorage.cli import teardown
 from moorage.cli.errors import CliError
 from moorage.cluster.engine import LeftoverError
 from moorage.cluster.layout import Layout
@@ -38,9 +38,9 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     machine = Machine()
-    monkeypatch.setattr(down, "clear_machine", machine.clear)
+    monkeypatch.setattr(teardown, "clear_machine", machine.clear)
     levels: list[str] = []
-    monkeypatch.setattr(down, "configure", levels.append)
+    monkeypatch.setattr(teardown, "configure", levels.append)
     yield machine
     assert set(levels) <= {"warning"}
 
@@ -101,10 +101,10 @@ def test_a_supervisor_that_does_not_end_keeps_its_pods(
     def stop(_layout: Layout) -> bool:
         raise StopError("does not end")
 
-    monkeypatch.setattr(down, "stop_parts", stop)
+    monkeypatch.setattr(teardown, "stop_parts", stop)
     layout = cluster(tmp_path)
     settings = load(layout.settings)
     assert settings is not None
     with pytest.raises(CliError, match="does not end"):
-        down.take_down(layout, settings)
+        teardown.take_down(layout, settings)
     assert machine.cleared == []

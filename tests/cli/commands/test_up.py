@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from moorage.cli import startup
 from moorage.cli.commands import up
 from moorage.cli.errors import CannotRunPodsError, CliError
 from moorage.cluster.claims import Claims
@@ -74,8 +75,8 @@ class Start:
 @pytest.fixture
 def start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Start:
     start = Start()
-    monkeypatch.setattr(up, "look", start.look)
-    monkeypatch.setattr(up, "open_cluster", start.open_cluster)
+    monkeypatch.setattr(startup, "look", start.look)
+    monkeypatch.setattr(startup, "open_cluster", start.open_cluster)
     monkeypatch.setattr(up, "become_supervisor", start.become)
     monkeypatch.setattr(up, "start_detached", start.detached)
     monkeypatch.setattr(up, "USER_KUBECONFIG", tmp_path / "user" / "config")
@@ -336,8 +337,8 @@ def test_one_that_runs_otherwise_is_left_alone(
 
 
 async def test_the_machines_handlers_are_what_it_has(start: Start, tmp_path: Path) -> None:
-    assert await up.prepare_machine(Layout(tmp_path), is_installing=False) == ()
+    assert await startup.prepare_machine(Layout(tmp_path), is_installing=False) == ()
     start.host = a_host(is_root=False)
     with pytest.raises(CannotRunPodsError, match="`moor up --no-node` starts the control plane"):
-        await up.prepare_machine(Layout(tmp_path), is_installing=True)
+        await startup.prepare_machine(Layout(tmp_path), is_installing=True)
     assert start.steps == [("look", False), ("look", True)]

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import click
 
-from moorage.cli.commands.down import take_down
-from moorage.cli.commands.up import opened, prepare_machine
 from moorage.cli.errors import CliError
 from moorage.cli.interruption import Interruptions, interruptible
 from moorage.cli.options import layout_of
 from moorage.cli.output import dim, output_option, show, show_document
+from moorage.cli.startup import opened, prepare_machine
+from moorage.cli.teardown import take_down
 from moorage.client import Client, load_kubeconfig
 from moorage.cluster.claims import Claims
 from moorage.cluster.creation import Choices

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import click
 
-from moorage.api.logs import configure
-from moorage.cli.errors import CliError
 from moorage.cli.options import data_dir_option, layout_of, present_settings
-from moorage.cluster.engine import LeftoverError
-from moorage.cluster.files import exclusive
-from moorage.cluster.layout import Layout
-from moorage.cluster.life import StopError, clear_machine, stop_parts
-from moorage.cluster.settings import Settings
-from moorage.handlers.command import CommandError
+from moorage.cli.teardown import take_down
 from moorage.linux.id_register import forget
 from moorage.linux.trees import remove_tree
 
@@ -48,19 +40,3 @@ def command(data_dir: Path, *, keep_pods: bool, abandon_pods: bool, delete_data:
         remove_tree(layout.root)
         forget(layout.node / "pods")
         click.echo(f"deleted {layout.root}")
-
-
-def take_down(
-    layout: Layout, settings: Settings, *, keep_pods: bool = False, abandons_pods: bool = False
-) -> bool:
-    """Stop parts and, unless kept, pods; whether anything ran. Raises CliError."""
-    # Pods are ended by an engine in this process, which says in its log what it cannot do.
-    configure("warning")
-    try:
-        with exclusive(layout.change_lock):
-            was_running = stop_parts(layout)
-            if not keep_pods:
-                asyncio.run(clear_machine(layout, settings, abandons_pods=abandons_pods))
-    except (StopError, LeftoverError, CommandError) as error:
-        raise CliError(str(error)) from error
-    return was_running

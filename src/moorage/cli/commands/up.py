@@ -14,7 +14,6 @@ from moorage.api.image_verification import (
 )
 from moorage.cli.errors import CannotRunPodsError, CliError
 from moorage.cli.interruption import interruptible
-from moorage.cli.machine import look
 from moorage.cli.options import (
     LOG_LEVELS,
     data_dir_option,
@@ -24,23 +23,20 @@ from moorage.cli.options import (
     size_bytes,
     socket_path,
 )
+from moorage.cli.startup import opened, prepare_machine
 from moorage.cluster import kubeconfig
 from moorage.cluster.claims import Claims
-from moorage.cluster.creation import Choices, access, open_cluster
-from moorage.cluster.doctor import State, can_run_pods, examine
+from moorage.cluster.creation import Choices, access
 from moorage.cluster.layout import Layout
 from moorage.cluster.life import StartError, part_statuses, start_detached
-from moorage.cluster.network import NoSubnetError, SubnetTakenError
 from moorage.cluster.settings import (
     DEFAULT_POD_PIDS_LIMIT,
     Settings,
-    SettingsError,
     load,
 )
 from moorage.cluster.supervise import become_supervisor, moor_command, usage
 from moorage.cluster.supervisor import COMPLETE, AlreadyRunningError, running_pid
 from moorage.cri import UnusableEngineError, probe
-from moorage.handlers import Handler
 
 USER_KUBECONFIG = Path.home() / ".kube" / "config"
 _READY_S = 60.0
@@ -248,40 +244,6 @@ def _report_running(
     node = "" if settings.has_node else " without a node"
     click.echo(f"the cluster in {layout.root} runs already{node} (supervisor process {pid}){state}")
     click.echo(usage(layout, settings, str(USER_KUBECONFIG) if is_merging else ""))
-
-
-async def prepare_machine(layout: Layout, *, is_installing: bool) -> tuple[Handler, ...]:
-    """Install what is missing if that was asked for; the machine's handlers.
-
-    Raises CannotRunPodsError when something that pods need is still missing.
-    """
-    host, handlers = await look(layout, is_installing=is_installing)
-    findings = examine(host, handlers)
-    if not can_run_pods(findings):
-        problems = "".join(
-            f"\n  {each.subject}: {each.meaning}" + (f" → {each.remedy}" if each.remedy else "")
-            for each in findings
-            if each.state is State.PROBLEM
-        )
-        raise CannotRunPodsError(
-            f"this machine cannot run pods:{problems}\n"
-            "`moor up --install` installs missing packages on Debian; "
-            "`moor up --no-node` starts the control plane alone, which needs nothing of this"
-        )
-    return handlers
-
-
-def opened(layout: Layout, choices: Choices, claims: Claims) -> Settings:
-    """The settings of the cluster, made if absent. Raises CliError."""
-    try:
-        return open_cluster(layout, choices, claims)
-    except (SettingsError, NoSubnetError, SubnetTakenError, AlreadyRunningError) as error:
-        raise CliError(str(error)) from error
-    except OSError as error:
-        raise CliError(
-            f"{layout.root} cannot be used for a cluster: {error.strerror}; choose another "
-            "directory with --data-dir"
-        ) from error
 
 
 def _start_detached(layout: Layout, claims: Claims) -> None:
