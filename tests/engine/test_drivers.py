@@ -13,7 +13,7 @@ from moorage.engine.errors import FailedError
 from moorage.engine.paths import EnginePaths
 from moorage.handlers.adapters.oci import OciAdapter
 from moorage.handlers.adapters.runsc import RunscAdapter
-from moorage.handlers.adapters.shim import ShimAdapter
+from moorage.handlers.adapters.shim.adapter import ShimAdapter
 from moorage.handlers.definition import HandlerDefinition, parse_definition
 from moorage.handlers.features import HandlerFeatures
 from moorage.linux.reaper import Reaper

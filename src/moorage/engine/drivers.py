@@ -82,7 +82,7 @@ class Drivers:
 
     def _shim(self, definition: HandlerDefinition, options: ShimOptions, program: Path) -> Adapter:
         # Its messages take a megabyte, which engines without such a handler do without.
-        from moorage.handlers.adapters.shim import ShimAdapter
+        from moorage.handlers.adapters.shim.adapter import ShimAdapter
 
         return ShimAdapter.of(definition, options, program, self._paths.scratch)
 

@@ -15,7 +15,7 @@ from moorage.handlers.adapters.conmon import Conmon, TaskFiles, monitor_pid
 from moorage.handlers.adapters.cri_log import CriLog
 from moorage.handlers.adapters.exec_files import ExecFiles
 from moorage.handlers.adapters.oci import OciAdapter, OciRuntime
-from moorage.handlers.adapters.shim_keeping import end_process, start_keeper
+from moorage.handlers.adapters.shim.keeper import end_process, start_keeper
 from moorage.linux.reaper import Reaper
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from moorage.handlers.adapters.adapter import Task
 from moorage.handlers.adapters.runsc import sandbox_cgroup
-from moorage.handlers.adapters.shim_keeping import memory_file_of, was_memory_cut
+from moorage.handlers.adapters.shim.keeper import memory_file_of, was_memory_cut
 from moorage.handlers.adapters.task_cgroup import cgroup_of
 from moorage.linux.cgroups import Cgroups
 from tests import cgroup_trees as trees

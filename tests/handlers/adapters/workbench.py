@@ -19,9 +19,9 @@ from moorage.handlers.adapters import Adapter, Task
 from moorage.handlers.adapters.conmon import Conmon
 from moorage.handlers.adapters.oci import OciAdapter, OciRuntime
 from moorage.handlers.adapters.runsc import RunscAdapter, runsc_options
-from moorage.handlers.adapters.shim import ShimAdapter
-from moorage.handlers.adapters.shim_options import TaskOptions
-from moorage.handlers.adapters.shim_program import ShimProgram
+from moorage.handlers.adapters.shim.adapter import ShimAdapter
+from moorage.handlers.adapters.shim.options import TaskOptions
+from moorage.handlers.adapters.shim.program import ShimProgram
 from moorage.linux.cgroup_life import kill_processes, remove_cgroup
 from moorage.linux.cgroups import current_cgroups
 from moorage.linux.process import parent, state

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.handlers.adapters import AdapterError
-from moorage.handlers.adapters.shim_program import Address, parse_address
+from moorage.handlers.adapters.shim.program import Address, parse_address
 
 PATH = "/run/containerd/s/0123"
 

@@ -8,7 +8,7 @@ import pytest
 
 from moorage.handlers.adapters import AdapterError
 from moorage.handlers.adapters.generated import shim_pb2 as pb
-from moorage.handlers.adapters.shim_options import TaskOptions, pack_json
+from moorage.handlers.adapters.shim.options import TaskOptions, pack_json
 from moorage.handlers.definition import CgroupDriver, ShimOptions
 from tests.handlers.programs import program
 

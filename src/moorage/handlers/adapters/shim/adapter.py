@@ -34,24 +34,24 @@ from moorage.handlers.adapters.adapter import (
 from moorage.handlers.adapters.cri_log import CriLog
 from moorage.handlers.adapters.fifo_streams import ProcessOutput, make_pipes, pipes_in
 from moorage.handlers.adapters.generated import shim_pb2 as pb
-from moorage.handlers.adapters.shim_calls import ShimCalls
-from moorage.handlers.adapters.shim_ending import end_task, shut_down
-from moorage.handlers.adapters.shim_events import ShimEvents
-from moorage.handlers.adapters.shim_keeping import (
+from moorage.handlers.adapters.shim.calls import ShimCalls
+from moorage.handlers.adapters.shim.delete import end_task, shut_down
+from moorage.handlers.adapters.shim.events import ShimEvents
+from moorage.handlers.adapters.shim.keeper import (
     end_process,
     start_keeper,
     was_memory_cut,
 )
-from moorage.handlers.adapters.shim_options import (
+from moorage.handlers.adapters.shim.options import (
     PROCESS,
     RESOURCES,
     TaskOptions,
     pack_json,
 )
-from moorage.handlers.adapters.shim_program import ShimProgram
-from moorage.handlers.adapters.shim_record import Record, TaskDirectory, with_processes
-from moorage.handlers.adapters.shim_service import ShimConnections, ShimLostError
-from moorage.handlers.adapters.shim_streams import AttachedStreams, ShimProcess
+from moorage.handlers.adapters.shim.program import ShimProgram
+from moorage.handlers.adapters.shim.record import Record, TaskDirectory, with_processes
+from moorage.handlers.adapters.shim.service import ShimConnections, ShimLostError
+from moorage.handlers.adapters.shim.streams import AttachedStreams, ShimProcess
 from moorage.handlers.definition import HandlerDefinition, ShimOptions
 from moorage.handlers.discovery import search_path
 from moorage.linux.trees import remove_tree

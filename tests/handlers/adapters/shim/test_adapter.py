@@ -28,11 +28,11 @@ from moorage.handlers.adapters import (
     TaskNotFoundError,
 )
 from moorage.handlers.adapters.generated import shim_pb2 as pb
-from moorage.handlers.adapters.shim import ShimAdapter
-from moorage.handlers.adapters.shim_options import TaskOptions
-from moorage.handlers.adapters.shim_program import ShimProgram
-from moorage.handlers.adapters.shim_record import TaskDirectory
-from moorage.handlers.adapters.shim_service import ShimConnections
+from moorage.handlers.adapters.shim.adapter import ShimAdapter
+from moorage.handlers.adapters.shim.options import TaskOptions
+from moorage.handlers.adapters.shim.program import ShimProgram
+from moorage.handlers.adapters.shim.record import TaskDirectory
+from moorage.handlers.adapters.shim.service import ShimConnections
 from moorage.handlers.machine import this_machine
 from moorage.linux.process import state
 from tests.handlers.adapters.bundles import process, skip_without, write_bundle

@@ -16,8 +16,8 @@ from typing import TypeVar
 import msgspec
 
 from moorage.handlers.adapters.adapter import Exit
-from moorage.handlers.adapters.shim_keeping import memory_file
-from moorage.handlers.adapters.shim_program import Address
+from moorage.handlers.adapters.shim.keeper import memory_file
+from moorage.handlers.adapters.shim.program import Address
 from moorage.linux.process import Identity, began
 from moorage.linux.trees import remove_tree
 

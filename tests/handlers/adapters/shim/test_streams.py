@@ -13,11 +13,11 @@ import pytest
 from moorage.handlers.adapters import AdapterError, TaskNotFoundError, UnsupportedError
 from moorage.handlers.adapters.fifo_streams import ProcessOutput, make_pipes
 from moorage.handlers.adapters.generated import shim_pb2 as pb
-from moorage.handlers.adapters.shim_calls import ShimCalls
-from moorage.handlers.adapters.shim_program import Address
-from moorage.handlers.adapters.shim_record import Record
-from moorage.handlers.adapters.shim_service import ShimConnections, ShimLostError
-from moorage.handlers.adapters.shim_streams import AttachedStreams, ShimProcess
+from moorage.handlers.adapters.shim.calls import ShimCalls
+from moorage.handlers.adapters.shim.program import Address
+from moorage.handlers.adapters.shim.record import Record
+from moorage.handlers.adapters.shim.service import ShimConnections, ShimLostError
+from moorage.handlers.adapters.shim.streams import AttachedStreams, ShimProcess
 from moorage.handlers.adapters.ttrpc import (
     NOT_FOUND,
     UNIMPLEMENTED,

@@ -12,10 +12,10 @@ import pytest
 
 from moorage.handlers.adapters import AdapterError, Task
 from moorage.handlers.adapters.generated import shim_pb2 as pb
-from moorage.handlers.adapters.shim_ending import end_task, shut_down
-from moorage.handlers.adapters.shim_program import Address, ShimProgram
-from moorage.handlers.adapters.shim_record import Record
-from moorage.handlers.adapters.shim_service import ShimConnections
+from moorage.handlers.adapters.shim.delete import end_task, shut_down
+from moorage.handlers.adapters.shim.program import Address, ShimProgram
+from moorage.handlers.adapters.shim.record import Record
+from moorage.handlers.adapters.shim.service import ShimConnections
 from moorage.handlers.adapters.ttrpc import NOT_FOUND, RESPONSE, Frame, Framing
 from moorage.linux.process import Identity, began
 from tests.handlers.programs import program

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from google.protobuf.any_pb2 import Any
 
-from moorage.handlers.adapters import shim_events
 from moorage.handlers.adapters.generated import shim_pb2 as pb
-from moorage.handlers.adapters.shim_events import ShimEvents
+from moorage.handlers.adapters.shim import events
+from moorage.handlers.adapters.shim.events import ShimEvents
 from moorage.handlers.adapters.ttrpc import REQUEST, RESPONSE, Frame
 
 
@@ -35,10 +35,10 @@ def event(topic: str = "/tasks/oom", task_id: str = "t1") -> bytes:
     return pb.Request(payload=payload).SerializeToString()
 
 
-def reported() -> tuple[shim_events._Reported, Transport, list[str], set[object]]:
+def reported() -> tuple[events._Reported, Transport, list[str], set[object]]:
     tasks: list[str] = []
     connections: set[object] = set()
-    made = shim_events._Reported(tasks.append, connections)  # type: ignore[arg-type]
+    made = events._Reported(tasks.append, connections)  # type: ignore[arg-type]
     return made, Transport(), tasks, connections
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from moorage.handlers.adapters import AdapterError
 from moorage.handlers.adapters.generated import shim_pb2 as pb
-from moorage.handlers.adapters.shim_program import Address, ShimProgram
+from moorage.handlers.adapters.shim.program import Address, ShimProgram
 from tests.handlers.programs import program
 
 

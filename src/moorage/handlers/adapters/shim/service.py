@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 from moorage.handlers.adapters.adapter import AdapterError, TaskNotFoundError, UnsupportedError
 from moorage.handlers.adapters.generated import shim_pb2 as pb
-from moorage.handlers.adapters.shim_program import Address
+from moorage.handlers.adapters.shim.program import Address
 from moorage.handlers.adapters.ttrpc import (
     NOT_FOUND,
     UNIMPLEMENTED,

@@ -7,10 +7,10 @@ import signal
 
 from moorage.handlers.adapters.adapter import AdapterError, Task, TaskNotFoundError
 from moorage.handlers.adapters.generated import shim_pb2 as pb
-from moorage.handlers.adapters.shim_keeping import end_process
-from moorage.handlers.adapters.shim_program import ShimProgram
-from moorage.handlers.adapters.shim_record import Record
-from moorage.handlers.adapters.shim_service import ShimConnections, ShimLostError
+from moorage.handlers.adapters.shim.keeper import end_process
+from moorage.handlers.adapters.shim.program import ShimProgram
+from moorage.handlers.adapters.shim.record import Record
+from moorage.handlers.adapters.shim.service import ShimConnections, ShimLostError
 
 _END_DEADLINE_S = 10.0
 _SHUTDOWN_DEADLINE_S = 5.0

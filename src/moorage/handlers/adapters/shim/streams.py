@@ -8,7 +8,7 @@ from typing import Protocol, Self
 from moorage.handlers.adapters.adapter import AdapterError, TaskNotFoundError
 from moorage.handlers.adapters.fifo_input import ProcessInput
 from moorage.handlers.adapters.fifo_streams import ProcessOutput
-from moorage.handlers.adapters.shim_service import ShimLostError
+from moorage.handlers.adapters.shim.service import ShimLostError
 from moorage.linux.trees import remove_tree
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from moorage.handlers.adapters.adapter import TaskNotFoundError
 from moorage.handlers.adapters.generated import shim_pb2 as pb
-from moorage.handlers.adapters.shim_record import Record
-from moorage.handlers.adapters.shim_service import ShimConnections, ShimLostError
+from moorage.handlers.adapters.shim.record import Record
+from moorage.handlers.adapters.shim.service import ShimConnections, ShimLostError
 
 _END_DEADLINE_S = 10.0
 
