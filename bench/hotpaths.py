@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from moorage.api.clock import SystemClock
-from moorage.api.runtimeclasses import Overhead, RuntimeClass, Scheduling
+from moorage.api.runtime_classes import Overhead, RuntimeClass, Scheduling
 from moorage.registry.codec import Codec, Media
 from moorage.registry.defaults import default_pod
 from moorage.registry.kinds.core import POD

@@ -15,7 +15,7 @@ import msgspec
 from moorage.admission.chain import CREATE, Scope
 from moorage.admission.refusal import refused
 from moorage.api.pods import Toleration
-from moorage.api.runtimeclasses import RuntimeClass
+from moorage.api.runtime_classes import RuntimeClass
 from moorage.registry.kind import Obj
 from moorage.registry.request import Attributes
 from moorage.runtimeclass import AdmissionRefusal, PodFields, admit, check_admitted

@@ -33,7 +33,7 @@ from moorage.api.nodes import Node
 from moorage.api.pods import Pod
 from moorage.api.priorities import PriorityClass
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
-from moorage.api.runtimeclasses import RuntimeClass
+from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.services import Service
 from moorage.apiserver.authentication import Authenticator, TokenSigner, TokenVerifier
 from moorage.apiserver.authentication.authenticator import StaticToken

@@ -14,7 +14,7 @@ from moorage.api.nodes import Node
 from moorage.api.pods import Pod
 from moorage.api.priorities import PriorityClass
 from moorage.api.rbac import ClusterRole
-from moorage.api.runtimeclasses import RuntimeClass
+from moorage.api.runtime_classes import RuntimeClass
 from moorage.api.services import Endpoints, Service
 from moorage.api.workloads import Deployment, ReplicaSet
 

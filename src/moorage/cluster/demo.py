@@ -15,7 +15,7 @@ from pathlib import Path
 from moorage.api.conditions import is_ready
 from moorage.api.events import Event
 from moorage.api.pods import Pod
-from moorage.api.runtimeclasses import RuntimeClass
+from moorage.api.runtime_classes import RuntimeClass
 from moorage.client import Client, Informer
 from moorage.client.exec import exec_in
 from moorage.client.resources import EVENTS, PODS, RUNTIME_CLASSES

@@ -15,7 +15,7 @@ from moorage.api.clock import parse_time
 from moorage.api.conditions import is_ready
 from moorage.api.events import Event
 from moorage.api.pods import ContainerStateTerminated, ContainerStatus, Pod
-from moorage.api.runtimeclasses import RuntimeClass
+from moorage.api.runtime_classes import RuntimeClass
 from moorage.client import Client
 from moorage.client.resources import EVENTS, NAMESPACES, NODES, PODS, RUNTIME_CLASSES
 from moorage.handlers import Handler

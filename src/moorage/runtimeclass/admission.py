@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from moorage.api.pods import Toleration
 from moorage.api.quantity import parse
-from moorage.api.runtimeclasses import RuntimeClass
+from moorage.api.runtime_classes import RuntimeClass
 from moorage.runtimeclass.tolerations import merge_tolerations
 
 

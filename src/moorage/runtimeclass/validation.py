@@ -11,7 +11,7 @@ from moorage.api.errors import FieldError
 from moorage.api.node_labels import DEPRECATED
 from moorage.api.pods import Toleration
 from moorage.api.resource_names import container_limits_errors
-from moorage.api.runtimeclasses import RuntimeClass, Scheduling
+from moorage.api.runtime_classes import RuntimeClass, Scheduling
 from moorage.api.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
 from moorage.runtimeclass.handler import LEGACY
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
-from moorage.api.runtimeclasses import RuntimeClass
+from moorage.api.runtime_classes import RuntimeClass
 from moorage.client.informer import object_key
 from moorage.runtimeclass import ClassMissing, resolve_handler
 from moorage.scheduler import filters, messages

@@ -9,7 +9,7 @@ from moorage.api.clock import Clock
 from moorage.api.namespaces import Namespace
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
-from moorage.api.runtimeclasses import RuntimeClass
+from moorage.api.runtime_classes import RuntimeClass
 from moorage.client import Client, Informer
 from moorage.client.resources import NAMESPACES, RUNTIME_CLASSES
 from moorage.scheduler.lean import LEAN_NODES, LEAN_PODS

@@ -14,7 +14,7 @@ from moorage.api.logs import Log
 from moorage.api.namespaces import Namespace
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
-from moorage.api.runtimeclasses import RuntimeClass
+from moorage.api.runtime_classes import RuntimeClass
 from moorage.client import Client, EventRecorder
 from moorage.client.informer import object_key
 from moorage.scheduler import hints, messages, status

@@ -16,7 +16,7 @@ from moorage.api.errors import NotFoundError
 from moorage.api.meta import ObjectMeta
 from moorage.api.nodes import NodeRuntimeHandler
 from moorage.api.pods import Pod
-from moorage.api.runtimeclasses import RuntimeClass
+from moorage.api.runtime_classes import RuntimeClass
 from moorage.client.resources import PODS
 from moorage.linux.cgroups import Cgroups, Layout
 from moorage.node.cgroups.tree import CgroupTree

@@ -9,7 +9,7 @@ import pytest
 from moorage.api.errors import NotFoundError, UnavailableError
 from moorage.api.meta import ObjectMeta
 from moorage.api.pods import Pod
-from moorage.api.runtimeclasses import RuntimeClass
+from moorage.api.runtime_classes import RuntimeClass
 from moorage.client.resources import RUNTIME_CLASSES
 from moorage.client.rest import UnreachableError
 from moorage.node.paths import NodePaths

@@ -16,7 +16,7 @@ from moorage.api.clock import parse_time
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.api.pods import Pod
-from moorage.api.runtimeclasses import RuntimeClass
+from moorage.api.runtime_classes import RuntimeClass
 from moorage.client import Client, Informer
 from moorage.client.resources import RUNTIME_CLASSES
 from moorage.client.rest import UnreachableError

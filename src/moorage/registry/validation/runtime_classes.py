@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from moorage.api.errors import FieldError
-from moorage.api.runtimeclasses import RuntimeClass
+from moorage.api.runtime_classes import RuntimeClass
 from moorage.registry.kind import Obj
 from moorage.runtimeclass import class_errors, class_update_errors
 

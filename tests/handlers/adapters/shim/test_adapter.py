@@ -390,7 +390,7 @@ import asyncio, sys
 from pathlib import Path
 import msgspec
 from moorage.handlers.adapters import Task
-from tests.handlers.adapters.test_shim import open_adapter
+from tests.handlers.adapters.shim.test_adapter import open_adapter
 
 async def main():
     root, runtime, given = sys.argv[1:]
@@ -417,7 +417,7 @@ async def test_an_engine_that_is_killed_loses_no_line_of_a_container_that_ended_
     engine = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", _ENGINE, str(shims.root), shims.runtime, given),
         stdout=asyncio.subprocess.PIPE,
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[4],
     )
     assert engine.stdout is not None
     try:
