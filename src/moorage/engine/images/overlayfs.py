@@ -3,7 +3,7 @@
 One mount(2), no program. The kernel takes a page of options at most, so where the directories'
 names are too long for it, or hold characters that mean something there, they are named by
 descriptors: some 220 layers fit then. Budget of a mount: 2 ms
-(`tests/engine/images/test_mounts.py`). Source: kernel documentation, "Overlay Filesystem".
+(`bench/hotpaths.py`). Source: kernel documentation, "Overlay Filesystem".
 """
 
 from __future__ import annotations
