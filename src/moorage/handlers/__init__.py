@@ -1,4 +1,4 @@
-"""Runtime handlers: which there are on a machine, whether they work, and what they can do."""
+"""Runtime handlers of a host: discovery, availability and features."""
 
 from moorage.handlers.availability import Containerd, Verdict
 from moorage.handlers.catalogue import Catalogue, Diagnostic, OfferedHandler, changed_names

@@ -1,10 +1,10 @@
-"""Whether a runtime works under an engine on a machine; if not, why, and what to do.
+"""Availability of a runtime under an engine on a host: the reason it does not work, and the remedy.
 
-An engine of our own drives runtimes by their command line or their shim, so it needs only what
-the machine's rules ask for; containerd has rules of its own besides.
+Moorage's own engine drives runtimes through their command line or their shim, so only the host
+rules apply to it; containerd adds rules of its own.
 
-Pure: what was found on the machine goes in, a verdict comes out. The rules stand in the order a
-person would mend things in, and the first that fails is the reason given.
+Pure: takes the probed facts, returns a verdict. The rules are ordered as an administrator would
+fix the problems, and the first rule that fails gives the reason.
 """
 
 from __future__ import annotations
@@ -21,22 +21,24 @@ from moorage.linux.trust import Distrust
 
 @dataclass(frozen=True, slots=True)
 class Containerd:
-    """The engine that would run the runtimes, and the shims it can find (program → path)."""
+    """containerd as the engine for the runtimes, and the shims on its PATH (program → path)."""
 
     version: Version
     shims: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def reports_features(self) -> bool:
-        """Before 2.0, containerd drops recursive read-only mounts and user namespaces silently."""
+        """Return False before containerd 2.0, which silently drops recursive read-only mounts and
+        user namespaces.
+        """
         return self.version.major >= 2
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A runtime's program on this machine; no path when it isn't installed.
+    """A runtime's program on this host; `path` is None when it is not installed.
 
-    `wanted` is how a handler's file spells the program, and `defined_in` that file.
+    `wanted` is the program as spelled in the handler file, and `defined_in` that file.
     """
 
     runtime: Runtime
@@ -44,7 +46,7 @@ class Found:
     version: Version | None = None
     configuration: Path | None = None
     failure: str = ""
-    """Why the program could not be asked, when it is there and doesn't answer."""
+    """Why the program, although present, did not answer the version query."""
     wanted: str = ""
     defined_in: Path | None = None
     distrust: Distrust | None = None
@@ -52,7 +54,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Empty texts mean available."""
+    """Result of `judge`: the reason and the remedy, both empty when the runtime is available."""
 
     reason: str = ""
     remedy: str = ""
@@ -67,7 +69,9 @@ _Rule = Callable[[Found, Containerd, Machine], Verdict | None]
 
 
 def judge(found: Found, engine: Containerd | None, machine: Machine) -> Verdict:
-    """The verdict on a runtime under containerd; without it (None), under an engine of our own."""
+    """Return the verdict on a runtime under containerd, or under Moorage's own engine if `engine`
+    is None.
+    """
     rules = _MACHINE_RULES if engine is None else _RULES
     for rule in rules:
         verdict = rule(found, engine or _ANY_ENGINE, machine)
@@ -93,7 +97,7 @@ def _is_trusted(found: Found, _engine: Containerd, _machine: Machine) -> Verdict
 
 
 def distrusted(found: Distrust) -> Verdict:
-    """The verdict on what runs as root and could have been written by others."""
+    """Return the verdict on a file that runs as root and is writable by other users."""
     return Verdict(
         f"{found.path} {found.problem}, so what it says or does may be another's",
         f"look at it, then {found.remedy}",

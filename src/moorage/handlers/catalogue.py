@@ -1,4 +1,4 @@
-"""The handlers in force: what the files say, and what came of asking the programs behind them."""
+"""Handler catalogue: the handlers in force, from their files and the probes of their programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PREFERRED = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedHandler:
-    """A handler that has a file. `program` is None when it is not there."""
+    """A handler with a file. `program` is None when its program is not installed."""
 
     definition: HandlerDefinition
     program: Path | None = None
@@ -37,7 +37,7 @@ class OfferedHandler:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """What is wrong with a file, and whether a former version of it stays in force."""
+    """A problem with a handler file; `has_former` says that its previous version stays in force."""
 
     path: Path
     line: int
@@ -53,7 +53,7 @@ class Diagnostic:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """Every handler by its name, and the complaints. Equal ones say the same."""
+    """All handlers by name, and the problems with their files. Compares by value."""
 
     handlers: Mapping[str, OfferedHandler] = field(default_factory=dict)
     complaints: tuple[Diagnostic, ...] = ()
@@ -62,18 +62,19 @@ class Catalogue:
         return iter(self.handlers.values())
 
     def find(self, name: str) -> OfferedHandler | None:
-        """The handler a class names, the default one for the empty name; None when there is none.
+        """Return the handler with this name, or the default handler for the empty name; None if
+        absent.
 
-        It may be unavailable: its `verdict` then says why.
+        The handler may be unavailable: its `verdict` says why.
         """
         return self.handlers.get(name or self.default_name)
 
     @property
     def default_name(self) -> str:
-        """The handler of pods that name no class; empty when there is none to be had.
+        """Return the handler of pods without a RuntimeClass; empty when there is none.
 
-        The one whose file says so, else the first available of those the known runtimes list,
-        else the first available that is driven by an OCI command line.
+        The order is: the handler whose file sets `default`, the first available one of the known
+        runtimes that can be the default, the first available one with the OCI adapter.
         """
         return next(_defaults(self.handlers), "")
 
@@ -89,6 +90,6 @@ def _defaults(handlers: Mapping[str, OfferedHandler]) -> Iterator[str]:
 
 
 def changed_names(old: Catalogue, new: Catalogue) -> tuple[str, ...]:
-    """The handlers that came, went or are not what they were, in order of their names."""
+    """Return the names of handlers that were added, removed or changed, sorted."""
     names: Iterable[str] = {*old.handlers, *new.handlers}
     return tuple(sorted(name for name in names if old.handlers.get(name) != new.handlers.get(name)))

@@ -1,8 +1,8 @@
-"""Runs a program of the machine for its answer, never longer than a deadline.
+"""Command execution under a deadline, with the output captured.
 
-Output goes to files in memory instead of pipes: a program that leaves children behind, which hold
-a pipe open, would otherwise keep its reader waiting. The program gets a process group of its own,
-so that what is over the deadline ends with all it started.
+Output goes to memory files (memfd) instead of pipes: child processes that a program leaves behind
+and that hold a pipe open would block its reader. The program runs in its own process group, so
+that the deadline also kills its children.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a program left: exit status (negative for a signal), and both outputs, cut at 4 MiB."""
+    """Result of a program: exit status (negative for a signal), and both outputs, cut at 4 MiB."""
 
     argv: tuple[str, ...]
     status: int
@@ -39,7 +39,7 @@ class Answer:
 
     @property
     def complaint(self) -> str:
-        """The last line the program said, for an error message."""
+        """Return the last line of standard error, else of standard output, for an error message."""
         said = (self.error.strip() or self.output.strip()).decode(errors="replace")
         return said.rpartition("\n")[2] or f"exit status {self.status}"
 
@@ -61,10 +61,11 @@ async def run(
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
 ) -> Answer:
-    """Run a program to its end, with `given` on its standard input, in a directory.
+    """Run a program in a directory with `given` on its standard input; blocks until it exits.
 
-    Raises CommandError when it cannot be started or is not done after `deadline_s` seconds; it
-    and its process group are killed then. A failing exit status is an answer, not an error.
+    Returns its exit status and output; a non-zero exit status is not an error.
+    Raises CommandError when the program cannot be started or does not exit within `deadline_s`
+    seconds; the program and its process group are then killed.
     """
     words = tuple(map(str, argv))
     with _memory("input") as source, _memory("output") as output, _memory("error") as error:
@@ -101,7 +102,9 @@ async def must_run(
     given: bytes = b"",
     environment: Mapping[str, str] | None = None,
 ) -> Answer:
-    """As `run`, but an exit status other than 0 raises CommandError with the program's words."""
+    """Run a program as `run` does. Raises CommandError with its error message for a non-zero exit
+    status.
+    """
     answer = await run(argv, deadline_s=deadline_s, given=given, environment=environment)
     if not answer.is_success:
         raise CommandError(answer.argv, answer.complaint)

@@ -1,7 +1,7 @@
 """Known defects of runtime versions: system calls that do not behave as on Linux.
 
 A handler with a defect stays available, since few programs are affected. `moor doctor` and
-`moor runtimes` warn of it.
+`moor runtimes` print a warning.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _GVISOR_SITE = "https://gvisor.dev/docs/user_guide/install/"
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """A defect and its remedy. Empty texts: none is known."""
+    """A defect and its remedy; both texts are empty when no defect is known."""
 
     meaning: str = ""
     remedy: str = ""
@@ -28,7 +28,8 @@ class _GvisorDefect:
     meaning: str
 
 
-# From the oldest fix on. Source: the log of gVisor's pkg/sentry/syscalls/linux/sys_stat.go,
+# Sorted by fix date, oldest first. Source: the log of gVisor's
+# pkg/sentry/syscalls/linux/sys_stat.go,
 # "Ignore AT_NO_AUTOMOUNT flag in statx() calls" and "… in fstatat(2)".
 _GVISOR_DEFECTS = (
     _GvisorDefect(
@@ -41,13 +42,13 @@ _GVISOR_DEFECTS = (
 
 
 def gvisor_date(version: str) -> int | None:
-    """Return the date of a gVisor release as YYYYMMDD, None if its version names none."""
+    """Return the date of a gVisor release as YYYYMMDD, or None if its version contains none."""
     found = _GVISOR_DATE.search(version)
     return int(found[0]) if found else None
 
 
 def gvisor_defect(version: str) -> Defect:
-    """Return the worst known defect of a version of runsc."""
+    """Return the most severe known defect of a runsc version; empty without one."""
     date = gvisor_date(version)
     known = [each for each in _GVISOR_DEFECTS if date is not None and date < each.fixed_in]
     if not known:

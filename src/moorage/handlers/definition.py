@@ -1,11 +1,11 @@
-"""A handler as a file: `handlers.d/NAME.toml`, read strictly.
+"""Handler definition file: `handlers.d/NAME.toml`, parsed strictly.
 
     adapter = "oci"             # or "runsc", or "shim"
     binary = "/usr/bin/crun"    # a bare name is looked up on the search path
-    [options]                   # what only this adapter knows
+    [options]                   # adapter-specific
 
-NAME is what a RuntimeClass says. Whatever is wrong with a file is one error that says which file,
-key and line, and what would be right; nothing is guessed and no key is ignored.
+NAME is the handler that a RuntimeClass names. Every problem with a file is one DefinitionError with
+the file, key, line and remedy; nothing is guessed and no key is ignored.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ _TOML_PLACE = re.compile(r" \(at line (?P<line>\d+), column \d+\)$")
 
 
 class AdapterKind(StrEnum):
-    """How a runtime is driven: by runc's command line, by gVisor's, or through a shim."""
+    """How a runtime is driven: runc-compatible command line, runsc command line, or containerd
+    shim.
+    """
 
     OCI = "oci"
     RUNSC = "runsc"
@@ -49,12 +51,16 @@ class AdapterKind(StrEnum):
 
 
 class CgroupDriver(StrEnum):
+    """Cgroup driver of a handler's containers."""
+
     CGROUPFS = "cgroupfs"
     SYSTEMD = "systemd"
 
 
 class OciOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="oci"):
-    """Of `adapter = "oci"`. `root` is where the runtime keeps its state; empty: the engine says."""
+    """Options of `adapter = "oci"`. `root` is the runtime's state directory; None: the engine's
+    default.
+    """
 
     root: _Path | None = None
     global_arguments: tuple[_Text, ...] = ()
@@ -63,7 +69,7 @@ class OciOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="o
 
 
 class RunscOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="runsc"):
-    """Of `adapter = "runsc"`: its flags of the same names."""
+    """Options of `adapter = "runsc"`: runsc flags of the same names."""
 
     root: _Path | None = None
     global_arguments: tuple[_Text, ...] = ()
@@ -74,11 +80,11 @@ class RunscOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
 
 
 class ShimOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="shim"):
-    """Of `adapter = "shim"`.
+    """Options of `adapter = "shim"`.
 
-    `runtime_binary`, `root`, `no_pivot_root` and `no_new_keyring` are for the shim of runc and its
-    kin; others read `config_path`, whose kind `options_type_url` names. `needs_sandbox` says that
-    a pod must have a task of its own before its containers, as a virtual machine's does.
+    `runtime_binary`, `root`, `no_pivot_root` and `no_new_keyring` apply to runc's shim; other shims
+    read `config_path`, whose type `options_type_url` names. `needs_sandbox` says that a pod needs a
+    sandbox task before its containers, as a virtual machine does.
     """
 
     runtime_type: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9-]+(\.[a-z0-9-]+)+$")]
@@ -92,14 +98,16 @@ class ShimOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="
 
     @property
     def runtime(self) -> str | None:
-        """The program that runc's shim drives, as it is spelled; None for other shims."""
+        """Return the runtime that runc's shim drives, as it is spelled; None for other shims."""
         if self.runtime_type != RUNC_SHIM:
             return None
         return self.runtime_binary or _DEFAULT_RUNTIME
 
 
 class Overhead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a pod of this handler costs besides its containers: a hint for a class's overhead."""
+    """Overhead of a pod with this handler, besides its containers: a hint for
+    `RuntimeClass.overhead`.
+    """
 
     cpu: _Text | None = None
     memory: _Text | None = None
@@ -131,9 +139,11 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HandlerDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file says. `annotations` are globs of the pod's annotations that the runtime gets,
-    `container_annotations` of the container's; `platform` is of the images, `OS/ARCHITECTURE`,
-    None for the machine's. `is_default` makes it the handler of pods that name no class.
+    """A parsed handler file. `annotations` are globs of pod annotations that are passed to the
+    runtime, `container_annotations` those of container annotations; `platform` is the platform of
+    images, `OS/ARCHITECTURE`, None for the host's. `is_default` makes it the handler of pods
+    without
+    a RuntimeClass.
     """
 
     name: str
@@ -154,7 +164,7 @@ class HandlerDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DefinitionError(Exception):
-    """A file that is no definition. `line` is 0 where no line is to blame."""
+    """A handler file is invalid. `line` is 0 where no line applies."""
 
     def __init__(self, path: Path, line: int, problem: str, remedy: str) -> None:
         place = f"{path}:{line}" if line else str(path)
@@ -166,7 +176,7 @@ class DefinitionError(Exception):
 
 
 def parse_definition(path: Path, content: bytes) -> HandlerDefinition:
-    """The handler that a file of this name and content defines. Raises DefinitionError."""
+    """Parse a handler file with this path and content. Raises DefinitionError."""
     name = path.name.removesuffix(SUFFIX)
     if errors := dns_label_errors(name):
         raise DefinitionError(
@@ -216,7 +226,7 @@ def _read(path: Path, content: bytes) -> tuple[str, dict[str, Any]]:
 
 
 def _convert(path: Path, text: str, told: dict[str, Any], kind: type[_Kind], table: str) -> _Kind:
-    """The table as that structure. Raises DefinitionError in words of keys and lines."""
+    """Convert a parsed TOML table to a structure. Raises DefinitionError with its key and line."""
     try:
         return msgspec.convert(told, kind)
     except msgspec.ValidationError as error:
@@ -226,7 +236,7 @@ def _convert(path: Path, text: str, told: dict[str, Any], kind: type[_Kind], tab
 def _blame(
     path: Path, text: str, message: str, kind: type[msgspec.Struct], table: str
 ) -> DefinitionError:
-    """The error in msgspec's words, with the key and the line it is about."""
+    """Return a DefinitionError for a msgspec message, with the key and the line."""
     found = _PLACE.search(message)
     place = found["place"] if found else ""
     message = _PLACE.sub("", message)
@@ -248,7 +258,9 @@ def _blame(
 
 
 def _keys(kind: type[msgspec.Struct], place: str) -> tuple[str, ...]:
-    """The keys of a structure, or of the one in the field that a place names."""
+    """Return the keys of a structure, or of the nested structure in the field that `place`
+    names.
+    """
     for field in msgspec.structs.fields(kind):
         if field.name == place and isinstance(field.type, type):
             return _keys(field.type, "")
@@ -256,7 +268,7 @@ def _keys(kind: type[msgspec.Struct], place: str) -> tuple[str, ...]:
 
 
 def _line_of(text: str, table: str, key: str) -> int:
-    """The line that gives a key of a table, counted from 1; 0 when it is written otherwise."""
+    """Return the line (from 1) that sets a key of a table; 0 if it is not found in that syntax."""
     current = ""
     for number, line in enumerate(text.splitlines(), 1):
         if header := re.match(r"\s*\[([^\[\]]+)\]", line):

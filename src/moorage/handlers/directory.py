@@ -1,11 +1,11 @@
-"""Reads directories of handler files: which definitions are in force, and what is wrong.
+"""Directories of handler files: the definitions in force, and the problems with them.
 
-    /etc/moorage/handlers.d/NAME.toml      the administrator's: wins
+    /etc/moorage/handlers.d/NAME.toml      the administrator's: takes precedence
     DATA/handlers.d/NAME.toml              the cluster's own, generated at first start
 
-The first directory that has a file for a name decides about the name, broken or not: an override
-with a slip in it must not quietly become what it overrides. Files whose names begin with a dot or
-don't end in `.toml` are no handlers.
+The first directory with a file for a name decides about the name, even if the file is broken: an
+override with a typo must not fall back silently to the file that it overrides. Files whose names
+begin with a dot or do not end in `.toml` are ignored.
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ from moorage.linux.trust import distrust
 SYSTEM_DIRECTORY = Path("/etc/moorage/handlers.d")
 _MOST_BYTES = 64 * 1024
 _WRITING_S = 0.15
-"""A file as young as this that cannot be read may be one that is still being written."""
+"""A file modified less than this many seconds ago that does not parse may still be being
+written.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What stood in the directories. `names` are all that have a file, `is_settled` is False when a
-    file is so new that it has to be read again before it is complained of.
+    """Result of reading the directories. `names` are all names with a file; `is_settled` is False
+    when
+    a file is so new that it has to be read again before its problem is reported.
     """
 
     definitions: Mapping[str, HandlerDefinition] = field(default_factory=dict)
@@ -44,9 +47,10 @@ class Reading:
 def read_directories(
     directories: Iterable[Path], former: Mapping[str, HandlerDefinition], now_s: float
 ) -> Reading:
-    """The definitions in force. For a broken file that is its `former` one, if it had any.
+    """Read the directories and return the definitions in force.
 
-    `now_s` is the wall clock's, as files' times are.
+    A broken file keeps its `former` definition in force, if it had one. `now_s` is wall-clock time
+    in seconds, as file times are.
     """
     definitions: dict[str, HandlerDefinition] = {}
     complaints: list[Diagnostic] = []
@@ -71,7 +75,7 @@ def read_directories(
 
 
 def _paths(directories: Iterable[Path]) -> dict[str, Path]:
-    """The file that decides about each name. Directories that don't exist hold none."""
+    """Return the file that decides about each name. Missing directories count as empty."""
     paths: dict[str, Path] = {}
     for directory in directories:
         for path in definitions(directory):
@@ -80,15 +84,15 @@ def _paths(directories: Iterable[Path]) -> dict[str, Path]:
 
 
 def read_definition(path: Path) -> tuple[HandlerDefinition, bytes]:
-    """What a file defines, and its text. Raises DefinitionError."""
+    """Read and parse a handler file; return its definition and content. Raises DefinitionError."""
     _require_trusted(path)
     content = _content(path)
     return parse_definition(path, content), content
 
 
 def definitions(directory: Path) -> list[Path]:
-    """The handler files in a directory, in order of their names; none where there is no
-    directory.
+    """Return the handler files in a directory, sorted by name; empty if the directory is
+    missing.
     """
     try:
         entries = sorted(directory.iterdir())
@@ -100,9 +104,9 @@ def definitions(directory: Path) -> list[Path]:
 
 
 def _require_trusted(path: Path) -> None:
-    """Raise DefinitionError for a file that others than root could have written.
+    """Raise DefinitionError for a file that is writable by users other than root.
 
-    What it says is run as root.
+    The programs it names run as root.
     """
     found = distrust(path)
     if found is not None:
@@ -131,7 +135,7 @@ def _age_s(path: Path, now_s: float) -> float:
     try:
         return abs(now_s - path.stat().st_mtime)
     except OSError:
-        # Gone meanwhile: the change that took it away is told of too.
+        # Removed since: its removal is a change event of its own.
         return 0.0
 
 
@@ -140,7 +144,7 @@ def _complaint(error: DefinitionError, *, has_former: bool) -> Diagnostic:
 
 
 def _rivals(definitions: Mapping[str, HandlerDefinition]) -> list[Diagnostic]:
-    """A complaint for each handler that wants to be the default when another one is already."""
+    """Return a diagnostic for each handler with `default` besides the first one."""
     defaults = [each for each in definitions.values() if each.is_default]
     return [
         Diagnostic(

@@ -1,8 +1,8 @@
-"""Finds the runtime handlers of this machine: what `moor runtimes` prints.
+"""Runtime handler discovery on this host, as printed by `moor runtimes`.
 
-Each known runtime is looked up on PATH and asked for its version and features, all at once and
-each under a deadline, then judged under the engine. A runtime gives one handler for each of its
-names, available or not, so that a class whose handler is missing can be told why.
+Looks up each known runtime on PATH and queries its version and features, concurrently and each
+under a deadline, then judges it under the engine. A runtime yields one handler per name,
+available or not, so that the error for a class with an unavailable handler can give the reason.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ SYSTEM_DIRECTORIES = (
 
 
 class Handler(msgspec.Struct, frozen=True, kw_only=True):
-    """A runtime handler of this machine: the name a RuntimeClass says, and what is behind it.
+    """A runtime handler of this host: the name that a RuntimeClass refers to, and its program.
 
-    `reason` and `remedy` say why it isn't available, `defect` and `defect_remedy` what of it does
-    not work although it is. `features` are what pods get under the
-    engine; `runtime_features` what the runtime itself claims, None when it doesn't say.
+    `reason` and `remedy` say why it is not available; `defect` and `defect_remedy` describe what
+    does
+    not work although it is. `features` are the features that pods get under the engine;
+    `runtime_features` the features that the runtime reports, None when it reports none.
     """
 
     handler: str
@@ -57,17 +58,18 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def search_path(environment: Mapping[str, str] = os.environ) -> str:
-    """PATH with the system's directories added, which hold runtimes but are often left out of
-    it.
+    """Return PATH with the system directories appended: they hold runtimes but PATH often lacks
+    them.
     """
     directories = [*environment.get("PATH", "").split(os.pathsep), *SYSTEM_DIRECTORIES]
     return os.pathsep.join(dict.fromkeys(filter(None, directories)))
 
 
 async def find_containerd(path: str) -> Containerd | None:
-    """The containerd on a search path and the shims it would find, None when there is none.
+    """Find containerd on a search path, and the shims that it would find; None if it is not
+    installed.
 
-    Raises CommandError when there is one that doesn't answer.
+    Raises CommandError when containerd does not answer the version query.
     """
     program = shutil.which("containerd", path=path)
     if program is None:
@@ -76,7 +78,7 @@ async def find_containerd(path: str) -> Containerd | None:
     version = parse_version(answer.text)
     if version is None:
         raise CommandError(answer.argv, f"no version in its answer: {answer.complaint}")
-    # containerd looks beside itself for what PATH lacks.
+    # containerd also searches its own directory.
     wide = os.pathsep.join((path, str(Path(program).parent)))
     names = {shim_program(runtime.shim_type) for runtime in KNOWN_RUNTIMES}
     found = {name: shutil.which(name, path=wide) for name in sorted(names)}
@@ -93,11 +95,10 @@ async def discover(
     runtimes: Iterable[Runtime] = KNOWN_RUNTIMES,
     deadline_s: float = ASK_DEADLINE_S,
 ) -> tuple[Handler, ...]:
-    """Every handler that the known runtimes would give on this machine, in the table's order.
+    """Return every handler that the known runtimes provide on this host, in the table's order.
 
-    `engine` is the containerd that would run them, None when there is none (then it says what the
-    runtimes are worth by themselves). Never raises: a runtime that fails is unavailable, and the
-    reason says how.
+    `engine` is the containerd that would run them; None judges the runtimes on their own. Does not
+    raise: a runtime that fails is unavailable, with the failure as its reason.
     """
     known = tuple(runtimes)
     programs = await _ask_all(known, path, machine.kernel, deadline_s)
@@ -111,7 +112,7 @@ async def discover(
 async def _ask_all(
     runtimes: Iterable[Runtime], path: str, kernel: tuple[int, int], deadline_s: float
 ) -> dict[str, Program]:
-    """One answer for each program that is installed, however many runtimes share it."""
+    """Probe each installed program once, however many runtimes share it."""
     by_program = {runtime.program: runtime for runtime in runtimes}
     tasks: dict[str, asyncio.Task[Program]] = {}
     async with asyncio.TaskGroup() as group:

@@ -1,8 +1,8 @@
-"""What a runtime can do for a pod, from its own `features` answer.
+"""Runtime features for pods, from the output of a runtime's `features` command.
 
 Source: OCI runtime-spec, "Features Structure"; CRI `RuntimeHandlerFeatures` for the rules of the
 two features Kubernetes knows: recursive read-only mounts need the option `rro` and Linux 5.12, user
-namespaces need idmapped mounts. A runtime that has no `features` command promises nothing.
+namespaces need idmapped mounts. A runtime without a `features` command has neither.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class HandlerFeatures:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those it has, as the API spells them."""
+        """Return the names of the supported features in the API's spelling."""
         spelled = (
             ("recursiveReadOnlyMounts", self.recursive_read_only_mounts),
             ("userNamespaces", self.user_namespaces),
@@ -54,9 +54,9 @@ class _Features(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def parse_features(document: bytes, kernel: tuple[int, int]) -> HandlerFeatures | None:
-    """The features in a runtime's answer on a kernel; None when it is no such answer.
+    """Parse the output of `features` for a kernel version; None when it is not a features document.
 
-    Programs that don't know the command print a usage text or an error instead.
+    Programs without the command print a usage text or an error instead.
     """
     try:
         told = msgspec.json.decode(document, type=_Features)

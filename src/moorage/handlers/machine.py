@@ -1,4 +1,4 @@
-"""What runtimes need of the host."""
+"""Host facts that decide about a runtime's availability."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from moorage.linux.kernel import can_open_kvm, kernel_version
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What runtimes need of the host. `kernel` is (major, minor).
+    """Host facts that runtimes depend on. `kernel` is (major, minor).
 
     `is_hugetlb_apart`: a hybrid cgroup layout whose hugetlb controller is on version 2.
     """
@@ -22,7 +22,7 @@ class Machine:
 
 
 def this_machine() -> Machine:
-    """What this machine offers now: a device or a cgroup mount may come later."""
+    """Return the facts of this host at present: a device or a cgroup mount may appear later."""
     return Machine(
         kernel=kernel_version(platform.release()),
         has_kvm=can_open_kvm(),

@@ -1,7 +1,7 @@
-"""From a handler's definition to what can be had of it: its programs are found, asked and judged.
+"""Handler probing: finds, queries and judges the programs of a handler's definition.
 
-A program is asked once for each state of its file: an upgrade changes the file's inode or times,
-and only then is it asked again. Programs are asked beside one another, each under a deadline.
+A program is queried once per state of its file: an upgrade changes the file's inode or times, and
+only then is it queried again. Programs are queried concurrently, each under a deadline.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _UNANSWERED = Verdict(
 
 @dataclass(frozen=True, slots=True)
 class _Fingerprint:
-    """A state of a program's file; another one means another program."""
+    """State of a program's file; a different fingerprint means a different program."""
 
     path: Path
     inode: int
@@ -39,14 +39,16 @@ class _Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class WantedProgram:
-    """A program that a definition needs, as it spells it."""
+    """A program that a definition needs, as spelled there."""
 
     spelled: str
     runtime: Runtime
 
 
 class Prober:
-    """Finds and asks programs, and remembers their answers. Tasks run in the group it is given."""
+    """Finds and queries programs, and caches their answers. Queries run as tasks of the given
+    group.
+    """
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class Prober:
         *,
         deadline_s: float = ASK_DEADLINE_S,
     ) -> None:
-        """`path` is the search path; `answered` is called at each answer."""
+        """`path` is the search path; `answered` is called after each answer."""
         self._group = group
         self._path = path
         self._answered = answered
@@ -64,12 +66,14 @@ class Prober:
         self._asked: dict[_Fingerprint, asyncio.Task[Program]] = {}
 
     def offer(self, definition: HandlerDefinition, machine: Machine) -> OfferedHandler:
-        """What can be had of a definition as far as is known; `answered` is called when more is.
+        """Return the handler of a definition as far as its programs have answered.
 
-        Reads a few entries of the file system; the asking goes on beside.
+        Does not block on queries: it starts them, and `answered` is called when one completes.
+        Reads a
+        few file system entries.
         """
         found = [(wanted, self.find(wanted.spelled)) for wanted in wanted_programs(definition)]
-        # All are asked before the first is judged, so that none waits for another.
+        # All queries are started before the first verdict, so that they run concurrently.
         answers = [
             None if path is None else self.ask(wanted.runtime, path, machine)
             for wanted, path in found
@@ -84,7 +88,7 @@ class Prober:
                 return OfferedHandler(
                     definition=definition, program=program, version=version, verdict=verdict
                 )
-            # The runtime behind a shim says what a pod gets, the shim itself only its version.
+            # Behind a shim, the runtime reports the features and the shim only its version.
             version = version or str(answer.version or "")
             features = answer.features or features
         verdict = _missing_configuration(definition)
@@ -97,8 +101,8 @@ class Prober:
         )
 
     def ask(self, runtime: Runtime, path: Path, machine: Machine) -> Program | None:
-        """A program's answer; None while it has not come."""
-        # Not remembered: what is wrong may be with a directory above it.
+        """Return a program's answer, or None while the query runs; starts it if needed."""
+        # Not cached: the cause may be a parent directory, which the fingerprint does not cover.
         found = distrust(path)
         if found is not None:
             return Program(path, distrust=found)
@@ -121,24 +125,26 @@ class Prober:
         return task.result() if task.done() and not task.cancelled() else None
 
     def find(self, spelled: str) -> Path | None:
-        """Where a program is, None when there is none that can be run."""
+        """Return the path of an executable program, or None."""
         found = shutil.which(spelled, path=self._path)
         return None if found is None else Path(found)
 
     @property
     def pending(self) -> tuple[asyncio.Task[Program], ...]:
-        """What has not been answered yet."""
+        """Return the queries that have not completed."""
         return tuple(task for task in self._asked.values() if not task.done())
 
     def forget(self) -> None:
-        """Ask everything again from now on, except what is being asked."""
+        """Drop the cached answers, so that every program is queried again; running queries are
+        kept.
+        """
         self._asked = {each: task for each, task in self._asked.items() if not task.done()}
 
 
 def wanted_programs(
     definition: HandlerDefinition, runtimes: Iterable[Runtime] = KNOWN_RUNTIMES
 ) -> tuple[WantedProgram, ...]:
-    """The programs a handler needs: its own, and the runtime behind runc's shim."""
+    """Return the programs a handler needs: its own, and the runtime behind runc's shim."""
     options = definition.options
     is_shim = isinstance(options, ShimOptions)
     own = _runtime_of(definition.binary, definition, is_shim=is_shim, runtimes=tuple(runtimes))
@@ -153,18 +159,18 @@ def wanted_programs(
 def _runtime_of(
     spelled: str, definition: HandlerDefinition, *, is_shim: bool, runtimes: tuple[Runtime, ...]
 ) -> Runtime:
-    """The known runtime whose program it is, else one of which nothing is known."""
+    """Return the known runtime with this program, else a generic one."""
     name = Path(spelled).name
     for runtime in runtimes:
         if runtime.program == name and runtime.is_shim == is_shim:
-            # Its configuration is what the definition names, not what the known one looks for.
+            # The definition names the configuration, instead of the known runtime's candidates.
             return replace(runtime, configurations=())
     return Runtime(
         name=name,
         program=name,
         handlers=(definition.name,),
         is_shim=is_shim,
-        # What an unknown shim understands is unknown too.
+        # The arguments that an unknown shim accepts are unknown.
         version_arguments=() if is_shim else ("--version",),
     )
 

@@ -1,4 +1,4 @@
-"""What a runtime's program says of itself: its version, and what it can do."""
+"""Program probe: queries a runtime's program for its version and features."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ASK_DEADLINE_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a program said; `failure` is why it could not be asked, `distrust` why it was not."""
+    """A program's answer; `failure` is why the query failed, `distrust` why it was not made."""
 
     path: Path
     version: Version | None = None
@@ -28,10 +28,10 @@ class Program:
 async def probe_program(
     runtime: Runtime, path: Path, kernel: tuple[int, int], *, deadline_s: float = ASK_DEADLINE_S
 ) -> Program:
-    """Ask a program for its version and features. Never raises: what fails is in the answer."""
+    """Query a program for its version and features. Does not raise: failures are in the result."""
     found = distrust(path)
     if found is not None:
-        # Asking it would run it as root.
+        # A query would run it as root.
         return Program(path, distrust=found)
     if not runtime.version_arguments:
         return Program(path)

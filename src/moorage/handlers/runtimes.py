@@ -1,9 +1,9 @@
-"""The OCI runtimes Moorage knows: what their programs are called and how an engine reaches them.
+"""Known OCI runtimes: their program names, and how an engine drives them.
 
-A runtime is a line of `KNOWN_RUNTIMES`; its handler names are what a RuntimeClass may say. Our own
-engine drives it by its command line, or by the shim that it is; containerd always by a shim, its
-own for runc or one that is the runtime's. Sources: the runtimes' own installation pages,
-containerd's "runtime v2" naming (`io.containerd.NAME.vN` is the program
+A runtime is an entry of `KNOWN_RUNTIMES`; its handler names are those that a RuntimeClass may use.
+Moorage's own engine drives it through its command line, or through the shim that it is; containerd
+always uses a shim: its own for runc, or the runtime's. Sources: the runtimes' own installation
+pages, containerd's "runtime v2" naming (`io.containerd.NAME.vN` is the program
 `containerd-shim-NAME-vN`), KEP-585's examples.
 """
 
@@ -18,14 +18,15 @@ from moorage.cri.containerd import RUNC_SHIM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """One runtime. `handlers` are the names it is reached by, its own first.
+    """One runtime. `handlers` are its handler names, its own name first.
 
-    `shim_type` is containerd's runtime type. `is_shim` says that the program itself is the shim,
-    so that there is no command line to drive; `is_gvisor` that its command line is runsc's.
-    `package` is Debian's; without one, `source` says where to get it. `configurations` are the
-    candidates of a file that must exist for the runtime to mean what its name says. `annotations`
-    are globs of pod annotations it understands, `platform` that of its images when it is not the
-    machine's.
+    `shim_type` is containerd's runtime type. `is_shim` says that the program itself is the shim, so
+    that there is no command line to drive; `is_gvisor` that its command line is runsc's. `package`
+    is
+    the Debian package; without one, `source` is the download page. `configurations` are candidate
+    paths, one of which must exist for the runtime to match its name. `annotations` are globs of the
+    pod annotations that it understands, `platform` the platform of its images if it is not the
+    host's.
     """
 
     name: str
@@ -72,7 +73,8 @@ def _kata(hypervisor: str) -> Runtime:
         is_shim=True,
         source=_KATA_SOURCE,
         needs_kvm=True,
-        # Kata's own configuration says which of these it heeds; `config_path` would replace that.
+        # Kata's configuration decides which of these it accepts; `config_path` would replace that
+        # file.
         annotations=("io.katacontainers.config.*",),
         configurations=tuple(directory / file_name for directory in _KATA_DIRECTORIES),
     )
@@ -124,7 +126,7 @@ KNOWN_RUNTIMES: tuple[Runtime, ...] = (
         program="runsc",
         handlers=("runsc", "gvisor"),
         is_gvisor=True,
-        # What shares mounts; others name files of the host or change runsc's own flags.
+        # These share mounts; the others name host files or change runsc's own flags.
         annotations=("dev.gvisor.spec.mount.*",),
         shim_type="io.containerd.runsc.v1",
         package="runsc",
@@ -138,7 +140,8 @@ KNOWN_RUNTIMES: tuple[Runtime, ...] = (
         is_shim=True,
         source=_KATA_SOURCE,
         needs_kvm=True,
-        # Kata's own configuration says which of these it heeds; `config_path` would replace that.
+        # Kata's configuration decides which of these it accepts; `config_path` would replace that
+        # file.
         annotations=("io.katacontainers.config.*",),
     ),
     _kata("qemu"),
@@ -158,8 +161,9 @@ KNOWN_RUNTIMES: tuple[Runtime, ...] = (
 
 
 def shim_program(shim_type: str) -> str:
-    """The program containerd starts for a runtime type: `io.containerd.runc.v2` gives
-    `containerd-shim-runc-v2`. Source: containerd, "Runtime v2".
+    """Return the program that containerd starts for a runtime type.
+
+    `io.containerd.runc.v2` gives `containerd-shim-runc-v2`. Source: containerd, "Runtime v2".
     """
     name, version = shim_type.split(".")[-2:]
     return f"containerd-shim-{name}-{version}"

@@ -1,4 +1,4 @@
-"""From the handlers found on a machine to the tables of a containerd's configuration."""
+"""Runtime tables of a containerd configuration, from the handlers discovered on a host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RUNTIMES = {runtime.name: runtime for runtime in KNOWN_RUNTIMES}
 
 
 class NoHandlerError(Exception):
-    """No runtime of this machine can run pods; the text lists each reason and its remedy."""
+    """No runtime on this host can run pods; the text lists each reason and its remedy."""
 
     def __init__(self, handlers: Iterable[Handler]) -> None:
         reasons = {f"{each.runtime}: {each.reason} ({each.remedy})" for each in handlers}
@@ -21,14 +21,16 @@ class NoHandlerError(Exception):
 
 
 def runtime_tables(handlers: Iterable[Handler], root: Path) -> tuple[RuntimeTable, ...]:
-    """One table for each available handler. `root` is where runtimes keep containers' state."""
+    """Return a table per available handler. `root` is the parent of the runtimes' state
+    directories.
+    """
     return tuple(_table(handler, root) for handler in handlers if handler.available)
 
 
 def default_handler(handlers: Iterable[Handler]) -> str:
-    """The handler of pods that name no class: the first that the known runtimes list for it.
+    """Return the handler of pods without a RuntimeClass: the first available default candidate.
 
-    Raises NoHandlerError when none of them is available.
+    Raises NoHandlerError when no candidate is available.
     """
     listed = tuple(handlers)
     candidates = [each for each in listed if _RUNTIMES[each.runtime].can_be_default]
@@ -44,7 +46,7 @@ def _table(handler: Handler, root: Path) -> RuntimeTable:
         handler=handler.handler,
         shim_type=runtime.shim_type,
         program=Path(handler.path) if runtime.uses_runc_shim else None,
-        # Runtimes of one kind may share a directory, different ones don't read each other's state.
+        # Runtimes of one kind may share a directory; different ones cannot read each other's state.
         root=root / runtime.name if runtime.uses_runc_shim else None,
         configuration=Path(handler.configuration) if handler.configuration else None,
     )

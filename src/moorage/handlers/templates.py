@@ -1,7 +1,7 @@
-"""Files for the runtimes that a machine has: what stands in `handlers.d` after a first start.
+"""Handler file templates: the files that a first start writes into `handlers.d`.
 
-Pure, but for `write_missing`. A name that has a file already, in any directory, is left alone: what
-somebody edited is theirs, and a handler that shall not be is one with `enabled = false`.
+Pure, except for `write_missing`. A name with a file in any directory is left alone: user edits are
+kept, and a handler is disabled with `enabled = false` rather than by removing its file.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ _SYSTRAP_SINCE = 20230101
 def generate(
     programs: Mapping[str, Program], runtimes: Iterable[Runtime] = KNOWN_RUNTIMES
 ) -> dict[str, str]:
-    """The text of a file for each handler of the known runtimes whose program was found.
+    """Return the file content for each handler of the known runtimes whose program is installed.
 
-    `programs` are by their names. A runtime that needs a configuration of its own and has none
-    gets no file.
+    `programs` are keyed by program name. A runtime that needs a configuration file and has none
+    gets
+    no handler file.
     """
     texts = {}
     for runtime in runtimes:
@@ -58,9 +59,9 @@ def generate(
 def write_missing(
     directory: Path, texts: Mapping[str, str], taken: Iterable[str]
 ) -> tuple[str, ...]:
-    """Write a file for each handler whose name is not taken; the names of those written.
+    """Write a file for each handler whose name is not taken; return the names written.
 
-    A file appears whole or not at all. Raises OSError.
+    Each file is created atomically. Raises OSError.
     """
     missing = {name: text for name, text in texts.items() if name not in set(taken)}
     if missing:
@@ -70,7 +71,7 @@ def write_missing(
         unfinished = directory / f".{name}{SUFFIX}.new"
         write_private(unfinished, text.encode())
         try:
-            # A link, unlike a rename, leaves a file alone that came in between.
+            # link(2), unlike rename(2), does not replace a file that was created in between.
             os.link(unfinished, directory / f"{name}{SUFFIX}")
             written.append(name)
         except FileExistsError:
@@ -81,12 +82,12 @@ def write_missing(
 
 
 def is_generated(content: bytes) -> bool:
-    """Whether a handler file begins as those that are written here, edited since or not."""
+    """Return whether a handler file has the generated header, edited since or not."""
     return _GENERATED in content.partition(b"\n")[0]
 
 
 def adapter_of(runtime: Runtime) -> AdapterKind:
-    """How an engine of our own drives a known runtime."""
+    """Return the adapter with which Moorage's own engine drives a known runtime."""
     if runtime.is_shim:
         return AdapterKind.SHIM
     return AdapterKind.RUNSC if runtime.is_gvisor else AdapterKind.OCI
@@ -101,7 +102,7 @@ def _text(name: str, runtime: Runtime, program: Program, configuration: Path | N
     if runtime.platform:
         lines.append(f"platform = {_quoted(runtime.platform)}")
     if runtime.needs_kvm:
-        # What the host's devices are is nothing to a guest.
+        # A guest kernel has no use for the host's devices.
         lines.append("privileged_without_host_devices = true")
     if adapter is AdapterKind.SHIM:
         lines += ["", "[options]", f"runtime_type = {_quoted(runtime.shim_type)}"]
@@ -121,5 +122,5 @@ def _is_old_gvisor(runtime: Runtime, program: Program) -> bool:
 
 
 def _quoted(text: str) -> str:
-    """A TOML basic string, which is written as JSON's. Source: TOML 1.0, "String"."""
+    """Return a TOML basic string, which is written as JSON's. Source: TOML 1.0, "String"."""
     return json.dumps(text)

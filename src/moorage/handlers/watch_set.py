@@ -1,7 +1,7 @@
-"""Which changes in which directories concern a set of handlers.
+"""Watch set: the directory changes that can affect a set of handlers.
 
-A directory of handler files concerns them wholly; of a directory of programs only the programs'
-names do. What does not exist yet is awaited in the nearest directory above it that does.
+Every change in a directory of handler files is relevant; in a directory of programs only changes of
+the programs' names are. A missing path is watched in its nearest existing parent directory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from moorage.linux.inotify import DirectoryChange
 
 
 class WatchSet:
-    """Directories to watch, each with the names that count in it."""
+    """Directories to watch, each with the relevant entry names."""
 
     def __init__(self) -> None:
         self._names: dict[Path, set[str]] = {}
@@ -25,14 +25,14 @@ class WatchSet:
         return frozenset(self._whole | self._names.keys())
 
     def add_directory(self, directory: Path) -> None:
-        """Everything in a directory, and the directory itself once it comes."""
+        """Add every entry of a directory, and the directory itself, which may be created later."""
         self._whole.add(_real(directory))
-        # A directory that is removed and made again, or is a link that is set anew, is seen above.
+        # Removal, re-creation and retargeting of a link are seen in the parent directory.
         for each in _with_links(directory):
             self._add_entry(each)
 
     def add_program(self, spelled: str, search_path: str) -> None:
-        """A program, wherever on the search path it is or may come, and what it is a link to."""
+        """Add a program at each place on the search path, existing or not, and its link target."""
         if os.sep in spelled:
             places: list[Path] = [Path(spelled)]
         else:
@@ -42,7 +42,7 @@ class WatchSet:
                 self._add_entry(each)
 
     def concerns(self, changes: Iterable[DirectoryChange]) -> bool:
-        """Whether any of the changes can matter."""
+        """Return whether any of the changes is relevant."""
         return any(
             change.is_uncertain
             or not change.name
@@ -55,7 +55,7 @@ class WatchSet:
         missing = path
         for above in path.parents:
             if above.is_dir():
-                # The kernel tells of a directory once, by whichever name it was watched last.
+                # inotify reports a directory once, under the name by which it was watched last.
                 self._names.setdefault(_real(above), set()).add(missing.name)
                 return
             missing = above
@@ -64,7 +64,7 @@ class WatchSet:
 def watch_set_of(
     directories: Iterable[Path], programs: Iterable[str], search_path: str
 ) -> WatchSet:
-    """The interest in directories of handler files and in the programs these name."""
+    """Return the watch set of directories of handler files and of the programs these name."""
     interest = WatchSet()
     for directory in directories:
         interest.add_directory(directory)
@@ -74,7 +74,7 @@ def watch_set_of(
 
 
 def _with_links(path: Path) -> Iterator[Path]:
-    """The path, and where it leads to by links."""
+    """Yield the path, and its link target if it differs."""
     yield path
     target = _real(path)
     if target != path:

@@ -1,10 +1,10 @@
-"""The handlers' directories, watched: a file that comes, changes or goes counts at once.
+"""Handler directory watch: a handler file that is added, changed or removed takes effect at once.
 
     kernel ─change─▶ interest? ─▶ read all files ─▶ ask new programs ─▶ catalogue ─▶ listeners
 
-Each round reads everything again, so that a change that was missed, or came in a crowd, costs
-nothing but the next round. Programs are watched as well: an upgraded runtime is asked again, and
-one that is installed later gets its file.
+Each round reads all files again, so a missed change, or a burst of changes, costs at most one more
+round. Programs are watched as well: an upgraded runtime is queried again, and one that is installed
+later gets a handler file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from moorage.linux.inotify import Inotify
 
 Listener = Callable[[Catalogue, Catalogue], None]
 
-# Changes come in crowds (a package's files, an editor's write): one round for each crowd.
+# Changes arrive in bursts (a package's files, an editor's write): one round per burst.
 _QUIET_S = 0.01
 _PATIENCE_S = 0.05
 _ANSWER_S = 0.08
@@ -40,10 +40,11 @@ _LOG = Log("moorage.handlers")
 
 
 class HandlerDirectory:
-    """The handlers of some directories. `async with` reads them and watches them to its end.
+    """The handlers of a list of directories. `async with` reads them and watches them until it
+    exits.
 
-    Inside, `catalogue` is always whole. When the watching itself fails, the block is cancelled
-    and the failure comes out of it.
+    Inside the block, `catalogue` is always complete. When the watch itself fails, the block is
+    cancelled and the failure is raised from it.
     """
 
     def __init__(
@@ -55,9 +56,9 @@ class HandlerDirectory:
         generate_into: Path | None = None,
         ask_deadline_s: float = ASK_DEADLINE_S,
     ) -> None:
-        """`directories` in the order of their say; `path` is the search path for programs.
+        """`directories` are in order of precedence; `path` is the search path for programs.
 
-        Known runtimes that are found and have no file get one in `generate_into`.
+        Known runtimes that are installed and have no file get one in `generate_into`.
         """
         self._directories = tuple(directory.absolute() for directory in directories)
         self._path = path
@@ -77,19 +78,20 @@ class HandlerDirectory:
 
     @property
     def catalogue(self) -> Catalogue:
-        """What is in force now."""
+        """Return the catalogue in force."""
         return self._catalogue
 
     def add_listener(self, listener: Listener) -> Callable[[], None]:
-        """Call a function with the old and the new catalogue at each change; how to end that.
+        """Call a function with the old and the new catalogue on each change; return the
+        unsubscriber.
 
-        It must not wait. What it raises ends the watching.
+        The listener must not block. An exception from it ends the watch.
         """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     async def refresh(self) -> Catalogue:
-        """Read and ask everything again, programs that have not changed too."""
+        """Read all files and query all programs again, including those that have not changed."""
         self._prober.forget()
         await self._look_round(waits_for_all=True)
         return self._catalogue
@@ -126,7 +128,7 @@ class HandlerDirectory:
     async def _listen(self) -> None:
         while True:
             changes = await self._inotify.changes()
-            # Only now: the interest may have changed while nothing else did.
+            # Evaluated late: the watch set may have changed while waiting.
             if self._interest.concerns(changes):
                 self._stirred.set()
 
@@ -137,7 +139,7 @@ class HandlerDirectory:
             await self._look_round(waits_for_all=False)
 
     async def _quiet(self) -> None:
-        """Return when nothing more has come for a moment, or enough of them have passed."""
+        """Return once no change has arrived for `_QUIET_S`, or after `_PATIENCE_S`."""
         loop = asyncio.get_running_loop()
         latest = loop.time() + _PATIENCE_S
         while self._stirred.is_set() and loop.time() < latest:
@@ -151,7 +153,7 @@ class HandlerDirectory:
 
     async def _look_round(self, *, waits_for_all: bool) -> None:
         async with self._round:
-            # Watched before they are read, so that no change falls between the two.
+            # Watches are set before the files are read, so that no change is lost in between.
             await self._watch_all({})
             await self._generate(waits_for_all=waits_for_all)
             reading, machine = await asyncio.to_thread(self._read)
@@ -188,14 +190,14 @@ class HandlerDirectory:
             new = interest.directories - self._inotify.directories
             for directory in self._inotify.directories - interest.directories:
                 self._inotify.forget(directory)
-            # What does not exist is awaited above it; looking again for it would never end.
+            # Missing directories are watched in a parent; retrying them here would loop forever.
             watched = [directory for directory in new if self._inotify.watch(directory)]
             if not watched:
                 return
-            # What came between the look at a directory and its watch is seen by looking again.
+            # Changes between the scan of a directory and its watch are found by scanning again.
 
     async def _generate(self, *, waits_for_all: bool) -> None:
-        """Write files for programs that were not there the last time."""
+        """Write handler files for programs that were not installed in the last round."""
         if self._generate_into is None:
             return
         found, machine = await asyncio.to_thread(self._find_known)
@@ -207,7 +209,7 @@ class HandlerDirectory:
         if self._prober.pending:
             limit = None if waits_for_all else _ANSWER_S
             await asyncio.wait(self._prober.pending, timeout=limit)
-        # One that has not answered yet gets its file in the round that its answer starts.
+        # A program that has not answered yet gets its file in the round that its answer triggers.
         programs = self._ask(new, machine)
         self._generated |= programs.keys()
         for name in await asyncio.to_thread(self._write_missing, programs):
@@ -234,7 +236,7 @@ class HandlerDirectory:
         return write_missing(self._generate_into, generate(programs), names)
 
     def _settle(self) -> None:
-        """Look again once a file that may still be written has had time for it."""
+        """Schedule another round for when a file that may still be being written is complete."""
         if self._settling is not None:
             self._settling.cancel()
         loop = asyncio.get_running_loop()

@@ -1,8 +1,8 @@
-"""Annotations by which a pod's author weakens its sandbox, and handler files that pass them on.
+"""Sandbox-weakening annotations, and the handler files that pass them to a runtime.
 
-Files that an earlier version generated pass all of a runtime's annotations, and no later start
-changes a file that is there. Source: crun(1) "ANNOTATIONS", gVisor `runsc/specutils` and
-`runsc/config`, Kata "Annotations", CRIU's configuration files.
+Files that an earlier version generated pass all of a runtime's annotations, and later starts never
+change an existing file. Source: crun(1) "ANNOTATIONS", gVisor `runsc/specutils` and `runsc/config`,
+Kata "Annotations", CRIU's configuration files.
 """
 
 from __future__ import annotations
@@ -31,22 +31,24 @@ WEAKENING: tuple[str, ...] = (
     "io.katacontainers.config_path",
     "org.criu.config",
 )
-"""With these a pod replaces its filter, names files of the host, or changes its runtime's flags."""
+"""With these a pod replaces its seccomp filter, names host files, or changes its runtime's
+flags.
+"""
 
 
 def passed_on(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the patterns of a handler file that let such an annotation through."""
+    """Return the patterns of a handler file that match such an annotation."""
     return tuple(
         pattern for pattern in patterns if any(fnmatchcase(key, pattern) for key in WEAKENING)
     )
 
 
 def outdated_patterns(path: Path) -> tuple[str, ...]:
-    """Return such patterns of a generated file; none of one that is somebody's own, or broken."""
+    """Return such patterns of a generated handler file; none for a user's own or a broken file."""
     try:
         definition, text = read_definition(path)
     except DefinitionError:
-        # Broken files are complained of where they are read to be used.
+        # Broken files are reported where they are read for use.
         return ()
     if not is_generated(text) or not definition.is_enabled:
         return ()
