@@ -1,4 +1,4 @@
-"""How a runtime is driven: one seam, `Adapter`, and an implementation for each kind of runtime."""
+"""Runtime adapters: the `Adapter` protocol, and an implementation for each kind of runtime."""
 
 from moorage.handlers.adapters.adapter import (
     STDERR,

@@ -1,9 +1,9 @@
-"""The seam between an engine and a runtime: a task is made, started, awaited, ended, removed.
+"""Adapter protocol between an engine and a runtime: create, start, wait for and delete tasks.
 
-A task is what a runtime runs for one OCI bundle: a container, or the sandbox that containers of a
-virtualised pod share. Its log, its exit and its life belong to processes outside the engine
-(conmon, a shim), so that all of them outlive it: everything here works on a task that an earlier
-engine process made.
+A task is what a runtime runs for one OCI bundle: a container, or the sandbox that the containers of
+a virtualised pod share. Its log, its exit and its process belong to processes outside the engine
+(conmon, a shim), so they survive an engine restart: every method works on a task that an earlier
+engine process created.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ STDERR = 2
 
 
 class AdapterError(Exception):
-    """A runtime refused or failed; the text is its own sentence, on one line."""
+    """A runtime refused or failed; the text is the runtime's message, on one line."""
 
 
 class TaskNotFoundError(AdapterError):
-    """The runtime knows no such task: it was removed, or has ended without being asked."""
+    """The runtime has no such task: it was removed, or has ended on its own."""
 
 
 class UnsupportedError(AdapterError):
-    """The runtime cannot do that at all (checkpoints, updates of resources)."""
+    """The runtime does not support the operation (checkpoints, updates of resources)."""
 
 
 _CANNOT_CHECKPOINT = ("criu", "unknown command")
 
 
 def checkpoint_refusal(error: AdapterError) -> AdapterError:
-    """The error for a checkpoint that failed: an UnsupportedError if the words say that there is
-    no way to make one here.
+    """Return the error for a failed checkpoint: UnsupportedError if its message says that
+    checkpoints
+    are not available on this host, else the error unchanged.
     """
     if any(word in str(error).lower() for word in _CANNOT_CHECKPOINT):
         return UnsupportedError(str(error))
@@ -46,12 +47,15 @@ def checkpoint_refusal(error: AdapterError) -> AdapterError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What a runtime is to run.
+    """A task for a runtime to run.
 
-    `bundle` is a directory with a `config.json` whose root is there already. `sandbox_id` is the id
-    of the pod's sandbox, equal to `id` for the task that is the sandbox. `log` is where output
-    goes in the CRI's format; None discards it. With `has_stdin` the process gets an input that
-    `attach` writes to, with `is_stdin_once` that ends when the first who attached goes away.
+    `bundle` is a directory with a `config.json` whose root filesystem exists. `sandbox_id` is the
+    ID of
+    the pod's sandbox, equal to `id` for the sandbox's own task. `log` is the path of the log in the
+    CRI
+    format; None discards output. With `has_stdin` the process gets an input that `attach` writes
+    to;
+    with `is_stdin_once` that input ends when the first attached client disconnects.
     """
 
     id: str
@@ -68,7 +72,7 @@ class Task:
 
 
 class Exit(msgspec.Struct, frozen=True):
-    """How a task ended. `code` is 128 + n for signal n; 255 when nobody knows it."""
+    """Exit of a task. `code` is 128 + n for signal n, and 255 when it is unknown."""
 
     code: int
     finished_at_ns: int
@@ -76,93 +80,95 @@ class Exit(msgspec.Struct, frozen=True):
 
 
 class Streams(Protocol):
-    """The open standard streams of a process. `async with` closes them; the process goes on."""
+    """Open standard streams of a process. `async with` closes them; the process keeps running."""
 
     async def __aenter__(self) -> Self: ...
 
     async def __aexit__(self, *_: object) -> None: ...
 
     async def read(self) -> tuple[int, bytes] | None:
-        """The next output with its descriptor (1 or 2); None when there will be no more.
+        """Block until there is output; return it with its descriptor (1 or 2), or None at the end.
 
-        With a terminal everything comes as 1. Not for use by two tasks at once.
+        With a terminal all output has descriptor 1. Not safe for concurrent use.
         """
 
     async def write(self, data: bytes) -> None:
-        """Give it input; waits while it takes none. Raises OSError when it has gone."""
+        """Write input; blocks while the process takes none. Raises OSError when it has ended."""
 
     async def end_input(self) -> None:
-        """Say that no more input comes."""
+        """Signal the end of input."""
 
     async def resize(self, width: int, height: int) -> None:
-        """Change the size of the terminal, in characters; nothing happens without one."""
+        """Set the size of the terminal, in characters; no-op without one."""
 
 
 class ExecProcess(Streams, Protocol):
-    """A process that was started in a task's namespaces. Leaving its block kills it."""
+    """A process that was started in a task's namespaces. Leaving the block kills it."""
 
     async def wait(self) -> int:
-        """Its exit code, 128 + n for signal n."""
+        """Block until the process has ended; return its exit code, 128 + n for signal n."""
 
     async def kill(self) -> None:
-        """End it with SIGKILL."""
+        """Send SIGKILL."""
 
 
 class Adapter(Protocol):
-    """A runtime that can be driven. Safe for use by many tasks at once, one at a time per `Task`.
+    """Driver of one runtime. Safe for concurrent use, with one call at a time per `Task`.
 
-    Everything raises AdapterError, and TaskNotFoundError where the task must exist.
+    Every method raises AdapterError, and TaskNotFoundError where the task must exist.
     """
 
     needs_sandbox: bool
-    """Whether a pod needs a task for its sandbox, made before its containers' tasks."""
+    """Whether a pod needs a sandbox task, created before its containers' tasks."""
 
     async def create(self, task: Task) -> int:
-        """Set the task up, its process waiting; the process's id on this host.
+        """Create the task without starting its process; return the process ID on the host.
 
-        What was begun is undone when it fails.
+        Rolls back when it fails.
         """
 
     async def start(self, task: Task) -> None:
-        """Let the process go. A task whose start failed still has to be deleted."""
+        """Start the task's process. A task that fails to start still has to be deleted."""
 
     async def wait(self, task: Task) -> Exit:
-        """Return when the task has ended and its log is whole. For a started task."""
+        """Block until a started task has ended and its log is complete; return its exit."""
 
     async def exit_of(self, task: Task) -> Exit | None:
-        """How it ended; None while it has not."""
+        """Return the task's exit; None while it is running."""
 
     async def is_alive(self, task: Task) -> bool:
-        """Whether it has been created and has not ended."""
+        """Return whether the task has been created and has not ended."""
 
     async def kill(self, task: Task, number: signal.Signals, *, to_all: bool = False) -> None:
-        """Send a signal to the first process, or all; nothing happens when it has ended."""
+        """Send a signal to the first process, or to all; no-op when the task has ended."""
 
     async def delete(self, task: Task) -> None:
-        """Kill what is left of it and forget it; nothing happens when there is no such task."""
+        """Kill the task's processes and delete it; no-op when it does not exist."""
 
     async def exec(
         self, task: Task, process: Mapping[str, Any], *, has_stdin: bool, has_terminal: bool
     ) -> ExecProcess:
-        """Start another process in it; `process` is an OCI `process` object."""
+        """Start another process in the task; `process` is an OCI `process` object."""
 
     async def attach(self, task: Task) -> Streams:
-        """The streams of the task's own process, output from now on."""
+        """Return the streams of the task's own process, with its output from now on."""
 
     async def resize(self, task: Task, width: int, height: int) -> None:
-        """Change the size of the task's terminal."""
+        """Set the size of the task's terminal."""
 
     async def reopen_log(self, task: Task) -> None:
-        """Write on to a new file at the log's path, from a line's end; returns when that is so."""
+        """Continue the log in a new file at its path, from a line's end; blocks until it is
+        open.
+        """
 
     async def update(self, task: Task, resources: Mapping[str, Any]) -> None:
-        """Change the limits; `resources` is an OCI `linux.resources` object."""
+        """Update the task's limits; `resources` is an OCI `linux.resources` object."""
 
     async def checkpoint(self, task: Task, archive: Path, *, keeps_running: bool) -> None:
-        """Write the process's state into a directory. Raises UnsupportedError."""
+        """Write the process's state to a directory. Raises UnsupportedError."""
 
     async def processes(self, task: Task) -> tuple[int, ...]:
-        """The host's ids of its processes, as far as the host sees them."""
+        """Return the task's process IDs on the host, as far as the host sees them."""
 
     async def close(self) -> None:
-        """Let go of what was opened to drive tasks. The tasks go on."""
+        """Release what was opened to drive tasks. The tasks keep running."""

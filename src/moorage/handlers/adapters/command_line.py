@@ -1,4 +1,4 @@
-"""A runtime's command line: run with its global options, its complaints turned into errors.
+"""Command line of a runtime: runs commands with its global options and raises its errors.
 
 Source: OCI runtime command line interface; runc, crun and runsc all have `--log FILE` and
 `--log-format json`.
@@ -20,7 +20,7 @@ from moorage.linux.child import Child
 COMMAND_DEADLINE_S = 30.0
 _MOST_WORDS = 4096
 _MOST_PRINTED_BYTES = 64 * 1024
-# One line of logrus' text format, which runc writes to standard error beside its log.
+# One line of logrus' text format, which runc also writes to standard error.
 _LOGGED_ERROR = re.compile(r'level=(?:fatal|error) msg="((?:[^"\\]|\\.)*)"')
 _SAYS_WHAT_IS_GONE = ("kill", "delete")
 _GONE = ("does not exist", "not running", "no such", "not found", "already stopped", "is stopped")
@@ -30,7 +30,7 @@ Descriptors = tuple[int, int, int]
 
 
 class CommandLine:
-    """One runtime, with the options that go before every command."""
+    """One runtime, with the global options that precede every command."""
 
     def __init__(self, program: Path, options: Sequence[str], scratch: Path) -> None:
         self.program = program
@@ -38,9 +38,11 @@ class CommandLine:
         self._scratch = scratch
 
     async def run(self, *words: str, streams: Descriptors | None = None) -> str:
-        """Run a command; what it printed, unless it was given streams. Raises AdapterError.
+        """Run a command and return its output; empty if `streams` are given.
 
-        TaskNotFoundError for a kill or a deletion of what is no more.
+        Raises AdapterError when it fails, and TaskNotFoundError when `kill` or `delete` fails
+        because the
+        task does not exist or has ended.
         """
         log = self._scratch / f"{secrets.token_hex(8)}.log"
         printed = os.memfd_create("output")
@@ -57,14 +59,14 @@ class CommandLine:
             log.unlink(missing_ok=True)
 
     async def delete(self, task_id: str) -> None:
-        """Have the runtime forget a task, killing what is left; nothing when there is none."""
+        """Delete a task with force, killing its processes; no-op when it does not exist."""
         try:
             await self.run("delete", "--force", task_id)
         except TaskNotFoundError:
             return
 
     def start(self, words: Sequence[str], log: Path, streams: Descriptors) -> Child:
-        """Start a command that goes on beside us. Raises AdapterError."""
+        """Start a command without waiting for it. Raises AdapterError."""
         stdin, stdout, stderr = streams
         argv = [str(self.program), *self.options, "--log", str(log), "--log-format", "json"]
         try:
@@ -87,7 +89,7 @@ class CommandLine:
 
 
 def complaint_in(log: Path) -> str:
-    """The last error in a runtime's log of JSON lines, empty without one."""
+    """Return the last error in a runtime's JSON log; empty without one."""
     try:
         lines = log.read_bytes().splitlines()
     except FileNotFoundError:
@@ -109,7 +111,7 @@ def logged_error(text: str) -> str:
 
 
 def refusal(command: str, status: int, complaint: str) -> AdapterError:
-    """The error for a command that ended with a status and said something."""
+    """Return the error for a command that failed with a status and a message."""
     said = one_line(complaint)[:_MOST_WORDS] or f"{command} ended with status {status}"
     if command in _SAYS_WHAT_IS_GONE and any(word in said.lower() for word in _GONE):
         return TaskNotFoundError(said)
@@ -117,5 +119,5 @@ def refusal(command: str, status: int, complaint: str) -> AdapterError:
 
 
 def one_line(text: str) -> str:
-    """A program's complaint on one line."""
+    """Return a program's message on one line."""
     return " ".join(text.split())

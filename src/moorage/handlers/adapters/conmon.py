@@ -1,13 +1,13 @@
-"""conmon: the small process that stays with a container for as long as it lives.
+"""conmon: the monitor process of a container, which lives as long as the container.
 
-It starts the runtime's `create`, keeps the container's streams, writes the log in the CRI's
-format, serves whoever attaches, and leaves the exit code in a file. Nothing of that needs the
-engine, so an engine that is killed or replaced finds all of it. In a task's bundle:
+It runs the runtime's `create`, holds the container's streams, writes the log in the CRI format,
+serves attached clients, and writes the exit code to a file. None of that needs the engine, so an
+engine that was killed or replaced finds everything in the task's bundle:
 
-    pidfile     the container's first process        exit      its code, once it has ended
-    monitor     conmon's own process                 oom       there when memory ran out
-    attach      socket: packets of a byte (2 stdout, 3 stderr) and output; takes raw input
-    ctl         pipe: `1 H W` resizes the terminal, `2 0 0` opens the log anew
+    pidfile     the container's first process        exit      its exit code, once it has ended
+    monitor     conmon's own process                 oom       exists if memory ran out
+    attach      socket: packets of a byte (2 stdout, 3 stderr) and output; accepts raw input
+    ctl         pipe: `1 H W` resizes the terminal, `2 0 0` reopens the log
 
 Source: conmon's manual page and measured behaviour of version 2.1.
 """
@@ -51,7 +51,7 @@ _POLL_S = 0.005
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """What conmon says once the runtime's `create` is done: a process id, or -1 and why."""
+    """conmon's answer after the runtime's `create`: a process ID, or -1 and an error message."""
 
     data: int
     message: str = ""
@@ -59,7 +59,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class TaskFiles:
-    """Where conmon keeps its things about one task."""
+    """Paths of conmon's files of one task."""
 
     bundle: Path
 
@@ -86,7 +86,7 @@ class TaskFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conmon:
-    """The program, and where its exit files go besides the bundles' own."""
+    """conmon's program, and the directory of exit files besides those in the bundles."""
 
     program: Path
     exits: Path
@@ -101,10 +101,11 @@ class Conmon:
         has_systemd_cgroups: bool = False,
         place: Callable[[int], None] | None = None,
     ) -> int:
-        """Run the runtime's `create` under a new conmon; the container's process id.
+        """Run the runtime's `create` under a new conmon; return the container's process ID.
 
-        `place` is called with conmon's process id before it has started anything. Raises
-        AdapterError with the runtime's words, and OSError from `place`; nothing runs then.
+        `place` is called with conmon's process ID before it starts anything. Raises AdapterError
+        with the
+        runtime's message, and OSError from `place`; nothing is left running then.
         """
         files = TaskFiles(task.bundle)
         if task.log is not None:
@@ -130,7 +131,7 @@ class Conmon:
                     f"{runtime} did not create the container within {CREATE_DEADLINE_S:g} s"
                 ) from None
             finally:
-                # conmon forks away; what was started is only its launcher.
+                # conmon daemonizes; the child started here is only its launcher.
                 await launcher.end()
                 launcher.close()
         except BaseException:
@@ -141,7 +142,9 @@ class Conmon:
         return self._pid_in(said, runtime)
 
     async def wait(self, task: Task) -> Exit:
-        """Return when conmon has ended, with what it recorded."""
+        """Block until conmon has ended; return the exit it recorded, else 137 (SIGKILL) and the
+        current time.
+        """
         files = TaskFiles(task.bundle)
         monitor = hold(files.monitor, task.id)
         if monitor is not None:
@@ -152,20 +155,23 @@ class Conmon:
         return self.exit_of(task) or Exit(_KILLED, time.time_ns())
 
     def exit_of(self, task: Task) -> Exit | None:
-        """What conmon recorded of the task's end; None when it has recorded nothing."""
+        """Return the exit that conmon recorded; None when it has recorded none.
+
+        Finish time is the exit file's mtime.
+        """
         files = TaskFiles(task.bundle)
         try:
             text = files.exit.read_text()
             ended = files.exit.stat()
         except FileNotFoundError:
             return None
-        # The code is written into a file that is there already, so it may be empty for a moment.
+        # conmon writes into an existing file, which may be empty for a moment.
         if not text.strip().lstrip("-").isdecimal():
             return None
         return Exit(int(text) & 0xFF, ended.st_mtime_ns, files.out_of_memory.exists())
 
     def is_watched(self, task: Task) -> bool:
-        """Whether the task's conmon lives."""
+        """Return whether the task's conmon is running."""
         monitor = hold(TaskFiles(task.bundle).monitor, task.id)
         if monitor is None:
             return False
@@ -173,9 +179,11 @@ class Conmon:
         return True
 
     async def abandon(self, task: Task) -> None:
-        """Kill the task's monitors and all they started: a `create` that does not come back too.
+        """Kill the task's monitors and all their descendants, including a `create` that does not
+        return.
 
-        They are found by their arguments, as one that was cut short has not written its id yet.
+        They are found by their arguments, as an interrupted conmon has not written its process ID
+        yet.
         """
         processes = await asyncio.to_thread(self._held, task)
         try:
@@ -188,28 +196,32 @@ class Conmon:
                 process.close()
 
     def forget(self, task: Task) -> None:
-        """Remove what is kept of the task outside its bundle."""
+        """Remove the task's files outside its bundle."""
         (self.exits / task.id).unlink(missing_ok=True)
 
     async def reopen_log(self, task: Task) -> None:
-        """Have the log's path opened anew; returns when it is there. Raises AdapterError."""
+        """Have conmon reopen the log at its path; blocks until the file exists. Raises
+        AdapterError.
+        """
         _tell(TaskFiles(task.bundle), "2 0 0\n")
         if task.log is None:
             return
         try:
             async with asyncio.timeout(_REOPEN_DEADLINE_S):
-                # conmon answers nothing; what can be seen is the new file.
+                # conmon sends no reply; the new file is the only sign.
                 while not task.log.exists():  # noqa: ASYNC110
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
             raise AdapterError(f"the log {task.log} was not opened anew") from None
 
     def resize(self, task: Task, width: int, height: int) -> None:
-        """Change the size of the task's terminal. Raises AdapterError."""
+        """Set the size of the task's terminal. Raises AdapterError."""
         _tell(TaskFiles(task.bundle), f"1 {height} {width}\n")
 
     def attach(self, task: Task) -> AttachedStreams:
-        """Connect to the task's streams. Raises TaskNotFoundError when nobody serves them."""
+        """Connect to the task's streams. Raises TaskNotFoundError when conmon does not serve
+        them.
+        """
         return AttachedStreams.connect(self, task)
 
     def _held(self, task: Task) -> list[Process]:
@@ -245,7 +257,7 @@ class Conmon:
 
 
 class AttachedStreams:
-    """The streams of a task, by its conmon's socket."""
+    """Streams of a task, through its conmon's socket."""
 
     def __init__(self, conmon: Conmon, task: Task, connection: socket.socket) -> None:
         self._conmon = conmon
@@ -255,10 +267,12 @@ class AttachedStreams:
 
     @classmethod
     def connect(cls, conmon: Conmon, task: Task) -> Self:
-        """Raises TaskNotFoundError when nobody serves the streams."""
+        """Connect to the task's streams. Raises TaskNotFoundError when conmon does not serve
+        them.
+        """
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         connection.setblocking(False)
-        # A socket's path must be short; that of an open directory is.
+        # A Unix socket's path is limited to 107 bytes; the one through /proc/self/fd is short.
         directory = os.open(task.bundle, os.O_PATH | os.O_CLOEXEC)
         try:
             connection.connect(f"/proc/self/fd/{directory}/attach")
@@ -278,7 +292,9 @@ class AttachedStreams:
         self._socket.close()
 
     async def read(self) -> tuple[int, bytes] | None:
-        """The next output and its descriptor; None when the container has ended."""
+        """Block until there is output; return it with its descriptor, or None when the container
+        has ended.
+        """
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -292,19 +308,19 @@ class AttachedStreams:
                 return descriptor, packet[1:]
 
     async def write(self, data: bytes) -> None:
-        """Give the container input. Raises OSError when it takes none any more."""
+        """Write input to the container. Raises OSError when it takes none."""
         loop = asyncio.get_running_loop()
         for start in range(0, len(data), _INPUT_BYTES):
             await loop.sock_sendall(self._socket, data[start : start + _INPUT_BYTES])
 
     async def end_input(self) -> None:
-        """Say that no more input comes; with `is_stdin_once` the container's input ends."""
+        """Signal the end of input; with `is_stdin_once` the container's input ends."""
         if not self._has_input_ended:
             self._has_input_ended = True
             self._socket.shutdown(socket.SHUT_WR)
 
     async def resize(self, width: int, height: int) -> None:
-        """Change the size of the terminal, if there is one."""
+        """Set the size of the terminal; no-op without one."""
         if self._task.has_terminal:
             self._conmon.resize(self._task, width, height)
 
@@ -312,7 +328,7 @@ class AttachedStreams:
 async def _launch(
     argv: Sequence[str], bundle: Path, answering: int, place: Callable[[int], None] | None
 ) -> Child:
-    """Start conmon; it waits for a byte before it starts anything. Raises OSError."""
+    """Start conmon; it waits for a byte on a pipe before it starts anything. Raises OSError."""
     waiting, starting = os.pipe2(os.O_CLOEXEC)
     try:
         environment = {
@@ -324,7 +340,7 @@ async def _launch(
             argv,
             environment=environment,
             passing=(answering, waiting),
-            # It tells of a lack of memory in a file of its working directory too.
+            # conmon also creates an `oom` file in its working directory.
             directory=bundle,
         )
         try:
@@ -342,7 +358,8 @@ async def _launch(
 
 
 def monitor_pid(bundle: Path) -> int | None:
-    """Return the id of the conmon of the task in a bundle; None if there is none, or it has ended.
+    """Return the process ID of the conmon of the task in a bundle; None if it does not exist or has
+    ended.
 
     Raises OSError other than a missing file.
     """
@@ -355,9 +372,10 @@ def monitor_pid(bundle: Path) -> int | None:
 
 
 def hold(file: Path, argument: str) -> int | None:
-    """A pidfd of the process whose id is in a file and that has that argument; None without one.
+    """Return a pidfd of the process whose ID is in a file and that has this argument; None without
+    one.
 
-    The argument tells it from another process that was given the same id.
+    The argument distinguishes it from another process that reuses the PID.
     """
     try:
         pid = int(file.read_text())
@@ -388,7 +406,7 @@ def _tell(files: TaskFiles, order: str) -> None:
 
 
 async def _line(descriptor: int) -> bytes:
-    """What is written to a pipe up to the end of a line, or of the pipe."""
+    """Read a pipe up to a newline or its end."""
     received = bytearray()
     while b"\n" not in received and len(received) < _ANSWER_BYTES:
         await until_readable(descriptor)

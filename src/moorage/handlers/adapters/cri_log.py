@@ -1,10 +1,10 @@
-"""A container's log in the CRI's format.
+"""CRI log of a container.
 
     2026-01-02T03:04:05.000000006Z stdout F a whole line
     2026-01-02T03:04:05.000000007Z stderr P a piece, more follows
 
-Output is written as it comes, an unfinished line as a piece, so that nothing waits in memory that
-a killed engine would take along. Source: CRI logging design; the kubelet's log reader.
+Output is written as it arrives, an unfinished line as a partial one, so that a killed engine loses
+no buffered output. Source: CRI logging design; the kubelet's log reader.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOG = Log("moorage.handlers.log")
 
 
 def format_output(data: bytes, descriptor: int, now_ns: int) -> bytes:
-    """The log lines of output that came at once; what lacks its newline is a piece (`P`)."""
+    """Return the log lines of one chunk of output; text without its newline is partial (`P`)."""
     seconds, nanoseconds = divmod(now_ns, 1_000_000_000)
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
     head = b"%s.%09dZ %s " % (stamp.encode(), nanoseconds, _NAMES[descriptor])
@@ -43,10 +43,10 @@ def format_output(data: bytes, descriptor: int, now_ns: int) -> bytes:
 
 
 class CriLog:
-    """The log file at a path, appended to. Missing directories are made."""
+    """Log file at a path, opened for appending. Creates missing directories."""
 
     def __init__(self, path: Path, clock_ns: Callable[[], int] = time.time_ns) -> None:
-        """Raises OSError when it cannot be opened."""
+        """Raises OSError when the file cannot be opened."""
         self.path = path
         self._clock_ns = clock_ns
         self._descriptor = _open(path)
@@ -55,14 +55,14 @@ class CriLog:
 
     @property
     def is_at_line_end(self) -> bool:
-        """Whether the last line of each stream is whole."""
+        """Return whether the last line of each stream is complete."""
         return not self._unfinished
 
     def write(self, descriptor: int, data: bytes) -> None:
         """Append output of descriptor 1 or 2.
 
-        What cannot be written, on a full disk, is dropped and told of once: the container goes
-        on, as it would with a log that nobody reads.
+        Output that cannot be written, as on a full disk, is dropped, and logged once until a write
+        succeeds again: the container keeps running.
         """
         if not data:
             return
@@ -81,7 +81,7 @@ class CriLog:
                 _LOG.error("log not written", file=self.path, why=error.strerror)
 
     def reopen(self) -> None:
-        """Write on to a new file at the path. Raises OSError; the old file is kept then."""
+        """Continue in a new file at the path. Raises OSError; the old file then stays open."""
         new = _open(self.path)
         os.close(self._descriptor)
         self._descriptor = new

@@ -1,4 +1,4 @@
-"""The short-lived files of one command that is started in a task."""
+"""Exec files: the short-lived files of one command that is started in a task."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from moorage.handlers.adapters.adapter import AdapterError
 
 @dataclass(frozen=True, slots=True)
 class ExecFiles:
-    """Files with one name in front, in a directory whose path is short: one is a socket's."""
+    """Files with a common name prefix, in a directory with a short path: one of them is a
+    socket.
+    """
 
     name: Path
 
     @classmethod
     def write(cls, directory: Path, process: Mapping[str, Any], *, has_terminal: bool) -> Self:
-        """The files for an OCI `process` object. Raises OSError."""
+        """Write the OCI `process` document and return its files. Raises OSError."""
         files = cls(directory / secrets.token_hex(8))
         files.process.write_bytes(msgspec.json.encode({**process, "terminal": has_terminal}))
         return files
@@ -36,7 +38,9 @@ class ExecFiles:
 
     @property
     def inner_pid_file(self) -> Path:
-        """Of the process as its own kernel counts, for runtimes that have one."""
+        """File with the process ID in the runtime's own PID namespace, for runtimes that have
+        one.
+        """
         return self.name.with_suffix(".inner")
 
     @property
@@ -44,7 +48,7 @@ class ExecFiles:
         return self.name.with_suffix(".sock")
 
     def pid(self) -> int:
-        """The process's id. Raises AdapterError when the runtime wrote none."""
+        """Return the process ID. Raises AdapterError when the runtime did not write it."""
         try:
             return int(self.pid_file.read_text())
         except (FileNotFoundError, ValueError) as error:

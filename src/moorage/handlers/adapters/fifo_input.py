@@ -1,6 +1,6 @@
-"""The input of a shim's process, through a named pipe that the shim reads.
+"""Process input of a shim, through a named pipe (FIFO) that the shim reads.
 
-Source: fifo(7): a pipe without a reader cannot be opened for writing unless one waits for it.
+Source: fifo(7): open(2) for writing fails with ENXIO, or blocks, while the FIFO has no reader.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from pathlib import Path
 
 _FLAGS = os.O_WRONLY | os.O_CLOEXEC
 _READER_S = 2.0
-"""A shim opens its end beside its answer that the process has started, so it may be late."""
+"""The shim opens its end concurrently with its reply to Start, so it may be late."""
 
 
 class ProcessInput:
-    """The input pipe of a process, opened at the first write."""
+    """Input pipe of a process, opened at the first write."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._pipe: int | None = None
 
     async def write(self, data: bytes) -> None:
-        """Give input; waits while the pipe is full. Raises OSError when nobody reads it."""
+        """Write input; blocks while the pipe is full. Raises OSError when there is no reader."""
         if self._pipe is None:
             self._pipe = await _open(self._path)
         rest = memoryview(data)
@@ -34,20 +34,20 @@ class ProcessInput:
                 await _writable(self._pipe)
 
     def close(self) -> None:
-        """Write no more; the input ends only when the shim is told."""
+        """Close the pipe. The process sees the end of its input only after the shim's CloseIO."""
         if self._pipe is not None:
             os.close(self._pipe)
             self._pipe = None
 
 
 async def _open(path: Path) -> int:
-    """The writing end. Raises OSError when there is no reader, and none comes soon."""
+    """Open the writing end. Raises OSError when no reader appears within `_READER_S`."""
     try:
         return os.open(path, _FLAGS | os.O_NONBLOCK)
     except OSError as error:
         if error.errno != errno.ENXIO:
             raise
-    # The pipe is held by no name: the task may be deleted while somebody waits.
+    # Held by descriptor instead of by name: the task may be deleted during the wait.
     held = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         return await _open_when_read(Path(f"/proc/self/fd/{held}"), path)
@@ -63,7 +63,7 @@ async def _open_when_read(held: Path, path: Path) -> int:
         has_reader = opening.done()
     finally:
         if not opening.done():
-            # A thread that waits in open(2) cannot be cancelled, but a reader lets it go on.
+            # A thread blocked in open(2) cannot be cancelled; opening a reader releases it.
             reader = os.open(held, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             await asyncio.wait({opening})
             os.close(reader)

@@ -1,13 +1,13 @@
-"""Named pipes between a shim and an engine: a process's output to its log and to who attached.
+"""Named pipes of a shim's processes: read output for the log and for attached clients.
 
     shim ──fifo──▶ ProcessOutput ──▶ CRI log
                                └──▶ OutputQueue of each who attached
     attached ──fifo──▶ shim
 
-A pipe holds what is not read yet, so a slow reader slows the process down instead of memory
-filling. Output for a log is read at a limited rate too: a process that floods its log waits in
-write(2) instead of filling the disk. Source: fifo(7), pipe(7); poll(2) reports no end before a
-first writer has opened it.
+A pipe holds the unread output, so a slow reader blocks the process instead of filling memory.
+Output for a log is also read at a limited rate: a process that floods its log blocks in write(2)
+instead of filling the disk. Source: fifo(7), pipe(7); poll(2) reports no end before a first writer
+has opened it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _CHUNK_BYTES = 64 * 1024
 _QUEUE_BYTES = 256 * 1024
 _REOPEN_S = 0.5
 LOG_BYTES_PER_S = 16 * 1024 * 1024
-"""How much of a process's output is read for its log in a second."""
+"""Output read for the log of one process, in bytes per second."""
 _LOG_PERIOD_S = 1.0
 ATTACHED_PATIENCE_S = 10.0
 
 
 class OutputQueue:
-    """Output that waits for one reader, in order, with its descriptors."""
+    """Output queued for one reader, in order, with its descriptors."""
 
     def __init__(self, room: Callable[[], None]) -> None:
-        """`room` is called when it is full no more."""
+        """`room` is called when a full queue has room again."""
         self._room = room
         self._pieces: deque[tuple[int, bytes]] = deque()
         self._size = 0
@@ -46,19 +46,21 @@ class OutputQueue:
         return self._size >= _QUEUE_BYTES and not self._has_ended
 
     def feed(self, descriptor: int, data: bytes) -> None:
-        """Add output; after the end it is dropped."""
+        """Add output; dropped after the end."""
         if not self._has_ended:
             self._pieces.append((descriptor, data))
             self._size += len(data)
             self._arrived.set()
 
     def end(self) -> None:
-        """No more comes."""
+        """Mark the end of the output."""
         self._has_ended = True
         self._arrived.set()
 
     async def read(self) -> tuple[int, bytes] | None:
-        """The next output, None after the last. No deadline: a process may be silent for days."""
+        """Block until there is output, and return it; None at the end. No deadline: a process may
+        be silent for days.
+        """
         while not self._pieces:
             if self._has_ended:
                 return None
@@ -73,7 +75,7 @@ class OutputQueue:
 
 
 class ProcessOutput:
-    """Both outputs of a process, read from their pipes as long as everybody keeps up."""
+    """Output and error of a process, read from their pipes while every attached reader keeps up."""
 
     def __init__(self, paths: Mapping[int, Path], log: CriLog | None) -> None:
         """`paths` are the pipes by descriptor. Raises OSError."""
@@ -87,7 +89,7 @@ class ProcessOutput:
         self._rate_limited: asyncio.TimerHandle | None = None
         self._reopening: asyncio.Event | None = None
         self.ended = asyncio.Event()
-        """Set when every writer has gone and all is read."""
+        """Set once every writer has closed and all output has been read."""
         try:
             for descriptor, path in paths.items():
                 self._open[descriptor] = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -97,12 +99,12 @@ class ProcessOutput:
         self._resume()
 
     async def finish(self, patience_s: float) -> None:
-        """Read to the end, for a process that has ended: its writers go soon, or have gone.
+        """Read to the end, for a process that has ended: its writers have closed, or will shortly.
 
-        What a child of it that lives on still writes is waited for as long as `patience_s`.
+        Blocks for at most `patience_s` seconds on output of a child process that is still running.
         """
         for descriptor, pipe in tuple(self._open.items()):
-            # Of writers that had gone before the pipe was opened, poll(2) would tell nothing.
+            # poll(2) reports no end for writers that closed before the pipe was opened.
             while self._open.get(descriptor) == pipe and self._read(descriptor, pipe):
                 pass
         try:
@@ -112,7 +114,7 @@ class ProcessOutput:
             self.close()
 
     def attach(self) -> OutputQueue:
-        """A queue that gets the output from now on."""
+        """Return a queue that receives the output from now on."""
         queue = OutputQueue(self._resume)
         if self.ended.is_set():
             queue.end()
@@ -121,20 +123,20 @@ class ProcessOutput:
         return queue
 
     def detach(self, queue: OutputQueue) -> None:
-        """Forget a queue, which may have been full."""
+        """Remove a queue, and resume reading if it was full."""
         queue.end()
         if queue in self._queues:
             self._queues.remove(queue)
             self._resume()
 
     async def reopen_log(self) -> None:
-        """Write on to a new log file, from a line's end if one comes soon. Raises OSError."""
+        """Continue in a new log file, from a line's end if one comes soon. Raises OSError."""
         if self._log is None:
             return
         if not self._log.is_at_line_end and not self.ended.is_set():
             self._reopening = asyncio.Event()
             try:
-                # A prompt has no end of line: after a while any place will do.
+                # A prompt has no line end: after `_REOPEN_S` the log is reopened anywhere.
                 async with asyncio.timeout(_REOPEN_S):
                     await self._reopening.wait()
             except TimeoutError:
@@ -145,7 +147,7 @@ class ProcessOutput:
         self._log.reopen()
 
     def close(self) -> None:
-        """Read no more. The process may go on, and waits when its pipes are full."""
+        """Stop reading. The process keeps running, and blocks when its pipes are full."""
         self._pause()
         if self._rate_limited is not None:
             self._rate_limited.cancel()
@@ -162,7 +164,7 @@ class ProcessOutput:
         self.ended.set()
 
     def _read(self, descriptor: int, pipe: int) -> bool:
-        """Take what is there, at most a chunk; whether there was anything."""
+        """Read at most one chunk; return whether there was any output."""
         try:
             data = os.read(pipe, _CHUNK_BYTES)
         except BlockingIOError:
@@ -182,13 +184,13 @@ class ProcessOutput:
         if any(queue.is_full for queue in self._queues):
             self._pause()
             if self._log is not None:
-                # Who attached and takes nothing must not hold the container up for ever.
+                # An attached client that does not read must not block the container indefinitely.
                 loop = asyncio.get_running_loop()
                 self._late = loop.call_later(ATTACHED_PATIENCE_S, self._cut)
         return True
 
     def _limit_rate(self, size: int) -> None:
-        """Stop reading until the second is over once it has had its share of log."""
+        """Pause reading until the period is over once the log has received its share."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         if now - self._period_start_s >= _LOG_PERIOD_S:
@@ -239,7 +241,7 @@ class ProcessOutput:
 
 
 def make_pipes(directory: Path, *, has_stdin: bool, has_stderr: bool) -> dict[int, Path]:
-    """New named pipes by descriptor, 0 to 2. Raises OSError."""
+    """Create named pipes and return them by descriptor, 0 to 2. Raises OSError."""
     paths = {STDOUT: directory / "stdout"}
     if has_stdin:
         paths[0] = directory / "stdin"
@@ -252,6 +254,6 @@ def make_pipes(directory: Path, *, has_stdin: bool, has_stderr: bool) -> dict[in
 
 
 def pipes_in(directory: Path) -> dict[int, Path]:
-    """The named pipes that are there."""
+    """Return the named pipes that exist, by descriptor."""
     named = {0: directory / "stdin", STDOUT: directory / "stdout", STDERR: directory / "stderr"}
     return {number: path for number, path in named.items() if path.exists()}

@@ -1,7 +1,7 @@
-"""What adapters share whose tasks each have a conmon: everything but how a task is made.
+"""conmon-monitored adapters: the part that OCI runtimes and gVisor share; all but the creation.
 
-A command in a task is started by the runtime's `exec`, which leaves it to us: as we are the
-subreaper, its exit code comes to us.
+A command in a task is started by the runtime's detached `exec`. The engine is a subreaper, so it
+adopts the process and collects its exit code.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _UNKNOWN = 255
 
 
 class MonitoredAdapter:
-    """The part of `Adapter` that conmon and the runtime's common commands answer."""
+    """The methods of `Adapter` that conmon and the runtimes' common commands implement."""
 
     terminal_options: ClassVar[tuple[str, ...]] = ("--tty",)
-    """What the runtime's `exec` wants to hear of a terminal besides its socket."""
+    """Options of the runtime's `exec` for a terminal, besides its console socket."""
 
     def __init__(
         self, command_line: CommandLine, conmon: Conmon, reaper: Reaper, scratch: Path
@@ -48,7 +48,9 @@ class MonitoredAdapter:
         self._scratch = scratch
 
     async def wait(self, task: Task) -> Exit:
-        """How it ended. Without its monitor a container cannot go on: its output has no place."""
+        """Block until the task has ended. A container without its monitor is killed: its output has
+        no reader.
+        """
         ended = await self._conmon.wait(task)
         if self._conmon.exit_of(task) is None:
             await self._command_line.delete(task.id)
@@ -79,7 +81,7 @@ class MonitoredAdapter:
         await self._conmon.reopen_log(task)
 
     async def close(self) -> None:
-        """Nothing is kept open between calls."""
+        """No-op: nothing is kept open between calls."""
 
     async def exec(
         self, task: Task, process: Mapping[str, Any], *, has_stdin: bool, has_terminal: bool
@@ -120,14 +122,14 @@ class MonitoredAdapter:
                 handing_over.cancel()
 
     async def _end_creation(self, task: Task) -> None:
-        """Kill a `create` that goes on for nobody: it was cut short, or does not come back."""
+        """Kill a `create` that was interrupted or does not return, with all that it started."""
         if not TaskFiles(task.bundle).pid.exists() and self._conmon.exit_of(task) is None:
             await self._conmon.abandon(task)
-            # Made, perhaps, and not noted down yet by a runtime that is no more.
+            # The cgroup may exist although the killed runtime has not recorded the container.
             await remove_task_cgroup(current_cgroups(), cgroup_of(task))
 
     def _started(self, task: Task, files: ExecFiles, streams: ProcessStreams) -> StartedProcess:
-        """The process that the runtime has left behind. Raises AdapterError."""
+        """Return the process that the runtime has left running. Raises AdapterError."""
         del task
         return StartedProcess(files, streams, self._reaper)
 
@@ -143,10 +145,10 @@ class MonitoredAdapter:
 
 
 class StartedProcess:
-    """A process that a runtime has left behind: an orphan of ours."""
+    """A process that a runtime has left running, as an orphan that the engine adopts."""
 
     def __init__(self, files: ExecFiles, streams: ProcessStreams, reaper: Reaper) -> None:
-        """Raises AdapterError when the runtime did not tell its id."""
+        """Raises AdapterError when the runtime did not write its process ID."""
         self._files = files
         self._pid = files.pid()
         self._streams = streams
@@ -172,11 +174,11 @@ class StartedProcess:
         return self._ending.done()
 
     async def read(self) -> tuple[int, bytes] | None:
-        """The next output and its descriptor."""
+        """Block until there is output; return it with its descriptor, or None at the end."""
         return await self._streams.read()
 
     async def write(self, data: bytes) -> None:
-        """Give it input. Raises OSError when it takes none."""
+        """Write input. Raises OSError when the process takes none."""
         await self._streams.write(data)
 
     async def end_input(self) -> None:
@@ -186,10 +188,12 @@ class StartedProcess:
         await self._streams.resize(width, height)
 
     async def wait(self) -> int:
-        """Its exit code; 255 when it was never ours to know."""
+        """Block until the process has ended; return its exit code, 255 if it could not be
+        collected.
+        """
         return await asyncio.shield(self._ending)
 
     async def kill(self) -> None:
-        # Until its status is taken, its id is given to no other process.
+        # The PID cannot be reused until its exit status is collected.
         if not self.has_ended:
             os.kill(self._pid, signal.SIGKILL)

@@ -1,9 +1,9 @@
-"""Runtimes with an OCI command line: runc, crun, youki and whatever speaks as they do.
+"""OCI command line runtimes: runc, crun, youki and compatible ones.
 
     conmon ── runtime create ── the container's first process, waiting
     runtime start · kill · exec · update · delete
 
-conmon is the container's parent; a process of `exec` becomes the engine's child, which is a
+conmon is the container's parent; a process of `exec` becomes the engine's child, as the engine is a
 subreaper, so that its exit code is known. Source: OCI runtime command line interface; the
 runtimes' manual pages.
 """
@@ -32,7 +32,7 @@ END_DEADLINE_S = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OciRuntime:
-    """A runtime's command line. `root` is where it keeps its containers' state."""
+    """A runtime's command line. `root` is the directory of its containers' state."""
 
     program: Path
     root: Path
@@ -42,13 +42,13 @@ class OciRuntime:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The options before every command."""
+        """Global options, which precede every command."""
         systemd = ("--systemd-cgroup",) if self.has_systemd_cgroups else ()
         return (f"--root={self.root}", *systemd, *self.arguments)
 
 
 class OciAdapter(MonitoredAdapter):
-    """Drives one runtime. See `Adapter` for what each method promises."""
+    """Adapter for one runtime. `Adapter` documents the methods."""
 
     needs_sandbox = False
 
@@ -78,7 +78,7 @@ class OciAdapter(MonitoredAdapter):
     async def delete(self, task: Task) -> None:
         await self._end_creation(task)
         if await self.is_alive(task):
-            # The runtimes' own forced deletion waits in steps of 100 ms.
+            # The runtimes' own forced deletion polls every 100 ms.
             await self.kill(task, signal.SIGKILL)
             try:
                 async with asyncio.timeout(END_DEADLINE_S):

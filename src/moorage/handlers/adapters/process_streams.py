@@ -1,7 +1,7 @@
-"""The standard streams of a process that we started: three pipes, or one terminal.
+"""Standard streams of a process that the engine started: three pipes, or one terminal.
 
-Descriptors are ours and not blocking; output is read only when somebody asks for it, so a process
-that nobody reads from waits. Source: pipe(7), pty(7), ioctl_tty(2).
+Descriptors are the engine's and non-blocking. Output is read only on demand, so a process without a
+reader blocks. Source: pipe(7), pty(7), ioctl_tty(2).
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ _PATIENCE_S = 10.0
 
 
 class ProcessStreams(Protocol):
-    """What both kinds can do. Closing is for good."""
+    """Common interface of both kinds of streams. Once closed, they cannot be used again."""
 
     async def read(self) -> tuple[int, bytes] | None:
-        """The next output and its descriptor, None after the last."""
+        """Block until there is output; return it with its descriptor, or None at the end."""
 
     async def write(self, data: bytes) -> None:
-        """Give input. Raises OSError when nobody takes it any more."""
+        """Write input. Raises OSError when there is no reader."""
 
     async def end_input(self) -> None:
-        """Say that no more comes."""
+        """Signal the end of input."""
 
     async def resize(self, width: int, height: int) -> None:
-        """Change the size of the terminal, if it is one."""
+        """Set the size of the terminal; no-op without one."""
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the descriptors."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildEnds:
-    """The descriptors a child process gets as its standard input, output and error."""
+    """Descriptors that a child process gets as its standard input, output and error."""
 
     stdin: int
     stdout: int
@@ -57,7 +57,7 @@ class ChildEnds:
 
 
 class Pipes:
-    """Output and error apart, and an input unless there is none."""
+    """Separate pipes for output and error, and one for input if there is one."""
 
     def __init__(self, stdin: int | None, stdout: int, stderr: int) -> None:
         self._stdin = stdin
@@ -67,20 +67,23 @@ class Pipes:
 
     @classmethod
     def make(cls, *, has_stdin: bool) -> tuple[Self, ChildEnds]:
-        """Both ends; close the child's once it has been started."""
+        """Create the pipes and return both ends; close the child's once it has been started."""
         output, child_output = os.pipe2(os.O_CLOEXEC)
         error, child_error = os.pipe2(os.O_CLOEXEC)
         child_input, given = os.pipe2(os.O_CLOEXEC)
         ends = ChildEnds(child_input, child_output, child_error)
         if has_stdin:
             return cls(given, output, error), ends
-        # An ended pipe instead of /dev/null: crun gives the streams to the container's user,
-        # and that device is the host's.
+        # A closed pipe instead of /dev/null: crun changes the owner of the streams to the
+        # container's
+        # user, and that device is the host's.
         os.close(given)
         return cls(None, output, error), ends
 
     async def read(self) -> tuple[int, bytes] | None:
-        """The next output and its descriptor; None once both have ended."""
+        """Block until there is output; return it with its descriptor, or None once both have
+        ended.
+        """
         while self._open:
             for source in await _readable(tuple(self._open)):
                 piece = os.read(source, _CHUNK_BYTES)
@@ -91,7 +94,7 @@ class Pipes:
         return None
 
     async def write(self, data: bytes) -> None:
-        """Give input. Raises BrokenPipeError when nobody takes it."""
+        """Write input. Raises BrokenPipeError when there is no reader."""
         if self._stdin is None:
             raise BrokenPipeError(errno.EPIPE, "the process has no input")
         await _write(self._stdin, data)
@@ -102,7 +105,7 @@ class Pipes:
             self._stdin = None
 
     async def resize(self, width: int, height: int) -> None:
-        """Nothing: there is no terminal."""
+        """No-op: there is no terminal."""
 
     def close(self) -> None:
         if self._stdin is not None:
@@ -114,32 +117,32 @@ class Pipes:
 
 
 class Terminal:
-    """The controlling side of a pseudoterminal: everything comes as standard output."""
+    """Controlling side of a pseudoterminal: all output has the descriptor of standard output."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         os.set_blocking(descriptor, False)
 
     async def read(self) -> tuple[int, bytes] | None:
-        """The next output; None once no process has the terminal open."""
+        """Block until there is output; return None once no process has the terminal open."""
         if self._descriptor < 0:
             return None
         await _readable((self._descriptor,))
         try:
             piece = os.read(self._descriptor, _CHUNK_BYTES)
         except OSError as error:
-            # What a terminal answers when its last user has gone.
+            # EIO: the last process has closed the terminal.
             if error.errno != errno.EIO:
                 raise
             return None
         return (STDOUT, piece) if piece else None
 
     async def write(self, data: bytes) -> None:
-        """Type. Raises OSError when the terminal is gone."""
+        """Write input. Raises OSError when the terminal is closed."""
         await _write(self._descriptor, data)
 
     async def end_input(self) -> None:
-        """Nothing: a terminal's input ends with the character the user types for it."""
+        """No-op: a terminal's input ends with the end-of-file character that the user types."""
 
     async def resize(self, width: int, height: int) -> None:
         size = struct.pack("HHHH", height & 0xFFFF, width & 0xFFFF, 0, 0)
@@ -152,7 +155,7 @@ class Terminal:
 
 
 class ConsoleSocket:
-    """The socket on which a runtime hands over the terminal it made. `async with` removes it."""
+    """Socket over which a runtime passes the terminal it created. `async with` removes it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -173,7 +176,7 @@ class ConsoleSocket:
         self.path.unlink(missing_ok=True)
 
     async def receive(self) -> Terminal:
-        """The terminal. Raises OSError or TimeoutError when none is handed over."""
+        """Receive the terminal. Raises OSError or TimeoutError when none is passed."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(_PATIENCE_S):
             connection, _ = await loop.sock_accept(self._listener)
@@ -187,7 +190,7 @@ class ConsoleSocket:
 
 
 async def _readable(sources: Sequence[int]) -> tuple[int, ...]:
-    """Those of the descriptors that can be read from, at least one."""
+    """Block until at least one of the descriptors is readable; return the readable ones."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
     found: list[int] = []

@@ -1,12 +1,12 @@
-"""gVisor, driven by its own command line.
+"""gVisor adapter, using runsc's command line.
 
     sandbox     conmon ── runsc_sandbox.sh ── runsc create, start
                                                        the pod's kernel, with its first task
     container   conmon ── runsc_container.sh ── runsc create · start · wait
 
 The sandbox is an ordinary task to conmon. A container's process is not on the host, so a small
-script stands in for it (see there). The runtime's own processes stay in the pod's cgroup, which is
-what limits them; inside it gVisor keeps its containers apart.
+script stands in for it (see there). The runtime's own processes stay in the pod's cgroup, which
+limits them; gVisor isolates the containers from each other inside it.
 Source: gVisor's documentation; measured behaviour of the versions in distributions.
 """
 
@@ -56,7 +56,9 @@ _BOTH_WAYS = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def runsc_options(options: RunscOptions, root: Path) -> tuple[str, ...]:
-    """runsc's global flags for a handler's options. `root` is where its state goes by default."""
+    """Return runsc's global flags for a handler's options. `root` is the default state
+    directory.
+    """
     flags = [f"--root={options.root or root}"]
     if options.platform:
         flags.append(f"--platform={options.platform}")
@@ -70,7 +72,7 @@ def runsc_options(options: RunscOptions, root: Path) -> tuple[str, ...]:
 
 
 class RunscAdapter(MonitoredAdapter):
-    """Drives one gVisor. See `Adapter` for what each method promises."""
+    """Adapter for one gVisor. `Adapter` documents the methods."""
 
     needs_sandbox = True
 
@@ -85,7 +87,9 @@ class RunscAdapter(MonitoredAdapter):
         scratch: Path,
         cgroups: Cgroups | None = None,
     ) -> None:
-        """With `cgroups` this adapter makes the cgroup that gVisor was told to leave alone."""
+        """With `cgroups` the adapter manages the cgroup, for a gVisor that runs with
+        `--ignore-cgroups`.
+        """
         super().__init__(CommandLine(program, options, scratch), conmon, reaper, scratch)
         self._cgroups = cgroups
 
@@ -119,14 +123,15 @@ class RunscAdapter(MonitoredAdapter):
                     f"gVisor task {task.id} does not end {END_DEADLINE_S:g} s after its deletion"
                 ) from None
         if self._cgroups is not None:
-            # gVisor makes a container's too, for those who look there, and leaves it empty; and
-            # forgets it when the pod's kernel has ended.
+            # gVisor also creates a container's cgroup, for tools that look there; it stays empty,
+            # and is
+            # not removed when the pod's kernel has ended.
             path = sandbox_cgroup(task) if task.is_sandbox else cgroup_of(task)
             await remove_task_cgroup(self._cgroups, path)
         self._conmon.forget(task)
 
     async def update(self, task: Task, resources: Mapping[str, Any]) -> None:
-        """Nothing: the pod's cgroup is the limit, and whoever made it changes it."""
+        """No-op: the pod's cgroup is the limit, and its owner updates it."""
         del task, resources
 
     async def checkpoint(self, task: Task, archive: Path, *, keeps_running: bool) -> None:
@@ -134,12 +139,14 @@ class RunscAdapter(MonitoredAdapter):
         raise UnsupportedError("gVisor's checkpoints are of whole pods, not of containers")
 
     async def processes(self, task: Task) -> tuple[int, ...]:
-        """The sandbox's: the host sees no others."""
+        """Return the sandbox's process ID: the host sees no others."""
         pid = json.loads(await self._command_line.run("state", task.id)).get("pid", 0)
         return (pid,) if pid > 0 else ()
 
     def _place(self, task: Task, pid: int) -> None:
-        """Move a monitor, and so what it will start, to the cgroup of the pod's sandbox."""
+        """Move a monitor, and so the processes that it will start, to the cgroup of the pod's
+        sandbox.
+        """
         path = sandbox_cgroup(task)
         if path and self._cgroups is not None:
             make_cgroup(self._cgroups, path)
@@ -151,13 +158,15 @@ class RunscAdapter(MonitoredAdapter):
         except AdapterError as error:
             if task.is_sandbox:
                 raise
-            # A pod's kernel that ends takes its containers along, and the runtime finds out only
-            # by asking it. The second time it knows.
+            # The end of a pod's kernel ends its containers. The runtime notices only when its query
+            # fails; the second deletion succeeds.
             log.info("a container went with its pod's kernel", task=task.id, reason=error)
             await self._command_line.delete(task.id)
 
     def _script(self, task: Task) -> Path:
-        """Write what stands between conmon and gVisor for a task, beside its bundle's files."""
+        """Write the script between conmon and gVisor for a task into its bundle; return its
+        path.
+        """
         command = shlex.join((str(self._command_line.program), *self._command_line.options))
         template = _SANDBOX_SCRIPT if task.is_sandbox else _CONTAINER_SCRIPT
         script = task.bundle / ("sandbox.sh" if task.is_sandbox else "container.sh")
@@ -166,7 +175,9 @@ class RunscAdapter(MonitoredAdapter):
         return script
 
     async def _pass_gate(self, task: Task) -> int:
-        """Have the stand-in start its container; the status of that. Raises AdapterError."""
+        """Have the stand-in script start its container; return the exit status. Raises
+        AdapterError.
+        """
         try:
             answer = os.open(task.bundle / "answer", _BOTH_WAYS)
             try:
@@ -196,16 +207,17 @@ class RunscAdapter(MonitoredAdapter):
 
 
 def sandbox_cgroup(task: Task) -> str:
-    """The cgroup of the pod's sandbox, beside those that its containers are told of."""
+    """Return the cgroup of the pod's sandbox, a sibling of its containers' cgroups."""
     parent = PurePosixPath(cgroup_of(task) or "/").parent
     return str(parent / task.sandbox_id) if parent != PurePosixPath("/") else ""
 
 
 @contextmanager
 def _gate(task: Task, word: bytes) -> Iterator[None]:
-    """Write a word at a container's gate and hold it there; a sandbox has none.
+    """Write a word to a container's gate FIFO and hold it open; no-op for a sandbox, which has
+    none.
 
-    A pipe keeps what is in it only while somebody has it open, and the stand-in may be late.
+    A FIFO keeps its content only while a process has it open, and the stand-in may be late.
     """
     try:
         gate = os.open(task.bundle / "gate", _BOTH_WAYS)
@@ -220,7 +232,7 @@ def _gate(task: Task, word: bytes) -> Iterator[None]:
 
 
 class GvisorProcess(StartedProcess):
-    """A command in a gVisor container: what we can hold of it is the `runsc exec` beside it."""
+    """A command in a gVisor container. The host process is the `runsc exec` that waits for it."""
 
     def __init__(
         self,
@@ -235,7 +247,9 @@ class GvisorProcess(StartedProcess):
         self._task = task
 
     async def kill(self) -> None:
-        """End the command inside: killing what is here alone would leave it running."""
+        """Kill the command inside the sandbox: killing only the host process would leave it
+        running.
+        """
         if self.has_ended:
             return
         try:

@@ -1,7 +1,7 @@
-"""The cgroup a task is told of: found in its bundle, removed when no runtime does it.
+"""Task cgroup: read from the bundle's spec, and removed when no runtime removes it.
 
-A runtime that is killed before it has noted down a container has made the cgroup already, and
-forgets it. Source: OCI runtime-spec `linux.cgroupsPath`.
+A runtime that is killed before it has recorded a container has already created its cgroup, and
+leaves it behind. Source: OCI runtime-spec `linux.cgroupsPath`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ _REMOVE_PAUSE_S = 0.01
 
 
 def cgroup_of(task: Task) -> str:
-    """Where it is in each hierarchy; empty without one. systemd's scopes are systemd's to remove,
-    and not told.
+    """Return the task's cgroup path in each hierarchy; empty without one.
+
+    Also empty for a systemd scope, which systemd removes.
     """
     try:
         spec = json.loads((task.bundle / "config.json").read_bytes())
@@ -30,7 +31,7 @@ def cgroup_of(task: Task) -> str:
 
 
 async def remove_task_cgroup(cgroups: Cgroups, path: str) -> None:
-    """Remove a cgroup whose processes have ended. Raises AdapterError when they have not."""
+    """Remove a cgroup once its processes have ended. Raises AdapterError if they do not."""
     if not path:
         return
     try:
@@ -39,7 +40,8 @@ async def remove_task_cgroup(cgroups: Cgroups, path: str) -> None:
                 try:
                     await asyncio.to_thread(remove_cgroup, cgroups, path)
                 except CgroupError:
-                    # The kernel lets go of it a moment after its last process, and tells nobody.
+                    # The kernel releases it shortly after its last process exits, without a
+                    # notification.
                     await asyncio.sleep(_REMOVE_PAUSE_S)
     except TimeoutError:
         raise AdapterError(f"something is left in the cgroup {path}") from None

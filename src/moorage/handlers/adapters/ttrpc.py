@@ -1,9 +1,9 @@
-"""ttrpc: calls to a containerd shim, many at once over one connection.
+"""ttrpc client: concurrent calls to a containerd shim over one connection.
 
     4 bytes length │ 4 bytes stream, odd │ 1 byte kind │ 1 byte flags │ protobuf   (big endian)
 
-Each call is a stream of its own: a request, then a response with the same number. Streams of
-data, which shims don't need, are refused. Source: containerd's ttrpc, "Protocol Specification".
+Each call is a stream of its own: a request, then a response with the same number. Data streams,
+which shims do not use, are refused. Source: containerd's ttrpc, "Protocol Specification".
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _Reply = TypeVar("_Reply", bound=Message)
 
 
 class TtrpcError(Exception):
-    """A call that the other side refused. `code` is a gRPC status code."""
+    """The peer returned an error. `code` is a gRPC status code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class TtrpcError(Exception):
 
 
 class ConnectionLostError(Exception):
-    """The other side has gone, said nonsense, or was never there; the text says which."""
+    """The connection failed, was closed, or the peer broke the protocol; the text says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,15 @@ class Frame:
 
 
 class Framing:
-    """Bytes as they come, frames as they are complete."""
+    """Decoder that splits a byte stream into frames."""
 
     def __init__(self) -> None:
         self._content = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are whole now. Raises ConnectionLostError at one that is too long."""
+        """Add bytes and yield the complete frames. Raises ConnectionLostError for a frame that is
+        too long.
+        """
         self._content += data
         while len(self._content) >= _HEADER.size:
             length, stream, kind, _flags = _HEADER.unpack_from(self._content)
@@ -78,7 +80,7 @@ class Framing:
 
 
 class TtrpcClient(asyncio.Protocol):
-    """A connection. Safe for many tasks at once; once lost, every call raises."""
+    """A ttrpc connection. Safe for concurrent use; once lost, every call raises."""
 
     def __init__(self) -> None:
         self._framing = Framing()
@@ -91,7 +93,7 @@ class TtrpcClient(asyncio.Protocol):
 
     @classmethod
     async def connect(cls, path: str, *, deadline_s: float) -> TtrpcClient:
-        """A connection to the socket at a path. Raises ConnectionLostError."""
+        """Connect to the socket at a path. Raises ConnectionLostError."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(deadline_s):
@@ -115,7 +117,7 @@ class TtrpcClient(asyncio.Protocol):
                 if frame.kind != RESPONSE:
                     raise ConnectionLostError(f"a frame of kind {frame.kind} is no response")
                 future = self._waiting.pop(frame.stream, None)
-                # A call that was given up meanwhile has nobody who waits.
+                # None for a call that was cancelled or timed out.
                 if future is not None and not future.done():
                     future.set_result(frame.content)
         except ConnectionLostError as error:
@@ -133,7 +135,8 @@ class TtrpcClient(asyncio.Protocol):
         *,
         deadline_s: float | None,
     ) -> _Reply:
-        """The reply to a call. No deadline is for calls that wait for an event.
+        """Call a method and return its reply. `deadline_s` is None for calls that wait for an
+        event.
 
         Raises TtrpcError, ConnectionLostError, and TimeoutError after `deadline_s`.
         """
@@ -150,7 +153,7 @@ class TtrpcClient(asyncio.Protocol):
         self._waiting[stream] = future
         try:
             self._transport.write(Frame(stream, REQUEST, content).encode())
-            # The other side keeps the deadline too, and says which call it was: it goes first.
+            # The peer enforces the deadline too, and its error names the call: let it come first.
             async with asyncio.timeout(None if deadline_s is None else deadline_s + _GRACE_S):
                 answer = await future
         finally:
@@ -158,7 +161,7 @@ class TtrpcClient(asyncio.Protocol):
         return _result(answer, reply)
 
     def close(self) -> None:
-        """End the connection, and every call on it."""
+        """Close the connection; every pending call raises ConnectionLostError."""
         self._lose(ConnectionLostError("the connection was closed"))
 
     def _take_stream(self) -> int:

@@ -1,11 +1,11 @@
-"""Runtimes behind a containerd shim, version 2: Kata, WebAssembly, gVisor's, and runc's own.
+"""containerd shim adapter, version 2: Kata, WebAssembly, gVisor's shim, and runc's own.
 
     shim start ─▶ address ─▶ Create · Start · Exec · Wait · Kill · Delete · Shutdown  (ttrpc)
     named pipes ◀─ output, input
 
-A shim is its tasks' parent and outlives the engine; tasks of a pod share the shim of the pod's
-sandbox, which the shim itself decides by the spec's annotations. An engine that comes later finds
-all it needs beside the bundle. Source: containerd, "Runtime v2"; its task service.
+A shim is its tasks' parent and outlives the engine. Tasks of a pod share the shim of the pod's
+sandbox, which the shim itself decides by the spec's annotations. A restarted engine finds all state
+beside the bundle. Source: containerd, "Runtime v2"; its task service.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ _UNKNOWN_EXIT = 255
 
 @dataclass(slots=True)
 class _Live:
-    """A task this engine knows: its record, its pipes by descriptor, and their reader."""
+    """A task that this engine process has opened: its record, its pipes by descriptor, and their
+    reader.
+    """
 
     record: Record
     pipes: dict[int, Path]
@@ -70,8 +72,8 @@ class _Live:
 
 
 class ShimAdapter:
-    """An `Adapter` for one handler. It opens itself with its first task; `close`, or leaving an
-    `async with`, lets go of shims and tasks, which go on.
+    """An `Adapter` for one handler, opened by its first call. `close`, or leaving an `async with`,
+    releases the shims and tasks, which keep running.
     """
 
     def __init__(self, program: ShimProgram, options: TaskOptions) -> None:
@@ -89,10 +91,10 @@ class ShimAdapter:
     def of(
         cls, definition: HandlerDefinition, options: ShimOptions, program: Path, directory: Path
     ) -> Self:
-        """The adapter of a handler, with a socket for events and the runtime's state in a
+        """Return the adapter of a handler, with its event socket and the runtime's state in a
         directory.
 
-        The directory's path must be short: a socket's has at most 107 bytes.
+        The directory's path must be short: a socket's path has at most 107 bytes.
         """
         path = search_path()
         return cls(
@@ -112,7 +114,7 @@ class ShimAdapter:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close the output pipes, the connections and the event socket."""
         for live in self._live.values():
             live.output.close()
         self._live.clear()
@@ -145,7 +147,7 @@ class ShimAdapter:
         directory = TaskDirectory(task.bundle)
         how = await asyncio.to_thread(directory.exit)
         if how is not None:
-            # It is written down once the log is whole.
+            # The exit is recorded only once the log is complete.
             return how
         live = await self._known(task)
         how = await self._wait(task, live)
@@ -181,7 +183,7 @@ class ShimAdapter:
         except ShimLostError:
             return
         except TaskNotFoundError:
-            # Shims say the same of a process that has ended, which is no error here.
+            # Shims return the same error for a process that has ended, which is no error here.
             await self._state(task, live)
 
     async def delete(self, task: Task) -> None:
@@ -296,7 +298,7 @@ class ShimAdapter:
             try:
                 pid = await asyncio.shield(making)
             except asyncio.CancelledError:
-                # Half a creation leaves processes that nobody knows of; a whole one can be undone.
+                # An interrupted creation leaves unrecorded processes; a complete one can be undone.
                 await asyncio.wait({making})
                 raise
         live = self._live[task.id]
@@ -308,10 +310,10 @@ class ShimAdapter:
         return pid
 
     async def _make(self, task: Task, directory: TaskDirectory, pipes: dict[int, Path]) -> int:
-        """Start the processes that a task needs, and write down which they are."""
+        """Start the processes that a task needs, and record them. Returns the task's process ID."""
         options = await asyncio.to_thread(self._options.of_task)
         keeper = None
-        # Whose output nobody keeps needs nobody who keeps it.
+        # Without a log, the output need not survive the engine.
         if task.log is not None:
             keeper = await asyncio.to_thread(start_keeper, pipes, self._program.search_path)
         try:
@@ -333,7 +335,7 @@ class ShimAdapter:
         return (await self._shims.call(address, "Create", request, pb.CreateResponse)).pid
 
     async def _known(self, task: Task) -> _Live:
-        """The task as this engine knows it, or finds it again. Raises TaskNotFoundError."""
+        """Return the open task, opening it from its record if needed. Raises TaskNotFoundError."""
         async with self._opening:
             await self._listen()
             if task.id in self._live:
@@ -351,8 +353,9 @@ class ShimAdapter:
             return live
 
     def _pod(self, task: Task) -> asyncio.Lock:
-        """Held while a pod's shim comes or goes: two starts at once make two shims, of which one
-        is never found again.
+        """Return the lock that serialises starts and stops of a pod's shim.
+
+        Two concurrent starts create two shims, of which one cannot be found again.
         """
         return self._pods.setdefault(task.sandbox_id, asyncio.Lock())
 
@@ -376,7 +379,7 @@ class ShimAdapter:
                 live.record.address, "Wait", request, pb.WaitResponse, deadline_s=None
             )
         except ShimLostError:
-            # Without its shim nobody can speak to the task any more, so it is ended.
+            # Without its shim a task cannot be controlled, so it is killed.
             ended = await self._program.delete(task.id, task.bundle)
             return self._exit(task, live, ended.exit_status or _UNKNOWN_EXIT, ended.exited_at)
         return self._exit(task, live, reply.exit_status, reply.exited_at)

@@ -1,4 +1,4 @@
-"""What an engine asks of a shim about one process: a task's own, or one of `exec`."""
+"""Shim calls about one process: a task's own, or one of `exec`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _END_DEADLINE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ShimCalls:
-    """The calls about one process; without an `exec_id` the task's own."""
+    """Calls to a shim about one process; without an `exec_id`, about the task's own process."""
 
     shims: ShimConnections
     record: Record
@@ -44,14 +44,14 @@ class ShimCalls:
         try:
             await self.shims.order(self.record.address, "Kill", request)
         except (TaskNotFoundError, ShimLostError):
-            # It has ended.
+            # The process has already ended.
             return
 
     async def forget(self) -> None:
         try:
             request = pb.StateRequest(id=self.task_id, exec_id=self.exec_id)
             state = await self.shims.call(self.record.address, "State", request, pb.StateResponse)
-            # One that was refused its start has nothing to kill, and shims say so as an error.
+            # A process whose start was refused has nothing to kill; shims return an error for it.
             if state.status == pb.RUNNING:
                 await self.kill()
                 await self.wait(_END_DEADLINE_S)
@@ -62,5 +62,5 @@ class ShimCalls:
                 pb.DeleteResponse,
             )
         except (TaskNotFoundError, ShimLostError):
-            # It was never made, or its task has been deleted with it.
+            # It was never created, or was deleted together with its task.
             return

@@ -1,4 +1,4 @@
-"""The end of a shim's task, whatever state it and its shim are in."""
+"""Shim task termination: works whatever state the task and its shim are in."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _GONE_S = 1.0
 async def end_task(
     task: Task, record: Record, shims: ShimConnections, program: ShimProgram
 ) -> None:
-    """Kill a task and have it deleted, by its shim or, when that is gone, by the shim's program.
+    """Kill a task and delete it, by its shim or, if that has ended, by the shim's program.
 
-    Raises AdapterError when the shim is there but does not do it.
+    Raises AdapterError when the shim is running but does not delete the task.
     """
     try:
-        # Without such a task, it was never made, or an engine was killed amid its deletion.
+        # A missing task was never created, or an engine was killed during its deletion.
         with contextlib.suppress(TaskNotFoundError):
             await _kill(task, record, shims)
             request = pb.DeleteRequest(id=task.id)
@@ -34,7 +34,7 @@ async def end_task(
         await program.delete(task.id, task.bundle)
         return
     except AdapterError:
-        # A sandbox takes its shim along; a container must not take its neighbours' away.
+        # The sandbox's shim may be killed with it; a container's shim also serves its neighbours.
         if not task.is_sandbox or record.shim is None:
             raise
         await end_process(record.shim)
@@ -43,12 +43,12 @@ async def end_task(
 
 
 async def shut_down(task: Task, record: Record, shims: ShimConnections, *, is_last: bool) -> None:
-    """Let a task's shim go if it has no other task.
+    """Shut down a task's shim if it has no other task.
 
-    With `is_last` it is expected to go, and has gone at return: one that is started before it
-    has would be given the address of a shim that is about to end.
+    With `is_last` the shim is expected to exit; blocks until it has or `_GONE_S` has passed: a shim
+    started before that would be given the address of the one that is about to exit.
     """
-    # A shim that goes need not answer any more.
+    # A shim that exits need not reply.
     with contextlib.suppress(ShimLostError):
         request = pb.ShutdownRequest(id=task.id)
         await shims.order(record.address, "Shutdown", request, deadline_s=_SHUTDOWN_DEADLINE_S)
@@ -57,7 +57,9 @@ async def shut_down(task: Task, record: Record, shims: ShimConnections, *, is_la
 
 
 async def _kill(task: Task, record: Record, shims: ShimConnections) -> None:
-    """Return when it has ended. Raises TaskNotFoundError when the shim knows no such task."""
+    """Send SIGKILL; blocks until the task has ended. Raises TaskNotFoundError if the shim has no
+    such task.
+    """
     state = await shims.call(record.address, "State", pb.StateRequest(id=task.id), pb.StateResponse)
     if state.status == pb.STOPPED:
         return
@@ -65,7 +67,7 @@ async def _kill(task: Task, record: Record, shims: ShimConnections) -> None:
     try:
         await shims.order(record.address, "Kill", request)
     except TaskNotFoundError:
-        # It has ended since it was asked.
+        # It ended after the state query.
         return
     await shims.call(
         record.address,

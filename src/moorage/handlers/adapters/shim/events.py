@@ -1,7 +1,8 @@
-"""The socket at which shims report events. Of these, one counts: that memory ran out.
+"""Shim event socket. Only one event is used: out of memory.
 
-Exits and starts are learnt by waiting, which survives a restart where an event would be lost. But
-somebody has to listen: some shims refuse to start without, and others try each event for seconds.
+Exits and starts are collected with blocking calls, which survive a restart where an event would be
+lost. The socket is needed nonetheless: some shims refuse to start without it, and others retry each
+event for seconds.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from moorage.handlers.adapters.ttrpc import (
 
 _OUT_OF_MEMORY = "/tasks/oom"
 _ANSWER = b""
-"""A response without a status and without content."""
+"""A response without status and without payload."""
 
 
 class ShimEvents:
-    """A listening socket. Shims are answered until `close`; its path stays after that, so that a
-    shim is refused at once instead of waiting for a file.
+    """Listening socket for events. Shims are answered until `close`; the path remains after that,
+    so
+    that a shim's connection is refused at once instead of waiting for the file.
     """
 
     def __init__(self, server: asyncio.Server, connections: set[asyncio.BaseTransport]) -> None:
@@ -39,7 +41,7 @@ class ShimEvents:
 
     @classmethod
     async def listen(cls, path: Path, out_of_memory: Callable[[str], None]) -> ShimEvents:
-        """Listen at a path; `out_of_memory` is called with a task's id. Raises OSError."""
+        """Listen at a path; `out_of_memory` is called with the ID of the task. Raises OSError."""
         connections: set[asyncio.BaseTransport] = set()
         server = await asyncio.get_running_loop().create_unix_server(
             lambda: _Reported(out_of_memory, connections), sock=_listen(path)
@@ -47,7 +49,7 @@ class ShimEvents:
         return cls(server, connections)
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening and close the connections."""
         self._server.close()
         for connection in tuple(self._connections):
             connection.close()
@@ -55,7 +57,7 @@ class ShimEvents:
 
 
 class _Reported(asyncio.Protocol):
-    """One shim's connection."""
+    """Connection of one shim."""
 
     def __init__(
         self, out_of_memory: Callable[[str], None], connections: set[asyncio.BaseTransport]
@@ -85,12 +87,12 @@ class _Reported(asyncio.Protocol):
                     self._out_of_memory(task_id)
                 self._transport.write(Frame(frame.stream, RESPONSE, _ANSWER).encode())
         except ConnectionLostError:
-            # It speaks something else, which no answer would mend.
+            # The peer does not speak ttrpc; no response would help.
             self._transport.close()
 
 
 def _listen(path: Path) -> socket.socket:
-    """A socket at a path, for this user alone. Raises OSError."""
+    """Return a socket at a path, accessible to this user only. Raises OSError."""
     path.unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(path))
@@ -99,7 +101,7 @@ def _listen(path: Path) -> socket.socket:
 
 
 def _told_of_memory(content: bytes) -> str:
-    """The task whose memory ran out, empty for any other event."""
+    """Return the ID of the task that ran out of memory; empty for any other event."""
     try:
         request = pb.Request.FromString(content)
         envelope = pb.ForwardRequest.FromString(request.payload).envelope

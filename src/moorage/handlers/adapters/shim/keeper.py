@@ -1,7 +1,7 @@
-"""What a task leaves to be known after its end: output in its pipes, and why its memory was cut.
+"""Task data kept after an exit: output in its pipes, and whether it was killed for memory.
 
-A pipe's content is gone when nobody has it open. So that a container's last words survive an
-engine that is being upgraded, a process that only sleeps keeps the reading ends open besides.
+A pipe's content is lost once no process has it open. So that a container's last output survives an
+engine upgrade, a process that only sleeps also holds the reading ends open.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def start_keeper(paths: Mapping[int, Path], search_path: str) -> Identity:
 
 
 async def end_process(identity: Identity | None) -> None:
-    """Kill a process, whoever started it, and reap it if it is ours."""
+    """Kill a process with SIGKILL, wait for its end, and reap it if it is our child."""
     process = None if identity is None else Process.find(identity)
     if process is None:
         return
@@ -64,12 +64,12 @@ def _reap(pid: int) -> None:
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
-        # An earlier engine started it, and its heir reaps it.
+        # Started by an earlier engine; the process that adopted it reaps it.
         return
 
 
 def memory_file(pid: int) -> str:
-    """The file that counts memory kills in a process's cgroup; empty when there is none.
+    """Return the file that counts OOM kills in a process's cgroup; empty when there is none.
 
     Source: cgroup-v2 `memory.events`; `memory.oom_control` of version 1 since Linux 4.13.
     """
@@ -81,7 +81,9 @@ def memory_file(pid: int) -> str:
 
 
 def memory_file_of(text: str, cgroups: Cgroups) -> str:
-    """Return that file for the content of a process's `/proc/PID/cgroup`."""
+    """Return the file that counts OOM kills, given the content of a process's
+    `/proc/PID/cgroup`.
+    """
     lines = text.splitlines()
     for line in lines:
         _number, controllers, place = line.split(":", 2)
@@ -94,7 +96,9 @@ def memory_file_of(text: str, cgroups: Cgroups) -> str:
 
 
 def was_memory_cut(file: str) -> bool:
-    """Whether the kernel killed in that cgroup for want of memory; False when nobody can tell."""
+    """Return whether the kernel has OOM-killed in that cgroup; False when the file cannot be
+    read.
+    """
     try:
         text = Path(file).read_text() if file else ""
     except OSError:

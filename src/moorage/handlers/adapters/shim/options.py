@@ -1,4 +1,4 @@
-"""What a shim is told of a handler: the options of its tasks, each kind in its own message."""
+"""Shim task options, from a handler's definition, in the message type of each kind of shim."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RESOURCES = _SPEC + "LinuxResources"
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
-    """A handler's options as a shim understands them. `root` is for the runtime's state.
+    """A handler's options in the form its shim takes. `root` is the runtime's state directory.
 
     The runtime behind runc's shim is looked up on `search_path` for each task.
     """
@@ -34,11 +34,12 @@ class TaskOptions:
     root: Path
 
     def of_task(self) -> AnyMessage | None:
-        """Return the options of a new task; None when the shim shall go by its own defaults.
+        """Return the options of a new task; None to use the shim's defaults.
 
         Raises:
             AdapterError: the runtime behind runc's shim cannot be found. The shim is never left to
-                choose one: it would run its default, which is not what the handler names.
+            choose
+                one: it would run its default runtime instead of the handler's.
         """
         if self.handler.runtime is not None:
             return pack(
@@ -62,7 +63,7 @@ class TaskOptions:
         )
 
     def checkpoint(self, *, keeps_running: bool) -> AnyMessage | None:
-        """How a checkpoint is taken; None when the shim has no such options."""
+        """Return the options of a checkpoint; None when the shim has no such options."""
         if self.handler.runtime is None:
             return None
         return pack(_RUNC_CHECKPOINT, pb.RuncCheckpointOptions(exit=not keeps_running))
@@ -78,10 +79,10 @@ class TaskOptions:
 
 
 def pack(kind: str, message: Message) -> AnyMessage:
-    """A message under the name that its receiver knows it by, which is not ours."""
+    """Pack a message under the type URL that its receiver knows, which differs from ours."""
     return AnyMessage(type_url=kind, value=message.SerializeToString())
 
 
 def pack_json(kind: str, document: bytes) -> AnyMessage:
-    """An OCI document, which shims take as JSON."""
+    """Pack an OCI document, which shims accept as JSON."""
     return AnyMessage(type_url=kind, value=document)

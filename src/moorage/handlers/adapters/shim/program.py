@@ -1,4 +1,4 @@
-"""A shim's program: `start` gives the address of a running shim, `delete` clears up after one.
+"""Shim program: `start` returns the address of a running shim, `delete` cleans up after one.
 
 Source: containerd, "Runtime v2", sections on shim commands and bootstrapping.
 """
@@ -22,13 +22,13 @@ NAMESPACE = "moorage"
 _START_DEADLINE_S = 20.0
 _PROTOCOL = "ttrpc"
 _UNIX = "unix://"
-# Shims of containerd 1 ran this for each event; later ones call the engine by TTRPC_ADDRESS.
-# What Moorage must know it learns by waiting, so the program has nothing to do.
+# Shims of containerd 1 ran this for each event; later ones call the engine at TTRPC_ADDRESS.
+# Moorage collects exits with blocking calls, so the program need not do anything.
 _PUBLISHER = "/bin/true"
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where a running shim listens: a socket's path, and the version of its task service."""
+    """Address of a running shim: the socket's path, and the version of its task service."""
 
     path: str
     version: int = 2
@@ -46,16 +46,17 @@ class _Bootstrap(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ShimProgram:
-    """The program and what it is always told. `events` is the socket for its events."""
+    """A shim's program and its fixed arguments. `events` is the path of the event socket."""
 
     binary: Path
     events: Path
     search_path: str
 
     async def start(self, task_id: str, bundle: Path, options: bytes) -> Address:
-        """The address of the shim for a task, which may be the one of the task's sandbox.
+        """Start the shim for a task and return its address, which may be that of the sandbox's
+        shim.
 
-        Raises AdapterError with the shim's words.
+        Raises AdapterError with the shim's message.
         """
         answer = await self._run(task_id, bundle, ("start",), options)
         if not answer.is_success:
@@ -63,7 +64,7 @@ class ShimProgram:
         return parse_address(answer.text)
 
     async def delete(self, task_id: str, bundle: Path) -> pb.DeleteResponse:
-        """Clear up after a shim that has gone: its task is killed and removed.
+        """Clean up after a shim that has exited: kill the task and delete it.
 
         Raises AdapterError.
         """
@@ -102,15 +103,15 @@ class ShimProgram:
             "GRPC_ADDRESS": str(self.events),
             "NAMESPACE": NAMESPACE,
             "MAX_SHIM_VERSION": "3",
-            # One thread less for each of many idle shims, as containerd sets it.
+            # Saves a thread in each of many idle shims, as containerd does.
             "GOMAXPROCS": "2",
         }
 
 
 def parse_address(printed: str) -> Address:
-    """The address in what `start` prints: the bare one of older shims, or a JSON object.
+    """Parse the output of `start`: a bare address from older shims, or a JSON object.
 
-    Raises AdapterError for what a client of ttrpc over Unix sockets cannot reach.
+    Raises AdapterError for an address that is not ttrpc version 2 or 3 over a Unix socket.
     """
     text = printed.strip()
     told = _Bootstrap(text)

@@ -1,9 +1,9 @@
-"""What an engine must find again of a task that a shim runs: a few small files beside its bundle.
+"""Shim task record: the state that an engine restores after a restart, beside the task's bundle.
 
-BUNDLE/shim/record.json    where the shim listens, and what else belongs to the task
-BUNDLE/shim/exit.json      how the task ended, once somebody has learnt it
+BUNDLE/shim/record.json    the shim's address, and the processes and cgroup of the task
+BUNDLE/shim/exit.json      the task's exit, once it has been collected
 BUNDLE/shim/stdin …        the named pipes
-BUNDLE/log                 what the shim itself says
+BUNDLE/log                 the shim's own log
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ _Kind = TypeVar("_Kind")
 
 
 class Record(msgspec.Struct, frozen=True):
-    """`keeper` is the process that keeps the pipes' content; `memory` the file of the cgroup that
-    counts kills for want of memory, empty when it is not known.
+    """State of a task. `keeper` is the process that keeps the pipes' content; `memory` is the file
+    of
+    the cgroup that counts OOM kills, empty when it is unknown.
     """
 
     address: Address
@@ -36,37 +37,39 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class TaskDirectory:
-    """The files of one task."""
+    """Files of one task."""
 
     def __init__(self, bundle: Path) -> None:
         self.bundle = bundle
         self.path = bundle / "shim"
 
     def make(self) -> None:
-        """Make the directory, and the log that the shim opens. Raises OSError."""
+        """Create the directory, and the log that the shim opens. Raises OSError."""
         self.path.mkdir(mode=0o700, exist_ok=True)
-        # A plain file needs no reader: the shim's words outlive the engine.
+        # A regular file, unlike a pipe, needs no reader: the shim's log outlives the engine.
         (self.bundle / "log").touch(mode=0o600)
 
     def remove(self) -> None:
         remove_tree(self.path)
 
     def record(self) -> Record | None:
-        """None when no task was begun here. Raises msgspec.DecodeError for a damaged file."""
+        """Return the task's record; None when no task was created here. Raises msgspec.DecodeError
+        if damaged.
+        """
         return _read(self.path / "record.json", Record)
 
     def write_record(self, record: Record) -> None:
         _write(self.path / "record.json", record)
 
     def exit(self) -> Exit | None:
-        """None while nobody has learnt it."""
+        """Return the task's exit; None while it has not been collected."""
         return _read(self.path / "exit.json", Exit)
 
     def write_exit(self, how: Exit) -> None:
         _write(self.path / "exit.json", how)
 
     def complaint(self) -> str:
-        """The last line that the shim said, for an error."""
+        """Return the last line of the shim's log, for an error message; at most 500 characters."""
         try:
             said = (self.bundle / "log").read_text(errors="replace").strip()
         except OSError:
@@ -75,7 +78,7 @@ class TaskDirectory:
 
 
 def with_processes(directory: TaskDirectory, record: Record, shim: int, task: int) -> Record:
-    """The record with the shim and the task's cgroup by their processes, written down."""
+    """Add the shim's identity and the task's memory cgroup to a record, write it and return it."""
     ticks = began(shim)
     identity = None if ticks is None else Identity(shim, ticks)
     full = Record(record.address, identity, record.keeper, memory_file(task))
@@ -91,7 +94,7 @@ def _read(path: Path, kind: type[_Kind]) -> _Kind | None:
 
 
 def _write(path: Path, value: msgspec.Struct) -> None:
-    # Two who wait for one end write it both.
+    # Two waiters for the same exit write it concurrently.
     unfinished = path.with_suffix(f".{secrets.token_hex(4)}.new")
     unfinished.write_bytes(msgspec.json.encode(value))
     os.replace(unfinished, path)

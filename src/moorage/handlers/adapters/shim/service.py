@@ -1,4 +1,4 @@
-"""Calls to the task service of shims, over connections that tasks of one shim share."""
+"""Task service client: calls to shims, over connections that tasks of one shim share."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _Reply = TypeVar("_Reply", bound=Message)
 
 
 class ShimLostError(AdapterError):
-    """No shim answers at the address: it has ended, or was killed."""
+    """No shim answers at the address: it has exited, or was killed."""
 
 
 class ShimConnections:
-    """One connection for each shim, made when it is needed."""
+    """Connection pool with one connection per shim, opened on first use."""
 
     def __init__(self) -> None:
         self._clients: dict[str, TtrpcClient] = {}
@@ -46,10 +46,11 @@ class ShimConnections:
         *,
         deadline_s: float | None = CALL_DEADLINE_S,
     ) -> _Reply:
-        """The reply of the shim at an address.
+        """Call a method of the shim at an address and return its reply.
 
-        Raises TaskNotFoundError and UnsupportedError when the shim says so, ShimLostError when
-        there is none, and AdapterError for what else it refuses or is late with.
+        Raises TaskNotFoundError and UnsupportedError when the shim returns those codes,
+        ShimLostError
+        when no shim answers, and AdapterError for other errors and when the deadline passes.
         """
         try:
             client = await self._client(address.path)
@@ -69,11 +70,11 @@ class ShimConnections:
         *,
         deadline_s: float | None = CALL_DEADLINE_S,
     ) -> None:
-        """As `call`, of a method whose reply says nothing."""
+        """Call a method whose reply is empty; otherwise as `call`."""
         await self.call(address, method, request, pb.Empty, deadline_s=deadline_s)
 
     async def gone(self, address: Address, patience_s: float) -> None:
-        """Return when the shim has hung up, or after so many seconds."""
+        """Block until the shim has closed the connection, or `patience_s` seconds have passed."""
         client = self._clients.get(address.path)
         if client is None:
             return
@@ -82,7 +83,7 @@ class ShimConnections:
                 await client.lost.wait()
 
     def close(self) -> None:
-        """End every connection; shims go on."""
+        """Close every connection; the shims keep running."""
         for client in self._clients.values():
             client.close()
         self._clients.clear()

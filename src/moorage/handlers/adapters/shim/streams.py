@@ -1,4 +1,4 @@
-"""The streams of a shim's processes: of who attached to a task, and of a process of `exec`."""
+"""Shim streams: those of clients attached to a task, and of a process of `exec`."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from moorage.linux.trees import remove_tree
 
 
 class ProcessCalls(Protocol):
-    """What can be asked of the shim about one process, the task's own or one of `exec`."""
+    """Calls to a shim about one process: the task's own or one of `exec`."""
 
     async def end_input(self) -> None:
-        """Let its input end once what was written has been read."""
+        """End the process's input once everything written has been read."""
 
     async def resize(self, width: int, height: int) -> None:
-        """Change the size of its terminal."""
+        """Set the size of its terminal."""
 
     async def wait(self) -> int:
-        """Its exit code, when it has ended."""
+        """Block until the process has ended; return its exit code."""
 
     async def kill(self) -> None:
         """Send it SIGKILL."""
 
     async def forget(self) -> None:
-        """Kill it and let the shim forget it."""
+        """Kill the process and delete it from the shim."""
 
 
 class AttachedStreams:
-    """The open streams of a process."""
+    """Open streams of a process."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class AttachedStreams:
         ends_input: bool = False,
         has_terminal: bool = False,
     ) -> None:
-        """`ends_input`: leaving the block ends the input of the process too."""
+        """`ends_input`: leaving the block also ends the process's input."""
         self._output = output
         self._queue = output.attach()
         self._input = None if stdin is None else ProcessInput(stdin)
@@ -78,7 +78,7 @@ class AttachedStreams:
         try:
             await self._calls.end_input()
         except (TaskNotFoundError, ShimLostError):
-            # A process that has ended has no input left to end.
+            # A process that has ended has no input to close.
             return
 
     async def resize(self, width: int, height: int) -> None:
@@ -87,7 +87,7 @@ class AttachedStreams:
 
 
 class ShimProcess(AttachedStreams):
-    """A process of `exec`. Leaving its block kills it and removes its pipes."""
+    """A process of `exec`. Leaving the block kills it and removes its pipes."""
 
     def __init__(
         self,
