@@ -3,8 +3,8 @@
 Moorage's own engine drives runtimes through their command line or their shim, so only the host
 rules apply to it; containerd adds rules of its own.
 
-Pure: takes the probed facts, returns a verdict. The rules are ordered as an administrator would
-fix the problems, and the first rule that fails gives the reason.
+Pure: takes the probed facts, returns a verdict. The rules are ordered as an administrator would fix
+the problems, and the first rule that fails gives the reason.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Command execution under a deadline, with the output captured.
 
 Output goes to memory files (memfd) instead of pipes: child processes that a program leaves behind
-and that hold a pipe open would block its reader. The program runs in its own process group, so
-that the deadline also kills its children.
+and that hold a pipe open would block its reader. The program runs in its own process group, so that
+the deadline also kills its children.
 """
 
 from __future__ import annotations

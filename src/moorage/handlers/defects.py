@@ -1,7 +1,7 @@
 """Known defects of runtime versions: system calls that do not behave as on Linux.
 
-A handler with a defect stays available, since few programs are affected. `moor doctor` and
-`moor runtimes` print a warning.
+A handler with a defect stays available, since few programs are affected. `moor doctor` and `moor
+runtimes` print a warning.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class _GvisorDefect:
 
 
 # Sorted by fix date, oldest first. Source: the log of gVisor's
-# pkg/sentry/syscalls/linux/sys_stat.go,
-# "Ignore AT_NO_AUTOMOUNT flag in statx() calls" and "… in fstatat(2)".
+# pkg/sentry/syscalls/linux/sys_stat.go, "Ignore AT_NO_AUTOMOUNT flag in statx() calls" and "… in
+# fstatat(2)".
 _GVISOR_DEFECTS = (
     _GvisorDefect(
         20230227,

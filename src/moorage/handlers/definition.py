@@ -142,8 +142,7 @@ class HandlerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """A parsed handler file. `annotations` are globs of pod annotations that are passed to the
     runtime, `container_annotations` those of container annotations; `platform` is the platform of
     images, `OS/ARCHITECTURE`, None for the host's. `is_default` makes it the handler of pods
-    without
-    a RuntimeClass.
+    without a RuntimeClass.
     """
 
     name: str

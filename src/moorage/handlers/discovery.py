@@ -1,8 +1,8 @@
 """Runtime handler discovery on this host, as printed by `moor runtimes`.
 
 Looks up each known runtime on PATH and queries its version and features, concurrently and each
-under a deadline, then judges it under the engine. A runtime yields one handler per name,
-available or not, so that the error for a class with an unavailable handler can give the reason.
+under a deadline, then judges it under the engine. A runtime yields one handler per name, available
+or not, so that the error for a class with an unavailable handler can give the reason.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     """A runtime handler of this host: the name that a RuntimeClass refers to, and its program.
 
     `reason` and `remedy` say why it is not available; `defect` and `defect_remedy` describe what
-    does
-    not work although it is. `features` are the features that pods get under the engine;
+    does not work although it is. `features` are the features that pods get under the engine;
     `runtime_features` the features that the runtime reports, None when it reports none.
     """
 

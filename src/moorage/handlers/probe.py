@@ -69,8 +69,7 @@ class Prober:
         """Return the handler of a definition as far as its programs have answered.
 
         Does not block on queries: it starts them, and `answered` is called when one completes.
-        Reads a
-        few file system entries.
+        Reads a few file system entries.
         """
         found = [(wanted, self.find(wanted.spelled)) for wanted in wanted_programs(definition)]
         # All queries are started before the first verdict, so that they run concurrently.

@@ -22,11 +22,10 @@ class Runtime:
 
     `shim_type` is containerd's runtime type. `is_shim` says that the program itself is the shim, so
     that there is no command line to drive; `is_gvisor` that its command line is runsc's. `package`
-    is
-    the Debian package; without one, `source` is the download page. `configurations` are candidate
-    paths, one of which must exist for the runtime to match its name. `annotations` are globs of the
-    pod annotations that it understands, `platform` the platform of its images if it is not the
-    host's.
+    is the Debian package; without one, `source` is the download page. `configurations` are
+    candidate paths, one of which must exist for the runtime to match its name. `annotations` are
+    globs of the pod annotations that it understands, `platform` the platform of its images if it is
+    not the host's.
     """
 
     name: str

@@ -19,10 +19,9 @@ from moorage.linux.private import write_private
 from moorage.linux.trees import make_directories
 
 _HEADER = """\
-# The runtime handler "{name}": {runtime}, found when Moorage started.
-# Safe to edit: this file is never overwritten, and changes count at once.
-# To be rid of the handler, write `enabled = false`; a file that is missing is written again at
-# the next start.
+# The runtime handler "{name}": {runtime}, found when Moorage started. Safe to edit: this file is
+# never overwritten, and changes count at once. To be rid of the handler, write `enabled = false`; a
+# file that is missing is written again at the next start.
 """
 _GENERATED = b"found when Moorage started."
 _OLD_GVISOR = """
@@ -42,8 +41,7 @@ def generate(
     """Return the file content for each handler of the known runtimes whose program is installed.
 
     `programs` are keyed by program name. A runtime that needs a configuration file and has none
-    gets
-    no handler file.
+    gets no handler file.
     """
     texts = {}
     for runtime in runtimes:

@@ -37,8 +37,7 @@ _CANNOT_CHECKPOINT = ("criu", "unknown command")
 
 def checkpoint_refusal(error: AdapterError) -> AdapterError:
     """Return the error for a failed checkpoint: UnsupportedError if its message says that
-    checkpoints
-    are not available on this host, else the error unchanged.
+    checkpoints are not available on this host, else the error unchanged.
     """
     if any(word in str(error).lower() for word in _CANNOT_CHECKPOINT):
         return UnsupportedError(str(error))
@@ -50,12 +49,10 @@ class Task:
     """A task for a runtime to run.
 
     `bundle` is a directory with a `config.json` whose root filesystem exists. `sandbox_id` is the
-    ID of
-    the pod's sandbox, equal to `id` for the sandbox's own task. `log` is the path of the log in the
-    CRI
-    format; None discards output. With `has_stdin` the process gets an input that `attach` writes
-    to;
-    with `is_stdin_once` that input ends when the first attached client disconnects.
+    ID of the pod's sandbox, equal to `id` for the sandbox's own task. `log` is the path of the log
+    in the CRI format; None discards output. With `has_stdin` the process gets an input that
+    `attach` writes to; with `is_stdin_once` that input ends when the first attached client
+    disconnects.
     """
 
     id: str

@@ -41,8 +41,7 @@ class CommandLine:
         """Run a command and return its output; empty if `streams` are given.
 
         Raises AdapterError when it fails, and TaskNotFoundError when `kill` or `delete` fails
-        because the
-        task does not exist or has ended.
+        because the task does not exist or has ended.
         """
         log = self._scratch / f"{secrets.token_hex(8)}.log"
         printed = os.memfd_create("output")

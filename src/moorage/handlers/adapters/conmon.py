@@ -104,8 +104,7 @@ class Conmon:
         """Run the runtime's `create` under a new conmon; return the container's process ID.
 
         `place` is called with conmon's process ID before it starts anything. Raises AdapterError
-        with the
-        runtime's message, and OSError from `place`; nothing is left running then.
+        with the runtime's message, and OSError from `place`; nothing is left running then.
         """
         files = TaskFiles(task.bundle)
         if task.log is not None:

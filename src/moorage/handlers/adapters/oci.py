@@ -4,8 +4,8 @@
     runtime start · kill · exec · update · delete
 
 conmon is the container's parent; a process of `exec` becomes the engine's child, as the engine is a
-subreaper, so that its exit code is known. Source: OCI runtime command line interface; the
-runtimes' manual pages.
+subreaper, so that its exit code is known. Source: OCI runtime command line interface; the runtimes'
+manual pages.
 """
 
 from __future__ import annotations

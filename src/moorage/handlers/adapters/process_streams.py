@@ -75,8 +75,7 @@ class Pipes:
         if has_stdin:
             return cls(given, output, error), ends
         # A closed pipe instead of /dev/null: crun changes the owner of the streams to the
-        # container's
-        # user, and that device is the host's.
+        # container's user, and that device is the host's.
         os.close(given)
         return cls(None, output, error), ends
 

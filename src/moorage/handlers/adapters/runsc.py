@@ -124,8 +124,7 @@ class RunscAdapter(MonitoredAdapter):
                 ) from None
         if self._cgroups is not None:
             # gVisor also creates a container's cgroup, for tools that look there; it stays empty,
-            # and is
-            # not removed when the pod's kernel has ended.
+            # and is not removed when the pod's kernel has ended.
             path = sandbox_cgroup(task) if task.is_sandbox else cgroup_of(task)
             await remove_task_cgroup(self._cgroups, path)
         self._conmon.forget(task)

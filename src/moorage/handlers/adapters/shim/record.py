@@ -26,8 +26,7 @@ _Kind = TypeVar("_Kind")
 
 class Record(msgspec.Struct, frozen=True):
     """State of a task. `keeper` is the process that keeps the pipes' content; `memory` is the file
-    of
-    the cgroup that counts OOM kills, empty when it is unknown.
+    of the cgroup that counts OOM kills, empty when it is unknown.
     """
 
     address: Address

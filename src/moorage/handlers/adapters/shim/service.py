@@ -49,8 +49,8 @@ class ShimConnections:
         """Call a method of the shim at an address and return its reply.
 
         Raises TaskNotFoundError and UnsupportedError when the shim returns those codes,
-        ShimLostError
-        when no shim answers, and AdapterError for other errors and when the deadline passes.
+        ShimLostError when no shim answers, and AdapterError for other errors and when the deadline
+        passes.
         """
         try:
             client = await self._client(address.path)
