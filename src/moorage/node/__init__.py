@@ -1,5 +1,5 @@
-"""The node agent: runs the pods that name its node, under the handlers their classes name.
+"""Node agent: runs the pods bound to its node, under the handlers of their RuntimeClasses.
 
-`agent.run_node` is the whole of it. It is not imported here: commands and the engine need the
-agent's paths and labels, and none of what it runs on.
+The entry point is `agent.run_node`. It is not imported here: commands and the engine import the
+agent's paths and labels, without its dependencies.
 """

@@ -1,11 +1,11 @@
-"""The node agent, put together and run.
+"""Node agent assembly and main loop.
 
     async with Client(config, user_agent="moorage-node") as client, CriClient(endpoint) as cri:
         await run_node(client, cri, NodeOptions(name="n1"))
 
-Everything runs in one task group: what fails takes the agent down, loudly, and its supervisor
-starts it again; cancelling ends the agent and leaves the pods running. A start takes over
-whatever runs.
+All parts run in one task group: the failure of one ends the agent, and its supervisor restarts it.
+Cancelling ends the agent and leaves the pods running. At startup the agent takes over the running
+pods.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from moorage.node.volumes.tokens import PodTokens
 log = Log(__name__)
 
 COMPONENT = "kubelet"
-"""The name events go under: what `kubectl` and people look for."""
+"""Event source component; `kubectl` and users look for the kubelet's name."""
 
 _HOUSEKEEPING_S = 60.0
 
@@ -80,12 +80,12 @@ async def run_node(
     read_handlers: ReadHandlers = reported_handlers,
     engine_changed: asyncio.Event | None = None,
 ) -> None:
-    """Be the agent of one node until cancelled; running pods are never touched by the end of it.
+    """Run the agent of one node until cancelled; its end never affects running pods.
 
-    Whoever hears earlier than the next question that the engine has changed sets `engine_changed`.
+    Set `engine_changed` to have the engine checked before the next periodic check.
 
-    Raises OptionsError before anything is started when the options cannot work, or when the
-    engine does not fit them; OSError when the HTTPS port is taken.
+    Raises OptionsError before anything is started when the options are invalid, or when the engine
+    does not match them; OSError when the HTTPS port is in use.
     """
     options.check()
     clock = clock or SystemClock()
@@ -99,7 +99,7 @@ async def run_node(
 
 
 class _Agent:
-    """The parts of one agent and how they hang together."""
+    """The components of one agent and their wiring."""
 
     def __init__(
         self,
@@ -197,12 +197,12 @@ class _Agent:
             tasks.create_task(self._housekeep())
 
     async def _recover_pulls(self) -> None:
-        """Before any pod: whose images are on the node. Raises OSError."""
+        """Load the pull records and settle earlier pulls, before any pod starts. Raises OSError."""
         await asyncio.to_thread(self._pull_records.load)
         try:
             await self._context.images.recover()
         except CriError as error:
-            # Their intents stay, and a later look at the images settles them.
+            # The intents remain, and the next image garbage collection settles them.
             log.warning("earlier pulls cannot be settled yet", error=error)
 
     def _on_node(self, before: Node | None, after: Node | None) -> None:
@@ -221,7 +221,7 @@ class _Agent:
         QosTree | LogKeeper | ContainerCollector | OrphanCollector | ImageCollector | UsageWatch,
         ...,
     ]:
-        """What looks after the node beside the pods' workers."""
+        """Return the node's maintenance tasks, which run beside the pod workers."""
         context, options = self._context, self._options
         return (
             self._quality,

@@ -1,4 +1,4 @@
-"""What every pod's worker works with: the parts of this node agent, put together once."""
+"""Node context: the agent's components that pod workers use, created once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from moorage.node.volumes.pod_volumes import VolumeKeeper
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeContext:
-    """The parts. `allocatable` gives what pods of this node may have together, now."""
+    """Components of the agent. `allocatable` returns the node's current allocatable resources."""
 
     options: NodeOptions
     paths: NodePaths

@@ -1,8 +1,8 @@
-"""What the agent counts and times, in the text form Prometheus reads.
+"""Agent metrics in the Prometheus text format.
 
-Only counters, gauges and histograms with labels, which is all that is exposed here; a client
-library would bring a registry, collectors and a process model that nobody asked for. Names are
-the kubelet's. Source: Prometheus text exposition format 0.0.4.
+Only counters, gauges and histograms with labels, the types used here; a client library would add a
+registry, collectors and a process model that are not needed. Names are the kubelet's. Source:
+Prometheus text exposition format 0.0.4.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def sample_text(value: float) -> str:
 
 
 class Counter:
-    """Things that happened, by labels; a gauge when `set` is used."""
+    """Counter by labels; used as a gauge through `set`."""
 
     kind = "counter"
 
@@ -42,7 +42,7 @@ class Counter:
         self._values[tuple(labels[name] for name in self._labels)] = value
 
     def forget(self, **labels: str) -> None:
-        """Drop every series with these labels."""
+        """Remove every series with these labels."""
         wanted = [(self._labels.index(name), value) for name, value in labels.items()]
         self._values = {
             key: value
@@ -59,7 +59,7 @@ class Counter:
 
 
 class Gauge(Counter):
-    """A value that goes up and down."""
+    """Value that can increase and decrease."""
 
     kind = "gauge"
 
@@ -97,7 +97,7 @@ class Histogram:
 
 
 class Metrics:
-    """Every metric of a node agent."""
+    """All metrics of a node agent."""
 
     def __init__(self) -> None:
         self.run_sandbox = Histogram(
@@ -149,7 +149,7 @@ class Metrics:
         )
 
     def text(self, names: Sequence[str] | None = None) -> str:
-        """The exposition of all metrics, or of those with these prefixes."""
+        """Return the exposition of all metrics, or of those with these name prefixes."""
         lines: list[str] = []
         for metric in vars(self).values():
             if names is not None and not metric.name.startswith(tuple(names)):

@@ -1,4 +1,4 @@
-"""Waiting for something to happen, or for a moment to come, whichever is first."""
+"""Notifier: waits for a call or a timeout, whichever is first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from moorage.api.clock import Clock
 
 
 class Notifier:
-    """A call that stays until it is heard."""
+    """Event that stays set until `wait` consumes it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -18,7 +18,7 @@ class Notifier:
         self._called.set()
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Return when called, or after so many seconds."""
+        """Block until called, or for `seconds`; None waits without a timeout. Clears the call."""
         if seconds is None:
             await self._called.wait()
         elif seconds > 0 and not self._called.is_set():

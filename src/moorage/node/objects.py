@@ -1,9 +1,9 @@
-"""The ConfigMaps and Secrets that this node's pods refer to, fetched when they are needed.
+"""ConfigMap and Secret cache: fetches the objects that this node's pods refer to, on demand.
 
-A node may read only the objects its pods name, one by one, so there is no collection to follow:
-each object is fetched, kept for a while and fetched again when it is older than the reader
-accepts. Readers that come together share one request. Source: Node authorizer; kubelet's `Cache`
-change detection strategy.
+A node may only read the objects its pods name, one by one, so there is no collection to watch: each
+object is fetched, kept for a while, and fetched again when it is older than the caller accepts.
+Concurrent readers share one request. Source: Node authorizer; kubelet's `Cache` change detection
+strategy.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Entry(Generic[T]):
 
 
 class ObjectCache:
-    """Objects by name. What does not exist is remembered as None just as long."""
+    """Objects by name. A missing object is cached as None for the same time."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -51,10 +51,11 @@ class ObjectCache:
     async def get(
         self, resource: Resource[T], namespace: str, name: str, *, max_age_s: float
     ) -> T | None:
-        """The object, None when there is none of that name.
+        """Return the object, or None if it does not exist.
 
-        Raises StatusError or UnreachableError; when the server is away and an older copy is at
-        hand, that copy is given instead.
+        Raises StatusError or UnreachableError; while the server is unreachable, returns an older
+        copy if
+        there is one.
         """
         key = (resource.plural, namespace, name)
         entry = self._entries.get(key)
@@ -73,7 +74,7 @@ class ObjectCache:
             return stale
 
     def forget_unused(self) -> None:
-        """Drop what no pod has asked for lately."""
+        """Drop the objects that no pod has used lately."""
         limit = self._clock.monotonic() - _FORGET_S
         self._entries = {key: entry for key, entry in self._entries.items() if entry.used_s > limit}
 
@@ -82,7 +83,7 @@ class ObjectCache:
             running = self._fetches.get(key)
             if running is None:
                 break
-            # Another reader's cancellation is not ours: then we fetch for ourselves.
+            # If the other reader was cancelled, fetch the object here.
             await asyncio.wait((running,))
             if not running.cancelled():
                 shared: T | None = running.result()
@@ -95,7 +96,8 @@ class ObjectCache:
             return found
         except (StatusError, UnreachableError) as error:
             future.set_exception(error)
-            # Readers that wait take it from the future; without any it must not be called lost.
+            # Waiting readers get it from the future; without any, asyncio would log it as never
+            # retrieved.
             future.exception()
             raise
         finally:
@@ -123,10 +125,10 @@ async def _get_or_none(
 
 
 async def retry_forbidden(clock: Clock, call: Callable[[], Awaitable[R]]) -> R:
-    """Make a call again while it is forbidden, for a few seconds.
+    """Retry a call while it is forbidden, for a few seconds.
 
-    Right after a pod was bound, the server's authorizer may not know yet that this node may read
-    what the pod names. Source: Node authorizer's graph is fed by informers.
+    Right after a pod is bound, the server's authorizer may not yet know that this node may read the
+    objects that the pod names: the Node authorizer's graph is fed by informers.
     """
     deadline = clock.monotonic() + _AUTHORIZER_LAG_S
     pause_s = _FIRST_PAUSE_S

@@ -1,8 +1,8 @@
-"""What the person who starts a node agent may decide.
+"""Node agent options.
 
-One frozen value, built by the command line or the cluster supervisor and read everywhere; nothing
-in this package reads environment variables or files of its own to learn how to behave. Names and
-defaults follow KubeletConfiguration where it has the same setting.
+One frozen value, built by the command line or the cluster supervisor; nothing in this package reads
+environment variables or configuration files of its own. Names and defaults follow
+KubeletConfiguration where it has the same setting.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from moorage.node.runtime.labels import owner_of
 
 RUNTIME_CLASS = "RuntimeClass"
 GATES = {RUNTIME_CLASS: True}
-"""Every feature gate of the node agent → whether it is on unless told otherwise."""
+"""Feature gates of the node agent → their defaults."""
 
 CGROUPFS = "cgroupfs"
 SYSTEMD = "systemd"
 
 
 class OptionsError(ValueError):
-    """Options that contradict each other or the machine; the text says what to set."""
+    """Options contradict each other or the host; the text says what to set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """The HTTPS endpoint the API server calls. Certificates are PEM files.
+    """HTTPS endpoint for the API server. Certificates are PEM files.
 
-    `api_server_names` are the common names a client certificate may carry; with none given, any
+    `api_server_names` are the common names that a client certificate may have; when empty, any
     certificate that `client_ca_file` signed is accepted.
     """
 
@@ -47,7 +47,7 @@ class ServerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageGarbageOptions:
-    """When images are removed: above `high_percent` of the disk, down to `low_percent`."""
+    """Thresholds of image removal: above `high_percent` of the disk, down to `low_percent`."""
 
     high_percent: int = 85
     low_percent: int = 80
@@ -57,7 +57,7 @@ class ImageGarbageOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerGarbageOptions:
-    """How many dead containers stay for their logs. Source: kubelet `ContainerGCPolicy`."""
+    """How many dead containers are kept for their logs. Source: kubelet `ContainerGCPolicy`."""
 
     minimum_age_s: float = 0.0
     per_container: int = 1
@@ -67,10 +67,10 @@ class ContainerGarbageOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRotationOptions:
-    """How long one container's log may grow, and how many files of it are kept.
+    """Size limit of a container's log file, and how many files are kept.
 
-    The kubelet looks every 10 s; every second bounds what a flooding container writes between two
-    looks to the engine's limit of the log rate.
+    The kubelet checks every 10 s; a check every second bounds what a flooding container writes in
+    between to the engine's limit of the log rate.
     """
 
     max_bytes: int = 10 * 1024 * 1024
@@ -80,17 +80,19 @@ class LogRotationOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOptions:
-    """Everything about one node agent that is not the cluster's or the engine's.
+    """Settings of one node agent, apart from the cluster's and the engine's.
 
-    `reserved` is kept back from what pods may be given (resource name → quantity; `pid` too, as in
-    KubeletConfiguration's `systemReserved`). `node_ip` and
-    `hostname` are found on the machine when empty. `service_environment` overrides variables of
-    the service environment, such as KUBERNETES_SERVICE_HOST where nothing routes cluster IPs.
-    `cluster_id` distinguishes this cluster's sandboxes from others on the same engine.
-    `listeners` are the ports of this host that the cluster itself uses: no pod gets them.
-    `id_register` is the machine's register of user id ranges.
-    `oom_score_floor` is the lowest oom_score_adj the engine may set here: -1000 with
-    CAP_SYS_RESOURCE, the engine's own score without.
+    `reserved` is subtracted from the allocatable resources (resource name → quantity; `pid` too, as
+    in
+    KubeletConfiguration's `systemReserved`). `node_ip` and `hostname` default to the host's.
+    `service_environment` overrides service environment variables, such as KUBERNETES_SERVICE_HOST
+    where
+    cluster IPs are not routed. `cluster_id` distinguishes this cluster's sandboxes from others on
+    the
+    same engine. `listeners` are the host ports that the cluster itself uses: no pod gets them.
+    `id_register` is the host's register of user ID ranges. `oom_score_floor` is the lowest
+    oom_score_adj that the engine may set: -1000 with CAP_SYS_RESOURCE, the engine's own score
+    without.
     """
 
     name: str
@@ -131,15 +133,15 @@ class NodeOptions:
 
     @property
     def owner(self) -> str:
-        """The owner label of this agent's sandboxes."""
+        """Return the owner label of this agent's sandboxes."""
         return owner_of(self.cluster_id, self.name)
 
     def is_enabled(self, gate: str) -> bool:
-        """Whether a feature gate is on. Raises KeyError for a gate that does not exist."""
+        """Return whether a feature gate is enabled. Raises KeyError for an unknown gate."""
         return self.gates.get(gate, GATES[gate])
 
     def check(self) -> None:
-        """Raise OptionsError for what cannot work, before anything has been started."""
+        """Raise OptionsError for invalid options, before anything is started."""
         unknown = sorted(set(self.gates) - set(GATES))
         if unknown:
             raise OptionsError(

@@ -1,8 +1,8 @@
-"""Where the node agent keeps things, laid out as the kubelet lays them out.
+"""Node agent paths, in the kubelet's layout.
 
-The same names under another root, so that tools that look into a kubelet's directory find their
-way, and so that either agent can take over a node from the other. Source: kubelet
-`kubelet_getters.go`, CRI log directory convention.
+The same names under another root, so that tools for a kubelet's directory work, and either agent
+can take over a node from the other. Source: kubelet `kubelet_getters.go`, CRI log directory
+convention.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class NodePaths:
-    """The agent's directories. `root` is `--root-dir`, `logs` is where the CRI writes logs."""
+    """Directories of the agent. `root` is `--root-dir`; the CRI writes logs below `logs`."""
 
     root: Path
     logs: Path
@@ -24,14 +24,16 @@ class NodePaths:
 
     @property
     def image_records(self) -> Path:
-        """What was pulled, and with whose credentials."""
+        """Directory of the pull records."""
         return self.root / "image_manager"
 
     def pod(self, uid: str) -> PodPaths:
         return PodPaths(self.pods / uid)
 
     def has_traces(self, namespace: str, name: str, uid: str) -> bool:
-        """Whether the pod has logs or a directory here, as every pod of this agent has. Blocks."""
+        """Return whether the pod has logs or a directory here, as all pods of this agent do.
+        Blocks.
+        """
         return self.pod_logs(namespace, name, uid).exists() or self.pod(uid).root.exists()
 
     def pod_logs(self, namespace: str, name: str, uid: str) -> Path:
@@ -40,7 +42,7 @@ class NodePaths:
 
 @dataclass(frozen=True, slots=True)
 class PodPaths:
-    """The directory of one pod."""
+    """Paths of one pod."""
 
     root: Path
 
@@ -53,7 +55,9 @@ class PodPaths:
         return self.root / "volumes"
 
     def volume(self, plugin: str, name: str) -> Path:
-        """`plugin` as the kubelet names it, such as `empty-dir`."""
+        """Return a volume's directory; `plugin` is the kubelet's name for it, such as
+        `empty-dir`.
+        """
         return self.volumes / f"kubernetes.io~{plugin}" / name
 
     @property
@@ -61,7 +65,7 @@ class PodPaths:
         return self.root / "etc-hosts"
 
     def container(self, container: str) -> Path:
-        """Holds the termination message files of a container."""
+        """Return the directory of a container's termination message files."""
         return self.root / "containers" / container
 
     @property
@@ -69,7 +73,7 @@ class PodPaths:
         return self.root / "volume-subpaths"
 
     def subpath(self, volume: str, container: str, index: int) -> Path:
-        """Where the subPath of a container's mount number `index` is bound."""
+        """Return the bind mount target of the subPath of a container's mount number `index`."""
         return self.subpaths / volume / container / str(index)
 
     @property
@@ -78,7 +82,7 @@ class PodPaths:
 
     @property
     def runtime_handler(self) -> Path:
-        """The handler the pod was admitted with."""
+        """File with the handler that the pod was admitted with."""
         return self.root / "runtime-handler"
 
     @property
@@ -87,12 +91,12 @@ class PodPaths:
 
 
 def container_log(container: str, attempt: int) -> str:
-    """The log's path below the pod's log directory."""
+    """Return the log's path below the pod's log directory."""
     return f"{container}/{attempt}.log"
 
 
 def legacy_log_link(pod: str, namespace: str, container: str, container_id: str) -> str:
-    """The flat name log shippers expect under /var/log/containers."""
-    # A file name holds 255 bytes; the id is the part that must stay whole.
+    """Return the flat link name that log shippers expect under /var/log/containers."""
+    # A file name has at most 255 bytes; the ID must not be truncated.
     suffix = f"-{container_id}.log"
     return f"{pod}_{namespace}_{container}"[: 255 - len(suffix)] + suffix

@@ -1,1 +1,1 @@
-"""The cgroups of pods: the quality-of-service tree and its exact values, on v1, v2 and hybrids."""
+"""Pod cgroups: the QoS tree and its values, on cgroup v1, v2 and hybrid layouts."""

@@ -1,7 +1,7 @@
-"""The parents of pods' cgroups: all pods together, and one for each lower quality of service.
+"""QoS cgroups: the parent of all pods' cgroups, and the parents of burstable and best-effort pods.
 
-All pods together may not use more than the node's allocatable memory and process ids; burstable
-pods weigh as much as they request, best-effort ones next to nothing. Source: kubelet
+All pods together are limited to the node's allocatable memory and process IDs. Burstable pods get
+CPU shares by their requests, best-effort pods the minimum. Source: kubelet
 `qos_container_manager_linux.go`, `node_container_manager_linux.go`.
 """
 
@@ -31,7 +31,7 @@ _PERIOD_S = 60.0
 
 
 class QosTree:
-    """Keeps the parents as they should be. `run()` goes on until cancelled."""
+    """Maintains the parent cgroups. `run()` blocks until cancelled."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class QosTree:
         self._wake = Notifier(clock)
 
     def pods_changed(self) -> None:
-        """A pod has come or gone: the weights are due."""
+        """Schedule an update of the CPU shares after a pod was added or removed."""
         self._wake.call()
 
     async def prepare(self) -> None:
-        """Make the parents, before the first pod. Raises CgroupError."""
+        """Create the parent cgroups, before the first pod. Raises CgroupError."""
         await asyncio.to_thread(self._make)
 
     async def run(self) -> None:
@@ -66,7 +66,7 @@ class QosTree:
             await self._wake.wait(_PERIOD_S)
 
     async def weigh(self) -> None:
-        """Set the burstable parent's weight by what runs now. Raises CgroupError."""
+        """Set the burstable cgroup's CPU shares from the active pods. Raises CgroupError."""
         values = burstable_values(self._pods())
         if values != self._burstable:
             directory = _directory(BURSTABLE)
@@ -83,7 +83,7 @@ class QosTree:
         )
         self._tree.ensure(KUBEPODS, whole)
         if not self._tree.exists(_directory(BURSTABLE)):
-            # One that is there belongs to pods that run: it keeps its weight until they are known.
+            # An existing cgroup has running pods: keep its shares until the pods are listed.
             self._tree.ensure(_directory(BURSTABLE), burstable_values(()))
         self._tree.ensure(_directory(BEST_EFFORT), CgroupValues(shares=MIN_SHARES))
 

@@ -1,7 +1,7 @@
-"""The cgroups below one root: made, set, changed and removed on this machine.
+"""Cgroup tree below one root: creates, configures, queries and removes cgroups on this host.
 
-The thin part: which files get which values is decided by `values`. Controllers that the machine
-lacks are passed over. Every call blocks, on kernel locks at times.
+`values` decides which files get which values. Controllers that the host lacks are skipped. Every
+call blocks, possibly on kernel locks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["CgroupError", "CgroupTree"]
 
 log = Log(__name__)
 
-# The limit of a page size on version 1 and on version 2; there are others of other names.
+# The limit file of a page size on version 1 and on version 2; other hugetlb files do not match.
 _PAGE_FILE = re.compile(r"hugetlb\.(\d+[KMG]B)\.(?:limit_in_bytes|max)$")
 _REMOVE_TRIES = 20
 _REMOVE_PAUSE_S = 0.02
@@ -33,17 +33,17 @@ _REMOVE_PAUSE_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class CgroupTree:
-    """The part of the cgroup hierarchies below one root, such as `/moorage`."""
+    """The cgroup hierarchies below one root, such as `/moorage`."""
 
     cgroups: Cgroups
     root: str
 
     def path(self, directory: str) -> str:
-        """A cgroup's name as engines want it: absolute, without the mount point."""
+        """Return a cgroup's path in the form engines expect: absolute, without the mount point."""
         return f"{self.root.rstrip('/')}/{directory}"
 
     def ensure(self, directory: str, values: CgroupValues) -> None:
-        """Make a cgroup with its parents, and set it. Raises CgroupError."""
+        """Create a cgroup and its parents, and write its values. Raises CgroupError."""
         path = self.path(directory)
         make_cgroup(self.cgroups, path)
         try:
@@ -58,13 +58,13 @@ class CgroupTree:
             ) from error
 
     def exists(self, directory: str) -> bool:
-        """Whether the cgroup is there, in the hierarchy that matters most."""
+        """Return whether the cgroup exists, in the unified or else the memory hierarchy."""
         is_v2 = self.cgroups.layout is Layout.V2
         first = self.cgroups.unified if is_v2 else self.cgroups.v1.get("memory")
         return first is None or directory_in(first, self.path(directory)).is_dir()
 
     def remove(self, directory: str) -> None:
-        """End every process in a cgroup and remove it, with all below. Raises CgroupError."""
+        """Kill every process in a cgroup and remove it with its descendants. Raises CgroupError."""
         path = self.path(directory)
         for remaining in reversed(range(_REMOVE_TRIES)):
             for process in kill_processes(self.cgroups, path):
@@ -76,7 +76,7 @@ class CgroupTree:
                     raise
             else:
                 return
-            # The kernel lets go of a cgroup a moment after its last process.
+            # The kernel releases a cgroup shortly after its last process exits.
             time.sleep(_REMOVE_PAUSE_S)
 
     def _set_v1(self, path: str, values: CgroupValues) -> None:
@@ -105,6 +105,6 @@ def _write(path: Path, content: str) -> None:
 
 
 def _page_sizes(place: Path) -> list[str]:
-    """The huge page sizes that a cgroup knows, as the kernel names them: `2MB`, `1GB`."""
+    """Return the huge page sizes of a cgroup in the kernel's spelling: `2MB`, `1GB`."""
     found = {_PAGE_FILE.match(each.name) for each in place.glob("hugetlb.*")}
     return sorted({match[1] for match in found if match is not None})

@@ -1,7 +1,7 @@
-"""What a pod's cgroup is set to, and into which files it goes.
+"""Cgroup values of a pod, and the files they are written to.
 
-Pure. Requests and limits of the whole pod with the sandbox's overhead, which static pods get too.
-Source: kubelet `ResourceConfigForPod`, `getCPUWeight`; KEP-688.
+Pure. Requests and limits are those of the whole pod including the sandbox's overhead, for static
+pods too. Source: kubelet `ResourceConfigForPod`, `getCPUWeight`; KEP-688.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ QOS_DIRECTORIES = {GUARANTEED: "", BURSTABLE: "burstable", BEST_EFFORT: "besteff
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CgroupValues:
-    """The settings of one cgroup; None leaves the kernel's.
+    """Settings of one cgroup; None keeps the kernel's default.
 
-    `quota_us` and `memory_bytes` of UNLIMITED lift a limit. `huge_pages` is bytes by page size as
-    the kernel names it: sizes that are not named there are not allowed at all. None leaves every
-    size alone.
+    A `quota_us` or `memory_bytes` of UNLIMITED removes the limit. `huge_pages` is bytes by page
+    size in the kernel's spelling; page sizes that it lacks are limited to 0. None leaves the limits
+    of all page sizes unchanged.
     """
 
     shares: int | None = None
@@ -49,14 +49,14 @@ class CgroupValues:
 
 
 def pod_directory(pod: Pod) -> str:
-    """The pod's cgroup below the root: `kubepods/burstable/podUID`."""
+    """Return the pod's cgroup below the root: `kubepods/burstable/podUID`."""
     return "/".join(
         part for part in (KUBEPODS, QOS_DIRECTORIES[quality(pod)], f"pod{pod.metadata.uid}") if part
     )
 
 
 def pod_values(pod: Pod, *, pids_limit: int = UNLIMITED) -> CgroupValues:
-    """The settings of a pod's cgroup; overhead counts except for BestEffort."""
+    """Return the settings of a pod's cgroup; overhead counts except for BestEffort pods."""
     class_ = quality(pod)
     pids = pids_limit if pids_limit > 0 else None
     requests = pod_requests(pod.spec)
@@ -79,7 +79,9 @@ def pod_values(pod: Pod, *, pids_limit: int = UNLIMITED) -> CgroupValues:
 
 
 def burstable_values(pods: Iterable[Pod]) -> CgroupValues:
-    """The settings of the burstable pods' parent: the sum of what they request."""
+    """Return the settings of the burstable parent cgroup: shares for the sum of the CPU
+    requests.
+    """
     milli = sum(
         _milli(pod_requests(pod.spec).get("cpu")) for pod in pods if quality(pod) == BURSTABLE
     )
@@ -87,7 +89,7 @@ def burstable_values(pods: Iterable[Pod]) -> CgroupValues:
 
 
 def _is_limited(pod: Pod, name: str) -> bool:
-    """Whether the whole pod has a limit: its own, or one in every container."""
+    """Return whether the whole pod is limited: by its own limit, or by one in every container."""
     if pod.spec.resources is not None and _has_limit(pod.spec.resources, name):
         return True
     every = (*pod.spec.containers, *pod.spec.init_containers)
@@ -115,7 +117,7 @@ def _bytes(amount: Quantity | None) -> int:
 
 
 def weight(cpu_shares: int) -> int:
-    """cpu.weight, 1 to 10000, for cpu.shares, 2 to 262144, as the kubelet converts."""
+    """Convert cpu.shares, 2 to 262144, to cpu.weight, 1 to 10000, as the kubelet does."""
     if cpu_shares >= MAX_SHARES:
         return 10000
     return 1 + (cpu_shares - MIN_SHARES) * 9999 // (MAX_SHARES - MIN_SHARES)
@@ -126,7 +128,9 @@ File = tuple[str, str, str]
 
 
 def v1_files(values: CgroupValues, page_sizes: Iterable[str] = ()) -> list[File]:
-    """What to write into the hierarchies of version 1, in order; page sizes as the kernel's."""
+    """Return the files to write in the version 1 hierarchies, in order; page sizes as the kernel
+    spells them.
+    """
     files: list[File] = []
     if values.shares is not None:
         files.append(("cpu", "cpu.shares", str(values.shares)))
@@ -144,7 +148,9 @@ def v1_files(values: CgroupValues, page_sizes: Iterable[str] = ()) -> list[File]
 
 
 def v2_files(values: CgroupValues, page_sizes: Iterable[str] = ()) -> list[File]:
-    """What to write into the unified hierarchy, in order; page sizes as the kernel's."""
+    """Return the files to write in the unified hierarchy, in order; page sizes as the kernel spells
+    them.
+    """
     files: list[File] = []
     if values.shares is not None:
         files.append(("cpu", "cpu.weight", str(weight(values.shares))))
@@ -161,7 +167,9 @@ def v2_files(values: CgroupValues, page_sizes: Iterable[str] = ()) -> list[File]
 
 
 def _page_limits(values: CgroupValues, page_sizes: Iterable[str]) -> dict[str, int]:
-    """The limit of every page size of the machine; those a pod does not request are not for it."""
+    """Return the limit of every page size of the host; 0 for those that the pod does not
+    request.
+    """
     if values.huge_pages is None:
         return {}
     return {**dict.fromkeys(page_sizes, 0), **values.huge_pages}

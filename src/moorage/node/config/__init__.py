@@ -1,1 +1,1 @@
-"""From a pod's specification to the CRI's configurations: pure wherever no file is needed."""
+"""CRI configurations from a pod's spec: pure except where a file is needed."""

@@ -1,7 +1,7 @@
-"""The configuration a container is created with.
+"""Container configuration for CRI CreateContainer.
 
-Puts together what the other modules of this package work out. Source: CRI ContainerConfig,
-kubelet `generateContainerConfig`.
+Combines the results of this package's other modules. Source: CRI ContainerConfig, kubelet
+`generateContainerConfig`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from moorage.node.runtime.labels import AnyContainer, container_annotations, con
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSetting:
-    """What a container is given beside its specification.
+    """Inputs of a container configuration besides its spec.
 
-    `target` is the id of the container whose processes it looks at (ephemeral containers only).
+    `target` is the ID of the target container of an ephemeral container, whose processes it sees.
     """
 
     restart_count: int
@@ -43,7 +43,7 @@ class ContainerSetting:
 def container_config(
     pod: Pod, container: AnyContainer, setting: ContainerSetting
 ) -> pb.ContainerConfig:
-    """The CRI's form. Raises ConfigError."""
+    """Return the CRI ContainerConfig. Raises ConfigError."""
     variables = setting.environment
     config = pb.ContainerConfig(
         metadata=pb.ContainerMetadata(name=container.name, attempt=setting.restart_count),

@@ -1,7 +1,7 @@
-"""Which name servers a pod asks.
+"""DNS configuration of a pod.
 
 Pure, from the pod's policy, the cluster's DNS and the node's resolv.conf, within the limits of
-what resolvers accept. Without a cluster DNS, `ClusterFirst` means the node's own. Source: core/v1
+resolvers. Without a cluster DNS, `ClusterFirst` uses the node's resolver. Source: core/v1
 `dnsPolicy` and `dnsConfig`, kubelet `network/dns`, resolv.conf(5).
 """
 
@@ -34,7 +34,7 @@ class Resolver:
 
 @dataclass(frozen=True, slots=True)
 class PodDns:
-    """What a pod is given, and what had to be left out or replaced, in words for an event."""
+    """DNS configuration of a pod, and event messages about omitted or replaced parts."""
 
     resolver: Resolver
     complaints: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class PodDns:
 
 
 def parse_resolv_conf(text: str) -> Resolver:
-    """The resolver a resolv.conf describes."""
+    """Parse a resolv.conf."""
     servers: list[str] = []
     searches: list[str] = []
     options: dict[str, str] = {}
@@ -63,7 +63,7 @@ def parse_resolv_conf(text: str) -> Resolver:
 def pod_dns(
     pod: Pod, node: Resolver, cluster_servers: Sequence[str], cluster_domain: str
 ) -> PodDns:
-    """The resolver for a pod."""
+    """Return the DNS configuration of a pod."""
     policy = pod.spec.dns_policy or "ClusterFirst"
     is_cluster_first = policy == "ClusterFirstWithHostNet" or (
         policy == "ClusterFirst" and not pod.spec.host_network

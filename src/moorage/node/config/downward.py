@@ -1,7 +1,7 @@
 """The downward API: a pod's own fields and resources as text.
 
-Used for variables and for files, which allow slightly different fields. Source: core/v1
-ObjectFieldSelector and ResourceFieldSelector, `fieldpath.ExtractFieldPathAsString`.
+Used for environment variables and for volume files, which allow slightly different fields. Source:
+core/v1 ObjectFieldSelector and ResourceFieldSelector, `fieldpath.ExtractFieldPathAsString`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SUBSCRIPT = re.compile(r"(?P<path>.+)\['(?P<key>.*)'\]")
 
 @dataclass(frozen=True, slots=True)
 class DownwardInputs:
-    """What a pod may be told about where it runs. Allocatable stands in for limits not set."""
+    """Node facts for the downward API. Allocatable replaces limits that are not set."""
 
     host_ips: tuple[str, ...]
     pod_ips: tuple[str, ...]
@@ -58,7 +58,7 @@ _FIELDS: dict[str, Callable[[Pod, DownwardInputs], str]] = {
 
 
 def field_value(pod: Pod, path: str, where: DownwardInputs) -> str:
-    """The text of one field, labels and annotations by key too. Raises ConfigError."""
+    """Return a field as text; a label or annotation may be selected by key. Raises ConfigError."""
     subscript = _SUBSCRIPT.fullmatch(path)
     if subscript is not None:
         match subscript["path"]:
@@ -73,7 +73,7 @@ def field_value(pod: Pod, path: str, where: DownwardInputs) -> str:
 
 
 def listed(values: Mapping[str, str]) -> str:
-    """`key="value"` lines, sorted by key; values quoted as Go quotes them (`%q`)."""
+    """Return `key="value"` lines, sorted by key; values quoted as Go quotes them (`%q`)."""
     return "\n".join(f'{key}="{"".join(map(_quoted, values[key]))}"' for key in sorted(values))
 
 
@@ -91,9 +91,9 @@ def _quoted(character: str) -> str:
 def resource_value(
     pod: Pod, container: AnyContainer | None, selector: ResourceFieldSelector, where: DownwardInputs
 ) -> str:
-    """A request or limit in whole units of the divisor, rounded up. Raises ConfigError.
+    """Return a request or limit as a multiple of the divisor, rounded up. Raises ConfigError.
 
-    Limits that are not set count as what the node can give.
+    Limits that are not set default to the node's allocatable amount.
     """
     if selector.container_name:
         found = member(pod.spec, selector.container_name)

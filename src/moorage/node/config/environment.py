@@ -1,8 +1,8 @@
-"""The environment of a container.
+"""Container environment variables.
 
-Service variables first, then `envFrom`, then `env` in order, later ones winning; `$(NAME)` in a
-value sees everything before it. ConfigMaps and Secrets are handed in, already fetched, so this
-stays pure. Source: core/v1 EnvVar, kubelet `makeEnvironmentVariables`.
+Service variables first, then `envFrom`, then `env` in order; later ones override. `$(NAME)` in a
+value refers to everything before it. Pure: ConfigMaps and Secrets are passed in. Source: core/v1
+EnvVar, kubelet `makeEnvironmentVariables`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _ENVIRONMENT = "the environment"
 
 Environment = dict[str, str]
 EnvFileReader = Callable[[str, str], str]
-"""Gives the text of a file (path) in a volume (name). Raises ConfigError."""
+"""Returns the text of a file (path) in a volume (name). Raises ConfigError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentSources:
-    """What variables may be taken from. An object that does not exist is None."""
+    """Sources of variables. A missing object is None."""
 
     services: Mapping[str, str] = field(default_factory=dict)
     config_maps: Mapping[str, ConfigMap | None] = field(default_factory=dict)
@@ -42,14 +42,14 @@ class EnvironmentSources:
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """The ConfigMaps and Secrets that environments name."""
+    """ConfigMaps and Secrets that environments refer to."""
 
     config_maps: frozenset[str]
     secrets: frozenset[str]
 
 
 def references(containers: Iterable[AnyContainer]) -> References:
-    """What must be fetched before these environments can be made."""
+    """Return the objects to fetch before the environments of these containers can be built."""
     config_maps: set[str] = set()
     secrets: set[str] = set()
     for container in containers:
@@ -70,10 +70,11 @@ def references(containers: Iterable[AnyContainer]) -> References:
 def container_environment(
     pod: Pod, container: AnyContainer, sources: EnvironmentSources, where: DownwardInputs
 ) -> Environment:
-    """NAME → value.
+    """Return the environment, NAME → value.
 
-    Raises ConfigError for what is missing and not optional, and for more than a program can get:
-    one large value may be referred to many times.
+    Raises ConfigError for a missing source that is not optional, and when the environment exceeds
+    the
+    size that execve(2) accepts: one large value may be referred to many times.
     """
     own = _from_whole_objects(pod, container, sources)
     size = sum(len(name) + len(value) for name, value in own.items())
@@ -92,7 +93,7 @@ def container_environment(
 
 
 def static_environment(container: AnyContainer) -> Environment:
-    """Only the variables with literal values: what the commands of probes may refer to."""
+    """Return the variables with literal values, to which probe commands may refer."""
     return {each.name: each.value for each in container.env if each.value_from is None}
 
 
@@ -129,7 +130,7 @@ def _value_from(
     sources: EnvironmentSources,
     where: DownwardInputs,
 ) -> str | None:
-    """The value, None for an optional one that is not there."""
+    """Return the value; None for an optional source that is missing."""
     if origin.field_ref is not None:
         return field_value(pod, origin.field_ref.field_path, where)
     if origin.resource_field_ref is not None:
@@ -181,7 +182,7 @@ def _key(
 
 def _decoded(pod: Pod, name: str, key: str, text: str) -> str:
     try:
-        # Values go to the engine as bytes; what is not UTF-8 must survive the way there.
+        # Values are sent to the engine as bytes; those that are not UTF-8 must be preserved.
         return base64.b64decode(text).decode(errors="surrogateescape")
     except binascii.Error as error:
         raise ConfigError(
@@ -190,9 +191,9 @@ def _decoded(pod: Pod, name: str, key: str, text: str) -> str:
 
 
 def env_file_value(text: str, key: str) -> str | None:
-    """The value of a key in an environment file (`KEY='value'` lines), None when it is not there.
+    """Return a key's value in an environment file (`KEY='value'` lines), or None if it is missing.
 
-    Raises ConfigError for a file that is none. Source: KEP-3721.
+    Raises ConfigError for a malformed file. Source: KEP-3721.
     """
     position = 0
     while position < len(text):

@@ -1,11 +1,11 @@
-"""What a pod asks that cannot be turned into a configuration."""
+"""Configuration errors: a pod's spec cannot be turned into a CRI configuration."""
 
 from __future__ import annotations
 
 
 class ConfigError(ValueError):
-    """A container or sandbox that cannot be configured; the text is shown to the user."""
+    """A container or sandbox cannot be configured; the text is shown to the user."""
 
 
 class MissingError(ConfigError):
-    """Something the configuration refers to is not there (yet)."""
+    """An object that the configuration refers to does not exist (yet)."""

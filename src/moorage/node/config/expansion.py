@@ -1,7 +1,7 @@
-"""`$(NAME)` references in commands, arguments and variables.
+"""`$(NAME)` expansion in commands, arguments and environment variables.
 
-`$$` stands for one dollar sign, a reference to an unknown name stays as it is written. Source:
-core/v1 Container.command, third_party/forked/golang/expansion.
+`$$` is one dollar sign; a reference to an unknown name is left unchanged. Source: core/v1
+Container.command, third_party/forked/golang/expansion.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from moorage.node.config.errors import ConfigError
 
-# What execve(2) takes: a string of 32 pages, all of them in 6 MiB. References to references grow
-# exponentially, so a text that no program could get is refused before it is made.
+# Limits of execve(2): 32 pages per string, 6 MiB in total. Nested references grow exponentially, so
+# a text beyond the limits is refused before it is built.
 MOST_OF_ONE = 128 * 1024
 MOST_OF_ALL = 6 * 1024 * 1024
 
@@ -21,9 +21,9 @@ _SHOWN = 60
 
 
 def expand(text: str, *values: Mapping[str, str]) -> str:
-    """The text with its references replaced from the first mapping that has the name.
+    """Replace the references in a text, each from the first mapping that has the name.
 
-    Raises ConfigError when references make it longer than MOST_OF_ONE characters.
+    Raises ConfigError when the result exceeds MOST_OF_ONE characters.
     """
     if "$" not in text:
         return text
@@ -44,7 +44,9 @@ def expand(text: str, *values: Mapping[str, str]) -> str:
 
 
 def expand_all(texts: Iterable[str], *values: Mapping[str, str]) -> list[str]:
-    """`expand` for a command's words. Raises ConfigError beyond MOST_OF_ALL characters too."""
+    """Expand the arguments of a command. Raises ConfigError beyond MOST_OF_ALL characters in total
+    too.
+    """
     expanded: list[str] = []
     size = 0
     for text in texts:
@@ -55,7 +57,7 @@ def expand_all(texts: Iterable[str], *values: Mapping[str, str]) -> list[str]:
 
 
 def check_size(size: int, what: str) -> None:
-    """Raise ConfigError when all strings of a kind are more than any program can be given."""
+    """Raise ConfigError when the total size of all strings exceeds what execve(2) accepts."""
     if size > MOST_OF_ALL:
         raise ConfigError(
             f"{what} is longer than the {MOST_OF_ALL} bytes that a program can be given"
@@ -73,7 +75,7 @@ def _replacement(match: re.Match[str], values: Iterable[Mapping[str, str]]) -> s
 
 
 def expand_strictly(text: str, values: Mapping[str, str]) -> str:
-    """As `expand`, but raises KeyError too, with the first name that has no value."""
+    """Expand a text as `expand` does. Raises KeyError with the first name that has no value."""
     for match in _REFERENCE.finditer(text):
         name = match["name"]
         if name is not None and name not in values:

@@ -1,4 +1,4 @@
-"""What a pod calls itself: hostname, domain, and its /etc/hosts.
+"""Pod identity: hostname, domain and /etc/hosts.
 
 Pure. Source: core/v1 PodSpec `hostname`, `subdomain`, `hostnameOverride`, `hostAliases`; kubelet
 `GeneratePodHostNameAndDomain`, `managedHostsFileContent`.
@@ -32,6 +32,8 @@ _LOCAL = (
 
 @dataclass(frozen=True, slots=True)
 class Hostname:
+    """Hostname of a pod; `domain` is empty without a subdomain."""
+
     name: str
     domain: str = ""
 
@@ -41,7 +43,7 @@ class Hostname:
 
 
 def hostname_of(pod: Pod, cluster_domain: str) -> Hostname:
-    """The pod's name on its network. Raises ConfigError for one that no host may have."""
+    """Return the pod's hostname and domain. Raises ConfigError for an invalid name."""
     spec = pod.spec
     if spec.hostname_override is not None:
         _check("HostnameOverride", spec.hostname_override, names.dns_subdomain_errors)
@@ -56,7 +58,9 @@ def hostname_of(pod: Pod, cluster_domain: str) -> Hostname:
 
 
 def kernel_hostname(pod: Pod, hostname: Hostname) -> str:
-    """What `uname -n` says in the pod. Raises ConfigError when it is too long for the kernel."""
+    """Return the kernel hostname (`uname -n`) of the pod. Raises ConfigError when it exceeds 64
+    characters.
+    """
     if not (pod.spec.set_hostname_as_fqdn and hostname.domain):
         return hostname.name
     if len(hostname.full) > _LONGEST_NODENAME:
@@ -69,14 +73,14 @@ def kernel_hostname(pod: Pod, hostname: Hostname) -> str:
 
 
 def hosts_file(hostname: Hostname, addresses: Iterable[str], aliases: Iterable[HostAlias]) -> str:
-    """The /etc/hosts of a pod with its own network."""
+    """Return the /etc/hosts of a pod with its own network."""
     own_names = f"{hostname.full}\t{hostname.name}" if hostname.domain else hostname.name
     own = "".join(f"{address}\t{own_names}\n" for address in addresses)
     return _HEADER + _LOCAL + own + _alias_lines(aliases)
 
 
 def host_network_hosts_file(of_node: str, aliases: Iterable[HostAlias]) -> str:
-    """The /etc/hosts of a pod on the node's network: the node's, with the aliases added."""
+    """Return the /etc/hosts of a pod on the host network: the node's, with the aliases appended."""
     return _HEADER_HOST_NETWORK + of_node + _alias_lines(aliases)
 
 

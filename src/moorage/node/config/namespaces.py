@@ -1,4 +1,4 @@
-"""Which Linux namespaces a pod shares with the node and its containers with each other.
+"""Linux namespace options: those a pod shares with the node, and its containers with each other.
 
 Pure. Source: core/v1 `hostNetwork`, `hostPID`, `hostIPC`, `shareProcessNamespace`, `hostUsers`;
 CRI NamespaceOption; KEP-127 (user namespaces).
@@ -17,7 +17,9 @@ from moorage.node.config.errors import ConfigError
 def namespaces(
     spec: PodSpec, user_namespace: pb.UserNamespace | None, target: str | None = None
 ) -> pb.NamespaceOption:
-    """The CRI's form. `target` is the container whose processes an ephemeral one looks at."""
+    """Return the CRI NamespaceOption. `target` is the target container's ID of an ephemeral
+    container.
+    """
     option = pb.NamespaceOption(
         network=pb.NODE if spec.host_network else pb.POD,
         ipc=pb.NODE if spec.host_ipc else pb.POD,
@@ -37,7 +39,9 @@ def _pid_mode(spec: PodSpec) -> pb.NamespaceMode.ValueType:
 
 
 def check_user_namespaces(handler: str, handlers: Iterable[NodeRuntimeHandler]) -> None:
-    """Raise ConfigError, in upstream's words, where `hostUsers: false` cannot be had."""
+    """Raise ConfigError, with upstream's message, when the handler does not support `hostUsers:
+    false`.
+    """
     known = {each.name: each for each in handlers}
     refused = "can't set `spec.hostUsers: false`, "
     found = known.get(handler)
@@ -52,7 +56,7 @@ def check_user_namespaces(handler: str, handlers: Iterable[NodeRuntimeHandler]) 
 
 
 def has_recursive_read_only(handler: str, handlers: Iterable[NodeRuntimeHandler]) -> bool:
-    """Whether mounts below a read-only mount can be made read-only too."""
+    """Return whether the handler supports recursive read-only mounts."""
     for each in handlers:
         if each.name == handler and each.features is not None:
             return bool(each.features.recursive_read_only_mounts)

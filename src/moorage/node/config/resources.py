@@ -1,7 +1,7 @@
-"""CPU shares, quotas, memory limits and OOM scores, in the numbers the kernel takes.
+"""CPU shares, quotas, memory limits and OOM scores, in the kernel's units.
 
-Pure. Used for containers, for what the sandbox is told about the pod, and for the pod's cgroup.
-Source: kubelet `cm/helpers_linux.go`, `qos/policy.go`; CFS bandwidth control.
+Pure. Used for containers, for the pod's resources in the sandbox configuration, and for the pod's
+cgroup. Source: kubelet `cm/helpers_linux.go`, `qos/policy.go`; CFS bandwidth control.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _ZERO = Quantity(0)
 
 
 def shares(milli_cpu: int) -> int:
-    """cpu.shares for so many thousandths of a CPU."""
+    """Return cpu.shares for an amount of CPU in millicores."""
     return max(MIN_SHARES, min(MAX_SHARES, milli_cpu * _SHARES_PER_CPU // 1000))
 
 
 def quota_us(milli_cpu: int) -> int:
-    """The CFS quota in microseconds per period; 0 means that none is set."""
+    """Return the CFS quota in microseconds per period; 0 for no limit."""
     if milli_cpu == 0:
         return 0
     return max(MIN_QUOTA_US, milli_cpu * PERIOD_US // 1000)
@@ -49,7 +49,7 @@ def quota_us(milli_cpu: int) -> int:
 def linux_resources(
     cpu_request: Quantity | None, cpu_limit: Quantity, memory_limit: Quantity
 ) -> pb.LinuxContainerResources:
-    """The CRI's form. Without a CPU request the limit stands in for it."""
+    """Return the CRI resources. Without a CPU request the limit is used for the shares."""
     weight = cpu_limit if cpu_request is None else cpu_request
     return pb.LinuxContainerResources(
         cpu_period=PERIOD_US,
@@ -60,7 +60,7 @@ def linux_resources(
 
 
 def overhead_resources(pod: Pod) -> pb.LinuxContainerResources:
-    """The sandbox's own part: requests equal to limits; an empty message without overhead."""
+    """Return the sandbox's overhead, with requests equal to limits; empty without overhead."""
     if not pod.spec.overhead:
         return pb.LinuxContainerResources()
     cpu = _amount(pod.spec.overhead, "cpu")
@@ -68,7 +68,7 @@ def overhead_resources(pod: Pod) -> pb.LinuxContainerResources:
 
 
 def sandbox_resources(pod: Pod) -> pb.LinuxContainerResources:
-    """The sum of the containers, without overhead."""
+    """Return the sum of the containers' resources, without overhead."""
     requests = pod_requests_without_overhead(pod.spec)
     limits = pod_limits(msgspec.structs.replace(pod.spec, overhead={}))
     return linux_resources(
@@ -79,7 +79,7 @@ def sandbox_resources(pod: Pod) -> pb.LinuxContainerResources:
 def container_resources(
     pod: Pod, container: AnyContainer, *, memory_capacity_bytes: int, oom_score_floor: int
 ) -> pb.LinuxContainerResources:
-    """A container's own resources; limits of the pod hold where it has none."""
+    """Return a container's resources; pod-level limits apply where it has none."""
     own = container.resources
     request = quantity.parse(own.requests["cpu"]) if "cpu" in own.requests else None
     found = linux_resources(
@@ -97,7 +97,7 @@ def container_resources(
 
 
 def page_name(size_bytes: int) -> str:
-    """How the kernel's cgroup files call a page size: `2MB`, `1GB`."""
+    """Return a page size in the spelling of the kernel's cgroup files: `2MB`, `1GB`."""
     for unit, factor in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
         if size_bytes % factor == 0:
             return f"{size_bytes // factor}{unit}"
@@ -112,7 +112,7 @@ def _limit(pod: Pod, container: AnyContainer, name: str) -> Quantity:
 
 
 def oom_score_adj(pod: Pod, container: AnyContainer, memory_capacity_bytes: int) -> int:
-    """How soon the kernel picks the container's processes when memory runs out."""
+    """Return oom_score_adj of a container: the kernel kills higher scores first."""
     if (pod.spec.priority or 0) >= _NODE_CRITICAL_PRIORITY:
         return _GUARANTEED_SCORE
     fixed = _FIXED_SCORES.get(quality(pod))
@@ -132,7 +132,9 @@ def _share_score(container: AnyContainer, spare_bytes: int, capacity_bytes: int)
 
 
 def _spare_memory_share(pod: Pod) -> int:
-    """Each container's part of pod-level memory that no container asked for."""
+    """Return each container's equal share of the pod-level memory request that exceeds the
+    containers' requests.
+    """
     if pod.spec.resources is None or not pod.spec.resources.requests:
         return 0
     own = msgspec.structs.replace(pod.spec, resources=None)

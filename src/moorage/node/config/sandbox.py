@@ -1,6 +1,6 @@
-"""The configuration a pod sandbox is created with.
+"""Pod sandbox configuration for CRI RunPodSandbox.
 
-Pure. Sent again with every container of the pod. Source: CRI PodSandboxConfig, kubelet
+Pure. Also sent with every container of the pod. Source: CRI PodSandboxConfig, kubelet
 `generatePodSandboxConfig`; KEP-2371 for resources and overhead.
 """
 
@@ -22,7 +22,7 @@ from moorage.node.runtime.labels import sandbox_annotations, sandbox_labels
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSetting:
-    """What this node adds to a pod's own wishes. `owner` is this agent's, as labels.owner_of."""
+    """Node-side inputs of a sandbox configuration. `owner` is this agent's, as labels.owner_of."""
 
     owner: str
     handler: str
@@ -34,7 +34,7 @@ class SandboxSetting:
 
 
 def sandbox_config(pod: Pod, attempt: int, setting: SandboxSetting) -> pb.PodSandboxConfig:
-    """The CRI's form. Raises ConfigError."""
+    """Return the CRI PodSandboxConfig. Raises ConfigError."""
     meta, spec = pod.metadata, pod.spec
     config = pb.PodSandboxConfig(
         metadata=pb.PodSandboxMetadata(
@@ -68,9 +68,9 @@ def _linux(pod: Pod, setting: SandboxSetting) -> pb.LinuxPodSandboxConfig:
 
 
 def dotted(sysctl: str) -> str:
-    """A sysctl's name with dots between its parts, as runtimes tell namespaced ones.
+    """Return a sysctl's name with dots as separators, as runtimes expect for namespaced sysctls.
 
-    Written with slashes, dots are part of a name (sysctl.d(5)).
+    In a name written with slashes, dots are part of the components (sysctl.d(5)).
     """
     if "/" not in sysctl or ("." in sysctl and sysctl.index(".") < sysctl.index("/")):
         return sysctl
@@ -81,7 +81,7 @@ _SWAPPED = str.maketrans("./", "/.")
 
 
 def _port_mappings(pod: Pod) -> list[pb.PortMapping]:
-    # Those of plain init containers are nobody's: neither scheduler nor admission keeps them free.
+    # Without plain init containers: neither scheduler nor admission reserves their host ports.
     every = (*pod.spec.containers, *sidecars(pod.spec))
     return [
         pb.PortMapping(

@@ -1,7 +1,7 @@
-"""Users, capabilities, seccomp, AppArmor and the paths of /proc: a container's privileges.
+"""Container privileges: users, capabilities, seccomp, AppArmor and masked paths of /proc.
 
-Pure. The container's own settings come before the pod's. Source: core/v1 SecurityContext,
-kubelet `kuberuntime/security_context.go`, Pod Security "procMount".
+Pure. The container's settings override the pod's. Source: core/v1 SecurityContext, kubelet
+`kuberuntime/security_context.go`, Pod Security "procMount".
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _EMPTY_POD = PodSecurityContext()
 
 @dataclass(frozen=True, slots=True)
 class ImageUser:
-    """The user an image says it runs as: a number, a name, or neither."""
+    """User of an image's configuration: a numeric ID, a name, or neither."""
 
     uid: int | None = None
     name: str = ""
@@ -52,9 +52,9 @@ class ImageUser:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityDefaults:
-    """What this node adds: where profiles are, and whether seccomp is on unless said otherwise.
+    """Node-side defaults: the profile directory, and whether seccomp is on by default.
 
-    `masked_paths` are those of this machine that no container may see, beside the usual ones.
+    `masked_paths` are this host's additional masked paths, besides the standard ones.
     """
 
     seccomp_dir: Path
@@ -65,7 +65,7 @@ class SecurityDefaults:
 def container_security(
     pod: Pod, container: AnyContainer, user: ImageUser, defaults: SecurityDefaults
 ) -> pb.LinuxContainerSecurityContext:
-    """The CRI's form, namespaces left out. Raises ConfigError."""
+    """Return the CRI security context without namespaces. Raises ConfigError."""
     verify_non_root(pod, container, user)
     own = container.security_context or _EMPTY
     of_pod = pod.spec.security_context or _EMPTY_POD
@@ -89,7 +89,7 @@ def container_security(
 
 
 def verify_non_root(pod: Pod, container: AnyContainer, user: ImageUser) -> None:
-    """Raise ConfigError when `runAsNonRoot` is asked and cannot be shown to hold."""
+    """Raise ConfigError when `runAsNonRoot` is set and cannot be verified."""
     own = container.security_context or _EMPTY
     of_pod = pod.spec.security_context or _EMPTY_POD
     wanted = own.run_as_non_root if own.run_as_non_root is not None else of_pod.run_as_non_root
@@ -116,11 +116,11 @@ def verify_non_root(pod: Pod, container: AnyContainer, user: ImageUser) -> None:
 
 
 def sandbox_security(pod: Pod) -> pb.LinuxSandboxSecurityContext:
-    """The sandbox's own context, namespaces left out. Raises ConfigError."""
+    """Return the sandbox's security context without namespaces. Raises ConfigError."""
     of_pod = pod.spec.security_context or _EMPTY_POD
     context = pb.LinuxSandboxSecurityContext(
         privileged=is_privileged(pod),
-        # The sandbox's process needs nothing that the runtime's profile forbids.
+        # The sandbox's process needs no system call that the runtime's profile denies.
         seccomp=pb.SecurityProfile(profile_type=pb.SecurityProfile.RuntimeDefault),
         selinux_options=_selinux(of_pod.se_linux_options),
     )
@@ -133,7 +133,7 @@ def sandbox_security(pod: Pod) -> pb.LinuxSandboxSecurityContext:
 
 
 def is_privileged(pod: Pod) -> bool:
-    """Whether any container is, which the sandbox must then be too."""
+    """Return whether any container is privileged, which requires a privileged sandbox."""
     spec = pod.spec
     contexts = (each.container.security_context for each in members(spec))
     return any(context is not None and context.privileged for context in contexts)
@@ -186,7 +186,7 @@ def _seccomp(profile: SeccompProfile | None, defaults: SecurityDefaults) -> pb.S
 def _apply_app_armor(
     context: pb.LinuxContainerSecurityContext, profile: AppArmorProfile | None
 ) -> None:
-    """Both the field and its older spelling, which engines before the field understand."""
+    """Set both the field and its deprecated string form, for engines that predate the field."""
     if profile is None:
         return
     if profile.type == "Localhost" and not profile.localhost_profile:

@@ -1,7 +1,7 @@
-"""The variables that tell a container where services are.
+"""Service environment variables of a container.
 
-Source: core/v1 "Environment variables", kubelet `envvars.FromServices`; the API server's own
-service is told to every pod, the others of the namespace only with `enableServiceLinks`.
+Source: core/v1 "Environment variables", kubelet `envvars.FromServices`. Every pod gets the API
+server's service; those of its namespace only with `enableServiceLinks`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def service_environment(
     has_links: bool,
     overrides: Mapping[str, str],
 ) -> dict[str, str]:
-    """NAME → value. `overrides` replace what is found, or stand in for it."""
+    """Return the variables, NAME → value. `overrides` take precedence."""
     found: dict[str, str] = {}
     own: list[Service] = []
     for service in services:
@@ -38,7 +38,7 @@ def service_environment(
 
 
 def variables_of(service: Service) -> dict[str, str]:
-    """What one service adds: host and ports, and the forms of docker's links."""
+    """Return the variables of one service: host, ports, and Docker link variables."""
     prefix = _variable(service.metadata.name)
     address = service.spec.cluster_ip
     first = service.spec.ports[0]

@@ -1,1 +1,3 @@
-"""What is left over: dead containers and sandboxes, orphaned pods, images, overfull volumes."""
+"""Garbage collection: dead containers and sandboxes, orphaned pods, images, local storage
+limits.
+"""

@@ -1,6 +1,7 @@
-"""Removing dead containers and sandboxes, keeping the last of each for its logs.
+"""Container garbage collection: removes dead containers and sandboxes, keeping recent ones for
+logs.
 
-The choice is pure. Pods without a worker are not looked at here: they are discarded as a whole.
+The selection is pure. Pods without a worker are skipped: orphan collection removes them as a whole.
 Source: kubelet `ContainerGCPolicy`, `kuberuntime_gc.go`.
 """
 
@@ -25,14 +26,14 @@ _NANO = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """What may go."""
+    """Containers and sandboxes to remove."""
 
     containers: tuple[tuple[PodView, ContainerView], ...] = ()
     sandboxes: tuple[SandboxView, ...] = ()
 
 
 def garbage_in(pods: Sequence[PodView], options: ContainerGarbageOptions, now_s: float) -> Garbage:
-    """Dead containers beyond those to keep, and dead sandboxes that nothing refers to."""
+    """Return dead containers beyond those to keep, and dead sandboxes without containers."""
     containers: list[tuple[PodView, ContainerView]] = []
     kept: list[tuple[PodView, ContainerView]] = []
     sandboxes: list[SandboxView] = []
@@ -48,7 +49,7 @@ def garbage_in(pods: Sequence[PodView], options: ContainerGarbageOptions, now_s:
 
 
 def _superseded(pod: PodView) -> list[ContainerView]:
-    """Dead containers that have a successor: the newest of each name is the pod's present."""
+    """Return dead containers with a successor; the newest of each name is the pod's current one."""
     return [
         each
         for each in pod.containers
@@ -57,7 +58,7 @@ def _superseded(pod: PodView) -> list[ContainerView]:
 
 
 def _place(pod: PodView, container: ContainerView) -> int:
-    """How many dead ones of its name are newer than this one, the present one aside."""
+    """Return how many dead containers of the same name are newer, not counting the current one."""
     return pod.history(container.name).index(container) - 1
 
 
@@ -71,7 +72,7 @@ def _empty_sandboxes(pod: PodView) -> list[SandboxView]:
 
 
 class ContainerCollector:
-    """Removes dead containers and sandboxes of pods that live. `run()` goes on until cancelled."""
+    """Removes dead containers and sandboxes of active pods. `run()` blocks until cancelled."""
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class ContainerCollector:
             await self.collect()
 
     async def collect(self) -> None:
-        """Remove what may go now; what cannot be removed is logged."""
+        """Remove the current garbage; failures are logged."""
         owned = set(self._workers())
         pods = [each for each in self._observer.pods if each.uid in owned]
         garbage = garbage_in(pods, self._options, self._clock.now().timestamp())

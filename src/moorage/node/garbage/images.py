@@ -1,6 +1,6 @@
-"""Removing images when their disk runs full, the longest unused first.
+"""Image garbage collection: removes images when their disk runs full, least recently used first.
 
-The choice is pure. Images of containers, pinned images and the sandbox's own are kept. Source:
+The selection is pure. Images of containers, pinned images and the sandbox image are kept. Source:
 kubelet `image_gc_manager.go`.
 """
 
@@ -21,14 +21,14 @@ from moorage.node.options import ImageGarbageOptions
 from moorage.node.runtime.engine import Engine
 
 Tidy = Callable[[Collection[str], datetime], Awaitable[None]]
-"""What else follows the images: given the ids of those there are, and since when that holds."""
+"""Called with the IDs of the images on the node and the time of that listing."""
 
 log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class DiskUse:
-    """The disk that holds the images."""
+    """Usage of the disk that holds the images."""
 
     total_bytes: int
     free_bytes: int
@@ -40,7 +40,7 @@ class DiskUse:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An image that could go, and when it was last of use (seconds)."""
+    """An image that may be removed; `used_s` is when it was last in use, in monotonic seconds."""
 
     id: str
     size_bytes: int
@@ -49,7 +49,7 @@ class Candidate:
 
 
 def bytes_to_free(disk: DiskUse, options: ImageGarbageOptions) -> int:
-    """How much must go; 0 while the disk is below the high threshold."""
+    """Return how many bytes to free; 0 while the disk is below the high threshold."""
     if disk.percent < options.high_percent:
         return 0
     return disk.total_bytes * (100 - options.low_percent) // 100 - disk.free_bytes
@@ -58,7 +58,7 @@ def bytes_to_free(disk: DiskUse, options: ImageGarbageOptions) -> int:
 def chosen(
     candidates: Iterable[Candidate], wanted_bytes: int, minimum_age_s: float, now_s: float
 ) -> list[Candidate]:
-    """The images to remove, in order: longest unused first, until enough is freed."""
+    """Return the images to remove, least recently used first, until enough is freed."""
     found: list[Candidate] = []
     freed = 0
     for each in sorted(candidates, key=lambda image: (image.used_s, image.seen_s)):
@@ -71,9 +71,9 @@ def chosen(
 
 
 class ImageCollector:
-    """Keeps the images' disk below its threshold. `run()` goes on until cancelled.
+    """Keeps the images' disk below its threshold. `run()` blocks until cancelled.
 
-    `tidy` is called at each look with the images that there are.
+    `tidy` is called in each pass with the images on the node.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class ImageCollector:
             await self._clock.sleep(self._options.period_s)
 
     async def collect(self) -> None:
-        """Look at images and disk, and remove what must go. Raises CriError, OSError."""
+        """Check images and disk, and remove what is needed. Raises CriError, OSError."""
         now_s = self._clock.monotonic()
         looked = self._clock.now()
         images = await self._engine.images()
@@ -125,7 +125,7 @@ class ImageCollector:
         self._used_s |= dict.fromkeys((key for key in used if key in present), now_s)
 
     async def _used(self, images: Iterable[pb.Image]) -> set[str]:
-        """The ids of the images that something needs."""
+        """Return the IDs of the images in use."""
         names: set[str] = set()
         for container in await self._engine.containers():
             names |= {container.image_ref, container.image_id, container.image.image}
@@ -147,7 +147,7 @@ class ImageCollector:
 
 
 def sandbox_image(info: Mapping[str, str]) -> str:
-    """The image of sandboxes, where the engine tells: those before CRI 1.24 pin nothing."""
+    """Return the sandbox image, if the engine reports it: engines before CRI 1.24 do not pin it."""
     try:
         config = msgspec.json.decode(info.get("config", "{}"))
     except msgspec.DecodeError:

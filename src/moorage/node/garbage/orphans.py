@@ -1,6 +1,6 @@
-"""What earlier agents left of pods that are gone: sandboxes, directories, mounts and cgroups.
+"""Orphan collection: removes sandboxes, directories, mounts and cgroups of pods that are gone.
 
-Only what bears this agent's owner label is touched: other clusters may use the same engine. Source:
+Only objects with this agent's owner label are removed: other clusters may share the engine. Source:
 kubelet `HandlePodCleanups`, `cleanupOrphanedPodDirs`.
 """
 
@@ -32,7 +32,7 @@ _PERIOD_S = 30.0
 
 
 class OrphanCollector:
-    """Ends and removes pods nobody wants any more. `run()` goes on until cancelled."""
+    """Stops and removes orphaned pods. `run()` blocks until cancelled."""
 
     def __init__(
         self,
@@ -62,14 +62,14 @@ class OrphanCollector:
         self._workers = workers
 
     async def run(self) -> None:
-        """To be started when pods and engine have been listed."""
+        """Collect periodically. Start it only after pods and engine have been listed."""
         while True:
             with apart("looking for orphans"):
                 await self.collect()
             await self._clock.sleep(_PERIOD_S)
 
     async def collect(self) -> None:
-        """Look once. Failures are logged, and tried again at the next look."""
+        """Collect once. Failures are logged, and retried in the next pass."""
         for view in self._observer.pods:
             if self._is_orphan(view.uid) and await self._is_ours(view):
                 await self._attempt(view.uid, self._end(view))
@@ -78,7 +78,9 @@ class OrphanCollector:
                 await self._attempt(uid, self._clean(uid))
 
     def _is_orphan(self, uid: str) -> bool:
-        """Asked at the last moment: ending others takes a while, and pods come meanwhile."""
+        """Return whether a pod has no worker; checked late, as pods arrive while others are
+        stopped.
+        """
         return uid not in self._workers()
 
     async def _attempt(self, uid: str, work: Coroutine[Any, Any, None]) -> None:
@@ -89,10 +91,11 @@ class OrphanCollector:
                 log.warning("orphan not removed", uid=uid, error=error)
 
     async def _is_ours(self, view: PodView) -> bool:
-        """Whether this agent, or an earlier version of it, created the pod's sandboxes.
+        """Return whether this agent, or an earlier version of it, created the pod's sandboxes.
 
-        Earlier versions wrote the bare node name, which two clusters of one machine share: there a
-        directory of the pod in our own tree shows that it is ours.
+        Earlier versions set the bare node name as owner, which two clusters on one host share:
+        there a
+        directory of the pod in the agent's own tree is required as well.
         """
         owners = {each.owner for each in view.sandboxes}
         if self._owner in owners:

@@ -54,7 +54,7 @@ class ExceededLimit:
 
 
 class UsageWatch:
-    """Measures the pods that have such limits. `run()` goes on until cancelled."""
+    """Measures the pods with such limits. `run()` blocks until cancelled."""
 
     def __init__(
         self,
@@ -76,9 +76,9 @@ class UsageWatch:
             await self.look()
 
     async def look(self) -> None:
-        """Measure every limited pod once, and evict those that exceed a limit.
+        """Measure every pod with a limit once, and evict those that exceed one.
 
-        A pod that cannot be measured is logged and measured again the next time.
+        A pod that cannot be measured is logged, and measured again in the next pass.
         """
         limited = [worker for worker in self._workers() if worker.is_active and _is_limited(worker)]
         layers = await self._writable_layers(limited)
@@ -90,7 +90,9 @@ class UsageWatch:
                     self._metrics.evictions.count(eviction_signal=exceeded.signal)
 
     async def _writable_layers(self, workers: Iterable[PodWorker]) -> dict[tuple[str, str], int]:
-        """Bytes of writable layers by pod UID and container name, if a pod has a limit on them."""
+        """Return writable layer sizes in bytes by pod UID and container name, if a pod limits
+        them.
+        """
         if not any(_limits_ephemeral_storage(worker.pod) for worker in workers):
             return {}
         try:
@@ -106,7 +108,7 @@ class UsageWatch:
         }
 
     def _measure(self, pod: Pod, layers: Mapping[tuple[str, str], int]) -> StorageUsage:
-        """Blocks. Raises OSError."""
+        """Return the storage usage of a pod. Blocks. Raises OSError."""
         meta = pod.metadata
         place = self._paths.pod(meta.uid)
         empty_dirs = {
@@ -174,7 +176,9 @@ def _limits_ephemeral_storage(pod: Pod) -> bool:
 
 
 def _empty_dirs_on_disk(pod: Pod) -> dict[str, str]:
-    """The size limits of emptyDirs that are not memory-backed, "" without one, by name."""
+    """Return the size limits of emptyDirs that are not memory-backed by name; "" without a
+    limit.
+    """
     return {
         volume.name: volume.empty_dir.size_limit or ""
         for volume in pod.spec.volumes

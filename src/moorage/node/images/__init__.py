@@ -1,1 +1,1 @@
-"""Images: found on the node or pulled, with whose credentials, and removed when disk runs short."""
+"""Images: pull policy, credentials, pulls and pull records."""

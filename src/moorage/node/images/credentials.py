@@ -1,4 +1,4 @@
-"""Which credentials fit an image: the pod's pull secrets, the most specific first.
+"""Registry credentials for an image, from the pod's pull secrets, the most specific first.
 
 Pure. Source: core/v1 Secret types `kubernetes.io/dockerconfigjson` and `kubernetes.io/dockercfg`;
 docker's config.json; kubelet `credentialprovider` matching rules.
@@ -29,7 +29,7 @@ _HUB_NAMES = frozenset({"index.docker.io", "registry-1.docker.io"})
 
 
 class SecretFormatError(ValueError):
-    """A pull secret that cannot be read; the text names it."""
+    """A pull secret is malformed; the text names it."""
 
 
 class _Entry(msgspec.Struct):
@@ -46,7 +46,7 @@ class _Config(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """Who to be at the registries (and paths) that match `pattern`."""
+    """Credential for the registries (and paths) that match `pattern`."""
 
     pattern: str
     auth: pb.AuthConfig
@@ -54,7 +54,7 @@ class Credential:
 
 
 def credentials_in(secret: Secret) -> list[Credential]:
-    """The credentials of one pull secret. Raises SecretFormatError."""
+    """Return the credentials of one pull secret. Raises SecretFormatError."""
     found = []
     for key, value in _entries(secret).items():
         auth = _auth(secret, value)
@@ -63,14 +63,14 @@ def credentials_in(secret: Secret) -> list[Credential]:
 
 
 def matching(credentials: Iterable[Credential], image: Reference) -> list[Credential]:
-    """Those to try for an image, in order."""
+    """Return the credentials that match an image, the most specific first."""
     fitting = [each for each in credentials if _fits(each.pattern, image)]
     fitting.sort(key=lambda each: each.pattern, reverse=True)
     return fitting
 
 
 def _source(secret: Secret, auth: pb.AuthConfig) -> PullSecret:
-    """What of a credential is kept with an image that it pulled."""
+    """Return the part of a credential that is recorded with an image that it pulled."""
     meta = secret.metadata
     parts = (auth.username, auth.password, auth.identity_token, auth.registry_token)
     digest = hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
@@ -114,7 +114,7 @@ def _unreadable(secret: Secret, why: str) -> SecretFormatError:
 
 
 def _pattern(key: str) -> str:
-    """`https://host/v1/` and `host` mean the same; docker's own registry has several names."""
+    """Normalise a key: `https://host/v1/` equals `host`, and Docker Hub has several names."""
     bare = key.removeprefix("https://").removeprefix("http://").rstrip("/")
     host, slash, path = bare.partition("/")
     if path in ("v1", "v2"):

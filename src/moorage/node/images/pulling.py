@@ -1,9 +1,9 @@
-"""Having an image before a container is made from it.
+"""Image pulling for containers.
 
-Looks on the node as the pull policy says, pulls with the pod's credentials, a few at a time, and
-backs off from an image that cannot be had. Every outcome is an event and, where it stops a
-container, a reason in its status. Source: core/v1 `imagePullPolicy`; kubelet `images` package,
-whose texts are kept.
+Looks the image up on the node as the pull policy requires, pulls it with the pod's credentials, a
+limited number at a time, and backs off after failures. Every outcome is an event and, where it
+blocks a container, a reason in its status. Source: core/v1 `imagePullPolicy`; kubelet `images`
+package, with its messages.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NEVER = "Never"
 
 _FIRST_PAUSE_S = 10.0
 _LONGEST_PAUSE_S = 300.0
-# Records have whole seconds, and one that is written meanwhile must stay.
+# Records have whole seconds, and a record written during the listing must be kept.
 _PRUNE_MARGIN_S = 60.0
 _FORGET_S = 2 * _LONGEST_PAUSE_S
 
@@ -51,9 +51,9 @@ _KNOWN_CAUSES = {
 
 
 class ImageError(Exception):
-    """No image: `reason` for the container's status, the text for its message.
+    """No image is available: `reason` for the container's status, the text for its message.
 
-    `retry_s` is the moment (monotonic seconds) before which another try is in vain.
+    `retry_s` is the earliest time for another try, in monotonic seconds.
     """
 
     def __init__(self, reason: str, message: str, *, retry_s: float | None = None) -> None:
@@ -65,7 +65,7 @@ class ImageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FoundImage:
-    """An image on the node: what to name to the engine, and whom it says to run as."""
+    """An image on the node: the reference for the engine, and the image's user."""
 
     reference: str
     user: ImageUser
@@ -79,7 +79,7 @@ class _Failure:
 
 
 class ImagePuller:
-    """Images for the containers of this node's pods."""
+    """Provides images for the containers of this node's pods."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class ImagePuller:
         secrets: Sequence[Secret],
         sandbox: pb.PodSandboxConfig,
     ) -> FoundImage:
-        """The image of a container. Raises ImageError."""
+        """Return the image of a container, pulling it if needed. Raises ImageError."""
         container = wanted.container
         policy = container.image_pull_policy or _default_policy(container.image)
         return await self.ensure_image(pod, wanted, container.image, policy, secrets, sandbox)
@@ -120,7 +120,9 @@ class ImagePuller:
         secrets: Sequence[Secret],
         sandbox: pb.PodSandboxConfig,
     ) -> FoundImage:
-        """An image for a container or for a volume of it. Raises ImageError."""
+        """Return an image for a container or an image volume, pulling it if needed. Raises
+        ImageError.
+        """
         try:
             name = with_default_tag(image)
         except InvalidReferenceError as error:
@@ -145,18 +147,17 @@ class ImagePuller:
         return await self._pull(pod, about, image, name, present, secrets, sandbox)
 
     async def tidy(self, images: Collection[str], before: datetime) -> None:
-        """Settle pulls and forget those of images that are gone.
+        """Settle pulls without a known result, and drop the records of removed images.
 
-        `images` are the ids of the images on the node at `before`. Raises CriError, OSError.
+        `images` are the IDs of the images on the node at `before`. Raises CriError, OSError.
         """
         await self.recover()
         await self._records.prune(images, before.timestamp() - _PRUNE_MARGIN_S)
 
     async def recover(self) -> None:
-        """Settle pulls without a known result, such as those of an earlier agent.
+        """Settle pulls without a known result, such as those of an earlier agent process.
 
-        No pod may use an image of such a pull before it has shown a credential. Raises CriError,
-        OSError.
+        A pod may use an image of such a pull only with a credential. Raises CriError, OSError.
         """
         for name, present in self._records.unsettled():
             found = await self._engine.image(name)
@@ -164,7 +165,7 @@ class ImagePuller:
                 await self._records.settle(name, found.id, parse(name).repository)
 
     def forget(self, uid: str) -> None:
-        """A pod is gone: its failures do not matter any more."""
+        """Drop the failures of a pod that is gone."""
         for key in [key for key in self._failures if key[0] == uid]:
             del self._failures[key]
 
@@ -179,7 +180,9 @@ class ImagePuller:
     async def _is_accessible(
         self, pod: Pod, name: str, image_ref: str, secrets: Sequence[Secret]
     ) -> bool:
-        """Whether the pod may use the image as it is on the node, by the node's policy."""
+        """Return whether the node's policy lets the pod use the image on the node without a
+        pull.
+        """
         repository = parse(name).repository
         is_pulled = self._records.is_pulled(name, image_ref)
         if not self._verification.is_needed(repository, is_pulled=is_pulled):
@@ -237,9 +240,9 @@ class ImagePuller:
         secrets: Sequence[Secret],
         sandbox: pb.PodSandboxConfig,
     ) -> tuple[str, pb.Image | None]:
-        """Pull, and note on disk that and how it was pulled. Raises CriError, ImageError.
+        """Pull an image, and record the pull and its credential. Raises CriError, ImageError.
 
-        `present` is the id that the name has on the node, None where that was not asked.
+        `present` is the ID of the name on the node, None if it was not looked up.
         """
         if present is None:
             present = await self._image_ref(name) or ""
@@ -264,12 +267,12 @@ class ImagePuller:
             )
         finally:
             if not is_settled:
-                # The pod has gone meanwhile; the engine may go on with the pull.
+                # The pod was removed during the pull, which the engine may continue.
                 self._records.abandoned(name)
         return reference, found
 
     async def _image_ref(self, name: str) -> str | None:
-        """Return the id under the name on the node, "" for none; None if the engine fails."""
+        """Return the ID of a name on the node, "" for none; None if the engine fails."""
         try:
             found = await self._engine.image(name)
         except CriError:
@@ -305,9 +308,9 @@ class ImagePuller:
     async def _pull_with_any(
         self, pod: Pod, name: str, secrets: Sequence[Secret], sandbox: pb.PodSandboxConfig
     ) -> tuple[str, PullSecret | None]:
-        """Pull with each fitting credential until one is accepted, without any if none fits.
+        """Pull with each matching credential until one is accepted; without one if none matches.
 
-        Returns: the engine's reference, and the credential that was accepted, None without one.
+        Returns the engine's reference and the accepted credential, None without one.
         """
         spec = pb.ImageSpec(
             image=name, user_specified_image=name, annotations=pod.metadata.annotations
@@ -335,7 +338,7 @@ class ImagePuller:
 
 
 def _default_policy(image: str) -> str:
-    """What the API server would have filled in: mutable names are always asked for."""
+    """Return the API server's default policy: Always for the tag `latest`, else IfNotPresent."""
     try:
         return ALWAYS if parse(image).tag == "latest" else "IfNotPresent"
     except InvalidReferenceError:

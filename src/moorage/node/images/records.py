@@ -1,11 +1,11 @@
-"""Pull records: which images this node's agent pulled, and which pods may use them.
+"""Pull records: the images that this node's agent pulled, and the pods that may use them.
 
     pulling/sha256-HASH   an ImagePullIntent: a pull of that name has begun
-    pulled/sha256-HASH    an ImagePulledRecord: the image's id and which credentials pulled it
+    pulled/sha256-HASH    an ImagePulledRecord: the image's ID and which credentials pulled it
 
-An intent is on disk before the pull and goes when its record is, so that no crash makes an image
-look preloaded. Files are those of the kubelet (`image_manager`), under the agent's root. Reading
-costs one dictionary lookup: everything is in memory. Source: KEP-2535, kubelet
+An intent is on disk before the pull and is removed once its record is, so that no crash makes an
+image look preloaded. Files are those of the kubelet (`image_manager`), under the agent's root.
+Reads are dictionary lookups: everything is in memory. Source: KEP-2535, kubelet
 `pullmanager/fs_pullrecords.go`.
 """
 
@@ -33,7 +33,9 @@ log = Log(__name__)
 
 
 class _Intent(Struct, frozen=True, rename="camel"):
-    """`present` is our own: the id of the image that had the name before, empty for none."""
+    """A pull intent. `present`, an extension, is the ID that the name had before; empty for
+    none.
+    """
 
     image: str
     present: str = ""
@@ -42,7 +44,9 @@ class _Intent(Struct, frozen=True, rename="camel"):
 
 
 class PulledRecord(Struct, frozen=True, rename="camel"):
-    """`credential_mapping` maps a repository to who may use the image under that name."""
+    """A pull record. `credential_mapping` maps a repository to the pods that may use the image
+    under it.
+    """
 
     image_ref: str
     last_updated_time: str
@@ -55,7 +59,7 @@ _Record = TypeVar("_Record", _Intent, PulledRecord)
 
 
 class PullRecords:
-    """The records in one directory. Call `load` before anything else."""
+    """The records in one directory. Call `load` first."""
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         self._pulling = directory / "pulling"
@@ -65,11 +69,11 @@ class PullRecords:
         self._flights: Counter[str] = Counter()
         self._records: dict[str, PulledRecord] = {}
         self._damaged: set[str] = set()
-        # Writers of one file must take turns; pulls are rare enough for one lock.
+        # Serialises writers of one file; pulls are rare enough for one lock.
         self._writing = asyncio.Lock()
 
     def load(self) -> None:
-        """Read the records of earlier agents. Blocks. Raises OSError."""
+        """Read the records of earlier agent processes. Blocks. Raises OSError."""
         for directory in (self._pulling, self._pulled):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         for _, intent in self._read(self._pulling, _Intent):
@@ -84,32 +88,32 @@ class PullRecords:
             try:
                 yield file.name, msgspec.json.decode(file.read_bytes(), type=form)
             except (msgspec.DecodeError, OSError) as error:
-                # Its image is then verified for every pod: its name is all that is known.
+                # Only the file name is known: its image is verified for every pod.
                 self._damaged.add(file.name)
                 log.warning("record of a pull is damaged", file=file, error=error)
 
     def is_pulled(self, name: str, image_ref: str) -> bool:
-        """Whether the agent pulled the image, or may have: an intent of another time counts.
+        """Return whether the agent pulled the image or may have; an unsettled intent counts.
 
-        `name` is what the pod calls the image, `image_ref` the id that it has on the node.
+        `name` is the image's name in the pod, `image_ref` its ID on the node.
         """
         if image_ref in self._records or _file_name(image_ref) in self._damaged:
             return True
         if self._flights[name] or _file_name(name) in self._damaged:
             return True
         intent = self._intents.get(name)
-        # What the name meant before the pull was there before it.
+        # The image that the name referred to before the pull was already present.
         return intent is not None and intent.present != image_ref
 
     def access(self, image_ref: str, repository: str) -> Access:
-        """Return the access that is recorded for the image under that repository's name."""
+        """Return the recorded access to the image under a repository's name."""
         record = self._records.get(image_ref)
         if record is None:
             return Access()
         return record.credential_mapping.get(repository, Access())
 
     async def begin(self, name: str, present: str) -> None:
-        """Note that a pull begins; `present` is the id under that name now. Raises OSError."""
+        """Record the intent to pull; `present` is the current ID of that name. Raises OSError."""
         async with self._writing:
             if name not in self._intents:
                 intent = _Intent(name, present)
@@ -120,7 +124,9 @@ class PullRecords:
         self._flights[name] += 1
 
     async def succeeded(self, name: str, image_ref: str, repository: str, access: Access) -> None:
-        """Note a pull that `begin` announced. Its intent stays when the record can't be written."""
+        """Record a pull that `begin` announced. Its intent remains when the record cannot be
+        written.
+        """
         try:
             await self.note(image_ref, repository, access)
         except OSError as error:
@@ -130,9 +136,9 @@ class PullRecords:
         await self._end(name)
 
     async def failed(self, name: str, image_ref: str | None) -> None:
-        """Record a pull that failed; `image_ref` is the id under the name now, None if unknown.
+        """Record a failed pull; `image_ref` is the current ID of the name, None if unknown.
 
-        An intent that may have been fulfilled after all stays.
+        The intent remains when the image may have been pulled after all.
         """
         intent = self._intents.get(name)
         is_as_before = intent is not None and image_ref in ("", intent.present)
@@ -142,11 +148,13 @@ class PullRecords:
             self._land(name)
 
     def abandoned(self, name: str) -> None:
-        """Note a pull whose end is not awaited: its intent stays. Does not block."""
+        """Record a pull whose result is not awaited: its intent remains. Does not block."""
         self._land(name)
 
     def unsettled(self) -> list[tuple[str, str]]:
-        """Return the names of pulls that ended without a known result, each with the id before."""
+        """Return the names of pulls that ended without a known result, each with its previous
+        ID.
+        """
         return [
             (name, intent.present)
             for name, intent in self._intents.items()
@@ -160,7 +168,7 @@ class PullRecords:
         await self._end(name)
 
     async def note(self, image_ref: str, repository: str, access: Access) -> None:
-        """Add an access to the record of an image. Raises OSError."""
+        """Add an access to an image's record. Raises OSError."""
         async with self._writing:
             present = self._records.get(image_ref)
             mapping = dict(present.credential_mapping) if present is not None else {}
@@ -176,9 +184,10 @@ class PullRecords:
             self._damaged.discard(_file_name(image_ref))
 
     async def prune(self, images: Collection[str], before: float) -> None:
-        """Forget images that are gone, unless noted since `before` (seconds since the epoch).
+        """Remove the records of missing images, unless updated since `before` (seconds since the
+        epoch).
 
-        `images` are the ids on the node at that moment. Raises OSError.
+        `images` are the IDs on the node at that moment. Raises OSError.
         """
         async with self._writing:
             for image_ref, record in list(self._records.items()):
@@ -194,7 +203,7 @@ class PullRecords:
             del self._flights[name]
 
     async def _end(self, name: str) -> None:
-        """Drop the intent with its last pull."""
+        """Remove the intent if this was the last pull of the name."""
         self._land(name)
         async with self._writing:
             if self._flights[name] or name not in self._intents:

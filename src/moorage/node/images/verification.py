@@ -1,7 +1,7 @@
-"""Image verification: whether a pod may use an image that is on the node without pulling it.
+"""Image verification: decides whether a pod may use an image on the node without pulling it.
 
-Pure. An image that was pulled with a secret may be used by pods with the same secret or credential
-only. The node's policy says which images are verified. Source: KEP-2535;
+Pure. An image that was pulled with a secret may only be used by pods with the same secret or
+credential. The node's policy decides which images are verified. Source: KEP-2535;
 KubeletConfiguration `imagePullCredentialsVerificationPolicy`; kubelet `images/pullmanager`.
 """
 
@@ -23,7 +23,7 @@ _REMEMBERED_SECRETS = 100
 
 
 class PullSecret(Struct, frozen=True, rename="camel"):
-    """A credential and the secret it is in. `credential_hash` is empty when there is none."""
+    """A credential and its secret. `credential_hash` is empty when there is none."""
 
     uid: str = ""
     namespace: str = ""
@@ -36,20 +36,20 @@ class PullSecret(Struct, frozen=True, rename="camel"):
 
 
 class Access(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The pods that may use an image: all of the node, or those with certain credentials."""
+    """Pods that may use an image: all pods of the node, or those with one of the credentials."""
 
     kubernetes_secrets: tuple[PullSecret, ...] = ()
     node_pods_accessible: bool = False
 
     @classmethod
     def by(cls, secret: PullSecret | None) -> Access:
-        """Return the access that a pull proves; without credentials, that of every pod."""
+        """Return the access that a pull grants; to every pod if it needed no credential."""
         return cls(node_pods_accessible=True) if secret is None else cls((secret,))
 
     def admits(self, secrets: Iterable[PullSecret]) -> PullSecret | None:
-        """The pod's secret that is known here, by its credential or as the same object.
+        """Return the pod's secret that matches a recorded one, by credential or as the same object.
 
-        A secret whose credential changed since is known by its place.
+        A secret whose credential has changed since still matches as an object.
         """
         hashes = {known.credential_hash for known in self.kubernetes_secrets} - {""}
         places = {known.place for known in self.kubernetes_secrets}
@@ -59,7 +59,7 @@ class Access(Struct, frozen=True, rename="camel", omit_defaults=True):
         return None
 
     def joined(self, other: Access) -> Access:
-        """Both together. A secret's latest credential takes the place of its earlier one."""
+        """Return the union. A secret's latest credential replaces its earlier one."""
         if self.node_pods_accessible or other.node_pods_accessible:
             return Access(node_pods_accessible=True)
         by_place = {each.place: each for each in self.kubernetes_secrets}
@@ -70,18 +70,20 @@ class Access(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class AllowlistError(ValueError):
-    """A pattern of the allowlist that cannot be; the text says why."""
+    """The policy or an allowlist pattern is invalid; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The node's policy. `allowlist` has repositories, or prefixes that end with `/*`."""
+    """Verification policy of the node. `allowlist` holds repositories, or prefixes that end with
+    `/*`.
+    """
 
     policy: str = NEVER_VERIFY_PRELOADED
     allowlist: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """Raise AllowlistError for a policy or pattern that cannot be."""
+        """Raise AllowlistError for an invalid policy or pattern."""
         if self.policy not in POLICIES:
             raise AllowlistError(
                 f"image pull credentials verification policy {self.policy!r} is none of "
@@ -96,9 +98,9 @@ class Verification:
             _check_pattern(pattern)
 
     def is_needed(self, repository: str, *, is_pulled: bool) -> bool:
-        """Whether a pod must show that it may pull an image that is present.
+        """Return whether a pod needs a matching credential to use an image that is present.
 
-        `is_pulled`: this node's agent pulled the image; any other was there before.
+        `is_pulled`: this node's agent pulled the image; otherwise it was preloaded.
         """
         match self.policy:
             case "NeverVerify":

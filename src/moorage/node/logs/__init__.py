@@ -1,1 +1,1 @@
-"""Container logs: the CRI's line format, reading and following them, and rotation."""
+"""Container logs: CRI line format, reading, following and rotation."""

@@ -1,8 +1,8 @@
-"""Being told when a file in a directory changes, without looking again and again.
+"""Directory change notification with inotify, for log followers.
 
-A thin wrapper over Linux inotify through libc, because the standard library has none and one
-descriptor per follower is all that is needed. Where inotify is used up, or the machine has none,
-waiting simply ends at the caller's deadline. Source: inotify(7).
+A thin wrapper over Linux inotify through libc: the standard library has none, and one descriptor
+per follower is sufficient. When inotify instances or watches are exhausted or inotify is missing,
+`wait` returns at its timeout. Source: inotify(7).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One line of a container log: `TIME STREAM TAGS CONTENT`, or docker's JSON.
+"""Container log lines: `TIME STREAM TAGS CONTENT` (CRI), or Docker's JSON.
 
-Pure functions from bytes to values. A line tagged `P` is a piece: the next piece of the same
-stream continues it, so its newline is the log's and not the program's. Source: CRI logging
-design, kubelet `cri-client/pkg/logs`.
+Pure functions from bytes to values. A line tagged `P` is partial: the next line of the same stream
+continues it, so its newline is the log's and not the program's. Source: CRI logging design, kubelet
+`cri-client/pkg/logs`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _PARTIAL = b"P"
 
 
 class LineError(ValueError):
-    """A line that is in none of the known formats."""
+    """A line is in none of the known formats."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line, or a piece of one. `content` ends with a newline unless more of it follows.
+    """A full or partial line. `content` ends with a newline unless it is partial.
 
     `stamp` is the time as written, in RFC 3339 with up to nine fraction digits.
     """
@@ -38,7 +38,9 @@ class LogLine:
     content: bytes
 
     def is_before(self, moment: datetime) -> bool:
-        """Whether it was written earlier. Raises LineError when its time is none."""
+        """Return whether the line was written before a moment. Raises LineError for an invalid
+        time.
+        """
         try:
             return parse_time(self.stamp) < moment
         except ValueError as error:
@@ -46,7 +48,7 @@ class LogLine:
 
 
 def parse_cri(line: bytes) -> LogLine:
-    """A line in the CRI's format. Raises LineError."""
+    """Parse a line in the CRI format. Raises LineError."""
     parts = line.split(b" ", 3)
     if len(parts) < 4:
         raise LineError("a log line needs time, stream, tags and content")
@@ -70,7 +72,7 @@ _docker = msgspec.json.Decoder(_DockerLine)
 
 
 def parse_docker(line: bytes) -> LogLine:
-    """A line in docker's json-file format. Raises LineError."""
+    """Parse a line in Docker's json-file format. Raises LineError."""
     try:
         found = _docker.decode(line)
     except msgspec.DecodeError as error:
@@ -83,7 +85,7 @@ _PARSERS: tuple[Parser, ...] = (parse_cri, parse_docker)
 
 
 def parser_for(line: bytes) -> Parser:
-    """The parser that understands this line. Raises LineError when none does."""
+    """Return the parser that accepts this line. Raises LineError when none does."""
     for parser in _PARSERS:
         try:
             parser(line)
@@ -95,9 +97,9 @@ def parser_for(line: bytes) -> Parser:
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """Which part of a log is wanted. Source: core/v1 `PodLogOptions`.
+    """Selection of a log's lines. Source: core/v1 `PodLogOptions`.
 
-    `streams` holds stdout, stderr or both; `since` is a moment in UTC.
+    `streams` holds stdout, stderr or both; `since` is a time in UTC.
     """
 
     follow: bool = False
@@ -109,7 +111,7 @@ class LogOptions:
 
 
 class LogFilter:
-    """Turns lines into what the reader asked to see, up to the limit of bytes."""
+    """Applies log options to lines, up to the limit of bytes."""
 
     def __init__(self, options: LogOptions) -> None:
         self._options = options
@@ -121,7 +123,7 @@ class LogFilter:
         return self._left is not None and self._left <= 0
 
     def shown(self, line: LogLine) -> bytes:
-        """The bytes to send for a line; empty for one that is not wanted."""
+        """Return the bytes to send for a line; empty for one that is filtered out."""
         is_start, self._is_line_start = (
             self._is_line_start,
             not line.content or line.content.endswith(b"\n"),
@@ -141,5 +143,5 @@ class LogFilter:
 
 
 def _shown_stamp(stamp: str) -> str:
-    """The time as kubelets print it: an offset of zero, which conmon writes in full, is Z."""
+    """Return the time as kubelets print it: a zero offset, which conmon writes in full, as Z."""
     return stamp.removesuffix("+00:00") + "Z" if stamp.endswith("+00:00") else stamp

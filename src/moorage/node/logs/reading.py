@@ -1,8 +1,8 @@
-"""Reading a container's log file: its tail, all of it, and on as it grows.
+"""Log reading: the tail of a container's log file, the whole file, or following it.
 
-Follows the file across rotation by looking whether the name still means the file that is open.
-Blocks are read in a thread, lines are parsed in the loop; memory is bounded by one block and one
-line. Source: kubelet `cri-client/pkg/logs.ReadLogs`.
+Follows the file across rotation by comparing the inode of its path with the open file's. Blocks are
+read in a thread, lines are parsed in the event loop; memory is bounded by one block and one line.
+Source: kubelet `cri-client/pkg/logs.ReadLogs`.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ IsRunning = Callable[[], Awaitable[bool]]
 
 
 class LogReadError(OSError):
-    """A log that cannot be read; the text is for the person who asked for it."""
+    """A log cannot be read; the text is returned to the client."""
 
 
 async def read_log(
     path: Path, options: LogOptions, is_running: IsRunning
 ) -> AsyncGenerator[bytes, None]:
-    """The wanted part of a log, in pieces of at most a block.
+    """Yield the selected part of a log, in pieces of at most a block.
 
-    With `options.follow` it goes on until `is_running` answers no and the end is reached. Raises
-    LogReadError when the file cannot be opened or holds something else than a log.
+    With `options.follow`, continues until `is_running` returns False and the end is reached. Raises
+    LogReadError when the file cannot be opened or is not a log.
     """
     reader = _LogFile(path, options)
     reader.open()
@@ -52,7 +52,7 @@ async def read_log(
 
 
 class _LogFile:
-    """An open log and how far it has been shown."""
+    """An open log file and the read position."""
 
     def __init__(self, path: Path, options: LogOptions) -> None:
         self._path = path
@@ -84,7 +84,7 @@ class _LogFile:
             self._file.close()
 
     async def present(self) -> AsyncIterator[bytes]:
-        """Everything up to the present end of the file."""
+        """Yield everything up to the current end of the file."""
         while not self.is_done:
             block = await asyncio.to_thread(self._read)
             if not block:
@@ -94,10 +94,11 @@ class _LogFile:
                 yield shown
 
     async def growing(self, is_running: IsRunning) -> AsyncIterator[bytes]:
-        """What is added from now on, in this file and in those that take its place."""
+        """Yield what is appended from now on, in this file and in its successors after rotation."""
         with DirectoryChanges(self._path.parent) as changes:
             while not self.is_done:
-                # Asked before reading: what a container wrote before it ended is in the file.
+                # Queried before the read: a container's last output is in the file when it has
+                # ended.
                 goes_on = await is_running()
                 async for piece in self.present():
                     yield piece
@@ -159,14 +160,14 @@ class _LogFile:
 
 
 def tail_start(file: BinaryIO, lines: int) -> int:
-    """The offset at which the last `lines` lines of a file begin.
+    """Return the offset of the last `lines` lines of a file.
 
-    A last line without newline counts as none, as it is not complete yet.
+    An incomplete last line, without newline, is not counted.
     """
     position = file.seek(0, os.SEEK_END)
     if lines <= 0:
         return position
-    # The newline that ends the last line is not the start of a wanted one.
+    # The newline that ends the last line does not start a selected line.
     missing = lines + 1
     while position > 0:
         length = min(_SEEK_BLOCK_BYTES, position)
@@ -184,7 +185,9 @@ def tail_start(file: BinaryIO, lines: int) -> int:
 
 
 async def last_of_log(path: Path, lines: int, limit_bytes: int) -> str:
-    """The end of a log as text: at most so many lines and bytes. Raises LogReadError."""
+    """Return the end of a log as text: at most `lines` lines and `limit_bytes` bytes. Raises
+    LogReadError.
+    """
     found = read_log(path, LogOptions(tail_lines=lines), _never)
     pieces = [piece async for piece in found]
     return b"".join(pieces)[-limit_bytes:].decode(errors="replace")

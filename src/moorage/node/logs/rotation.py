@@ -1,8 +1,7 @@
-"""Keeping container logs small, and removing those of containers that are gone.
+"""Log rotation, and removal of the logs of removed containers.
 
-A log that exceeds the limit is renamed and reopened by the engine; older pieces are compressed
-and the oldest removed, beside the rotation of others. Source: kubelet
-`container_log_manager.go`, CRI logging design.
+A log that exceeds the limit is renamed, and the engine reopens it; a separate task compresses older
+files and removes the oldest. Source: kubelet `container_log_manager.go`, CRI logging design.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _UNFINISHED = ".tmp"
 
 
 class LogKeeper:
-    """The logs of this node's containers. `run()` rotates them."""
+    """Manages the logs of this node's containers. `run()` rotates them."""
 
     def __init__(
         self,
@@ -64,8 +63,9 @@ class LogKeeper:
     async def rotate_long(self) -> None:
         """Rotate every running container's log that exceeds the limit, once.
 
-        What fails is logged and tried again the next time. Compressing is left to `run`, so that
-        the log of one container does not wait for that of another.
+        Failures are logged and retried in the next pass. `run` compresses in another task, so that
+        one
+        container's log does not delay another's rotation.
         """
         containers = [
             container
@@ -79,31 +79,33 @@ class LogKeeper:
                 await self._rotate_or_reopen(container, size)
 
     async def compress_rotated(self) -> None:
-        """Compress and thin out the pieces of the logs rotated since the last call."""
+        """Compress and prune the files of the logs rotated since the last call."""
         while self._rotated:
             path = next(iter(self._rotated))
             del self._rotated[path]
             try:
-                # The present file counts too.
+                # The current file counts as well.
                 await asyncio.to_thread(_thin_out, path, self._options.max_files - 1)
             except OSError as error:
-                # Its directory goes with the pod.
+                # Its directory is removed with the pod.
                 log.warning("rotated log not compressed", path=path, error=error)
 
     def _is_ours(self, container: ContainerView) -> bool:
-        """Whether the log is in this agent's tree: others on the same engine rotate their own."""
+        """Return whether the log is in this agent's tree: other clusters on the engine rotate their
+        own.
+        """
         path = Path(container.log_path)
         return bool(container.log_path) and path.is_relative_to(self._paths.logs)
 
     async def remove_pod(self, pod: Pod, view: PodView) -> None:
-        """Remove every log of a pod. Raises OSError."""
+        """Remove all logs of a pod. Raises OSError."""
         meta = pod.metadata
         await asyncio.to_thread(self._unlink, meta.name, meta.namespace, view.containers)
         directory = self._paths.pod_logs(meta.namespace, meta.name, meta.uid)
         await asyncio.to_thread(remove_tree, directory)
 
     async def remove_container(self, view: PodView, container: ContainerView) -> None:
-        """Remove the logs of one container that is being removed. Raises OSError."""
+        """Remove the logs of a container that is being removed. Raises OSError."""
         await asyncio.to_thread(self._unlink, view.name, view.namespace, [container])
         if container.log_path:
             await asyncio.to_thread(_remove_pieces, Path(container.log_path))
@@ -125,7 +127,7 @@ class LogKeeper:
         path = Path(container.log_path)
         with apart("rotating a log", path=path):
             if size is None:
-                # It was renamed, and the agent that did it ended before the engine reopened it.
+                # An agent renamed the file and ended before the engine reopened the log.
                 await self._engine.reopen_log(container.id)
             else:
                 await self._rotate(container, path)
@@ -140,7 +142,7 @@ class LogKeeper:
         try:
             await self._engine.reopen_log(container.id)
         except CriError:
-            # The engine still writes to the old file: it keeps its name.
+            # The engine still writes to the old file: restore its name.
             await asyncio.to_thread(renamed.rename, path)
             raise
         self._rotated[path] = None
@@ -152,7 +154,7 @@ def _sizes(paths: Iterable[Path]) -> list[int | None]:
 
 
 def _size(path: Path) -> int | None:
-    """Bytes, None for a file that does not exist; one that cannot be read counts as empty."""
+    """Return the size in bytes; None for a missing file, 0 for an unreadable one."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -167,17 +169,17 @@ def _has_piece(renamed: Path) -> bool:
 
 
 def pieces_of(path: Path) -> list[Path]:
-    """The rotated pieces of a log, oldest first; the present file is none of them."""
+    """Return the rotated files of a log, oldest first, without the current file."""
     return sorted(
         each for each in path.parent.glob(f"{path.name}.*") if not each.name.endswith(_UNFINISHED)
     )
 
 
 def _thin_out(path: Path, keep: int) -> None:
-    """Remove the oldest rotated pieces beyond `keep` and compress all others but the newest.
+    """Remove the oldest rotated files beyond `keep`, and compress all others but the newest.
 
-    The newest may still be read by a client that follows the log, and the engine may have
-    written its last lines a moment ago. Source: kubelet `container_log_manager.go`.
+    A client may still be following the newest, and the engine may have written its last lines just
+    now. Source: kubelet `container_log_manager.go`.
     """
     for unfinished in path.parent.glob(f"{path.name}.*{_UNFINISHED}"):
         unfinished.unlink()
@@ -198,6 +200,6 @@ def _compress(piece: Path) -> None:
 
 
 def _remove_pieces(path: Path) -> None:
-    """What was being compressed when an agent ended goes too."""
+    """Remove a log and its rotated files, including unfinished compressed ones."""
     for piece in (path, *path.parent.glob(f"{path.name}.*")):
         piece.unlink(missing_ok=True)

@@ -1,1 +1,1 @@
-"""The machine and its engine: what they are, how they fare, and how the API learns of it."""
+"""Host and engine: facts, health, and the Node object and lease that report them."""

@@ -1,8 +1,8 @@
-"""How the container engine fares, and what it offers.
+"""Container engine health and runtime handlers.
 
-Asked every few seconds; while it does not answer, several times a second, so that a node whose
-engine has just started is Ready at once. Source: CRI Status, kubelet `updateRuntimeUp` and
-`runtimeState`, whose sentences are kept; KEP-3857 and KEP-127 for handlers' features.
+Queries the engine every few seconds; several times a second while it does not answer, so that the
+node becomes Ready as soon as its engine starts. Source: CRI Status, kubelet `updateRuntimeUp` and
+`runtimeState`, with their messages; KEP-3857 and KEP-127 for handlers' features.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ _FRESH = "container runtime status check may not have completed yet"
 
 Handlers = tuple[NodeRuntimeHandler, ...]
 ReadHandlers = Callable[[pb.StatusResponse], Awaitable[Handlers]]
-"""Gives the handlers of an engine from its status, in whatever way an engine of its age tells."""
+"""Returns an engine's handlers from its status, in the way that this engine version reports
+them.
+"""
 
 _DRIVERS = {pb.SYSTEMD: SYSTEMD, pb.CGROUPFS: CGROUPFS}
 
 
 async def reported_handlers(status: pb.StatusResponse) -> Handlers:
-    """The handlers that a status lists; engines before CRI 1.30 list none."""
+    """Return the handlers that a status lists; engines before CRI 1.30 list none."""
     return tuple(
         NodeRuntimeHandler(
             name=each.name,
@@ -44,12 +46,12 @@ async def reported_handlers(status: pb.StatusResponse) -> Handlers:
 
 
 def in_order(handlers: Handlers) -> Handlers:
-    """Handlers by name: an engine lists a set, and CRI-O in another order each time."""
+    """Sort handlers by name: an engine lists a set, and CRI-O in a different order each time."""
     return tuple(sorted(handlers, key=lambda each: each.name))
 
 
 class EngineHealth:
-    """The engine's state as last seen. Listeners hear of every change."""
+    """The engine's last known state. Listeners are called after every change."""
 
     def __init__(
         self,
@@ -61,7 +63,7 @@ class EngineHealth:
         read_handlers: ReadHandlers = reported_handlers,
         changed: asyncio.Event | None = None,
     ) -> None:
-        """`changed` is set by whoever knows earlier than the next question that there is news."""
+        """Set `changed` to have the engine checked before the next periodic check."""
         self._changed = changed or asyncio.Event()
         self._engine = engine
         self._clock = clock
@@ -78,7 +80,7 @@ class EngineHealth:
         self._asked = asyncio.Event()
 
     async def wait_asked(self) -> None:
-        """Return once the engine has been asked for the first time, whatever it answered."""
+        """Block until the first check of the engine has completed, whatever its result."""
         await self._asked.wait()
 
     @property
@@ -86,11 +88,13 @@ class EngineHealth:
         return self.runtime_trouble is None and self.network_trouble is None
 
     def add_listener(self, listener: Callable[[], None]) -> None:
-        """Call this after every change. It must not block."""
+        """Register a function to call after every change. It must not block."""
         self._listeners.append(listener)
 
     async def run(self) -> None:
-        """Keep asking until cancelled. Raises OptionsError for an engine that does not fit."""
+        """Check periodically until cancelled. Raises OptionsError for an engine that does not match
+        the options.
+        """
         is_known = False
         while True:
             try:

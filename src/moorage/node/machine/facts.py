@@ -1,7 +1,7 @@
-"""What this machine is: processors, memory, disk, kernel, identity, address.
+"""Host facts: CPUs, memory, disk, kernel, identity, address.
 
-Read once from /proc, /sys and /etc; parsing is apart from reading. Source: proc(5), machine-id(5),
-os-release(5); kubelet's and cAdvisor's choice of sources.
+Read once from /proc, /sys and /etc; parsing is separate from reading. Source: proc(5),
+machine-id(5), os-release(5); kubelet's and cAdvisor's choice of sources.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _MACHINE_ID = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 _SYSTEM_UUID = (Path("/sys/class/dmi/id/product_uuid"), Path("/proc/device-tree/vm,uuid"))
 _HUGE_PAGES = Path("/sys/kernel/mm/hugepages")
 _THROTTLES = Path("/sys/devices/system/cpu")
-# Reserved for documentation: nothing is sent, the kernel only chooses a source address.
+# Documentation prefixes: no packet is sent, the kernel only selects a source address.
 _ANYWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineFacts:
-    """`huge_pages` is bytes by resource name (`hugepages-2Mi`)."""
+    """Facts about the host. `huge_pages` is bytes by resource name (`hugepages-2Mi`)."""
 
     cpu_count: int
     memory_bytes: int
@@ -47,7 +47,7 @@ class MachineFacts:
 
 
 def read_facts(root_dir: Path) -> MachineFacts:
-    """The machine's facts; `root_dir` says which disk pods use. Blocks."""
+    """Read the host's facts; `root_dir` is a path on the disk that pods use. Blocks."""
     memory = parse_meminfo(Path("/proc/meminfo").read_text())
     disk = os.statvfs(_existing(root_dir))
     name = platform.uname()
@@ -73,7 +73,7 @@ def read_facts(root_dir: Path) -> MachineFacts:
 
 
 def parse_meminfo(text: str) -> dict[str, int]:
-    """Bytes by name, from /proc/meminfo."""
+    """Parse /proc/meminfo; return bytes by name."""
     found: dict[str, int] = {}
     for line in text.splitlines():
         name, _, rest = line.partition(":")
@@ -85,7 +85,7 @@ def parse_meminfo(text: str) -> dict[str, int]:
 
 
 def os_image(os_release: str) -> str:
-    """The system's name for people, from /etc/os-release."""
+    """Return the OS name (PRETTY_NAME) from /etc/os-release."""
     for line in os_release.splitlines():
         key, _, value = line.partition("=")
         if key == "PRETTY_NAME":
@@ -94,7 +94,7 @@ def os_image(os_release: str) -> str:
 
 
 def own_address() -> str:
-    """The address other machines reach this one by; the loopback where there is none."""
+    """Return the host's address on its default route; 127.0.0.1 without one."""
     for target, family in _ANYWHERE:
         try:
             with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -1,4 +1,4 @@
-"""The node's lease: the sign of life that costs little, renewed every few seconds.
+"""Node lease: the node's inexpensive heartbeat, renewed every few seconds.
 
 Source: KEP-589, kubelet `nodelease` (a quarter of the duration between renewals).
 """
@@ -22,7 +22,7 @@ _RENEWALS = 4
 
 
 class NodeLease:
-    """Renews the lease of this node. `run()` goes on until cancelled."""
+    """Renews the lease of this node. `run()` blocks until cancelled."""
 
     def __init__(
         self, client: Client, node: NodeObject, clock: Clock, *, name: str, duration_s: int
@@ -43,7 +43,7 @@ class NodeLease:
                 backoff.reset()
                 pause_s = self._duration_s / _RENEWALS
             except (NotFoundError, ConflictError, AlreadyExistsError):
-                # Deleted, or written by someone else: read it again before the next try.
+                # Deleted, or written by another client: read it again before the next try.
                 self._held = None
                 pause_s = backoff.next_s()
             except (StatusError, UnreachableError) as error:
@@ -85,7 +85,7 @@ class NodeLease:
             return await self._client.create(LEASES, body, NAMESPACE)
 
     def _owner(self) -> list[dict[str, str]]:
-        """The lease goes with its node."""
+        """Return the owner reference, so that the lease is deleted with its node."""
         node = self._node.node
         if node is None:
             return []

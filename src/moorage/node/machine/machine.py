@@ -1,4 +1,4 @@
-"""The machine under the agent: its facts, its cgroups and its mount table, as one seam."""
+"""Host access for the agent: facts, cgroups and mount table in one injectable object."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from moorage.node.volumes.mounting import Mounter, SystemMounter
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What an agent finds where it runs."""
+    """The host that an agent runs on."""
 
     facts: MachineFacts
     cgroups: Cgroups
@@ -20,5 +20,5 @@ class Machine:
 
 
 def this_machine(root_dir: Path) -> Machine:
-    """The machine this process runs on. Blocks."""
+    """Return the host of this process. Blocks."""
     return Machine(read_facts(root_dir), current_cgroups(), SystemMounter())

@@ -1,7 +1,7 @@
-"""This node's object in the API: made when it is missing, and its status kept true.
+"""Node object: registers this node in the API and keeps its status up to date.
 
-Written when something has changed, and every few minutes as a sign of life; the lease is the
-cheaper sign. Taints and others' labels are left to controllers. Source: core/v1 Node; kubelet
+The status is written when it has changed, and every few minutes as a heartbeat; the lease is the
+cheaper heartbeat. Taints and others' labels are left to controllers. Source: core/v1 Node; kubelet
 `kubelet_node_status.go`.
 """
 
@@ -45,7 +45,7 @@ _MERGED_LISTS = frozenset({"addresses"})
 
 
 class NodeObject:
-    """Keeps the Node of this agent. `run()` registers it and goes on until cancelled."""
+    """Maintains the Node of this agent. `run()` registers it and blocks until cancelled."""
 
     def __init__(
         self,
@@ -81,21 +81,21 @@ class NodeObject:
 
     @property
     def node(self) -> Node | None:
-        """The object as last seen."""
+        """Return the object as last seen."""
         return self._stored
 
     async def wait_registered(self) -> None:
-        """Return once the API has this node."""
+        """Block until the node is registered in the API."""
         await self._registered.wait()
 
     def seen(self, node: Node) -> None:
-        """The API's newest object, as watched."""
+        """Store the newest object from the watch."""
         self._stored = node
 
     async def run(self) -> None:
         backoff = Backoff(first_s=0.2, limit_s=10.0)
         self._event("Starting", "Starting node agent.")
-        # The first thing said about the node should be true.
+        # The first status must not claim that the engine is down.
         await self._health.wait_asked()
         while True:
             try:
@@ -103,7 +103,7 @@ class NodeObject:
                 backoff.reset()
                 await self._wake.wait(_LOOK_PERIOD_S)
             except NotFoundError:
-                # Someone deleted the node: it is made again.
+                # The node was deleted: register it again.
                 self._stored = None
             except (StatusError, UnreachableError) as error:
                 pause_s = backoff.next_s()
@@ -111,7 +111,7 @@ class NodeObject:
                 await self._clock.sleep(pause_s)
 
     async def _keep(self) -> None:
-        """Bring the API's object up to date, once."""
+        """Update the API object, once."""
         await self._look()
         if self._stored is None:
             await self._register()
@@ -217,14 +217,16 @@ class NodeObject:
             )
 
     def _event(self, reason: str, message: str) -> None:
-        # The kubelet gives its node's name as the uid of events, and `kubectl describe` asks so.
+        # As the kubelet, use the node's name as the events' uid: `kubectl describe` selects by it.
         name = self._options.name
         about = ObjectReference(kind="Node", api_version="v1", name=name, uid=name)
         self._recorder.record(about, NORMAL, reason, message)
 
 
 def status_changes(before: NodeStatus, after: NodeStatus) -> dict[str, Any]:
-    """The strategic merge patch from one status to another; conditions always carry heartbeats."""
+    """Return the strategic merge patch from one status to another; it always has the conditions'
+    heartbeats.
+    """
     old: dict[str, Any] = msgspec.to_builtins(before)
     new: dict[str, Any] = msgspec.to_builtins(after)
     changes: dict[str, Any] = {"conditions": new.pop("conditions", [])}
@@ -253,7 +255,7 @@ OWNED_FIELDS = (
 
 
 def _timeless(status: NodeStatus) -> tuple[Any, ...]:
-    """What of a status is worth a write of its own."""
+    """Return the parts of a status whose change requires a write."""
     plain: dict[str, Any] = msgspec.to_builtins(status)
     conditions = sorted(
         (each.type, each.status, each.reason, each.message)

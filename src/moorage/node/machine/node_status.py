@@ -1,8 +1,8 @@
-"""The status of this node's object: capacity, conditions, handlers, images.
+"""Node status: capacity, conditions, handlers, images.
 
-Pure, from the machine's facts and its engine's health to the status to report. A condition's
-transition time changes only with its status; heartbeats are set by whoever writes. Source: core/v1
-NodeStatus, kubelet `nodestatus/setters.go`, whose reasons and sentences are kept.
+Pure: builds the status from the host's facts and the engine's health. A condition's transition time
+changes only with its status; the caller sets heartbeats. Source: core/v1 NodeStatus, kubelet
+`nodestatus/setters.go`, with its reasons and messages.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from moorage.node.machine.facts import MachineFacts
 from moorage.node.machine.pressure import Pressure
 
 KUBERNETES_VERSION = "v1.36.0"
-"""The API level this agent speaks; clients compare it with the server's."""
+"""API level of this agent; clients compare it with the server's."""
 
 _MAX_IMAGES = 50
 _MAX_NAMES = 5
@@ -38,7 +38,7 @@ _MAX_NAMES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeKnowledge:
-    """Everything the status is worked out from, at one moment. `stamp` is now, RFC 3339."""
+    """Inputs of the status at one moment. `stamp` is the current time, RFC 3339."""
 
     facts: MachineFacts
     capacity: Mapping[str, str]
@@ -58,7 +58,7 @@ class NodeKnowledge:
 
 
 def capacity_of(facts: MachineFacts, max_pods: int) -> dict[str, str]:
-    """What the machine has, by resource."""
+    """Return the node's capacity by resource."""
     found = {
         "cpu": str(facts.cpu_count),
         "memory": _kibibytes(facts.memory_bytes),
@@ -69,7 +69,7 @@ def capacity_of(facts: MachineFacts, max_pods: int) -> dict[str, str]:
 
 
 def allocatable_of(capacity: Mapping[str, str], reserved: Mapping[str, str]) -> dict[str, str]:
-    """What pods may have of it: less what is reserved, and memory less what huge pages hold."""
+    """Return capacity less the reserved resources; memory also less the huge pages."""
     found: dict[str, str] = {}
     pages = [quantity.parse(text) for name, text in capacity.items() if name.startswith("huge")]
     for name, text in capacity.items():
@@ -84,14 +84,14 @@ def allocatable_of(capacity: Mapping[str, str], reserved: Mapping[str, str]) -> 
 def allocatable_pids(max_pids: int, reserved: Mapping[str, str]) -> int:
     """Return how many processes and threads all pods together may have; at least 1.
 
-    `pid` in `reserved` is what the rest of the machine keeps. Source: KubeletConfiguration
+    `pid` in `reserved` is reserved for the rest of the host. Source: KubeletConfiguration
     `systemReserved`; kubelet `getNodeAllocatableInternalAbsolute`.
     """
     return max(1, max_pids - quantity.parse(reserved.get("pid", "0")).value)
 
 
 def node_status(known: NodeKnowledge) -> NodeStatus:
-    """The status to report."""
+    """Return the status to report."""
     facts = known.facts
     return NodeStatus(
         capacity=dict(known.capacity),
@@ -150,7 +150,7 @@ PRESSURE_EVENTS = {
     ("Ready", "True"): "NodeReady",
     ("Ready", "False"): "NodeNotReady",
 }
-"""(condition, status) it has changed to → the event's reason."""
+"""(condition, status) that it has changed to → the event's reason."""
 
 
 def _conditions(known: NodeKnowledge) -> Iterable[NodeCondition]:
@@ -194,10 +194,10 @@ def _condition(
 
 
 def images_of(images: Iterable[pb.Image]) -> list[ContainerImage]:
-    """The largest images of the node, with their names; those without a name are left out."""
+    """Return the largest images of the node, with their names; unnamed ones are omitted."""
     found = [
         ContainerImage(
-            # Sorted, since an engine lists a set: another order would be another status.
+            # Sorted: an engine lists a set, and another order would count as a changed status.
             names=(*sorted(image.repo_digests), *sorted(image.repo_tags))[:_MAX_NAMES],
             size_bytes=image.size,
         )

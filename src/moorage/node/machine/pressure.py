@@ -1,8 +1,8 @@
-"""Whether the machine runs short of memory, disk or process ids.
+"""Node pressure: shortage of memory, disk or process IDs.
 
-Pure, from a few numbers; the thresholds are the kubelet's defaults for hard eviction. This agent
-reports pressure, so that nothing more is placed here; it does not evict for it. Source: kubelet
-`eviction` defaults.
+Pure, from a few numbers; the thresholds are the kubelet's defaults for hard eviction. The agent
+reports pressure, so that no more pods are scheduled to the node; it does not evict pods for it.
+Source: kubelet `eviction` defaults.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PIDS_LEFT = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """What is left on the machine; shares are between 0 and 1."""
+    """Resources available on the host; shares are between 0 and 1."""
 
     memory_bytes: int
     disk_share: float
@@ -31,7 +31,7 @@ class Supply:
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """What the machine runs short of."""
+    """Resources that the host is short of."""
 
     memory: bool = False
     disk: bool = False
@@ -39,6 +39,7 @@ class Pressure:
 
 
 def pressure_of(supply: Supply) -> Pressure:
+    """Return which resources are below the eviction thresholds."""
     return Pressure(
         memory=supply.memory_bytes < _MEMORY_LEFT_BYTES,
         disk=supply.disk_share < _DISK_LEFT or supply.inodes_share < _INODES_LEFT,
@@ -47,7 +48,7 @@ def pressure_of(supply: Supply) -> Pressure:
 
 
 def read_supply(disk: Path) -> Supply:
-    """Measure what is left; `disk` is a path on the disk that pods use. Blocks."""
+    """Measure the available resources; `disk` is a path on the disk that pods use. Blocks."""
     memory = parse_meminfo(Path("/proc/meminfo").read_text())
     room = os.statvfs(disk)
     # "1/234": runnable and existing tasks.

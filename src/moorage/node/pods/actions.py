@@ -1,7 +1,7 @@
-"""What a pod's worker has done: each action of a pod's life from the first call to the last.
+"""Pod actions: the operations of a pod's lifecycle that its worker runs.
 
-Thin: every function carries out one decision, records its events, and says in one of two
-exceptions why it failed. Source: kubelet `SyncPod`, `SyncTerminatingPod`, `SyncTerminatedPod`.
+Thin: every function carries out one decision, records its events, and raises one of two exceptions
+when it fails. Source: kubelet `SyncPod`, `SyncTerminatingPod`, `SyncTerminatedPod`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = Log(__name__)
 
 
 class HinderedError(Exception):
-    """Something stands in the way of the whole pod; told in an event already."""
+    """The whole pod cannot proceed; an event has been recorded."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -44,17 +44,17 @@ class HinderedError(Exception):
 
 
 class UnfinishedError(Exception):
-    """Something was not done, which only the log needs to know; worth another try."""
+    """An action is incomplete; it is only logged, and retried."""
 
 
 class PodActions:
-    """The actions of pods on one node."""
+    """Actions of the pods on one node."""
 
     def __init__(self, context: NodeContext) -> None:
         self._context = context
 
     def downward_inputs(self, pod: Pod) -> DownwardInputs:
-        """What the pod may be told about where it runs."""
+        """Return the downward API inputs of a pod."""
         context = self._context
         on_host = pod.spec.host_network
         ips = context.host_ips if on_host else context.observer.view(pod.metadata.uid).ips
@@ -67,7 +67,9 @@ class PodActions:
         )
 
     async def prepare(self, pod: Pod) -> None:
-        """Make directories and the cgroup, which the sandbox is put into."""
+        """Create the pod's directories and its cgroup, which the sandbox is placed in. Raises
+        HinderedError.
+        """
         context = self._context
         try:
             await asyncio.to_thread(self._prepare, pod)
@@ -84,11 +86,12 @@ class PodActions:
             await self._adopt_handler(pod, view)
 
     async def _adopt_handler(self, pod: Pod, view: PodView) -> None:
-        """Record the handler of a pod that an earlier agent started, while it can be known."""
+        """Record the handler of a pod that an earlier agent started, while it can be determined."""
         try:
             await self._context.classes.handler(pod, view)
         except (ClassMissing, ClassUnreadableError, HandlerUnknownError, OSError) as error:
-            # What runs goes on; a new sandbox would need the handler, and says so then.
+            # The running sandbox is unaffected; creating another one needs the handler and reports
+            # this.
             log.warning("handler not known", pod=described(pod), error=error)
 
     def _prepare(self, pod: Pod) -> None:
@@ -101,7 +104,7 @@ class PodActions:
         self._context.cgroups.ensure(pod_directory(pod), values)
 
     async def mount(self, pod: Pod) -> Mounted:
-        """Make the pod's volumes."""
+        """Mount the pod's volumes. Raises HinderedError."""
         try:
             return await self._context.volumes.mount(pod, self.downward_inputs(pod))
         except VolumeError as error:
@@ -109,15 +112,15 @@ class PodActions:
             raise HinderedError("FailedMount", str(error)) from error
 
     async def refresh(self, pod: Pod) -> None:
-        """Bring the files in the pod's volumes up to date."""
+        """Update the files in the pod's volumes; failures are logged."""
         try:
             await self._context.volumes.refresh(pod, self.downward_inputs(pod))
         except VolumeError as error:
-            # What runs goes on with the files it has; the next look may be luckier.
+            # The running pod keeps its files; the next refresh retries.
             log.warning("volume not refreshed", pod=described(pod), error=error)
 
     async def replace_sandbox(self, pod: Pod, view: PodView, wanted: NewSandbox) -> None:
-        """Create a sandbox; what an earlier one left is ended and forgotten first."""
+        """Create a sandbox, after stopping the one that it replaces. Raises HinderedError."""
         context = self._context
         trouble = context.health.network_trouble
         if trouble is not None and not pod.spec.host_network:
@@ -143,7 +146,7 @@ class PodActions:
         )
 
     async def _put_away(self, pod: Pod, view: PodView) -> None:
-        """End the pod's earlier sandbox. Init containers run again, so their records go."""
+        """Stop the pod's earlier sandbox, and remove its init containers, which run again."""
         context = self._context
         context.events.pod(
             pod, NORMAL, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created."
@@ -158,13 +161,14 @@ class PodActions:
     async def start(
         self, pod: Pod, member: Member, view: PodView, sandbox: SandboxView, volumes: Mounted
     ) -> None:
-        """Bring a container to run; one whose hook failed is ended again. Raises StartError.
+        """Start a container; kill it again if its postStart hook fails. Raises StartError.
 
-        In a sandbox that was stopped from outside nothing is started: the observer has it then,
-        and the plan replaces it first.
+        No-op in a sandbox that was stopped from outside: the observer has been refreshed, and the
+        plan
+        replaces the sandbox first.
         """
         context = self._context
-        # What ended a container may have ended its sandbox too, which is reported after it.
+        # The cause of a container's end may also have ended its sandbox, which is reported later.
         if view.latest(member.name) is not None and not await self._serves(pod, sandbox):
             return
         try:
@@ -200,27 +204,27 @@ class PodActions:
                 raise
 
     async def _serves(self, pod: Pod, sandbox: SandboxView) -> bool:
-        """Whether the engine has the sandbox ready now; the observer learns of it when not."""
+        """Return whether the engine's sandbox is ready now; refreshes the observer."""
         observer = self._context.observer
         try:
             found = await observer.refresh_sandbox(sandbox.id)
             if found is None:
                 await observer.refresh_pod(pod.metadata.uid)
         except CriError as error:
-            # The start that follows fails likewise, and reports it.
+            # The start that follows fails as well, and reports it.
             log.warning("sandbox not readable", pod=described(pod), error=error)
             return True
         return found is not None and found.is_ready
 
     async def kill(self, pod: Pod, kill: Kill) -> None:
-        """End one container of a pod that goes on."""
+        """Kill one container of an active pod. Raises UnfinishedError."""
         try:
             await self._context.stopper.kill(pod, kill)
         except StopError as error:
             raise UnfinishedError(str(error)) from error
 
     async def stop(self, pod: Pod, view: PodView, grace_s: int) -> None:
-        """End everything of a pod, and make sure that it has ended."""
+        """Stop everything of a pod, and verify that it has stopped. Raises UnfinishedError."""
         context, uid = self._context, pod.metadata.uid
         try:
             await context.stopper.stop_pod(pod, view, grace_s)
@@ -233,17 +237,17 @@ class PodActions:
             raise UnfinishedError("something of the pod still runs")
 
     async def clean(self, pod: Pod) -> None:
-        """Remove volumes and the cgroup of a pod that has stopped."""
+        """Remove the volumes and the cgroup of a stopped pod. Raises UnfinishedError."""
         context = self._context
         try:
             await asyncio.to_thread(context.cgroups.remove, pod_directory(pod))
-            # Last, because an agent after us finds by the directory what is left to clean.
+            # Last: a later agent finds by the directory that there is something to clean up.
             await context.volumes.remove(pod.metadata.uid)
         except OSError as error:
             raise UnfinishedError(str(error)) from error
 
     async def delete(self, pod: Pod) -> None:
-        """Let the API forget the pod, once its last status is written."""
+        """Delete the pod from the API, once its last status is written. Raises UnfinishedError."""
         if not await self._context.writer.wait_written(pod.metadata.uid):
             return
         meta = pod.metadata
@@ -257,7 +261,9 @@ class PodActions:
             raise UnfinishedError(str(error)) from error
 
     async def discard(self, pod: Pod) -> None:
-        """Remove what the engine keeps of a pod that nobody can ask for any more, and its logs."""
+        """Remove the engine's sandboxes and containers of a deleted pod, and its logs. Raises
+        UnfinishedError.
+        """
         context, uid = self._context, pod.metadata.uid
         view = context.observer.view(uid)
         try:

@@ -1,8 +1,8 @@
-"""Whether this node runs a pod it was given: the node's last word after the scheduler's.
+"""Pod admission: the node's check of a pod that was bound to it.
 
-Pure. The scheduler decides with what it knew; here the pods that are really present count, and
-pods that name the node themselves are checked for the first time. Overhead counts. Source:
-kubelet `lifecycle/predicate.go`, `sysctl/allowlist.go`; scheduler's NodeResourcesFit, NodePorts.
+Pure. The scheduler decides with what it knew; admission counts the pods that are really present,
+and is the first check of pods that set their node name themselves. Overhead counts. Source: kubelet
+`lifecycle/predicate.go`, `sysctl/allowlist.go`; scheduler's NodeResourcesFit, NodePorts.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _SAFE_IPC = frozenset({"kernel.shm_rmid_forced"})
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The node as admission sees it: its object with present status, and the pods it runs.
+    """Admission's view of the node: its object with the current status, and the pods it runs.
 
-    `listeners` are the ports of the host that the cluster itself uses.
+    `listeners` are the host ports that the cluster itself uses.
     """
 
     node: Node
@@ -59,7 +59,7 @@ class Room:
 
 
 def refusal(pod: Pod, room: Room) -> TerminationReason | None:
-    """Why the node does not run this pod, None when it does."""
+    """Return why the node refuses this pod; None if it is admitted."""
     for check in (_os, _groups_policy, _sysctls, _fit, _affinity, _ports, _taints):
         found = check(pod, room)
         if found is not None:
@@ -123,9 +123,9 @@ def _fit(pod: Pod, room: Room) -> TerminationReason | None:
 
 
 def _requests(pod: Pod, allocatable: Mapping[str, str]) -> dict[str, Quantity]:
-    """What the pod takes; resources of vendors that this node does not know are forgiven.
+    """Return the pod's requests; extended resources that this node lacks are ignored in containers.
 
-    In containers, that is: overhead in an unknown resource cannot be had.
+    Overhead in such a resource is not ignored, so the pod is refused.
     """
     own = {
         name: amount

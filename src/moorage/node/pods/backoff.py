@@ -1,8 +1,8 @@
-"""How long a container that ended waits before it runs again.
+"""Restart backoff of containers.
 
-Doubling pauses from 10 s to 5 min, counted from the end of the last run, forgotten once a run has
-lasted 10 min. The pauses are found again from the containers' own records, so a restart of the
-agent does not make a crashing container start at once. Source: kubelet `doBackOff`.
+Delays double from 10 s to 5 min, counted from the end of the last run, and reset once a run has
+lasted 10 min. They are restored from the containers' own records, so a restart of the agent does
+not start a crashing container at once. Source: kubelet `doBackOff`.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ class _Pause:
 
 
 class RestartBackoff:
-    """The pauses of one pod's containers. Moments are seconds since the epoch."""
+    """Restart delays of one pod's containers. Times are seconds since the epoch."""
 
     def __init__(self) -> None:
         self._pauses: dict[tuple[str, int | None], _Pause] = {}
 
     def pause_s(self, ended: ContainerView) -> float:
-        """The whole pause before the container after this one may start; 0 when at once."""
+        """Return the whole delay before the container's successor may start; 0 for no delay."""
         pause = self._known(ended)
         if pause is None or self._is_forgotten(pause, ended):
             return 0.0
         return pause.seconds
 
     def ready_s(self, ended: ContainerView) -> float:
-        """The moment from which it may start."""
+        """Return the time from which the successor may start."""
         return ended.finished_ns / _NANO + self.pause_s(ended)
 
     def restarted(self, ended: ContainerView, now_s: float) -> None:
-        """The container after `ended` is being started now."""
+        """Record that the successor of `ended` is being started now."""
         pause = self._known(ended)
         if pause is None or self._is_forgotten(pause, ended):
             seconds = FIRST_S
@@ -64,5 +64,5 @@ class RestartBackoff:
 
 
 def _key(container: ContainerView) -> tuple[str, int | None]:
-    # Another image is another program: it has not failed yet.
+    # A changed container definition (its image) has not failed yet.
     return container.name, container.memory.hash

@@ -1,9 +1,9 @@
-"""From the class a pod names to the handler its sandboxes run under, on this node.
+"""RuntimeClass resolution: the handler of a pod's sandboxes on this node.
 
-The handler is decided once, when the pod's first sandbox is due, and recorded. From then on the
-record counts, whatever becomes of the class, the feature gate, the engine or the agent: no sandbox
-of the pod is ever made under another handler. Classes are followed by an informer; one that the
-informer lacks is read, so a class made a moment ago works. Source: KEP-585; kubelet
+The handler is decided once, before the pod's first sandbox is created, and recorded. From then on
+the record is authoritative, whatever becomes of the class, the feature gate, the engine or the
+agent: no sandbox of the pod is ever created under another handler. Classes come from an informer;
+one that it lacks is read from the API, so a newly created class works. Source: KEP-585; kubelet
 `runtimeclass`, which resolves the class again for each sandbox. Decision:
 docs/decisions/037-handler-of-a-pod.md.
 """
@@ -30,15 +30,19 @@ log = Log(__name__)
 
 
 class ClassUnreadableError(Exception):
-    """The class may exist, but the API server did not say; worth another try."""
+    """The API server did not return the class, which may exist; retry."""
 
 
 class HandlerUnknownError(Exception):
-    """Nothing says which handler the pod was admitted with, so none may be chosen for it."""
+    """The handler that the pod was admitted with cannot be determined, so none may be chosen for
+    it.
+    """
 
 
 class RuntimeClasses:
-    """The classes as this node knows them. `is_enabled` false ignores what pods name."""
+    """RuntimeClasses as this node knows them. With `is_enabled` false, pods' class names are
+    ignored.
+    """
 
     def __init__(
         self,
@@ -54,7 +58,7 @@ class RuntimeClasses:
         self._is_enabled = is_enabled
 
     def on_change(self, handler: Callable[[str], None]) -> None:
-        """Hear the name of every class that appears, changes or goes."""
+        """Call a function with the name of every class that is added, changed or removed."""
 
         def changed(before: RuntimeClass | None, after: RuntimeClass | None) -> None:
             known = after or before
@@ -64,38 +68,40 @@ class RuntimeClasses:
         self._informer.add_handler(changed)
 
     def named_by(self, pod: Pod) -> str | None:
-        """The class whose rules hold for a pod, None for the implicit one."""
+        """Return the name of a pod's class; None for the implicit one, or when the gate is off."""
         name = pod.spec.runtime_class_name
         return None if not self._is_enabled or is_implicit(name) else name
 
     def is_gone(self, pod: Pod) -> bool:
-        """Whether the pod's class is known not to exist any more."""
+        """Return whether the pod's class is known to be deleted."""
         name = self.named_by(pod)
         return name is not None and self._informer.is_synced and self._informer.get(name) is None
 
     def replacing_handler(self, pod: Pod, handler: str) -> str | None:
-        """The handler of the pod's class when it is another than the pod's, else None."""
+        """Return the handler of the pod's class if it differs from the pod's handler, else None."""
         name = self.named_by(pod)
         found = self._informer.get(name) if name is not None else None
         return found.handler if found is not None and found.handler != handler else None
 
     def known_handler(self, pod: Pod, view: PodView) -> str | None:
-        """The handler a pod was admitted with as far as it is in memory; does not block."""
+        """Return the handler a pod was admitted with, if it is in memory; does not block."""
         if is_implicit(pod.spec.runtime_class_name):
             return DEFAULT_HANDLER
         record = self._records.known(pod.metadata.uid)
         return record.handler if record is not None else _of_sandboxes(view)
 
     def forget(self, uid: str) -> None:
-        """Drop what is in memory of a pod that is gone."""
+        """Drop the in-memory record of a removed pod."""
         self._records.forget(uid)
 
     async def handler(self, pod: Pod, view: PodView) -> str:
-        """Return the handler of a pod's sandboxes, deciding and recording it at the first call.
+        """Return the handler of a pod's sandboxes; the first call decides and records it.
 
         Raises ClassMissing for a pod without sandbox whose class does not exist;
-        ClassUnreadableError; HandlerUnknownError when the pod was admitted before and nothing
-        says under which handler; OSError when the record cannot be written.
+        ClassUnreadableError;
+        HandlerUnknownError when the pod was admitted before and its handler cannot be determined;
+        OSError
+        when the record cannot be written.
         """
         name = pod.spec.runtime_class_name
         if name is None or is_implicit(name):
@@ -114,7 +120,7 @@ class RuntimeClasses:
         return record.handler
 
     async def _decide(self, pod: Pod, name: str, view: PodView, *, is_damaged: bool) -> str:
-        """The handler of a pod without record: its sandboxes', else its class's."""
+        """Return the handler of a pod without a record: its sandboxes', else its class's."""
         of_sandboxes = _of_sandboxes(view)
         if of_sandboxes is not None:
             return of_sandboxes
@@ -125,8 +131,9 @@ class RuntimeClasses:
             return DEFAULT_HANDLER
         found = self._informer.get(name) or await self._read(name)
         if was_admitted:
-            # A class never changes its handler, so one that was there before the pod is the one
-            # that the pod was admitted with; any other may be a successor of the same name.
+            # A class's handler is immutable, so a class older than the pod has the handler that the
+            # pod
+            # was admitted with; a younger one may be a successor with the same name.
             if found is None:
                 raise HandlerUnknownError(_unknown(name, "the class does not exist any more"))
             if not _is_older(found, pod):
@@ -143,12 +150,12 @@ class RuntimeClasses:
 
 
 def _of_sandboxes(view: PodView) -> str | None:
-    """The handler of the newest sandbox that has a known one."""
+    """Return the handler of the newest sandbox that has a known one."""
     return next((each.handler for each in view.sandboxes if each.handler is not None), None)
 
 
 def _is_older(runtime_class: RuntimeClass, pod: Pod) -> bool:
-    """Whether the class was there when the pod was made; unknown ages count as no."""
+    """Return whether the class existed when the pod was created; False for unknown ages."""
     stamps = (runtime_class.metadata.creation_timestamp, pod.metadata.creation_timestamp)
     if not all(stamps):
         return False

@@ -1,7 +1,7 @@
-"""Events about pods and their containers, as the kubelet words them.
+"""Pod and container events, with the kubelet's messages.
 
-A thin layer over the recorder that knows how an event points at a container of a pod. Source:
-kubelet `events` package; core/v1 ObjectReference `fieldPath`.
+A thin layer over the recorder that sets the field path of a pod's container. Source: kubelet
+`events` package; core/v1 ObjectReference `fieldPath`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class PodEvents:
         self._recorder = recorder
 
     def pod(self, pod: Pod, type_: str, reason: str, message: str) -> None:
-        """An event about the whole pod."""
+        """Record an event about the whole pod."""
         self._recorder.record(reference(PODS, pod), type_, reason, message)
 
     def about(
@@ -35,7 +35,7 @@ class PodEvents:
         *,
         container_id: str = "",
     ) -> None:
-        """An event about a container; its id is replaced by its name, which people know."""
+        """Record an event about a container; its ID in the message is replaced by its name."""
         if container_id:
             message = message.replace(container_id, member.name)
         about = msgspec.structs.replace(reference(PODS, pod), field_path=member.field_path)

@@ -1,9 +1,9 @@
-"""The handler each pod of this node was admitted with, kept in the pod's directory.
+"""Handler records: the handler each pod of this node was admitted with, in the pod's directory.
 
 A class can be deleted and created again with another handler, and not every engine reports the
-handler of a sandbox (CRI-O leaves `runtime_handler` empty), so neither says later what a pod was
-admitted with. The record is written before the first sandbox is asked for, and outlives sandbox,
-engine, agent and machine.
+handler of a sandbox (CRI-O leaves `runtime_handler` empty), so neither determines later which
+handler a pod was admitted with. The record is written before the first sandbox is created, and
+survives restarts of sandbox, engine, agent and host.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class HandlerRecord(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DamagedRecordError(Exception):
-    """A record that is there and cannot be read."""
+    """A record exists but cannot be parsed."""
 
 
 class HandlerRecords:
@@ -35,11 +35,11 @@ class HandlerRecords:
         self._known: dict[str, HandlerRecord] = {}
 
     def known(self, uid: str) -> HandlerRecord | None:
-        """The record of a pod as far as it was read or written before; does not block."""
+        """Return the record of a pod if it was read or written before; does not block."""
         return self._known.get(uid)
 
     async def read(self, uid: str) -> HandlerRecord | None:
-        """The record of a pod, None without one. Raises DamagedRecordError, OSError."""
+        """Return the record of a pod, None without one. Raises DamagedRecordError, OSError."""
         if uid not in self._known:
             record = await asyncio.to_thread(_read, self._paths.pod(uid).runtime_handler)
             if record is None:
@@ -48,12 +48,12 @@ class HandlerRecords:
         return self._known[uid]
 
     async def write(self, uid: str, record: HandlerRecord) -> None:
-        """Keep a pod's record. Raises OSError."""
+        """Write a pod's record. Raises OSError."""
         await asyncio.to_thread(_write, self._paths.pod(uid).runtime_handler, record)
         self._known[uid] = record
 
     def forget(self, uid: str) -> None:
-        """Drop what is in memory of a pod that is gone; its directory goes with its volumes."""
+        """Drop the in-memory record of a removed pod; its file is removed with its volumes."""
         self._known.pop(uid, None)
 
 

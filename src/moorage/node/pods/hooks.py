@@ -1,4 +1,4 @@
-"""Running a container's lifecycle hooks.
+"""Container lifecycle hooks.
 
 Source: core/v1 LifecycleHandler, KEP-3960 (sleep); kubelet `lifecycle/handlers.go`.
 """
@@ -20,7 +20,7 @@ NO_LIMIT_S = 0
 
 
 class HookError(Exception):
-    """A hook that failed; the text is for the log and the container's status."""
+    """A hook failed; the text is for the log and the container's status."""
 
 
 class Hooks:
@@ -41,9 +41,9 @@ class Hooks:
         *,
         within_s: int = NO_LIMIT_S,
     ) -> None:
-        """Run one hook to its end. `address` is the pod's. Raises HookError.
+        """Run one hook until it completes. `address` is the pod's. Raises HookError.
 
-        The engine ends a command that takes longer than `within_s` seconds.
+        The engine kills a command that takes longer than `within_s` seconds.
         """
         if handler.exec is not None:
             await self._exec(pod, container, container_id, handler.exec.command, within_s)
@@ -89,7 +89,7 @@ class Hooks:
 
 
 async def bounded(clock: Clock, seconds: float, hook: asyncio.Task[None]) -> bool:
-    """Wait for a hook, but not longer; whether it came to its end."""
+    """Wait for a hook for at most `seconds`; return whether it has completed."""
     sleeper = asyncio.ensure_future(clock.sleep(seconds))
     try:
         await asyncio.wait((hook, sleeper), return_when=asyncio.FIRST_COMPLETED)

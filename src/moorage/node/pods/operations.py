@@ -1,7 +1,7 @@
-"""The things a pod's worker has under way, each under a name, and when a failed one is due again.
+"""Operations of a pod worker: named tasks, and the retry times of failed ones.
 
-An operation is a task that runs to its end or is cancelled; while it runs its name is busy. What
-fails is tried again after a growing pause, or when the failure itself says it is worth it.
+An operation is a task that runs until it completes or is cancelled; its name is busy meanwhile. A
+failed operation is retried after an exponential delay, or at the time that the failure gives.
 """
 
 from __future__ import annotations
@@ -47,31 +47,32 @@ class Operations:
         return frozenset(self._running)
 
     def look(self) -> None:
-        """Begin a step: until the next one, what is due is judged by this moment.
+        """Begin a step: until the next one, due times are compared with this moment.
 
-        One moment for the whole step, or something that falls due in the middle of it would
+        A single moment per step: an operation that becomes due in the middle of a step would
+        otherwise
         neither be started nor be waited for.
         """
         self._now_s = self._clock.monotonic()
 
     def may_start(self, name: str) -> bool:
-        """Whether it neither runs nor waits for its next try."""
+        """Return whether the operation is neither running nor waiting for its retry."""
         return name not in self._running and self._now_s >= self._due.get(name, self._now_s)
 
     def start(self, name: str, work: Work, tasks: asyncio.TaskGroup) -> None:
-        """Run something under a name that is free."""
+        """Start an operation under a name that is not busy."""
         task = tasks.create_task(self._run(name, work))
         self._running[name] = task
-        # Not in `_run`: a task that is cancelled before its first step never gets there.
+        # Not in `_run`: it never runs if the task is cancelled before its first step.
         task.add_done_callback(lambda _: self._ended(name, work))
 
     def succeeded(self, name: str) -> None:
-        """Forget earlier failures."""
+        """Reset the operation's failures."""
         self._due.pop(name, None)
         self._backoffs.pop(name, None)
 
     def failed(self, name: str, *, retry_s: float | None = None) -> None:
-        """Have it wait: until `retry_s` (monotonic seconds), else for a growing pause."""
+        """Schedule a retry: at `retry_s` (monotonic seconds), else after an exponential delay."""
         if retry_s is None:
             backoff = self._backoffs.get(name)
             if backoff is None:
@@ -81,26 +82,26 @@ class Operations:
         self._due[name] = retry_s
 
     def retry_now(self, name: str) -> None:
-        """What stood in the way has changed: the next try need not wait."""
+        """Clear the retry time, as the cause of the failure has changed."""
         self._due.pop(name, None)
 
     def postpone(self, name: str, until_s: float) -> None:
         self._due[name] = until_s
 
     def next_due_s(self) -> float | None:
-        """Seconds until the first waiting operation is due, None when none waits."""
+        """Return seconds until the first waiting operation is due; None when none waits."""
         waiting = [due for name, due in self._due.items() if name not in self._running]
         first = min((due for due in waiting if due > self._now_s), default=None)
         return None if first is None else max(0.0, first - self._clock.monotonic())
 
     def cancel(self, names: Iterable[str]) -> None:
-        """End operations early; they count as running until they have ended."""
+        """Cancel operations; they count as running until they have ended."""
         for name in names:
             if name in self._running:
                 self._running[name].cancel()
 
     def forget(self, name: str) -> None:
-        """It will not be wanted any more."""
+        """Drop the retry state of an operation that is no longer needed."""
         self._due.pop(name, None)
         self._backoffs.pop(name, None)
 
@@ -110,7 +111,7 @@ class Operations:
         except asyncio.CancelledError:
             raise
         except Exception:
-            # A fault in handling one pod must not end the others: it is loud, and tried again.
+            # A bug in handling one pod must not end the others: log it and retry.
             log.exception("operation broke", operation=name)
             self.failed(name)
 

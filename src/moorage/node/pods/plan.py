@@ -1,9 +1,9 @@
-"""What to do next for a pod: the decision, pure.
+"""Pod plan: decides the next actions for a pod, pure.
 
-From the pod as wanted, the pod as the engine has it, and what the probes found, to the actions
-that are missing. Called again after every change, with the containers that are being worked on
-marked busy, so it never needs to remember what it said before. Source: kubelet
-`computePodActions`, KEP-753 (sidecars), KEP-277 (ephemeral containers).
+Inputs are the pod's spec, the engine's view of the pod, and the probes' results; the result is the
+missing actions. Called again after every change, with the containers in progress marked busy, so it
+keeps no state. Source: kubelet `computePodActions`, KEP-753 (sidecars), KEP-277 (ephemeral
+containers).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from moorage.runtimeclass.overhead import is_sidecar
 
 
 class Reason(Enum):
-    """Why a container is killed; decides which grace period holds."""
+    """Why a container is killed; selects the grace period."""
 
     LIVENESS = "LivenessProbe"
     STARTUP = "StartupProbe"
@@ -32,7 +32,7 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """What the probes last decided, by container id. Absent means no verdict yet."""
+    """Latest probe verdicts by container ID. An absent ID has no verdict yet."""
 
     liveness: Mapping[str, bool] = field(default_factory=dict)
     startup: Mapping[str, bool] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Probed:
 
 @dataclass(frozen=True, slots=True)
 class NewSandbox:
-    """Create a sandbox with this attempt number; `replaced` is the one it follows."""
+    """Create a sandbox with this attempt number; `replaced` is the ID of its predecessor."""
 
     attempt: int
     replaced: str | None = None
@@ -56,7 +56,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """End a container that runs. `message` is the event's."""
+    """Kill a running container. `message` is the event's."""
 
     container: ContainerView
     message: str
@@ -65,7 +65,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is missing. `is_over`: nothing of this pod will run again, so end what is left."""
+    """Missing actions. `is_over`: no container of this pod will run again, so stop what is left."""
 
     sandbox: NewSandbox | None = None
     start: tuple[Start, ...] = ()
@@ -78,9 +78,9 @@ NOTHING = Plan()
 
 
 def decide(pod: Pod, view: PodView, probed: Probed, busy: frozenset[str]) -> Plan:
-    """The actions this pod needs now; containers named in `busy` are left alone.
+    """Return the actions that this pod needs now; containers in `busy` are left alone.
 
-    Not to be asked for a pod that is being deleted.
+    Must not be called for a pod that is being deleted.
     """
     replacement = needed_sandbox(pod.spec, view)
     if replacement is not None:
@@ -102,7 +102,7 @@ def decide(pod: Pod, view: PodView, probed: Probed, busy: frozenset[str]) -> Pla
 
 
 def needed_sandbox(spec: PodSpec, view: PodView) -> NewSandbox | None:
-    """The sandbox to create, None while there is one that serves."""
+    """Return the sandbox to create; None if the current one is usable."""
     newest = view.sandbox
     if newest is None:
         return NewSandbox(0)
@@ -115,7 +115,9 @@ def needed_sandbox(spec: PodSpec, view: PodView) -> NewSandbox | None:
 
 
 def _fresh_start(spec: PodSpec, view: PodView, replacement: NewSandbox) -> Plan:
-    """A new sandbox, unless everything that would run in it has already run."""
+    """Return a plan with a new sandbox, unless every container that would run in it has
+    completed.
+    """
     every = (*spec.containers, *spec.init_containers)
     never_again = not any(may_restart(each, spec) for each in every)
     if never_again and replacement.attempt != 0 and view.containers:
@@ -135,7 +137,7 @@ def _has_succeeded_for_good(container: Container, spec: PodSpec, view: PodView) 
 
 @dataclass(slots=True)
 class _InitPlan:
-    """The init containers' part, built from the last to the first."""
+    """Plan of the init containers, built from the last to the first."""
 
     start: list[Start] = field(default_factory=list)
     kill: list[Kill] = field(default_factory=list)
@@ -150,7 +152,9 @@ class _InitPlan:
 
 
 def has_initialized(spec: PodSpec, view: PodView) -> bool:
-    """Whether a main container of the present sandbox was created: init is behind it."""
+    """Return whether a main container of the current sandbox was created, so initialization is
+    complete.
+    """
     return any(
         found is not None and found.state in (State.CREATED, State.RUNNING)
         for found in (view.latest(each.name) for each in spec.containers)
@@ -158,9 +162,10 @@ def has_initialized(spec: PodSpec, view: PodView) -> bool:
 
 
 def _init_plan(spec: PodSpec, view: PodView, probed: Probed, busy: frozenset[str]) -> _InitPlan:
-    """Walk the init containers backwards to the last that ran: those before it are done.
+    """Walk the init containers backwards to the last that ran: those before it have completed.
 
-    Completed init containers may have been removed from the engine, so the last one found decides.
+    Completed init containers may have been removed from the engine, so the last one present
+    decides.
     """
     plan = _InitPlan()
     if not spec.init_containers:
@@ -196,7 +201,7 @@ def _init_plan(spec: PodSpec, view: PodView, probed: Probed, busy: frozenset[str
 def _init_step(
     plan: _InitPlan, spec: PodSpec, container: Container, found: ContainerView, probed: Probed
 ) -> bool:
-    """Add what one found init container needs; whether the next one may start."""
+    """Add the actions for one init container; return whether the next one may start."""
     match found.state:
         case State.CREATED:
             plan.run(container)
@@ -222,7 +227,7 @@ def _init_step(
 def _sidecar_step(
     plan: _InitPlan, container: Container, found: ContainerView, probed: Probed
 ) -> bool:
-    """A running sidecar: whether it has started, and whether it must be replaced."""
+    """Add the actions for a running sidecar; return whether it has started."""
     name = container.name
     if container.startup_probe is not None:
         verdict = probed.startup.get(found.id)
@@ -241,7 +246,7 @@ def _sidecar_step(
 
 
 def is_changed(container: AnyContainer, found: ContainerView) -> bool:
-    """Whether the running container was made from another definition (its image)."""
+    """Return whether the running container was created from another definition (its image)."""
     made_from = found.memory.hash
     return made_from is not None and made_from != container_hash(container)
 
@@ -276,9 +281,9 @@ def _main_plan(spec: PodSpec, view: PodView, probed: Probed, busy: frozenset[str
 
 
 def _has_post_start(container: Container) -> bool:
-    """Whether the containers after this one wait for its hook.
+    """Return whether the container has a postStart hook, for which the containers after it wait.
 
-    Upstream starts containers one by one, and pods rely on a hook holding back those behind it.
+    Upstream starts containers one by one, and pods rely on a hook delaying the following ones.
     """
     return container.lifecycle is not None and container.lifecycle.post_start is not None
 
@@ -290,7 +295,7 @@ def _runs_again(container: Container, spec: PodSpec, found: ContainerView) -> bo
 
 
 def _fault(container: Container, found: ContainerView, probed: Probed) -> Kill | None:
-    """Why a running container must end, None when it may go on."""
+    """Return why a running container must be killed; None if it may continue."""
     name = container.name
     if is_changed(container, found):
         return Kill(found, f"Container {name} definition changed", Reason.CHANGED)
@@ -302,7 +307,7 @@ def _fault(container: Container, found: ContainerView, probed: Probed) -> Kill |
 
 
 def _with_intent(kill: Kill, spec: PodSpec, container: Container) -> Kill:
-    """Say whether the container comes back: a changed definition always does."""
+    """Add to the message whether the container is restarted: after a changed definition always."""
     policy = container.restart_policy or spec.restart_policy
     if kill.reason != Reason.CHANGED and policy == "Never":
         return kill

@@ -1,7 +1,7 @@
-"""The pods of this node: each one that the API gives it gets a worker.
+"""Pod manager: one worker for each pod bound to this node.
 
-Follows the informer, asks admission for new pods, and passes on what concerns many at once:
-changes of the engine's view, of classes, of handlers. Source: kubelet `syncLoopIteration`,
+Follows the pod informer, runs admission for new pods, and forwards changes that concern many pods:
+of the engine's view, of classes, of handlers. Source: kubelet `syncLoopIteration`,
 `HandlePodAdditions`.
 """
 
@@ -29,7 +29,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 
 
 class PodManager:
-    """The workers by pod uid. `run()` starts them and goes on until cancelled."""
+    """Pod workers by pod UID. `run()` starts them and blocks until cancelled."""
 
     def __init__(self, context: NodeContext, pods: Informer[Pod], node: NodeObject) -> None:
         self._context = context
@@ -40,7 +40,7 @@ class PodManager:
         self._listeners: list[Callable[[], None]] = []
 
     def add_listener(self, listener: Callable[[], None]) -> None:
-        """Call this after a worker has come or gone. It must not block."""
+        """Register a function to call after a worker was added or removed. It must not block."""
         self._listeners.append(listener)
 
     def __iter__(self) -> Iterator[PodWorker]:
@@ -51,7 +51,7 @@ class PodManager:
         return self._workers.keys()
 
     def find(self, namespace: str, name: str) -> PodWorker | None:
-        """The worker of a pod by name; the newest of several."""
+        """Return the worker of a pod by name; the newest of several."""
         found = [
             each
             for each in self._workers.values()
@@ -60,14 +60,14 @@ class PodManager:
         return max(found, key=lambda each: each.pod.metadata.creation_timestamp or "", default=None)
 
     async def run(self) -> None:
-        """Give every pod a worker, now and as they come. The informer must be synced."""
+        """Run a worker for every existing and new pod. The informer must be synced."""
         context = self._context
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             context.observer.add_listener(self._on_view)
             context.health.add_listener(self._on_engine)
             context.classes.on_change(self._on_class)
-            # In order of age: admission gives the room to those that have had it longest.
+            # Oldest first: admission gives precedence to older pods.
             for pod in sorted(self._pods, key=lambda each: each.metadata.creation_timestamp or ""):
                 self._add(pod)
             self._pods.add_handler(self._on_pod)
@@ -106,7 +106,7 @@ class PodManager:
                 try:
                     await worker.run()
                 except Exception as error:
-                    # A fault in handling one pod must not end the others.
+                    # A bug in handling one pod must not end the others.
                     log.exception("pod's worker broke", pod=described(worker.pod))
                     self._context.events.pod(
                         worker.pod, WARNING, "FailedSync", f"error handling the pod: {error}"
@@ -123,7 +123,7 @@ class PodManager:
             listener()
 
     def _is_taken_over(self, pod: Pod) -> bool:
-        """Whether this node has said yes to the pod before, or is past saying anything."""
+        """Return whether this node has already admitted the pod, or admission no longer applies."""
         has_begun = not self._context.observer.view(pod.metadata.uid).is_empty
         is_over = pod.status.phase in TERMINAL or pod.metadata.deletion_timestamp is not None
         return has_begun or is_over
