@@ -1,7 +1,7 @@
-"""Creating the sandbox of a pod under the handler its class names.
+"""Pod sandbox creation under the handler of the pod's RuntimeClass.
 
-What goes wrong here stops the pod before anything of it runs, so every error says which class,
-which handler and which node, and what to do. Source: kubelet `createPodSandbox`; KEP-585.
+A failure here blocks the pod before any container runs, so every error names the class, the handler
+and the node, and the remedy. Source: kubelet `createPodSandbox`; KEP-585.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FAILED = "Failed to create pod sandbox: "
 
 
 class SandboxError(Exception):
-    """No sandbox; the text is the event's message, `reason` one word for it."""
+    """A sandbox cannot be created; the text is the event's message, `reason` a single word."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -50,7 +50,7 @@ class SandboxError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxMaker:
-    """Makes sandboxes on this node. `handlers` gives what the engine offers now."""
+    """Creates sandboxes on this node. `handlers` returns the engine's current handlers."""
 
     engine: Engine
     observer: Observer
@@ -65,7 +65,7 @@ class SandboxMaker:
     cgroup_parent: Callable[[Pod], str]
 
     async def create(self, pod: Pod, view: PodView, attempt: int) -> SandboxView:
-        """Create and start a sandbox; what the engine has of it. Raises SandboxError."""
+        """Create and start a sandbox; return the engine's view of it. Raises SandboxError."""
         self.metrics.started_pods.count()
         handler = await self._handler(pod, view)
         try:
@@ -89,7 +89,9 @@ class SandboxMaker:
         return found
 
     async def _end_stray(self, sandbox: SandboxView, handler: str) -> None:
-        """End a sandbox that the engine says runs under another handler. Raises SandboxError."""
+        """Stop a sandbox that the engine reports under another handler. Raises SandboxError in any
+        case.
+        """
         message = (
             f'{_FAILED}the engine was asked for handler "{handler}" and made sandbox {sandbox.id} '
             f'under "{sandbox.handler}"; it was stopped'
@@ -103,7 +105,7 @@ class SandboxMaker:
         raise SandboxError("WrongRuntimeHandler", message)
 
     async def config(self, pod: Pod, attempt: int, handler: str) -> pb.PodSandboxConfig:
-        """The configuration of a pod's sandbox. Raises ConfigError, OSError."""
+        """Return the configuration of a pod's sandbox. Raises ConfigError, OSError."""
         user_namespace = None
         if pod.spec.host_users is False:
             check_user_namespaces(handler, self.handlers())
@@ -157,7 +159,7 @@ class SandboxMaker:
             self.metrics.run_sandbox.observe(spent_s, runtime_handler=handler)
 
     def _refusal(self, pod: Pod, handler: str, error: CriError) -> str:
-        """The engine's words, and for a pod with a class what it asked of which node."""
+        """Return the engine's message; for a pod with a class also the class, handler and node."""
         name = self.classes.named_by(pod)
         if name is None:
             return f"{_FAILED}{error}"

@@ -1,7 +1,7 @@
-"""Questions about a pod's specification that several parts of its life ask.
+"""Pod spec helpers shared by the parts of a pod's lifecycle.
 
-Pure readings of the typed pod: which containers there are and of which kind, what a text calls a
-pod, how long a duration is in words. Source: core/v1 Pod; kubelet `util/format`.
+Pure: containers and their kinds, a pod's name in messages, duration formatting. Source: core/v1
+Pod; kubelet `util/format`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DEFAULT_GRACE_S = 30
 
 
 class Kind(Enum):
-    """What a container is in its pod; the value is the metric's label."""
+    """Kind of a container in its pod; the value is the metric's label."""
 
     INIT = "init_container"
     MAIN = "container"
@@ -63,12 +63,12 @@ class Member:
 
     @property
     def field_path(self) -> str:
-        """How events point at it: `spec.containers{app}`."""
+        """Field path of the container in events: `spec.containers{app}`."""
         return f"spec.{_FIELDS[self.kind]}{{{self.container.name}}}"
 
 
 def members(spec: PodSpec) -> Iterator[Member]:
-    """Every container of a pod: main, init, ephemeral."""
+    """Yield every container of a pod: main, init, ephemeral."""
     for container in spec.containers:
         yield Member(Kind.MAIN, container)
     for container in spec.init_containers:
@@ -82,23 +82,23 @@ def member(spec: PodSpec, name: str) -> Member | None:
 
 
 def sidecars(spec: PodSpec) -> tuple[Container, ...]:
-    """The init containers that keep running beside the main ones, in order."""
+    """Return the sidecars in order: init containers with the restart policy Always."""
     return tuple(each for each in spec.init_containers if is_sidecar(each))
 
 
 def described(pod: Pod) -> str:
-    """`name_namespace(uid)`, the way messages call a pod."""
+    """Return `name_namespace(uid)`, the form in which messages name a pod."""
     meta = pod.metadata
     return f"{meta.name}_{meta.namespace}({meta.uid})"
 
 
 def quality(pod: Pod) -> str:
-    """The pod's QoS class: as the API server stored it, else computed."""
+    """Return the pod's QoS class: as the API server stored it, else computed."""
     return pod.status.qos_class or qos_class(msgspec.to_builtins(pod.spec))
 
 
 def grace_period_s(pod: Pod) -> int:
-    """Seconds a container may take to end: what the deletion says, else the specification."""
+    """Return the grace period in seconds: that of the deletion, else that of the spec."""
     if pod.metadata.deletion_grace_period_seconds is not None:
         return pod.metadata.deletion_grace_period_seconds
     grace = pod.spec.termination_grace_period_seconds
@@ -106,19 +106,19 @@ def grace_period_s(pod: Pod) -> int:
 
 
 def is_static(pod: Pod) -> bool:
-    """Whether it comes from a file on this node."""
+    """Return whether the pod comes from a file on this node."""
     return pod.metadata.annotations.get(CONFIG_SOURCE) == FILE_SOURCE
 
 
 def is_mirror(pod: Pod) -> bool:
-    """Whether it only shows a static pod to the API's readers."""
+    """Return whether the pod is the API's mirror of a static pod."""
     return CONFIG_MIRROR in pod.metadata.annotations
 
 
 def should_restart(container: AnyContainer, spec: PodSpec, exit_code: int) -> bool:
-    """Whether a container that ended with this code runs again.
+    """Return whether a container that ended with this exit code is restarted.
 
-    The container's own rules and policy come before the pod's. Source: KEP-5307.
+    The container's own rules and policy override the pod's. Source: KEP-5307.
     """
     if container.restart_policy is not None:
         for rule in container.restart_policy_rules:
@@ -133,14 +133,14 @@ def should_restart(container: AnyContainer, spec: PodSpec, exit_code: int) -> bo
 
 
 def may_restart(container: AnyContainer, spec: PodSpec) -> bool:
-    """Whether any exit code makes the container run again."""
+    """Return whether any exit code leads to a restart of the container."""
     if container.restart_policy is not None and container.restart_policy_rules:
         return True
     return (container.restart_policy or spec.restart_policy) != NEVER
 
 
 def spoken_seconds(seconds: float) -> str:
-    """A duration as Go prints it: `10s`, `2m40s`, `1h0m0s`, `250ms`."""
+    """Format a duration as Go prints it: `10s`, `2m40s`, `1h0m0s`, `250ms`."""
     if 0 < seconds < 1:
         return f"{seconds * 1000:g}ms"
     whole = int(seconds)

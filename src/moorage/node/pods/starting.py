@@ -1,7 +1,7 @@
-"""Starting one container: image, configuration, create, start, hook.
+"""Container start: image, configuration, create, start, postStart hook.
 
-Each step that fails gives the reason and message that the kubelet would write into the
-container's status, and its event. Source: kubelet `startContainer`.
+Each failing step raises the kubelet's reason and message for the container's status, and records
+its event. Source: kubelet `startContainer`.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ _ENV_FILE_LIMIT = 64 * 1024
 
 
 class StartError(Exception):
-    """A container that did not start: `reason` and text for its status.
+    """A container did not start: `reason` and text for its status.
 
-    `retry_s` is the moment (monotonic seconds) before which another try is in vain.
+    `retry_s` is the earliest time for another try, in monotonic seconds.
     """
 
     def __init__(self, reason: str, message: str, *, retry_s: float | None = None) -> None:
@@ -83,7 +83,7 @@ class StartError(Exception):
 
 
 class HookFailedError(StartError):
-    """The container runs, but its postStart hook failed: it must be ended."""
+    """The container runs, but its postStart hook failed: it must be killed."""
 
     def __init__(self, message: str, container: ContainerView | None) -> None:
         super().__init__("PostStartHookError", message)
@@ -92,7 +92,7 @@ class HookFailedError(StartError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What a start needs to know of its pod: all of it is there by then."""
+    """Pod-side inputs of a container start."""
 
     pod: Pod
     view: PodView
@@ -124,7 +124,7 @@ class ContainerStarter:
     memory_capacity_bytes: int
 
     async def start(self, launch: Launch, member: Member) -> None:
-        """Bring a container to run. Raises StartError."""
+        """Start a container. Raises StartError."""
         self.metrics.started_containers.count(container_type=member.kind.value)
         try:
             await self._start(launch, member)
@@ -177,7 +177,7 @@ class ContainerStarter:
     async def _volume_images(
         self, launch: Launch, member: Member, secrets: Sequence[Secret]
     ) -> dict[str, pb.ImageSpec]:
-        """The images that the container mounts, pulled."""
+        """Pull the images that the container mounts as volumes, and return them by volume name."""
         wanted = {mount.name for mount in member.container.volume_mounts}
         found: dict[str, pb.ImageSpec] = {}
         for volume in launch.pod.spec.volumes:
@@ -199,7 +199,9 @@ class ContainerStarter:
         return found
 
     async def _restart_count(self, launch: Launch, member: Member) -> int:
-        """One more than the container before; a log left by one that is forgotten counts too."""
+        """Return one more than the predecessor's restart count; log files of removed containers
+        count.
+        """
         before = launch.view.latest(member.name)
         if before is None:
             meta = launch.pod.metadata
@@ -207,7 +209,7 @@ class ContainerStarter:
             return await asyncio.to_thread(_count_by_logs, logs)
         if before.state is not State.CREATED:
             return before.restart_count + 1
-        # It never ran: an agent before us ended in the middle.
+        # It was never started: an earlier agent ended between create and start.
         try:
             await self.engine.remove_container(before.id)
         except CriError as error:
@@ -282,7 +284,7 @@ class ContainerStarter:
         environment: Environment,
         volume_images: Mapping[str, pb.ImageSpec],
     ) -> list[pb.Mount]:
-        """Volumes, /etc/hosts and the termination message file. Blocks."""
+        """Return the mounts: volumes, /etc/hosts and the termination message file. Blocks."""
         container, paths = member.container, self.paths.pod(launch.pod.metadata.uid)
         mounts = container_mounts(
             container,
@@ -308,7 +310,7 @@ class ContainerStarter:
             hostname = hostname_of(launch.pod, self.options.cluster_domain)
             text = hosts_file(hostname, launch.sandbox.ips, spec.host_aliases)
         make_private(paths.root)
-        # Written in place: containers that run already have this very file mounted.
+        # Written in place: running containers have this inode mounted.
         paths.hosts_file.write_text(text)
         paths.hosts_file.chmod(0o644)
         return pb.Mount(
@@ -337,7 +339,7 @@ class ContainerStarter:
             await self.engine.start_container(container_id)
         except CriError as error:
             self._failed(launch, member, error.sentence, container_id=container_id)
-            # The engine keeps it, as one that has ended.
+            # The engine keeps the container, in state exited.
             await self._look(launch, member, container_id)
             raise StartError("RunContainerError", error.sentence) from error
         self.events.about(launch.pod, member, NORMAL, "Started", "Container started")
@@ -359,7 +361,7 @@ class ContainerStarter:
         launch: Launch,
         config: pb.ContainerConfig,
     ) -> None:
-        """Show the log under the flat name that log shippers read. Blocks."""
+        """Link the log under the flat name that log shippers read. Blocks."""
         directory = self.options.container_logs_dir
         target = Path(launch.sandbox_config.log_directory) / config.log_path
         if directory is None or not target.exists():
@@ -390,7 +392,7 @@ class ContainerStarter:
             )
         except HookError as error:
             log.warning("postStart hook failed", container=member.name, error=error)
-            # What a hook printed may be secret: it goes into the status, not into an event.
+            # A hook's output may be secret: it goes into the status, not into an event.
             self.events.about(
                 launch.pod, member, WARNING, "FailedPostStartHook", "PostStartHook failed"
             )
@@ -403,7 +405,7 @@ class ContainerStarter:
 
 
 def _target(launch: Launch, member: Member) -> str | None:
-    """The container whose processes an ephemeral one is to see. Raises ConfigError."""
+    """Return the ID of an ephemeral container's target. Raises ConfigError."""
     container = member.container
     if not isinstance(container, EphemeralContainer) or not container.target_container_name:
         return None
@@ -417,7 +419,7 @@ def _message_file(directory: Path, path: str) -> pb.Mount:
     make_private(directory)
     file = directory / secrets.token_hex(4)
     file.touch()
-    # Whoever the container runs as must be able to write it.
+    # Any user that the container runs as must be able to write it.
     file.chmod(0o666)
     return pb.Mount(
         host_path=str(file), container_path=path if path.startswith("/") else f"/{path}"

@@ -1,6 +1,6 @@
-"""TerminationReason containers: preStop hook, stop signal, and the end of patience.
+"""Container termination: preStop hook, stop signal, grace period.
 
-Main containers end together, sidecars after them, the last one started first; all within the
+Main containers are stopped together, then sidecars in reverse order of their start, all within the
 grace period. Source: core/v1 "Pod termination", KEP-753; kubelet `killContainer`,
 `terminationOrdering`.
 """
@@ -32,18 +32,18 @@ _ENGINE_ENDS_S = 1.0
 
 
 class StopError(Exception):
-    """Something of a pod could not be ended; the text says what."""
+    """A container or sandbox of a pod could not be stopped; the text says which."""
 
 
 @dataclass(slots=True)
 class _Turns:
-    """Who waits for whom. Each container's event is set when it has ended."""
+    """Termination order. Each container's event is set when it has ended."""
 
     ended: dict[str, asyncio.Event]
     before: Mapping[str, list[str]] = field(default_factory=dict)
 
     async def wait(self, name: str, clock: Clock, seconds: float) -> None:
-        """Return when it is this container's turn, at the latest after so many seconds."""
+        """Block until the containers before this one have ended, for at most `seconds`."""
         waiter = asyncio.ensure_future(self._all_ended(name))
         sleeper = asyncio.ensure_future(clock.sleep(seconds))
         try:
@@ -59,7 +59,7 @@ class _Turns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerStopper:
-    """Ends containers and pods on this node."""
+    """Stops containers and pods on this node."""
 
     engine: Engine
     observer: Observer
@@ -68,13 +68,13 @@ class ContainerStopper:
     clock: Clock
 
     async def kill(self, pod: Pod, kill: Kill) -> None:
-        """End one container of a pod that goes on. Raises StopError."""
+        """Stop one container of an active pod. Raises StopError."""
         await self._stop(pod, kill.container, kill.message, kill_grace_s(pod, kill), None)
 
     async def stop_pod(self, pod: Pod, view: PodView, grace_s: int) -> None:
-        """End everything of a pod: containers first, then sandboxes. Raises StopError."""
+        """Stop all containers of a pod, then its sandboxes. Raises StopError."""
         turns = _turns(pod.spec, view.alive)
-        # One that fails must not end the patience with the others.
+        # The failure of one container must not cut the others' grace period short.
         outcomes = await asyncio.gather(
             *(self._stop(pod, each, "", grace_s, turns) for each in view.alive),
             return_exceptions=True,
@@ -85,9 +85,9 @@ class ContainerStopper:
         await self.stop_sandboxes(view)
 
     async def stop_sandboxes(self, view: PodView) -> None:
-        """Stop every sandbox of a pod, which ends what is left in them. Raises StopError.
+        """Stop every sandbox of a pod, which kills what is left in them. Raises StopError.
 
-        One that has died keeps its address and its host ports until it is stopped.
+        A dead sandbox keeps its address and its host ports until it is stopped.
         """
         for sandbox in view.sandboxes:
             try:
@@ -97,7 +97,9 @@ class ContainerStopper:
                 raise StopError(f"failed to stop sandbox {sandbox.id}: {error}") from error
 
     async def stop_orphan(self, view: PodView) -> None:
-        """End a pod whose object is gone, as its containers remember it. Raises StopError."""
+        """Stop a pod whose object is gone, with the grace period in its containers' annotations.
+        Raises StopError.
+        """
         for container in view.alive:
             memory = container.memory
             grace_s = MINIMUM_GRACE_S if memory.grace_period_s is None else memory.grace_period_s
@@ -138,7 +140,8 @@ class ContainerStopper:
         hook = asyncio.create_task(
             self.hooks.run(pod, found.container, container.id, handler, address, within_s=grace_s)
         )
-        # A command is ended by the engine, which must be let do it: hanging up ends only the call.
+        # The engine kills a command at its timeout and needs time for that: cancelling ends only
+        # the call.
         more_s = _ENGINE_ENDS_S if handler.exec is not None else 0.0
         try:
             if await bounded(self.clock, grace_s + more_s, hook):
@@ -160,7 +163,7 @@ class ContainerStopper:
 
 
 def kill_grace_s(pod: Pod, kill: Kill) -> int:
-    """The patience with one container: its probe's own period, else the pod's."""
+    """Return the grace period of one container in seconds: its probe's own, else the pod's."""
     found = member(pod.spec, kill.container.name)
     if found is not None and pod.metadata.deletion_grace_period_seconds is None:
         probe = {
@@ -178,7 +181,7 @@ def _pre_stop_handler(found: Member) -> LifecycleHandler | None:
 
 
 def _turns(spec: PodSpec, alive: Iterable[ContainerView]) -> _Turns:
-    """Sidecars wait for the main containers, and each for the sidecars started after it."""
+    """Return the order: sidecars wait for the main containers and for the sidecars after them."""
     names = {each.name for each in alive}
     ended = {name: asyncio.Event() for name in names}
     waiting = [each.name for each in spec.containers if each.name in names]

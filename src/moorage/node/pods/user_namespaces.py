@@ -1,8 +1,8 @@
-"""Ranges of user ids for pods that have users of their own.
+"""User ID ranges of pods with user namespaces.
 
-Each pod gets 65536 ids that no other pod on this machine has, whichever cluster's it is
-(`linux/id_register.py`), remembered in the pod's directory so that a restarted agent hands out
-nothing twice. Source: KEP-127; kubelet `userns` manager, whose file form is kept.
+Each pod gets 65536 IDs that no other pod on this host has, in any cluster (`linux/id_register.py`).
+The range is stored in the pod's directory, so that a restarted agent assigns none twice. Source:
+KEP-127; kubelet `userns` manager, in its file format.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from moorage.node.config.errors import ConfigError
 from moorage.node.paths import NodePaths
 
 LENGTH = 65536
-# Ids from 2^31 on are negative to programs that take them for signed.
+# IDs from 2^31 on are negative to programs that use signed integers.
 _LAST_INDEX = 2**31 // LENGTH - 1
 
 
@@ -38,7 +38,7 @@ class _Stored(Object, frozen=True):
 
 
 class UserNamespaces:
-    """Hands out id ranges, at most one a pod slot."""
+    """Assigns ID ranges, at most `max_pods`."""
 
     def __init__(self, paths: NodePaths, *, max_pods: int, register: Path) -> None:
         self._paths = paths
@@ -47,7 +47,9 @@ class UserNamespaces:
         self._assigning = asyncio.Lock()
 
     async def of(self, pod: Pod) -> pb.UserNamespace:
-        """The pod's range, a new one at first. Raises ConfigError when none is left."""
+        """Return the pod's range; the first call assigns one. Raises ConfigError when none is
+        left.
+        """
         async with self._assigning:
             first = await asyncio.to_thread(self._assigned, pod.metadata.uid)
         mapping = pb.IDMapping(host_id=first, container_id=0, length=LENGTH)
@@ -63,7 +65,8 @@ class UserNamespaces:
             if len(own) >= self._max_pods:
                 raise ConfigError(f"no free range of user ids is left for {self._max_pods} pods")
             first = _first_free(own.union(*map(_ranges, self._others())))
-            # The directory is there before the register names it, or it would count as gone.
+            # Written before the register is updated: a registered directory that is missing counts
+            # as gone.
             _write(file, first)
             id_register.enter(self._register, self._paths.pods)
         return first
@@ -73,7 +76,7 @@ class UserNamespaces:
 
 
 def _first_free(taken: set[int]) -> int:
-    # The first range is the node's own users'.
+    # The first range belongs to the node's own users.
     for index in range(1, _LAST_INDEX + 1):
         if index * LENGTH not in taken:
             return index * LENGTH

@@ -1,8 +1,8 @@
-"""The worker of one pod: looks, decides, acts and reports until nothing of the pod is left.
+"""Pod worker: observes, decides, acts and reports until nothing of the pod is left.
 
-Level-triggered: every wake, whatever its cause, goes through the same step, from the pod as
-wanted and the pod as it is. Slow things run as named operations beside it, so the worker itself
-never waits for the engine. Source: kubelet pod workers (sync, terminating, terminated).
+Level-triggered: every wake-up runs the same step, from the pod's spec and the pod's actual state.
+Slow actions run as named operations, so the worker itself never blocks on the engine. Source:
+kubelet pod workers (sync, terminating, terminated).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ Work = Callable[..., Coroutine[Any, Any, None]]
 
 
 class Stage(Enum):
-    """Where the pod is in its life."""
+    """Stage of a pod's lifecycle."""
 
     LIVE = "live"
     ENDING = "ending"
@@ -70,7 +70,7 @@ class Stage(Enum):
 class PodWorker:
     """Runs one pod. `run()` returns when nothing of it is left on this node.
 
-    With `refusal` the pod is only reported as failed. Cancelling leaves everything as it is.
+    With `refusal` the pod is only reported as failed. Cancelling leaves the pod running.
     """
 
     def __init__(
@@ -114,16 +114,16 @@ class PodWorker:
 
     @property
     def status(self) -> PodStatus:
-        """The newest status worked out."""
+        """Return the latest computed status."""
         return self._status
 
     @property
     def is_active(self) -> bool:
-        """Whether it takes room on the node."""
+        """Return whether the pod counts against the node's resources."""
         return self._stage is not Stage.ENDED
 
     def update(self, pod: Pod) -> None:
-        """The pod's object has changed."""
+        """Store the changed pod object, and wake the worker."""
         before, self._pod = self._pod, pod
         self._context.writer.seen(pod)
         if before.metadata.labels != pod.metadata.labels or (
@@ -133,12 +133,12 @@ class PodWorker:
         self._wake.call()
 
     def remove(self) -> None:
-        """The pod's object is gone: end what runs, with little patience."""
+        """Mark the pod object as deleted: the pod is stopped with the minimum grace period."""
         self._is_removed = True
         self._wake.call()
 
     def evict(self, termination: TerminationReason) -> bool:
-        """End the pod because the node cannot keep it; False when it is ending already."""
+        """Evict the pod; return False when it is terminating already."""
         if self._stage is not Stage.LIVE or self._termination is not None:
             return False
         self._termination = termination
@@ -147,16 +147,16 @@ class PodWorker:
         return True
 
     def wake(self) -> None:
-        """Something the pod depends on has changed."""
+        """Run a step, after a change that concerns the pod."""
         self._wake.call()
 
     def retry_sandbox(self) -> None:
-        """What a sandbox needs (class, handler, engine) has changed: don't wait any longer."""
+        """Retry the sandbox at once, after a change of the class, the handlers or the engine."""
         self._operations.retry_now(SANDBOX)
         self._wake.call()
 
     async def run(self) -> None:
-        """Live the pod's life."""
+        """Run the pod until nothing of it is left on this node."""
         context = self._context
         async with asyncio.TaskGroup() as tasks:
             writing = tasks.create_task(context.writer.write(self._pod))
@@ -248,7 +248,7 @@ class PodWorker:
     def _stop_within(self, tasks: asyncio.TaskGroup, view: PodView, grace_s: int) -> None:
         if STOP in self._operations:
             if grace_s < self._stop_grace_s:
-                # Someone became impatient: what runs is asked again, with less time.
+                # The grace period was shortened: stop again with less time.
                 self._operations.cancel({STOP})
             return
         self._stop_grace_s = grace_s
@@ -256,7 +256,7 @@ class PodWorker:
 
     def _finish(self, view: PodView, tasks: asyncio.TaskGroup) -> None:
         if not view.is_stopped and self._refusal is None:
-            # The engine finished something late that we had given up.
+            # The engine completed an operation after it was cancelled.
             self._stage, self._is_stopped, self._is_clean = Stage.ENDING, False, False
             self._wake.call()
         elif self._is_removed:
@@ -265,7 +265,7 @@ class PodWorker:
             self._begin(tasks, DELETE, self._delete)
 
     def _pause_s(self) -> float | None:
-        """Seconds until something is due without anyone calling."""
+        """Return seconds until the next step without a wake-up; None for no timeout."""
         pauses = (self._operations.next_due_s(), self._deadline_s())
         return min((each for each in pauses if each is not None), default=None)
 
@@ -274,7 +274,7 @@ class PodWorker:
     def _consider(
         self, tasks: asyncio.TaskGroup, start: Start, view: PodView, volumes: Mounted
     ) -> None:
-        """Start a container unless an earlier failure says to wait."""
+        """Start a container unless an earlier failure delays it."""
         name, sandbox = _start_name(start.name), view.sandbox
         if sandbox is None or not self._operations.may_start(name):
             return
@@ -284,7 +284,9 @@ class PodWorker:
         self._begin(tasks, name, self._start, start, view, sandbox, volumes)
 
     def _must_wait(self, before: ContainerView) -> bool:
-        """Whether the container crashed and is held back; says so in status and event."""
+        """Return whether the container is in its restart backoff; reports it in status and
+        event.
+        """
         if before.id in self._released:
             return False
         now_s, pause_s = self._clock.now().timestamp(), self._backoff.pause_s(before)
@@ -364,14 +366,14 @@ class PodWorker:
 
     async def _delete(self) -> None:
         if await self._attempt(DELETE, self._actions.delete(self._pod)):
-            # The watch will say that it is gone; a finalizer may keep it a while.
+            # The watch reports the removal; a finalizer may delay it.
             self._operations.postpone(DELETE, self._clock.monotonic() + _DELETE_AGAIN_S)
 
     async def _discard(self) -> None:
         self._is_discarded = await self._attempt(DISCARD, self._actions.discard(self._pod))
 
     async def _attempt(self, name: str, action: Coroutine[Any, Any, None]) -> bool:
-        """Carry out an action; whether it was done. A failure is noted and tried again."""
+        """Run an action; return whether it succeeded. A failure is recorded and retried."""
         try:
             await action
         except HinderedError as error:
@@ -385,7 +387,7 @@ class PodWorker:
         return True
 
     def _begin(self, tasks: asyncio.TaskGroup, name: str, work: Work, *args: Any) -> None:
-        """Start an operation if its name is free and due."""
+        """Start an operation if its name is not busy and it is due."""
         if self._operations.may_start(name):
             self._operations.start(name, work(*args), tasks)
 
@@ -395,7 +397,7 @@ class PodWorker:
         log.warning("pod hindered", pod=described(self._pod), reason=error.reason, error=error)
 
     def _tell_if_class_is_gone(self, view: PodView) -> None:
-        """A pod outlives its class; its user is told once that it can have no successor."""
+        """Record an event, once, when the class of a running pod has been deleted."""
         if view.sandbox is None:
             return
         classes = self._context.classes
@@ -430,7 +432,7 @@ class PodWorker:
         return MINIMUM_GRACE_S if self._is_removed else grace_period_s(self._pod)
 
     def _deadline_s(self) -> float | None:
-        """Seconds the pod may still be active, None without a limit."""
+        """Return the remaining active seconds of the pod; None without a deadline."""
         limit_s, started = self._pod.spec.active_deadline_seconds, self._status.start_time
         if limit_s is None or started is None or self._stage is not Stage.LIVE:
             return None
@@ -440,7 +442,7 @@ class PodWorker:
     # What is known
 
     def _adopt(self) -> None:
-        """Take over what an earlier agent reported: containers that had started stay started."""
+        """Restore the started containers that an earlier agent reported."""
         status = self._pod.status
         for each in (*status.container_statuses, *status.init_container_statuses):
             if each.started and each.state.running is not None:
@@ -458,7 +460,7 @@ class PodWorker:
         return Probed(liveness=verdicts.liveness, startup=verdicts.startup)
 
     def _busy(self) -> frozenset[str]:
-        """The containers that something is being done with."""
+        """Return the names of containers with an operation in progress."""
         parts = (name.partition(":") for name in self._operations.names)
         return frozenset(container for _, colon, container in parts if colon)
 

@@ -1,1 +1,1 @@
-"""Probes: asking containers whether they live, serve and have started."""
+"""Container probes: liveness, readiness and startup."""

@@ -1,6 +1,6 @@
-"""The four ways to probe a container: run a command, HTTP, a TCP connection, gRPC health.
+"""Probe handlers: exec, HTTP, TCP connection, gRPC health.
 
-Each gives one result in the kubelet's words. Source: core/v1 ProbeHandler, KEP-2727 (gRPC),
+Each returns one result with the kubelet's message. Source: core/v1 ProbeHandler, KEP-2727 (gRPC),
 grpc.health.v1.
 """
 
@@ -30,6 +30,8 @@ _HEALTH_NAMES = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNO
 
 
 class Outcome(Enum):
+    """Outcome of a probe attempt."""
+
     SUCCESS = "success"
     WARNING = "warning"
     FAILURE = "failure"
@@ -38,7 +40,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What one attempt came to. ERROR: the probe itself could not be carried out."""
+    """Result of one attempt. ERROR: the probe itself could not be run."""
 
     outcome: Outcome
     output: str = ""
@@ -48,7 +50,7 @@ SUCCESS = CheckResult(Outcome.SUCCESS)
 
 
 class Checks:
-    """Carries out single probe attempts."""
+    """Runs single probe attempts."""
 
     def __init__(self, engine: Engine, http: HttpClient) -> None:
         self._engine = engine
@@ -57,7 +59,7 @@ class Checks:
     async def run(
         self, probe: Probe, container: AnyContainer, container_id: str, address: str
     ) -> CheckResult:
-        """One attempt against a running container of a pod with this address."""
+        """Run one attempt against a running container of a pod with this address."""
         timeout_s = max(probe.timeout_seconds, 1)
         try:
             if probe.exec is not None:
@@ -87,7 +89,7 @@ class Checks:
         if result.exit_code == 0:
             return CheckResult(Outcome.SUCCESS, output)
         if result.exit_code < 0:
-            # Some engines answer a timeout so, instead of with the code for one.
+            # Some engines report a timeout as a negative exit code instead of a status code.
             return CheckResult(Outcome.FAILURE, _timed_out(expanded, timeout_s))
         return CheckResult(Outcome.FAILURE, output)
 
@@ -174,7 +176,7 @@ def _grpc_failure(error: aio.AioRpcError, spoken: str) -> str:
 
 
 def _request(service: str) -> bytes:
-    """HealthCheckRequest: field 1, a string."""
+    """Encode a HealthCheckRequest: field 1, a string."""
     name = service.encode()
     return b"\x0a" + _varint(len(name)) + name if name else b""
 
@@ -188,5 +190,5 @@ def _varint(value: int) -> bytes:
 
 
 def _status(reply: bytes) -> int:
-    """HealthCheckResponse: field 1, an enum; 0 when it is absent."""
+    """Decode a HealthCheckResponse: field 1, an enum; 0 when it is absent."""
     return reply[1] if len(reply) >= 2 and reply[0] == 0x08 else 0

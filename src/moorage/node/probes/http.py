@@ -1,7 +1,7 @@
 """HTTP requests to containers, for probes and hooks.
 
-Certificates are not checked, as nobody could issue one for a pod's address; redirects are
-followed on the same host only. Source: core/v1 HTTPGetAction, kubelet `probe/http`.
+Certificates are not verified, as no CA issues them for pod addresses; redirects are followed on the
+same host only. Source: core/v1 HTTPGetAction, kubelet `probe/http`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 class HttpFailure(Exception):  # noqa: N818 - an answer of a probe, not a fault of this program
-    """No answer came."""
+    """No response was received."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
+    """Response to a probe or hook; the body is cut at 10 KiB."""
+
     status: int
     body: str
 
@@ -41,7 +43,9 @@ class HttpAnswer:
 
 
 class HttpClient:
-    """Requests to containers; each on a connection of its own, as a client from outside has."""
+    """HTTP client for containers; each request has its own connection, as from an external
+    client.
+    """
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
@@ -67,9 +71,9 @@ class HttpClient:
         purpose: str,
         timeout_s: float | None,
     ) -> HttpAnswer:
-        """One GET. `purpose` goes into the User-Agent.
+        """Send a GET request and return the response. `purpose` is part of the User-Agent.
 
-        Raises HttpFailure when no answer comes, ValueError for a port that does not exist.
+        Raises HttpFailure when there is no response, ValueError for an invalid port.
         """
         assert self._session is not None
         url = url_of(action, container, address)
@@ -100,7 +104,7 @@ class HttpClient:
 
 
 def url_of(action: HTTPGetAction, container: AnyContainer, address: str) -> URL:
-    """Where the request goes. Raises ValueError for a port that does not exist."""
+    """Return the request's URL. Raises ValueError for an invalid port."""
     path, query = _target(action.path or "/")
     scheme, port = (action.scheme or "HTTP").lower(), resolve_port(action.port, container)
     server = URL.build(scheme=scheme, host=action.host or address, port=port)
@@ -114,10 +118,11 @@ def url_of(action: HTTPGetAction, container: AnyContainer, address: str) -> URL:
 
 
 def _target(path: str) -> tuple[str, str]:
-    """Path and query as they are sent: what is escaped already stays as it is.
+    """Return path and query in their encoded form; existing escapes are kept.
 
     A percent sign in the path that begins no escape makes all of it a path, as the kubelet does
-    with what Go's `url.Parse` refuses. Source: kubelet `probe/http` formatURL.
+    with
+    what Go's `url.Parse` refuses. Source: kubelet `probe/http` formatURL.
     """
     parts = urlsplit(path)
     if _BAD_ESCAPE.search(parts.path):
@@ -126,7 +131,7 @@ def _target(path: str) -> tuple[str, str]:
 
 
 def headers_of(action: HTTPGetAction, purpose: str) -> list[tuple[str, str]]:
-    """The request's headers; an Accept that was emptied on purpose is left out."""
+    """Return the request's headers; an Accept header with an empty value is omitted."""
     headers = [(header.name, header.value) for header in action.http_headers]
     given = {name.lower(): value for name, value in headers}
     if "user-agent" not in given:
@@ -137,7 +142,7 @@ def headers_of(action: HTTPGetAction, purpose: str) -> list[tuple[str, str]]:
 
 
 def _cause(error: Exception, url: URL) -> str:
-    """The reason in the words a Go client uses, where it is a common one."""
+    """Return the error's message, for a refused connection as a Go client prints it."""
     inner: BaseException | None = error
     while inner is not None:
         if isinstance(inner, ConnectionRefusedError):

@@ -1,4 +1,4 @@
-"""Which port a probe or hook means by a number or a name. Source: core/v1 IntOrString ports."""
+"""Port resolution for probes and hooks. Source: core/v1 IntOrString ports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from moorage.node.runtime.labels import AnyContainer
 
 
 def resolve_port(port: int | str, container: AnyContainer) -> int:
-    """The number. Raises ValueError for a name that the container does not declare."""
+    """Return the port number. Raises ValueError for an undeclared name or an invalid number."""
     number = _number(port)
     if number is None:
         for declared in container.ports:

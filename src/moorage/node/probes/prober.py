@@ -1,8 +1,8 @@
-"""Probing the containers of one pod, each as long as it runs.
+"""Pod prober: probes the containers of one pod while they run.
 
-One task a probe and container, started when the container runs and ended with it. Liveness and
-readiness wait until the container has started; then they ask at once. Source: core/v1 Probe,
-kubelet `prober`.
+One task per probe and container, started when the container runs and cancelled when it ends.
+Liveness and readiness probes wait until the container has started, then run at once. Source:
+core/v1 Probe, kubelet `prober`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Running:
 
 
 class PodProber:
-    """The probes of one pod. `on_verdict` is called when one has changed."""
+    """Probes of one pod. `on_verdict` is called when a verdict has changed."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class PodProber:
         return Verdicts(readiness=self._readiness, startup=self._startup, liveness=self._liveness)
 
     def follow(self, pod: Pod, view: PodView, address: str, tasks: asyncio.TaskGroup) -> None:
-        """Probe what runs now, and no longer what doesn't. `address` is the pod's."""
+        """Start probes of running containers, and stop those of others. `address` is the pod's."""
         self._pod, self._address = pod, address
         running = {each.id for each in view.containers if each.state is State.RUNNING}
         self._drop([key for key, each in self._running.items() if each.container_id not in running])
@@ -84,16 +84,18 @@ class PodProber:
         self._forget_ended({each.id for each in view.containers})
 
     def mark_started(self, container_id: str) -> None:
-        """A container has started: by its probe, by having none, or by what was known before."""
+        """Mark a container as started: by its startup probe, without one, or by an earlier
+        agent.
+        """
         self._started.setdefault(container_id, asyncio.Event()).set()
 
     def adopt(self, container_id: str) -> None:
-        """An earlier agent reported this container as started."""
+        """Take over a container that an earlier agent reported as started."""
         self._startup[container_id] = True
         self.mark_started(container_id)
 
     def spare_the_dying(self) -> None:
-        """The pod is being ended: nothing that would kill a container matters any more."""
+        """Stop liveness and startup probes of a terminating pod, and drop liveness verdicts."""
         self._is_sparing = True
         self._drop(
             [key for key, each in self._running.items() if each.kind is not ProbeKind.READINESS]
@@ -101,7 +103,7 @@ class PodProber:
         self._liveness.clear()
 
     def stop(self) -> None:
-        """End every probe."""
+        """Stop every probe."""
         self._drop(list(self._running))
 
     def _begin(self, member: Member, found: ContainerView, tasks: asyncio.TaskGroup) -> None:
@@ -130,7 +132,7 @@ class PodProber:
     async def _probe(
         self, member: Member, found: ContainerView, kind: ProbeKind, probe: Probe
     ) -> None:
-        """Ask until the verdict is final, or cancelled."""
+        """Probe until the verdict is final, or until cancelled."""
         thresholds = Thresholds.of(kind, probe)
         started = self._started.setdefault(found.id, asyncio.Event())
         is_taken_over = started.is_set() and found.started_ns / _NANO < self._begun_s
@@ -139,7 +141,8 @@ class PodProber:
         period_s = max(probe.period_seconds, 1)
         delay_s = self._delay_s(found, probe)
         if is_taken_over and delay_s == 0:
-            # From an earlier agent, like all others: don't ask all at one moment.
+            # Taken over from an earlier agent like all others: spread the first probes over a
+            # period.
             delay_s = random.uniform(0.0, period_s)
         await self._clock.sleep(delay_s)
         while True:
@@ -157,7 +160,7 @@ class PodProber:
             await self._clock.sleep(max(0.0, period_s - spent_s))
 
     def _delay_s(self, found: ContainerView, probe: Probe) -> float:
-        """What is left of the probe's initial delay."""
+        """Return the rest of the probe's initial delay in seconds."""
         age_s = self._clock.now().timestamp() - found.started_ns / _NANO
         return max(0.0, probe.initial_delay_seconds - age_s)
 

@@ -1,6 +1,6 @@
-"""From single results to a verdict: thresholds, pure.
+"""Probe thresholds: turn single results into a verdict, pure.
 
-A verdict changes only after enough equal results in a row. A failed liveness probe and any
+A verdict changes only after enough consecutive equal results. A failed liveness probe and any
 startup verdict are final for the container. Source: core/v1 Probe, kubelet `prober/worker.go`.
 """
 
@@ -13,7 +13,7 @@ from moorage.api.containers import Probe
 
 
 class ProbeKind(Enum):
-    """Which probe; the value is how events call it."""
+    """Kind of probe; the value is its name in events."""
 
     LIVENESS = "Liveness"
     READINESS = "Readiness"
@@ -22,7 +22,7 @@ class ProbeKind(Enum):
 
 @dataclass(slots=True)
 class Thresholds:
-    """The results of one probe of one container so far."""
+    """Consecutive results of one probe of one container."""
 
     kind: ProbeKind
     failures: int
@@ -35,14 +35,14 @@ class Thresholds:
         return cls(kind, max(probe.failure_threshold, 1), max(probe.success_threshold, 1))
 
     def add(self, is_success: bool) -> bool | None:
-        """Count a result; the verdict it leads to, None while it leads to none."""
+        """Count a result; return the verdict it leads to, or None."""
         self._in_a_row = self._in_a_row + 1 if self._last is is_success else 1
         self._last = is_success
         enough = self.successes if is_success else self.failures
         return is_success if self._in_a_row >= enough else None
 
     def is_final(self, verdict: bool) -> bool:
-        """Whether the container need not be asked again after this verdict."""
+        """Return whether probing ends with this verdict."""
         match self.kind:
             case ProbeKind.STARTUP:
                 return True

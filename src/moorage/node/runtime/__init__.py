@@ -1,1 +1,1 @@
-"""The engine as the node agent sees it: calls, what runs, and how configurations are built."""
+"""Engine access of the node agent: CRI calls, observed state, labels."""

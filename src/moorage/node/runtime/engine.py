@@ -1,8 +1,8 @@
-"""The calls the node agent makes to a container engine, one method each.
+"""CRI calls of the node agent to a container engine, one method each.
 
-Only what the agent needs of the CRI, with the kubelet's deadlines and its rules for what a reply
-must hold, so that the rest of the package never builds a request by hand. Every failure is a
-`CriError`; "already gone" is success where the caller wanted it gone. Source: CRI v1.
+Only the part of the CRI that the agent needs, with the kubelet's deadlines and its validation of
+replies, so that the rest of the package builds no requests. Every failure is a `CriError`; stopping
+or removing what does not exist succeeds. Source: CRI v1.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ Reply = TypeVar("Reply")
 
 @dataclass(frozen=True, slots=True)
 class EngineVersion:
+    """Name and version of an engine."""
+
     name: str
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """What a command in a container left behind: output of both streams, and its exit code."""
+    """Result of a command in a container: output of both streams, and exit code."""
 
     stdout: bytes
     stderr: bytes
@@ -54,19 +56,19 @@ class Engine:
         return EngineVersion(reply.runtime_name, reply.runtime_version)
 
     async def status(self) -> pb.StatusResponse:
-        """Conditions, handlers and features. Raises CriError when conditions are missing."""
+        """Return conditions, handlers and features. Raises CriError when conditions are missing."""
         reply = await self.cri.call(self.cri.runtime.Status, pb.StatusRequest(), timeout_s=10.0)
         if len(reply.status.conditions) < 2:
             raise _malformed("Status", "fewer than two conditions")
         return reply
 
     async def verbose_info(self) -> Mapping[str, str]:
-        """What the engine tells about itself for people; its form differs between engines."""
+        """Return the engine's verbose information; its format differs between engines."""
         request = pb.StatusRequest(verbose=True)
         return (await self.cri.call(self.cri.runtime.Status, request)).info
 
     async def cgroup_driver(self) -> pb.CgroupDriver.ValueType | None:
-        """The driver the engine uses, None from an engine too old to say."""
+        """Return the engine's cgroup driver; None from an engine that does not report it."""
         try:
             reply = await self.cri.call(self.cri.runtime.RuntimeConfig, pb.RuntimeConfigRequest())
         except CriError as error:
@@ -76,7 +78,7 @@ class Engine:
         return reply.linux.cgroup_driver if reply.HasField("linux") else None
 
     async def run_sandbox(self, config: pb.PodSandboxConfig, handler: str) -> str:
-        """Create and start a sandbox under a handler; its id."""
+        """Create and start a sandbox under a handler; return its ID."""
         reply = await self.cri.call(
             self.cri.runtime.RunPodSandbox,
             pb.RunPodSandboxRequest(config=config, runtime_handler=handler),
@@ -97,7 +99,7 @@ class Engine:
         )
 
     async def sandboxes(self, uid: str | None = None) -> Sequence[pb.PodSandbox]:
-        """All sandboxes of the node, or of one pod."""
+        """Return all sandboxes of the node, or of one pod."""
         request = pb.ListPodSandboxRequest()
         if uid is not None:
             request.filter.label_selector[POD_UID] = uid
@@ -115,7 +117,7 @@ class Engine:
     async def create_container(
         self, sandbox_id: str, config: pb.ContainerConfig, sandbox: pb.PodSandboxConfig
     ) -> str:
-        """Create a container in a sandbox; its id."""
+        """Create a container in a sandbox; return its ID."""
         reply = await self.cri.call(
             self.cri.runtime.CreateContainer,
             pb.CreateContainerRequest(
@@ -132,7 +134,9 @@ class Engine:
         )
 
     async def stop_container(self, container_id: str, grace_s: int) -> None:
-        """Ask the container to end, kill it after `grace_s` seconds; returns when it has ended."""
+        """Send the stop signal, and SIGKILL after `grace_s` seconds; blocks until the container has
+        ended.
+        """
         await self._call_unless_gone(
             self.cri.runtime.StopContainer,
             pb.StopContainerRequest(container_id=container_id, timeout=grace_s),
@@ -145,7 +149,7 @@ class Engine:
         )
 
     async def containers(self, uid: str | None = None) -> Sequence[pb.Container]:
-        """All containers of the node, or of one pod."""
+        """Return all containers of the node, or of one pod."""
         request = pb.ListContainersRequest()
         if uid is not None:
             request.filter.label_selector[POD_UID] = uid
@@ -169,7 +173,7 @@ class Engine:
     async def exec_sync(
         self, container_id: str, command: Sequence[str], timeout_s: int
     ) -> ExecResult:
-        """Run a command and wait for its end; `timeout_s` 0 means however long it takes."""
+        """Run a command and wait for its exit; `timeout_s` 0 means no timeout."""
         reply = await self.cri.call(
             self.cri.runtime.ExecSync,
             pb.ExecSyncRequest(container_id=container_id, cmd=command, timeout=timeout_s),
@@ -178,7 +182,7 @@ class Engine:
         return ExecResult(reply.stdout, reply.stderr, reply.exit_code)
 
     async def exec_url(self, request: pb.ExecRequest) -> str:
-        """Where the engine waits for the client of an interactive command."""
+        """Return the URL at which the engine serves an interactive command's streams."""
         return _url("Exec", (await self.cri.call(self.cri.runtime.Exec, request)).url)
 
     async def attach_url(self, request: pb.AttachRequest) -> str:
@@ -198,7 +202,7 @@ class Engine:
         return reply.stats
 
     async def sandbox_stats(self) -> Sequence[pb.PodSandboxStats]:
-        """Statistics per sandbox; empty from an engine that has none."""
+        """Return statistics per sandbox; empty from an engine without them."""
         try:
             reply = await self.cri.call(
                 self.cri.runtime.ListPodSandboxStats, pb.ListPodSandboxStatsRequest()
@@ -210,14 +214,14 @@ class Engine:
         return reply.stats
 
     def events(self) -> AsyncIterator[pb.ContainerEventResponse]:
-        """Container events as they happen. The first step raises if the engine has none."""
+        """Stream container events. The first step raises CriError if the engine has no events."""
         return self.cri.stream(self.cri.runtime.GetContainerEvents, pb.GetEventsRequest())
 
     async def images(self) -> Sequence[pb.Image]:
         return (await self.cri.call(self.cri.images.ListImages, pb.ListImagesRequest())).images
 
     async def image(self, reference: str) -> pb.Image | None:
-        """The image a tag, digest or id names, None when it is not on the node."""
+        """Return the image of a tag, digest or ID; None when it is not on the node."""
         reply = await self.cri.call(
             self.cri.images.ImageStatus,
             pb.ImageStatusRequest(image=pb.ImageSpec(image=reference)),
@@ -227,7 +231,7 @@ class Engine:
     async def pull_image(
         self, image: pb.ImageSpec, auth: pb.AuthConfig | None, sandbox: pb.PodSandboxConfig
     ) -> str:
-        """Fetch an image; the reference to create containers with. Has no deadline."""
+        """Pull an image; return the reference to create containers with. Has no deadline."""
         reply = await self.cri.call(
             self.cri.images.PullImage,
             pb.PullImageRequest(image=image, auth=auth, sandbox_config=sandbox),

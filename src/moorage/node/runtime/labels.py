@@ -1,7 +1,7 @@
-"""What a container carries through the CRI so that an agent can be replaced while it runs.
+"""Container and sandbox labels and annotations, for adoption by another agent.
 
-The keys and forms are the kubelet's: restart counts, hashes, termination messages and stop hooks
-survive a restart of the agent, and either agent adopts what the other started. Source: kubelet
+The keys and formats are the kubelet's: restart counts, hashes, termination messages and stop hooks
+survive a restart of the agent, and either agent adopts the other's containers. Source: kubelet
 `kuberuntime/labels.go`.
 """
 
@@ -20,9 +20,9 @@ POD_NAMESPACE = "io.kubernetes.pod.namespace"
 POD_UID = "io.kubernetes.pod.uid"
 CONTAINER_NAME = "io.kubernetes.container.name"
 OWNER = "moorage.dev/node"
-"""The agent that created a sandbox, as `owner_of` writes it: no other may clean it up.
+"""The agent that created a sandbox, as returned by `owner_of`: no other agent may remove it.
 
-Its value always replaces one that the pod's author chose.
+Always overrides a value set by the pod's author.
 """
 
 RUNTIME_CLASS = "moorage.dev/runtime-class"
@@ -44,25 +44,25 @@ _FNV_OFFSET = 2166136261
 _FNV_PRIME = 16777619
 
 
-# No node name has it, so an owner is never mistaken for the bare node name of earlier versions.
+# Not allowed in node names, so an owner differs from the bare node name of earlier versions.
 _OWNER_MARK = "_"
 
 
 def owner_of(cluster_id: str, node_name: str) -> str:
-    """The identity of an agent on an engine that several clusters share.
+    """Return the identity of an agent on an engine that several clusters share.
 
-    Node names are not enough: two clusters of one machine both call their node by its host name.
+    Node names are not unique: two clusters on one host both name their node after the host.
     """
     return f"{cluster_id}{_OWNER_MARK}{node_name}"
 
 
 def sandbox_labels(pod: Pod, owner: str) -> dict[str, str]:
-    """The pod's own labels, who it is, and the agent that runs it."""
+    """Return the pod's own labels, its identity, and its agent's owner label."""
     return {**pod.metadata.labels, **_identity(pod), OWNER: owner}
 
 
 def sandbox_annotations(pod: Pod, handler: str) -> dict[str, str]:
-    """The pod's own annotations, its class and the handler its sandbox is created under."""
+    """Return the pod's own annotations, its class and the handler of its sandbox."""
     recorded = {
         RUNTIME_CLASS: pod.spec.runtime_class_name or "",
         RUNTIME_HANDLER: handler,
@@ -73,11 +73,11 @@ def sandbox_annotations(pod: Pod, handler: str) -> dict[str, str]:
 def sandbox_handler(
     reported: str, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> str | None:
-    """The handler of a sandbox, None when neither the engine nor its annotations say.
+    """Return the handler of a sandbox; None when neither the engine nor its annotations report it.
 
     An empty `runtime_handler` means the default handler to some engines and nothing to others. An
-    annotation counts only beside an owner label of the present form: earlier versions passed
-    annotations through as the pod's author wrote them.
+    annotation counts only beside an owner label of the current form: earlier versions copied
+    annotations as the pod's author wrote them.
     """
     if reported:
         return reported
@@ -96,7 +96,7 @@ def _identity(pod: Pod) -> dict[str, str]:
 
 
 def container_annotations(pod: Pod, container: AnyContainer, restart_count: int) -> dict[str, str]:
-    """Everything about a container that must be known when its pod object no longer is."""
+    """Return the annotations needed to stop and report a container without its pod object."""
     annotations = {
         HASH: f"{container_hash(container):x}",
         RESTART_COUNT: str(restart_count),
@@ -115,7 +115,7 @@ def container_annotations(pod: Pod, container: AnyContainer, restart_count: int)
 
 
 def container_hash(container: AnyContainer) -> int:
-    """A number that changes when the container must be replaced: its image, for one name.
+    """Return a hash of the fields whose change replaces the container: name and image.
 
     FNV-1a (32 bits) over the form in which the kubelet prints the fields it hashes.
     """
@@ -129,7 +129,7 @@ def container_hash(container: AnyContainer) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What a container's annotations say."""
+    """Values of a container's annotations."""
 
     hash: int | None
     restart_count: int
@@ -140,7 +140,7 @@ class Remembered:
 
 
 def remembered(annotations: Mapping[str, str]) -> Remembered:
-    """Read annotations back; what is absent or unreadable counts as not set."""
+    """Parse a container's annotations; absent or malformed ones count as not set."""
     grace = _number(annotations.get(DELETION_GRACE))
     if grace is None:
         grace = _number(annotations.get(TERMINATION_GRACE))

@@ -1,8 +1,8 @@
-"""What runs on this node, kept current: the engine's pods as views, and who to tell of changes.
+"""Engine observer: current views of the engine's pods, and notification of changes.
 
-An engine that streams events tells us at once; any other is asked once a second with two list
-calls for the whole node, and only what changed is looked at closer. The agent's own actions are
-entered directly, so that a start never waits for a list. Source: kubelet PLEG, KEP-3386.
+An engine with event streaming reports changes at once; any other is polled once a second with two
+list calls for the whole node, and only changed objects are read. The agent's own actions refresh
+the views directly, so that a start never waits for a list. Source: kubelet PLEG, KEP-3386.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _EVENTED_PERIOD_S = 300.0
 _EVENT_RETRY_S = 5.0
 
 Listener = Callable[[str], None]
-"""Called with a pod's uid when its view has changed. Must not block."""
+"""Called with a pod's UID when its view has changed. Must not block."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class _Known(Generic[T]):
 
 
 class Observer:
-    """The views of every pod on the engine. `run()` keeps them current."""
+    """Views of every pod on the engine. `run()` keeps them current."""
 
     def __init__(self, engine: Engine, clock: Clock, *, period_s: float) -> None:
         self._engine = engine
@@ -66,22 +66,22 @@ class Observer:
 
     @property
     def pods(self) -> Sequence[PodView]:
-        """Every pod the engine has anything of."""
+        """Return every pod with a sandbox or container on the engine."""
         return tuple(self._pods.values())
 
     def view(self, uid: str) -> PodView:
-        """One pod; an empty view when the engine has nothing of it."""
+        """Return the view of a pod; an empty one when the engine has nothing of it."""
         return self._pods.get(uid) or PodView(uid)
 
     def add_listener(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
     async def wait_listed(self) -> None:
-        """Return once the engine has been listed completely for the first time."""
+        """Block until the engine has been listed completely for the first time."""
         await self._listed.wait()
 
     async def run(self) -> None:
-        """Watch the engine until cancelled; an engine that is away is asked again and again."""
+        """Watch the engine until cancelled; retries while the engine does not answer."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._relist_forever())
             tasks.create_task(self._follow_events())
@@ -98,7 +98,7 @@ class Observer:
             self._listed.set()
 
     async def refresh_pod(self, uid: str) -> None:
-        """Read one pod again, whatever is known of it. Raises CriError."""
+        """Read one pod from the engine. Raises CriError, possibly in an ExceptionGroup."""
         self._round += 1
         started = self._round
         sandboxes, containers = await asyncio.gather(
@@ -113,18 +113,18 @@ class Observer:
         self._rebuild(uid)
 
     async def refresh_sandbox(self, sandbox_id: str) -> SandboxView | None:
-        """Read one sandbox and tell the listeners; None when it is gone. Raises CriError."""
+        """Read one sandbox and notify listeners; None if it does not exist. Raises CriError."""
         known = self._sandboxes.get(sandbox_id)
         view = await self._read_sandbox(sandbox_id)
         if view is not None:
             self._rebuild(view.uid)
         elif known is not None:
-            # No list finds it gone any more: the pod's view changes now or never.
+            # Removed from the known sandboxes, so no later list would detect the change.
             self._rebuild(known.view.uid)
         return view
 
     async def refresh_container(self, container_id: str, sandbox_id: str) -> ContainerView | None:
-        """Read one container and tell the listeners; None when it is gone. Raises CriError."""
+        """Read one container and notify listeners; None if it does not exist. Raises CriError."""
         known = self._containers.get(container_id)
         view = await self._read_container(container_id, sandbox_id)
         if view is not None:
@@ -134,13 +134,13 @@ class Observer:
         return view
 
     def forget_container(self, container_id: str) -> None:
-        """A container was removed by us."""
+        """Drop a container that the agent has removed."""
         known = self._containers.pop(container_id, None)
         if known is not None:
             self._rebuild(known.view.uid)
 
     def forget_sandbox(self, sandbox_id: str) -> None:
-        """A sandbox, and every container in it, was removed by us."""
+        """Drop a sandbox that the agent has removed, with its containers."""
         known = self._sandboxes.pop(sandbox_id, None)
         inside = [
             key for key, each in self._containers.items() if each.view.sandbox_id == sandbox_id
@@ -178,7 +178,7 @@ class Observer:
             await self._clock.sleep(_EVENT_RETRY_S)
 
     async def _apply(self, event: pb.ContainerEventResponse) -> None:
-        """Enter an event; the pod is read again, because events may be old or repeated."""
+        """Handle an event by reading its pod again, because events may be old or repeated."""
         uid = event.pod_sandbox_status.metadata.uid
         if not uid:
             return
@@ -228,7 +228,7 @@ class Observer:
             for container_id, sandbox_id in containers:
                 await self._read_container(container_id, sandbox_id)
         except CriError as error:
-            # The next list finds the same difference and tries again.
+            # The next list detects the same difference and retries.
             log.warning("reading a pod failed", uid=uid, error=error)
         self._rebuild(uid)
 
@@ -250,7 +250,7 @@ class Observer:
     def _drop_vanished(
         self, started: int, sandboxes: set[str], containers: set[str], *, uid: str | None = None
     ) -> set[str]:
-        """Drop what a list begun in round `started` lacks; what is younger may just be missing."""
+        """Drop what a list begun in round `started` lacks, except what was read after that."""
         gone_sandboxes = _vanished(self._sandboxes, sandboxes, started, uid)
         gone_containers = _vanished(self._containers, containers, started, uid)
         changed = {self._sandboxes.pop(key).view.uid for key in gone_sandboxes}

@@ -1,4 +1,4 @@
-"""The message a container leaves behind: its termination message file, or the end of its log.
+"""Termination message of a container: its message file, or the end of its log.
 
 Source: core/v1 `terminationMessagePath`, `terminationMessagePolicy`; limits of the kubelet
 (4 KiB from the file, 80 lines and 2 KiB from the log).
@@ -22,7 +22,7 @@ _LOG_LIMIT_BYTES = 2048
 
 
 async def termination_message(status: pb.ContainerStatus) -> str:
-    """What to show as the message of a terminated container; the engine's own words first."""
+    """Return the message of a terminated container, preceded by the engine's own message."""
     if status.state != pb.CONTAINER_EXITED:
         return status.message
     memory = remembered(status.annotations)
@@ -45,14 +45,14 @@ async def _from_file(status: pb.ContainerStatus, path: str) -> str:
 
 def _last_bytes(path: Path) -> str:
     try:
-        # The container owns this file: it must not be able to point us elsewhere or to block us.
+        # The container controls this file: a link must not redirect the read, nor a pipe block it.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return ""
     except OSError as error:
         return f"Error on reading termination log {path}: {error.strerror}"
     try:
-        # A directory or a pipe may stand there too, if the pod mounts one at that path.
+        # It may also be a directory or a pipe, if the pod mounts one at that path.
         start = max(0, os.fstat(descriptor).st_size - _FILE_LIMIT_BYTES)
         return os.pread(descriptor, _FILE_LIMIT_BYTES, start).decode(errors="replace")
     except OSError as error:
