@@ -1,4 +1,4 @@
-"""Isolation of failures: what fails for one pod is logged and retried, without harm to others."""
+"""Failure isolation: what fails for one pod is logged and retried, without harm to others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = Log(__name__)
 
 @contextmanager
 def apart(what: str, **subject: object) -> Iterator[None]:
-    """Log what the block raises, with its subject, and continue.
+    """Log an exception from the block, with its subject, and continue.
 
     For loops over pods and containers that retry in their next round.
     """
@@ -22,5 +22,5 @@ def apart(what: str, **subject: object) -> Iterator[None]:
     except (CriError, OSError) as error:
         log.warning(f"{what} failed", **subject, error=error)
     except Exception:
-        # A defect in the agent: without this it would restart and fail again.
+        # A bug in the agent: if raised, the agent would restart and fail again.
         log.exception(f"{what} broke", **subject)

@@ -1,7 +1,7 @@
-"""What the engine has of a pod: sandboxes and containers, newest first, as plain values.
+"""Engine views of a pod: its sandboxes and containers, newest first, as plain values.
 
-Everything the decisions and the status need, read once from the CRI's messages; equal values mean
-that nothing changed. Times are nanoseconds since the epoch, 0 for "not yet", as in the CRI.
+Inputs of the decisions and the status, converted once from CRI messages; equal values mean that
+nothing changed. Times are nanoseconds since the epoch, 0 for "not yet", as in the CRI.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from moorage.node.runtime.labels import (
 
 
 class State(Enum):
-    """A container's state, named as the kubelet prints it."""
+    """State of a container, in the kubelet's spelling."""
 
     CREATED = "created"
     RUNNING = "running"
@@ -41,21 +41,24 @@ _ORDER = {State.CREATED: 0, State.RUNNING: 1, State.EXITED: 2, State.UNKNOWN: 3}
 
 
 def state_of(value: pb.ContainerState.ValueType) -> State:
+    """Return the state for a CRI value; UNKNOWN for any other value."""
     return _STATES.get(value, State.UNKNOWN)
 
 
 def is_step_back(before: State, after: State) -> bool:
-    """Whether a state was read before another that is already known: containers only advance."""
+    """Return whether a state is older than the known one: containers only advance."""
     return _ORDER[after] < _ORDER[before]
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxView:
-    """A pod sandbox. `ips` is empty until the network is there, and on the host's network.
+    """A pod sandbox. `ips` is empty until the network is set up, and on the host network.
 
-    `handler` is None when neither the engine nor the sandbox's annotations say it. `owner` is the
-    agent that created it (labels.owner_of), by bare node name if that was an earlier version;
-    empty for one a kubelet created.
+    `handler` is None when neither the engine nor the sandbox's annotations report it. `owner` is
+    the
+    agent that created it (labels.owner_of), its bare node name if that was an earlier version;
+    empty
+    for a kubelet's sandbox.
     """
 
     id: str
@@ -73,12 +76,16 @@ class SandboxView:
 
 @dataclass(frozen=True, slots=True)
 class MountView:
+    """A mount of a container."""
+
     host_path: str
     container_path: str
 
 
 @dataclass(frozen=True, slots=True)
 class UserView:
+    """The user that a container runs as."""
+
     uid: int
     gid: int
     groups: tuple[int, ...]
@@ -86,7 +93,7 @@ class UserView:
 
 @dataclass(frozen=True, slots=True)
 class ResourcesView:
-    """What the engine says it enforces; 0 where it says nothing."""
+    """Limits that the engine reports as enforced; 0 for those it does not report."""
 
     cpu_shares: int
     cpu_quota: int
@@ -96,7 +103,7 @@ class ResourcesView:
 
 @dataclass(frozen=True, slots=True)
 class ContainerView:
-    """A container. `message` includes what the container left as its termination message."""
+    """A container. `message` includes the termination message."""
 
     id: str
     uid: str
@@ -126,7 +133,7 @@ class ContainerView:
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """All that the engine has of one pod; both tuples are ordered newest first."""
+    """Everything the engine has of one pod; both tuples are ordered newest first."""
 
     uid: str
     name: str = ""
@@ -136,7 +143,7 @@ class PodView:
 
     @property
     def sandbox(self) -> SandboxView | None:
-        """The newest sandbox."""
+        """Return the newest sandbox."""
         return self.sandboxes[0] if self.sandboxes else None
 
     @property
@@ -145,12 +152,12 @@ class PodView:
 
     @property
     def ips(self) -> tuple[str, ...]:
-        """The addresses of the newest sandbox, while it is up."""
+        """Return the IP addresses of the newest sandbox, while it is ready."""
         sandbox = self.sandbox
         return sandbox.ips if sandbox is not None and sandbox.is_ready else ()
 
     def latest(self, name: str) -> ContainerView | None:
-        """The newest container of that name, whichever sandbox it was in."""
+        """Return the newest container of that name, in whichever sandbox."""
         return next((each for each in self.containers if each.name == name), None)
 
     def history(self, name: str) -> tuple[ContainerView, ...]:
@@ -158,21 +165,21 @@ class PodView:
 
     @property
     def alive(self) -> tuple[ContainerView, ...]:
-        """Containers that run, or may: an unknown state counts until it was stopped."""
+        """Return containers that run or may run: an unknown state counts until it is stopped."""
         return tuple(
             each for each in self.containers if each.state in (State.RUNNING, State.UNKNOWN)
         )
 
     @property
     def is_stopped(self) -> bool:
-        """Whether nothing of the pod runs any more."""
+        """Return whether no container or sandbox of the pod is running."""
         return not self.alive and not any(each.is_ready for each in self.sandboxes)
 
 
 def pod_view(
     uid: str, sandboxes: Iterable[SandboxView], containers: Iterable[ContainerView]
 ) -> PodView:
-    """Put a pod together, newest first."""
+    """Combine sandboxes and containers into a pod's view, newest first."""
     ordered = tuple(sorted(sandboxes, key=lambda each: (-each.created_ns, each.id)))
     name, namespace = (ordered[0].name, ordered[0].namespace) if ordered else ("", "")
     newest_first = sorted(containers, key=lambda each: (-each.created_ns, each.id))
@@ -180,7 +187,7 @@ def pod_view(
 
 
 def sandbox_view(status: pb.PodSandboxStatus) -> SandboxView:
-    """From a PodSandboxStatus; an address that is none is left out."""
+    """Convert a PodSandboxStatus; invalid addresses are omitted."""
     candidates = [status.network.ip, *(each.ip for each in status.network.additional_ips)]
     return SandboxView(
         id=status.id,
@@ -198,7 +205,9 @@ def sandbox_view(status: pb.PodSandboxStatus) -> SandboxView:
 
 
 def container_view(status: pb.ContainerStatus, sandbox_id: str, message: str) -> ContainerView:
-    """From a ContainerStatus. `message` is the status's own with the termination message added."""
+    """Convert a ContainerStatus. `message` is its own message with the termination message
+    appended.
+    """
     return ContainerView(
         id=status.id,
         uid=status.labels.get(POD_UID, ""),

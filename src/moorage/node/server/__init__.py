@@ -1,1 +1,1 @@
-"""The HTTPS endpoint the API server calls: logs, exec, attach, port-forward, statistics."""
+"""HTTPS endpoint for the API server: logs, exec, attach, port-forward, statistics."""

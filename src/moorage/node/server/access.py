@@ -1,7 +1,7 @@
-"""Who may call the node's endpoint: the API server, by its client certificate.
+"""Endpoint access control: admits the API server by its client certificate.
 
-The TLS layer has checked the signature against the client CA; here the name is looked at.
-Source: kubelet authentication/authorization, in the simplest of its forms (x509, fixed names).
+The TLS layer has verified the signature against the client CA; here the common name is checked.
+Source: kubelet authentication/authorization, in its simplest form (x509, fixed names).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def tls_context(options: ServerOptions) -> ssl.SSLContext:
-    """The server's side of TLS; client certificates are asked for and checked when given.
+    """Return the server's TLS context; client certificates are optional, and verified when
+    presented.
 
     Raises OSError for files that are missing or unusable.
     """
@@ -27,13 +28,15 @@ def tls_context(options: ServerOptions) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(options.certificate_file, options.key_file)
     context.load_verify_locations(options.client_ca_file)
-    # Optional, so that who has none is told so in HTTP and not by a broken handshake.
+    # Optional, so that a client without one gets an HTTP status instead of a failed handshake.
     context.verify_mode = ssl.CERT_OPTIONAL
     return context
 
 
 def guard(names: frozenset[str]) -> Any:
-    """Middleware that lets only these common names in; with none given, any checked certificate."""
+    """Return middleware that admits only these common names; any verified certificate when
+    empty.
+    """
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -54,7 +57,7 @@ def guard(names: frozenset[str]) -> Any:
 
 
 def common_name(certificate: dict[str, Any]) -> str:
-    """The user a certificate names, empty when it names none."""
+    """Return a certificate's common name; empty without one."""
     for entry in certificate.get("subject", ()):
         for key, value in entry:
             if key == "commonName":

@@ -1,7 +1,7 @@
-"""`/containerLogs/NAMESPACE/POD/CONTAINER`: a container's log, as much of it as was asked for.
+"""`/containerLogs/NAMESPACE/POD/CONTAINER`: serves a container's log, or the selected part of it.
 
-Source: core/v1 PodLogOptions; kubelet `getContainerLogs`, `validateContainerLogStatus`, whose
-sentences users see.
+Source: core/v1 PodLogOptions; kubelet `getContainerLogs`, `validateContainerLogStatus`, with the
+messages that users see.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _IMAGE_TEXTS = {
 
 
 class NoLogError(Exception):
-    """There is no log to show; the text says why."""
+    """There is no log to return; the text says why."""
 
 
 class QueryError(ValueError):
-    """A query that cannot be read (400) or is not allowed (422)."""
+    """A query is malformed (400) or invalid (422)."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class QueryError(ValueError):
 
 
 class ContainerLogs:
-    """Answers requests for logs."""
+    """Serves requests for logs."""
 
     def __init__(self, context: NodeContext, pod_manager: PodManager) -> None:
         self._context = context
@@ -89,7 +89,7 @@ class ContainerLogs:
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         pieces = read_log(Path(container.log_path), options, lambda: self._is_running(container))
         try:
-            # A log that cannot be opened is still an answer with a code of its own.
+            # Read first, so that a log that cannot be opened still gets its own status code.
             first = await anext(pieces, None)
         except LogReadError as error:
             return web.Response(status=400, text=str(error))
@@ -114,7 +114,7 @@ class ContainerLogs:
 
 
 def log_options(query: Mapping[str, str], now: datetime) -> LogOptions:
-    """Read a query. Raises QueryError."""
+    """Parse a query. Raises QueryError."""
     try:
         tail = _number(query, "tailLines")
         if query.get("tail"):
@@ -156,7 +156,7 @@ def _is_true(query: Mapping[str, str], name: str) -> bool:
 
 
 def container_id(status: PodStatus, pod: str, name: str, *, is_previous: bool) -> str:
-    """Which container's log is meant, as `engine://id`. Raises NoLogError."""
+    """Return the container whose log is requested, as `engine://id`. Raises NoLogError."""
     every = (
         *status.container_statuses,
         *status.init_container_statuses,

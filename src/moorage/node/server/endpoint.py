@@ -1,7 +1,7 @@
-"""The HTTPS endpoint of a node, in the kubelet's URL forms.
+"""Node HTTPS endpoint, in the kubelet's URL forms.
 
-Everything is behind the certificate check. Exec, attach and port-forward become raw pipes; the
-rest are plain answers. Source: kubelet server; API server's `pods/log`, `pods/exec`, … proxies.
+Every request passes the certificate check. Exec, attach and port-forward become raw pipes; the
+others are plain responses. Source: kubelet server; API server's `pods/log`, `pods/exec`, … proxies.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 async def serve(options: ServerOptions, context: NodeContext, pod_manager: PodManager) -> None:
-    """Answer until cancelled. Raises OSError when files are missing or the port is taken."""
+    """Serve until cancelled. Raises OSError when files are missing or the port is in use."""
     runner = web.AppRunner(
         _application(options, context, pod_manager),
         access_log=None,
@@ -95,7 +95,7 @@ def _application(
 
 
 class _Pages:
-    """The plain answers."""
+    """Handlers of plain responses."""
 
     def __init__(self, context: NodeContext, pod_manager: PodManager) -> None:
         self._context = context
@@ -107,7 +107,7 @@ class _Pages:
         return web.Response(text="ok")
 
     async def pods(self, request: web.Request) -> web.Response:
-        """The pods of this node with the newest status worked out."""
+        """Return the pods of this node with their latest computed status."""
         del request
         items = [
             msgspec.structs.replace(worker.pod, status=worker.status)

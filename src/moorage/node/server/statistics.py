@@ -1,8 +1,8 @@
-"""`/stats/summary` and `/metrics/resource`: what node, pods and containers use.
+"""Resource usage of node, pods and containers: `/stats/summary` and `/metrics/resource`.
 
-From the engine's own figures and /proc; what nobody measures is left out. CPU use per second is
-worked out from two readings where the engine gives only totals. Source: kubelet
-`stats/v1alpha1`, metrics.k8s.io resource metrics endpoint.
+From the engine's statistics and /proc; values that are not measured are omitted. The CPU rate is
+computed from two readings where the engine reports only totals. Source: kubelet `stats/v1alpha1`,
+metrics.k8s.io resource metrics endpoint.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class _Reading:
 
 
 class Rates:
-    """CPU use per second from totals, in billionths of a CPU."""
+    """CPU rates from totals, in nanocores."""
 
     def __init__(self) -> None:
         self._readings: dict[str, _Reading] = {}
 
     def rate(self, key: str, at_ns: int, total_ns: int) -> int | None:
-        """The use since the reading before; None at the first."""
+        """Return the rate since the previous reading; None for the first."""
         before = self._readings.get(key)
         if before is None:
             self._readings[key] = _Reading(at_ns, total_ns, 0)
@@ -57,12 +57,12 @@ class Rates:
         return rate
 
     def keep(self, keys: set[str]) -> None:
-        """Forget everything else."""
+        """Drop the readings of all other keys."""
         self._readings = {key: each for key, each in self._readings.items() if key in keys}
 
 
 class Statistics:
-    """Answers requests for figures."""
+    """Serves requests for usage statistics."""
 
     def __init__(self, context: NodeContext, pod_manager: PodManager) -> None:
         self._context = context
@@ -70,7 +70,7 @@ class Statistics:
         self._rates = Rates()
 
     async def summary(self) -> Json:
-        """The summary, as JSON values. Raises CriError."""
+        """Return the summary as JSON values. Raises CriError."""
         containers = await self._context.engine.container_stats()
         sandboxes = await self._context.engine.sandbox_stats()
         node = await asyncio.to_thread(self._node)
@@ -87,13 +87,13 @@ class Statistics:
         return {"node": node, "pods": pods}
 
     async def resource_metrics(self) -> str:
-        """The figures metrics-server reads, as Prometheus text. Raises CriError."""
+        """Return the metrics for metrics-server, as Prometheus text. Raises CriError."""
         return resource_text(await self.summary())
 
     def running(self) -> tuple[int, dict[str, int]]:
-        """How many pods have a sandbox, and how many containers are in which state.
+        """Return the number of pods with a ready sandbox, and the number of containers by state.
 
-        Those of other clusters on the same engine are theirs to count.
+        Pods of other clusters on the same engine are not counted.
         """
         options = self._context.options
         owners = {options.owner, options.name}
@@ -190,7 +190,7 @@ class Statistics:
 
 
 def resource_text(summary: Mapping[str, Any]) -> str:
-    """Resource metrics of a summary, in Prometheus text."""
+    """Return the resource metrics of a summary, as Prometheus text."""
     node = summary["node"]
     rows: dict[str, list[tuple[str, float]]] = {name: [] for name in _RESOURCE_METRICS}
     rows["node_cpu_usage_seconds_total"].append(("", node["cpu"]["usageCoreNanoSeconds"] / _NANO))

@@ -1,4 +1,4 @@
-"""`/exec`, `/attach`, `/portForward` and `/run`: into a container, through its engine.
+"""`/exec`, `/attach`, `/portForward` and `/run`: streams into a container, through its engine.
 
 Source: kubelet server's URL forms and error texts; CRI streaming calls.
 """
@@ -27,7 +27,7 @@ _RUN_TIMEOUT_S = 0
 
 
 class Streams:
-    """Answers requests that become connections into containers."""
+    """Serves requests that become connections into containers."""
 
     def __init__(self, context: NodeContext, pod_manager: PodManager) -> None:
         self._context = context
@@ -42,7 +42,7 @@ class Streams:
             tty=wanted["tty"],
             stdin=wanted["stdin"],
             stdout=wanted["stdout"],
-            # A terminal is one stream.
+            # A terminal has a single output stream.
             stderr=wanted["stderr"] and not wanted["tty"],
         )
         _insist_on_upgrade(request)
@@ -90,7 +90,7 @@ class Streams:
             raise _refused(error) from error
 
     async def run(self, request: web.Request) -> web.StreamResponse:
-        """Run a command to its end and answer with its output."""
+        """Run a command until it exits, and return its output."""
         container = self._container(request)
         command = request.query.get("cmd", "").split(" ")
         try:
@@ -140,7 +140,7 @@ def _insist_on_upgrade(request: web.Request) -> None:
 
 
 def _streams(query: Mapping[str, str]) -> dict[str, bool]:
-    """Which streams are wanted. Raises HTTPBadRequest for none, or for a terminal's stderr."""
+    """Return the requested streams. Raises HTTPBadRequest when there is none."""
     names = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
     found = {name: query.get(key) == "1" for name, key in names.items()}
     if not (found["stdin"] or found["stdout"] or found["stderr"]):
@@ -159,7 +159,7 @@ def _ports(texts: list[str]) -> list[int]:
 
 
 def _refused(error: CriError) -> web.HTTPException:
-    """The engine's refusal with the code that fits it."""
+    """Return the HTTP error for an engine's error."""
     code = _HTTP_CODES.get(error.code, 500)
     response = web.HTTPInternalServerError(text=error.sentence)
     response.set_status(code)

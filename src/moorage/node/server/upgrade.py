@@ -1,9 +1,8 @@
-"""Handing an upgraded connection on to the container engine, byte by byte.
+"""Upgraded connection proxy to the container engine, byte by byte.
 
-The API server's request is repeated to the engine's streaming address with the same upgrade
-headers; the engine's answer goes back, and from a 101 on both connections are one pipe. What is
-spoken on it is between the API server and the engine. Source: RFC 9110 §7.8; kubelet's
-`UpgradeAwareHandler`.
+The API server's request is repeated to the engine's streaming URL with the same upgrade headers;
+the engine's response is returned, and after a 101 both connections are one pipe. The protocol on it
+is between the API server and the engine. Source: RFC 9110 §7.8; kubelet's `UpgradeAwareHandler`.
 """
 
 from __future__ import annotations
@@ -23,10 +22,11 @@ log = Log(__name__)
 async def hand_on(
     request: web.BaseRequest, url: str, deadlines: Deadlines | None = None
 ) -> web.StreamResponse:
-    """Make one pipe of the request's connection and a new one to `url`, until either ends.
+    """Join the request's connection and a new one to `url` into one pipe, until either ends.
 
-    Returns what the handler must return; a refusal of the engine is passed on as it is. Raises
-    DialError when the engine cannot be reached. Cancelling closes both connections.
+    Returns the handler's response; an engine's refusal is returned unchanged. Raises DialError when
+    the
+    engine cannot be reached. Cancelling closes both connections.
     """
     limits = deadlines or Deadlines()
     protocol, lines = upgrade_of(request), passed_on(request)

@@ -1,1 +1,1 @@
-"""A pod's status: worked out from what is known, and written when it has changed."""
+"""Pod status: computed from the observed state, and written when it has changed."""

@@ -1,7 +1,7 @@
-"""The conditions of a pod that the node agent owns, each with its reason and message.
+"""Pod conditions owned by the node agent, with reasons and messages.
 
-Pure. Conditions of others are kept as they are; a condition's time changes only when its status
-does. Source: kubelet `status/generate.go`, core/v1 PodCondition.
+Pure. Other controllers' conditions are kept unchanged; a condition's transition time changes only
+with its status. Source: kubelet `status/generate.go`, core/v1 PodCondition.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FAILED = "PodFailed"
 def conditions_of(
     known: StatusInputs, statuses: Sequence[ContainerStatus], phase: str
 ) -> tuple[PodCondition, ...]:
-    """Every condition of the pod. `statuses` are those of init and main containers."""
+    """Return all conditions of the pod. `statuses` are those of init and main containers."""
     kept = [each for each in known.pod.status.conditions if each.type not in OWNED]
     containers_ready = _containers_ready(known.pod.spec, statuses, phase)
     found = (
@@ -44,7 +44,7 @@ def conditions_of(
 
 
 def _dated(condition: PodCondition, known: StatusInputs) -> PodCondition:
-    """Add the generation it speaks of, and since when it holds."""
+    """Set the condition's observed generation and its transition time."""
     earlier = [*known.before.conditions, *known.pod.status.conditions]
     since = known.stamp
     for old in earlier:
@@ -118,7 +118,7 @@ def _containers_ready(
 def _ready(
     known: StatusInputs, others: Iterable[PodCondition], containers_ready: PodCondition
 ) -> PodCondition:
-    """Ready when the containers are and every readiness gate is open."""
+    """Return Ready: true when the containers are ready and every readiness gate is true."""
     if containers_ready.status != "True":
         return msgspec.structs.replace(containers_ready, type=READY)
     by_type = {each.type: each for each in others}

@@ -1,7 +1,7 @@
-"""The status of each container: its state, the state before, and whether it serves.
+"""Container statuses: state, last state, started and ready.
 
-Pure. The engine's records come first; where they are gone, what was reported before is kept, so
-that counts never go back and no ended container is forgotten. Source: kubelet
+Pure. The engine's records take precedence; where they are gone, the reported status is kept, so
+that restart counts never decrease and no exited container is lost. Source: kubelet
 `convertToAPIContainerStatuses`, core/v1 ContainerStatus.
 """
 
@@ -53,7 +53,7 @@ LOST = ContainerState(
 
 
 def container_statuses(known: StatusInputs, kind: Kind) -> tuple[ContainerStatus, ...]:
-    """The statuses of one kind of containers: init in order, the others by name."""
+    """Return the statuses of one kind of containers: init in order, the others by name."""
     spec, before = known.pod.spec, known.before
     containers: Iterable[AnyContainer]
     match kind:
@@ -124,7 +124,7 @@ def _from_engine(
 def _from_memory(
     known: StatusInputs, container: AnyContainer, old: ContainerStatus | None
 ) -> ContainerStatus:
-    """A container the engine has nothing of: not yet created, or gone with all its records."""
+    """Return the status of a container that the engine lacks: not yet created, or removed."""
     if old is not None and old.state.terminated is not None:
         return old
     waiting = INITIALIZING if known.pod.spec.init_containers else CREATING
@@ -158,7 +158,7 @@ def _explained(
     history: tuple[ContainerView, ...],
     status: ContainerStatus,
 ) -> ContainerStatus:
-    """Say why it does not run where something is known to be in the way."""
+    """Set the waiting reason of a container that cannot start, where the cause is known."""
     newest = history[0] if history else None
     if kind is Kind.INIT:
         if newest is not None and newest.state is State.EXITED and newest.exit_code == 0:
@@ -183,7 +183,7 @@ _ASSUMED_DONE = ContainerState(
 
 
 def _obstructed(known: StatusInputs, status: ContainerStatus) -> ContainerStatus:
-    """The waiting reason stays the usual one; the message names what is in the way."""
+    """Set the message to the obstacle; the waiting reason is unchanged."""
     if known.obstacle is None or status.state.waiting is None:
         return status
     waiting = msgspec.structs.replace(status.state.waiting, message=known.obstacle.message)
@@ -191,7 +191,7 @@ def _obstructed(known: StatusInputs, status: ContainerStatus) -> ContainerStatus
 
 
 def _is_init_behind(known: StatusInputs, container: AnyContainer) -> bool:
-    """Whether a main container was created already, so this init container must have run."""
+    """Return whether a main container was created, so this init container must have completed."""
     if container.restart_policy == "Always":
         return False
     names = {each.name for each in known.pod.spec.containers}
@@ -217,7 +217,7 @@ def _judged(
     status: ContainerStatus,
     old: ContainerStatus | None,
 ) -> ContainerStatus:
-    """Fill in `started` and `ready`."""
+    """Set `started` and `ready`."""
     same = old if old is not None and old.container_id == status.container_id else None
     engine_id = status.container_id.rpartition("//")[2]
     is_running = status.state.running is not None
@@ -236,7 +236,7 @@ def _is_started(
     verdict = known.verdicts.startup.get(engine_id)
     if verdict is not None:
         return verdict
-    # A container that was reported as started stays so when the agent restarts.
+    # A container that was reported as started stays started when the agent restarts.
     return container.startup_probe is None or bool(same is not None and same.started)
 
 

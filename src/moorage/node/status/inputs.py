@@ -1,6 +1,6 @@
-"""Everything a pod's status is worked out from, as one value.
+"""Status inputs: everything a pod's status is computed from, as one value.
 
-The worker of a pod gathers it, the pure functions of this package read it. Source: the inputs of
+The pod's worker collects it, the pure functions of this package read it. Source: the inputs of
 kubelet `generateAPIPodStatus`.
 """
 
@@ -17,7 +17,7 @@ from moorage.node.runtime.views import PodView
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Why a container does not run: a reason in one word and a sentence."""
+    """Why a container does not run: a one-word reason and a message."""
 
     reason: str
     message: str = ""
@@ -25,7 +25,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class TerminationReason:
-    """Why the whole pod has failed: refused, evicted or out of time."""
+    """Why the whole pod has failed: refused, evicted or past its deadline."""
 
     reason: str
     message: str
@@ -33,7 +33,7 @@ class TerminationReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdicts:
-    """What probes decided, by container id; absent means no verdict yet."""
+    """Probe verdicts by container ID; an absent ID has no verdict yet."""
 
     readiness: Mapping[str, bool] = field(default_factory=dict)
     startup: Mapping[str, bool] = field(default_factory=dict)
@@ -42,12 +42,15 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusInputs:
-    """One pod as everyone sees it, at one moment.
+    """Observed state of one pod at one moment.
 
-    `before` is the status last worked out, or the API's when there is none. `waiting` says by
-    container why it does not run. `is_ready_to_start` means sandbox, network and volumes are
-    there; `obstacle` says what stands in the way otherwise. `is_final` means that nothing of the
-    pod will run again.
+    `before` is the last computed status, or the API's when there is none. `waiting` gives the
+    reason
+    that a container does not run, by name. `is_ready_to_start` means that sandbox, network and
+    volumes
+    are ready; `obstacle` is what blocks them otherwise. `is_final` means that no container of the
+    pod
+    will run again.
     """
 
     pod: Pod

@@ -1,8 +1,8 @@
-"""The smallest patch that turns the status the API has into the one to report.
+"""Status patch: the minimal change from the API's status to the one to report.
 
-Pure. A strategic merge patch: lists with merge keys are replaced by directive where they are ours
-alone, conditions are merged by type so that nobody else's are touched, and the pod's uid makes
-sure that a successor of the same name is not meant. Source: apimachinery strategic merge patch,
+Pure. A strategic merge patch: lists with merge keys are replaced by directive where the agent owns
+them, conditions are merged by type so that other controllers' conditions are kept, and the pod's
+uid prevents a write to a successor of the same name. Source: apimachinery strategic merge patch,
 core/v1 PodStatus (patchStrategy tags).
 """
 
@@ -29,7 +29,7 @@ _NOT_OURS = frozenset(
 
 
 def status_patch(uid: str, before: PodStatus, after: PodStatus) -> dict[str, Any] | None:
-    """The body to send to `pods/NAME/status`, None when there is nothing to change."""
+    """Return the body for `pods/NAME/status`; None when nothing has changed."""
     old, new = _plain(before), _plain(after)
     changes: dict[str, Any] = {}
     for field in sorted((old.keys() | new.keys()) - _NOT_OURS - {"conditions"}):
@@ -61,7 +61,7 @@ def _replaced(field: str, old: Any, new: Any) -> Any:
 def _condition_changes(
     before: Sequence[PodCondition], after: Sequence[PodCondition]
 ) -> list[dict[str, Any]]:
-    """Our conditions that differ, and removals of ours that are no more."""
+    """Return changed conditions that the agent owns, and deletions of removed ones."""
     old = {each.type: each for each in before}
     new = {each.type: each for each in after if each.type in OWNED}
     changed = [
@@ -74,7 +74,7 @@ def _condition_changes(
 def _condition(old: PodCondition | None, new: PodCondition) -> dict[str, Any]:
     plain: dict[str, Any] = msgspec.to_builtins(new)
     if old is not None:
-        # Merging keeps what the patch does not name, so what has gone must be named as gone.
+        # A merge keeps fields that the patch omits, so removed fields are set to null.
         removed = msgspec.to_builtins(old).keys() - plain.keys() - {"lastProbeTime"}
         plain |= dict.fromkeys(removed)
     return plain

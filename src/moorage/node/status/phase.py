@@ -1,4 +1,4 @@
-"""The phase of a pod, from the states of its containers. Source: kubelet `getPhase`."""
+"""Pod phase from the states of its containers. Source: kubelet `getPhase`."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ def phase_of(
     is_final: bool,
     has_main_started: bool,
 ) -> str:
-    """`Pending`, `Running`, `Succeeded` or `Failed`.
+    """Return `Pending`, `Running`, `Succeeded` or `Failed`.
 
-    `statuses` are those of init and main containers. `has_main_started`: a main container exists
-    in the present sandbox, which means that initialisation is behind the pod.
+    `statuses` are those of init and main containers. `has_main_started`: a main container exists in
+    the
+    current sandbox, which means that initialization is complete.
     """
     by_name = {each.name: each for each in statuses}
     count = _Count()

@@ -1,8 +1,7 @@
-"""The whole status of a pod, as the kubelet would write it.
+"""Pod status as the kubelet reports it.
 
-Pure: from what is known at one moment to the status to report. A pod is reported as ended only
-when nothing of it runs any more, and never again as anything else. Source: kubelet
-`generateAPIPodStatus`, `TerminatePod`, `mergePodStatus`.
+Pure. A pod is reported as terminal only when none of its containers is running, and never changes
+its phase after that. Source: kubelet `generateAPIPodStatus`, `TerminatePod`, `mergePodStatus`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from moorage.runtimeclass.overhead import pod_requests_without_overhead
 
 
 def status_of(known: StatusInputs) -> PodStatus:
-    """The status to report now."""
+    """Return the status to report now."""
     init = container_statuses(known, Kind.INIT)
     main = container_statuses(known, Kind.MAIN)
     phase, reason, message = _phase(known, (*init, *main))
@@ -50,7 +49,7 @@ def status_of(known: StatusInputs) -> PodStatus:
 
 
 def _phase(known: StatusInputs, statuses: tuple[ContainerStatus, ...]) -> tuple[str, str, str]:
-    """Phase, reason and message."""
+    """Return phase, reason and message."""
     before = known.before
     if before.phase in TERMINAL:
         return before.phase, before.reason, before.message
@@ -76,7 +75,7 @@ def _phase(known: StatusInputs, statuses: tuple[ContainerStatus, ...]) -> tuple[
 
 
 def refused(known: StatusInputs, termination: TerminationReason) -> PodStatus:
-    """The status of a pod that this node does not run at all."""
+    """Return the status of a pod that this node refuses."""
     return PodStatus(
         observed_generation=known.pod.metadata.generation,
         phase=FAILED,
@@ -89,7 +88,7 @@ def refused(known: StatusInputs, termination: TerminationReason) -> PodStatus:
 
 
 def ended(status: PodStatus, known: StatusInputs) -> PodStatus:
-    """The last status of a pod of which nothing is left: every container accounted for."""
+    """Return the final status of a terminated pod, with a terminal state for every container."""
     main, init = status.container_statuses, status.init_container_statuses
     if _has_initialized(known.pod, status):
         main = tuple(_accounted(each) for each in main)
@@ -127,7 +126,7 @@ def _has_initialized(pod: Pod, status: PodStatus) -> bool:
 
 
 def _begun(statuses: tuple[ContainerStatus, ...]) -> int:
-    """How many of the init containers, from the first on, have begun; at least one counts."""
+    """Return how many init containers, from the first on, have started; at least one counts."""
     for index in range(len(statuses), 0, -1):
         status = statuses[index - 1]
         if status.state.waiting is None or status.last_state.terminated is not None:
@@ -136,7 +135,7 @@ def _begun(statuses: tuple[ContainerStatus, ...]) -> int:
 
 
 def _resources(pod: Pod) -> ResourceRequirements | None:
-    """What the pod as a whole was given, without overhead: that stands in the specification.
+    """Return the pod's total resources without overhead, which is in the spec.
 
     Upstream adds the overhead here, and its scheduler then counts it twice.
     """

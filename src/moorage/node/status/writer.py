@@ -1,8 +1,8 @@
-"""Writing pods' statuses to the API: what changed, soon, one write at a time for each pod.
+"""Pod status writer: patches changed statuses into the API, one write at a time for each pod.
 
-Changes that others wait for (phase, readiness, the end) go out at once; lesser ones wait a moment,
-because a pod that starts passes through several states before the next is worth a write. What is
-newer replaces what waits. Source: kubelet status manager.
+Urgent changes (phase, readiness) are written at once; others are delayed, because a starting pod
+passes through several states before the next one is worth a write. A newer status replaces a
+pending one. Source: kubelet status manager.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from moorage.node.status.patch import status_patch
 
 log = Log(__name__)
 
-# Longer than a pod usually takes from its sandbox to its start, which is a write of its own.
+# Longer than a pod usually takes from its sandbox to its start, which is an urgent change.
 _CALM_S = 0.25
 
 Written = Callable[[Pod], None]
-"""Called with the pod as the API answered. Must not block."""
+"""Called with the pod as the API returned it. Must not block."""
 
 
 @dataclass(slots=True)
 class _Desk:
-    """One pod's writing: what the API has, what it should have."""
+    """Write state of one pod: the API's status, and the status to report."""
 
     pod: Pod
     stored: PodStatus
@@ -45,7 +45,7 @@ class _Desk:
 
 
 class StatusWriter:
-    """Writes statuses; `submit` only leaves word. Work happens inside `write`, one task a pod."""
+    """Writes statuses. `submit` does not block; `write` does the work, in one task per pod."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -53,7 +53,7 @@ class StatusWriter:
         self._desks: dict[str, _Desk] = {}
 
     def submit(self, pod: Pod, status: PodStatus) -> None:
-        """Have this status reported. `pod` is the newest object known."""
+        """Submit a status for writing. `pod` is the newest known object."""
         desk = self._desk(pod)
         before = desk.wanted or desk.stored
         if before == status:
@@ -64,7 +64,9 @@ class StatusWriter:
         desk.changed.set()
 
     def seen(self, pod: Pod) -> None:
-        """The API's newest object, as watched: differences from it are written again."""
+        """Store the newest object from the watch: a status that differs from it is written
+        again.
+        """
         desk = self._desks.get(pod.metadata.uid)
         if desk is None or _version(pod) < _version(desk.pod):
             return
@@ -74,7 +76,9 @@ class StatusWriter:
             desk.changed.set()
 
     async def wait_written(self, uid: str) -> bool:
-        """Return when what was submitted is stored, or the pod is gone; whether it is stored."""
+        """Block until the submitted status is stored or the pod is gone; return whether it is
+        stored.
+        """
         desk = self._desks.get(uid)
         if desk is None:
             return True
@@ -97,7 +101,7 @@ class StatusWriter:
                 await self._write_once(desk)
                 backoff.reset()
             except ConflictError as error:
-                # The uid differs: this pod is gone, another bears its name.
+                # The uid differs: the pod is gone, and another one has its name.
                 log.debug("status conflict", pod=desk.pod.metadata.name, error=error)
                 self._lost(desk)
             except NotFoundError:
@@ -110,13 +114,13 @@ class StatusWriter:
                     error=error,
                     retry_s=round(pause_s, 1),
                 )
-                # It has waited long enough.
+                # No further delay before the retry.
                 desk.is_urgent = True
                 desk.changed.set()
                 await self._clock.sleep(pause_s)
 
     async def _calm(self, desk: _Desk) -> None:
-        """Wait a moment for more to write, or for something that cannot wait."""
+        """Block for `_CALM_S` seconds, or until a change is urgent, to combine writes."""
         sleeper = asyncio.ensure_future(self._clock.sleep(_CALM_S))
         try:
             while not sleeper.done() and not desk.is_urgent:
@@ -163,10 +167,10 @@ class StatusWriter:
 
 
 def is_urgent(before: PodStatus, after: PodStatus) -> bool:
-    """Whether someone waits for this change."""
+    """Return whether the phase or the readiness has changed."""
     return before.phase != after.phase or is_ready(before.conditions) != is_ready(after.conditions)
 
 
 def _version(pod: Pod) -> int:
-    """The order of versions of one object. Kubernetes lets clients compare them since KEP-5504."""
+    """Return the resource version as a number. Clients may compare versions since KEP-5504."""
     return int(pod.metadata.resource_version or 0)

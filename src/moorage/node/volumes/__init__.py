@@ -1,1 +1,1 @@
-"""Volumes: made ready before a pod's containers start, kept current, and cleaned up."""
+"""Pod volumes: mounted before a pod's containers start, refreshed, and removed."""

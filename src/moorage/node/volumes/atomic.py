@@ -1,8 +1,8 @@
-"""Files that change all at once: a reader sees the old set or the new one, never a mixture.
+"""Atomic volume updates: a reader sees the old set of files or the new one, never a mixture.
 
-The visible names are symlinks through `..data`, which points at a directory with the present set;
-an update writes a new directory and renames one symlink. Nothing is touched when nothing differs.
-Source: kubelet `volume/util/atomic_writer.go`, whose layout programs rely on.
+The visible names are symlinks through `..data`, which points to a directory with the current set;
+an update writes a new directory and renames one symlink. Nothing is written when nothing differs.
+Source: kubelet `volume/util/atomic_writer.go`, on whose layout programs rely.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _DIRECTORY_MODE = 0o755
 
 
 class PayloadError(ValueError):
-    """A file name that may not be used in a volume."""
+    """A file name is not allowed in a volume."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectedFile:
-    """A file of a volume. `owner` is a uid, None leaves it to the agent's own."""
+    """A file of a volume. `owner` is a UID; None leaves it to the agent's user."""
 
     content: bytes
     mode: int
@@ -40,13 +40,13 @@ Payload = Mapping[str, ProjectedFile]
 """Relative path → file."""
 
 Finish = Callable[[Path], None]
-"""Given the directory before anyone sees it, to set ownership."""
+"""Called with the new directory before it becomes visible, to set ownership."""
 
 
 def write_payload(
     target: Path, payload: Payload, now: datetime, *, finish: Finish | None = None
 ) -> bool:
-    """Make a directory show exactly these files; whether anything changed.
+    """Make a directory contain exactly these files; return whether anything changed.
 
     Blocks. Raises PayloadError for a path that leaves the directory, OSError from the file system.
     """
@@ -85,7 +85,7 @@ def _checked(path: str) -> PurePosixPath:
 
 
 def _present(target: Path) -> Path | None:
-    """The directory that holds the present set, None before the first."""
+    """Return the directory of the current set; None before the first."""
     try:
         name = os.readlink(target / _DATA)
     except FileNotFoundError:
@@ -101,7 +101,7 @@ def _is_same(present: Path, wanted: Mapping[PurePosixPath, ProjectedFile]) -> bo
 
 
 def _files_below(root: Path) -> set[str]:
-    """The relative paths of everything but directories."""
+    """Return the relative paths of all entries that are not directories."""
     found: set[str] = set()
     parts: list[str] = []
     for visit in walk(root):
@@ -120,7 +120,7 @@ def _write(fresh: Path, files: Mapping[PurePosixPath, ProjectedFile]) -> None:
     directories = {above for path in files for above in path.parents}
     for directory in sorted(directories, key=lambda each: len(each.parts)):
         (fresh / directory).mkdir()
-        # The process's umask must not decide who may read a volume.
+        # Independent of the process's umask.
         (fresh / directory).chmod(_DIRECTORY_MODE)
     for path, file in files.items():
         place = fresh / path
@@ -145,7 +145,7 @@ def _link(target: Path, files: Mapping[PurePosixPath, ProjectedFile]) -> None:
 
 
 def _remove_stale(target: Path, files: Mapping[PurePosixPath, ProjectedFile], keep: str) -> None:
-    """Drop names that are no more, and every set but the present one: a crash may leave some."""
+    """Remove stale names, and every set but the current one: a crash may leave some."""
     wanted = {path.parts[0] for path in files}
     for entry in target.iterdir():
         if entry.is_symlink():

@@ -1,7 +1,7 @@
-"""What a container's `volumeMounts` become: CRI mounts, with subPaths made safe.
+"""Container mounts: converts `volumeMounts` to CRI mounts, with safe subPaths.
 
-The decision what to mount is pure; only a subPath needs the file system. Source: core/v1
-VolumeMount, kubelet `makeMounts`, KEP-3857 (recursive read-only), KEP-4639 (image volumes).
+The conversion is pure; only a subPath needs the file system. Source: core/v1 VolumeMount, kubelet
+`makeMounts`, KEP-3857 (recursive read-only), KEP-4639 (image volumes).
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ def container_mounts(
     *,
     has_recursive_read_only: bool,
 ) -> list[pb.Mount]:
-    """The mounts of one container, in order. `images` are the pulled image volumes, by name.
+    """Return the mounts of one container, in order. `images` are the pulled image volumes, by name.
 
-    Blocks where there are subPaths. Raises ConfigError for what cannot be had, OSError.
+    Blocks where there are subPaths. Raises ConfigError for an unsupported or invalid mount,
+    OSError.
     """
     mounts: list[pb.Mount] = []
     for index, wanted in enumerate(container.volume_mounts):
@@ -73,7 +74,9 @@ def container_mounts(
 
 
 def is_recursive(mount: VolumeMount, is_supported: bool) -> bool:
-    """Whether everything below the mount is read-only too. Raises ConfigError."""
+    """Return whether submounts are read-only as well. Raises ConfigError when that is not
+    possible.
+    """
     mode = mount.recursive_read_only
     if mode in (None, "Disabled"):
         return False

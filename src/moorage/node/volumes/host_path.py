@@ -1,4 +1,6 @@
-"""Directories, files and devices of the node in a pod. Source: core/v1 HostPathVolumeSource."""
+"""hostPath volumes: directories, files and devices of the node. Source: core/v1
+HostPathVolumeSource.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,13 @@ _CHECKS: dict[str, tuple[Callable[[int], bool], str]] = {
 
 
 class HostPathError(ValueError):
-    """The path is not what the pod says it is."""
+    """The path does not have the type that the pod requires."""
 
 
 def check_host_path(path: Path, kind: str) -> None:
-    """Create what may be created, then insist on the kind. Blocks.
+    """Create the path if its type allows that, then check the type. Blocks.
 
-    Raises HostPathError in upstream's words, OSError from the file system.
+    Raises HostPathError with upstream's message, OSError from the file system.
     """
     if "\0" in str(path):
         raise HostPathError(f"invalid HostPath `{path}`: must not contain NUL")
@@ -52,7 +54,7 @@ def check_host_path(path: Path, kind: str) -> None:
 
 
 def _make_file(path: Path) -> None:
-    """Make a file with the mode that the API promises, whatever the umask; it may be there."""
+    """Create a file with the API's mode, whatever the umask; no-op if it exists."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     try:
         made = os.open(path, flags, _FILE_MODE)

@@ -1,7 +1,7 @@
-"""Which kinds of volume there are, and which of them this node can mount.
+"""Volume kinds, and those that this node can mount.
 
-A table from the field of `Volume` to the name the API gives it; the ones without an entry in
-`MOUNTED` are refused by name. Source: core/v1 Volume.
+A table from the field of `Volume` to its API name; kinds that are not in `MOUNTED` are refused by
+name. Source: core/v1 Volume.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PLUGINS = {
 """Kinds with a directory of their own → its name below the pod's volumes."""
 
 FILLED = frozenset({CONFIG_MAP, SECRET, DOWNWARD, PROJECTED})
-"""Kinds whose files come from the API; a container cannot write to them."""
+"""Kinds whose files come from the API; containers cannot write to them."""
 
 MOUNTED = frozenset({*PLUGINS, HOST_PATH, IMAGE})
 
@@ -40,7 +40,7 @@ _FIELDS = {
 
 
 def kind_of(volume: Volume) -> str:
-    """The kind as the API names it; a volume without any source is an emptyDir."""
+    """Return the kind by its API name; a volume without a source is an emptyDir."""
     for field, name in _FIELDS.items():
         if getattr(volume, field) is not None:
             return name

@@ -1,8 +1,8 @@
-"""The node's memory that the files of one pod's volumes take, and its bound.
+"""Memory limit for the files of one pod's volumes.
 
-ConfigMaps, Secrets, the downward API and tokens are written by the node agent, so no limit of the
-pod's cgroup holds for them. One small object may be shown by thousands of volumes, and each tmpfs
-file takes whole pages: a pod of some kilobytes could take all of the node's memory.
+The node agent writes ConfigMaps, Secrets, the downward API and tokens, so no limit of the pod's
+cgroup applies to them. One small object may appear in thousands of volumes, and each tmpfs file
+takes whole pages: a pod of a few kilobytes could take all of the node's memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from moorage.node.config.errors import ConfigError
 
 POD_BYTES = 128 * 1024 * 1024
-# Measured on Linux 6.18: a mounted tmpfs takes 5 KiB, and again as much in each container; a file
+# Measured on Linux 6.18: a mounted tmpfs takes 5 KiB, and the same again in each container; a file
 # its pages and 1 KiB; the link to it 0.6 KiB.
 _VOLUME_BYTES = 64 * 1024
 _FILE_BYTES = 2 * 1024
@@ -20,18 +20,20 @@ _PAGE_BYTES = 4 * 1024
 
 
 class PodMemory:
-    """Adds up what the volumes of one pod take."""
+    """Adds up the memory of one pod's volumes."""
 
     def __init__(self, most_bytes: int = POD_BYTES) -> None:
         self._most_bytes = most_bytes
         self._bytes = 0
 
     def add_volume(self) -> None:
-        """Count a volume in memory. Raises ConfigError when the pod's volumes take too much."""
+        """Count a volume in memory. Raises ConfigError when the pod's volumes exceed the limit."""
         self._add(_VOLUME_BYTES)
 
     def add_files(self, sizes: Iterable[int]) -> None:
-        """Count files of so many bytes. Raises ConfigError when the pod's volumes take too much."""
+        """Count files of these sizes in bytes. Raises ConfigError when the pod's volumes exceed the
+        limit.
+        """
         self._add(sum(-(-size // _PAGE_BYTES) * _PAGE_BYTES + _FILE_BYTES for size in sizes))
 
     def _add(self, size: int) -> None:
@@ -45,14 +47,14 @@ class PodMemory:
 
 
 class ObjectMemory:
-    """Adds up the objects that the volumes of one pod show."""
+    """Adds up the objects in one pod's volumes."""
 
     def __init__(self, most_bytes: int = POD_BYTES) -> None:
         self._most_bytes = most_bytes
         self._bytes = 0
 
     def add(self, values: Iterable[str]) -> None:
-        """Count an object's values. Raises ConfigError when the pod's objects are too large."""
+        """Count an object's values. Raises ConfigError when the pod's objects exceed the limit."""
         self._bytes += sum(map(len, values))
         if self._bytes > self._most_bytes:
             raise ConfigError(

@@ -1,7 +1,7 @@
-"""Mounting and unmounting on this machine: the seam to mount(2).
+"""Mount operations on this host, through mount(2).
 
-Everything that changes the mount table goes through a `Mounter`, so that the rest works the same
-in tests without privileges. Source: mount(2), umount(2), proc_pid_mountinfo(5).
+Everything that changes the mount table goes through a `Mounter`, so that the rest works the same in
+tests without privileges. Source: mount(2), umount(2), proc_pid_mountinfo(5).
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Mounter(Protocol):
-    """What may be done to the mount table. Every call blocks and raises OSError."""
+    """Operations on the mount table. Every call blocks and raises OSError."""
 
     def mount_tmpfs(self, target: Path, size_bytes: int, *, has_programs: bool = True) -> None:
-        """A tmpfs that holds at most so many bytes; 0 means no limit of its own.
+        """Mount a tmpfs with this size limit in bytes; 0 sets no limit of its own.
 
-        Without programs, nothing in it gives another user's rights or is a device.
+        `has_programs` False mounts it without set-user-ID programs and devices.
         """
 
     def bind(self, source: str, target: Path) -> None:
-        """Show a file or directory at another place too."""
+        """Bind mount a file or directory."""
 
     def unmount(self, target: Path) -> None:
-        """Undo one mount; nothing happens where none is."""
+        """Undo one mount; no-op if there is none."""
 
     def is_mounted(self, target: Path) -> bool:
-        """Whether another file system begins there."""
+        """Return whether a file system is mounted there."""
 
     def mounts_below(self, path: Path) -> Iterator[Path]:
-        """Mount points at or below a path, the deepest first."""
+        """Return the mount points at or below a path, the deepest first."""
 
 
 class SystemMounter:
@@ -54,7 +54,7 @@ class SystemMounter:
         flags = 0 if has_programs else NO_PRIVILEGE
         limits = [f"size={size_bytes}"] if size_bytes else []
         try:
-            # Secrets must not reach a disk by way of swap; kernels before 6.4 lack the option.
+            # noswap: Secrets must not be swapped to disk; kernels before 6.4 lack the option.
             _mount("tmpfs", target, "tmpfs", flags, ",".join([*limits, "noswap"]))
         except OSError as error:
             if error.errno != errno.EINVAL:
@@ -70,7 +70,7 @@ class SystemMounter:
         code = ctypes.get_errno()
         if code in (errno.EINVAL, errno.ENOENT):
             return
-        # A process may still stand in it: take it out of sight, it goes with its last user.
+        # Busy: detach it lazily, so that it is released with its last user.
         if _libc.umount2(os.fsencode(target), _UMOUNT_NOFOLLOW | _MNT_DETACH) != 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code), str(target))
@@ -88,8 +88,8 @@ class SystemMounter:
 
 
 def mount_points(mountinfo: bytes) -> Iterator[Path]:
-    """The mount points a mountinfo file lists."""
-    # A name may hold a carriage return; the kernel escapes newlines only.
+    """Yield the mount points in a mountinfo file."""
+    # Not splitlines(): a name may contain a carriage return, as the kernel escapes only newlines.
     for line in mountinfo.split(b"\n"):
         fields = line.split(b" ")
         if len(fields) > 4:

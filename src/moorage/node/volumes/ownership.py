@@ -1,7 +1,7 @@
-"""Giving a volume to the pod's group.
+"""Volume ownership by the pod's fsGroup.
 
-Source: core/v1 `fsGroup` and `fsGroupChangePolicy`, kubelet `volume_linux.go`: the group owns
-every file and may do what the owner may, directories pass the group on.
+Source: core/v1 `fsGroup` and `fsGroupChangePolicy`, kubelet `volume_linux.go`: the group owns every
+file and has the owner's permissions, directories have the set-group-ID bit.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _DIRECTORY = stat.S_ISGID | 0o110
 
 
 def give_to_group(root: Path, group: int, *, is_read_only: bool, policy: str | None) -> None:
-    """Change group and mode of everything in a volume. Blocks; raises OSError."""
+    """Change group and mode of everything in a volume. Blocks. Raises OSError."""
     if policy == ON_ROOT_MISMATCH and _is_right(root, group, is_read_only):
         return
-    # The root last: while it is wrong, an interrupted change is taken up again.
+    # The root last: while it does not match, an interrupted change is started again.
     for visit in walk(root):
         if visit.step is not Step.ENTER:
             _give(visit.directory, visit.name, group, is_read_only)
 
 
 def _give(directory: int, name: str, group: int, is_read_only: bool) -> None:
-    """Change one entry, which nothing can replace by a link meanwhile."""
+    """Change one entry, safe against its replacement by a link."""
     try:
         entry = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=directory)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""What the files of a volume hold: ConfigMaps, Secrets, the downward API, tokens, and mixtures.
+"""Volume payloads: files of ConfigMaps, Secrets, the downward API, tokens and projected volumes.
 
-Pure, from objects already fetched to path → file. Source: core/v1 volume sources, kubelet's
-configmap, secret, downwardapi and projected plugins.
+Pure, from fetched objects to path → file. Source: core/v1 volume sources, kubelet's configmap,
+secret, downwardapi and projected plugins.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from moorage.node.volumes.atomic import ProjectedFile
 _DEFAULT_MODE = 0o644
 _TOKEN_MODE = 0o600
 _TOKEN_LIFE_S = 3600
-# One object may be shown at many paths: the files of a volume are in the node's memory at times.
+# An object may appear at many paths, and a volume's files may be in the node's memory.
 _MOST_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class TokenWanted:
-    """A service account token a volume holds: for whom, and for how long."""
+    """A service account token of a volume: its audience and its lifetime in seconds."""
 
     audience: str
     life_s: int
@@ -43,7 +43,7 @@ class TokenWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeSources:
-    """What volumes are filled from. An object that does not exist is None."""
+    """Contents of volumes. A missing object is None."""
 
     config_maps: Mapping[str, ConfigMap | None] = field(default_factory=dict)
     secrets: Mapping[str, Secret | None] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class VolumeSources:
 
 @dataclass(frozen=True, slots=True)
 class VolumeNeeds:
-    """What must be fetched before a volume can be filled."""
+    """Objects and tokens to fetch before a volume can be filled."""
 
     config_maps: frozenset[str] = frozenset()
     secrets: frozenset[str] = frozenset()
@@ -67,7 +67,7 @@ class VolumeNeeds:
 
 
 def needs_of(volume: Volume) -> VolumeNeeds:
-    """The objects and tokens one volume takes."""
+    """Return the objects and tokens that one volume needs."""
     if volume.config_map is not None:
         return VolumeNeeds(config_maps=frozenset({volume.config_map.name}))
     if volume.secret is not None:
@@ -91,9 +91,9 @@ def token_wanted(projection: ServiceAccountTokenProjection) -> TokenWanted:
 def payload_of(
     pod: Pod, volume: Volume, sources: VolumeSources, where: DownwardInputs
 ) -> dict[str, ProjectedFile]:
-    """The files of a volume.
+    """Return the files of a volume.
 
-    Raises ConfigError for what is missing and not optional, and for more than 64 MiB.
+    Raises ConfigError for a missing object that is not optional, and for more than 64 MiB.
     """
     files = _files_of(pod, volume, sources, where)
     if sum(len(file.content) for file in files.values()) > _MOST_BYTES:
@@ -125,7 +125,9 @@ def _files_of(
 
 
 def shared_user(pod: Pod) -> int | None:
-    """The user all containers run as, where the specification says one: tokens are its own."""
+    """Return the user that all containers run as, if the spec sets the same one: it owns the
+    tokens.
+    """
     spec = pod.spec
     of_pod = spec.security_context.run_as_user if spec.security_context else None
     found: set[int | None] = set()

@@ -1,8 +1,9 @@
-"""All volumes of a pod: mounted before its containers start, refreshed while it runs, removed.
+"""Pod volumes: mounted before the pod's containers start, refreshed while it runs, removed after
+it.
 
-One volume that cannot be made stops the pod, with an error that names the volume and its kind.
-Mounting again what is mounted already changes nothing, so a restarted agent just calls `mount`.
-Source: kubelet volume manager and its empty-dir, configmap, secret, projected, host-path plugins.
+A volume that cannot be mounted blocks the pod, with an error that names the volume and its kind.
+Mounting is idempotent, so a restarted agent just calls `mount`. Source: kubelet volume manager and
+its empty-dir, configmap, secret, projected, host-path plugins.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ V = TypeVar("V")
 
 
 class VolumeError(Exception):
-    """A volume that could not be made; the text is the event's message."""
+    """A volume could not be mounted; the text is the event's message."""
 
     def __init__(self, volume: str, why: object, *, step: str = "SetUp") -> None:
         super().__init__(f'MountVolume.{step} failed for volume "{volume}" : {why}')
@@ -64,7 +65,7 @@ class VolumeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MountedVolume:
-    """A volume ready to be put into containers: a directory or file of the node, or an image."""
+    """A mounted volume: a directory or file on the node, or an image."""
 
     name: str
     kind: str
@@ -73,7 +74,7 @@ class MountedVolume:
 
 
 Mounted = dict[str, MountedVolume]
-"""Volume name → what it became."""
+"""Volume name → mounted volume."""
 
 
 class VolumeKeeper:
@@ -97,7 +98,7 @@ class VolumeKeeper:
         self._refresh_s = refresh_s
 
     async def mount(self, pod: Pod, where: DownwardInputs) -> Mounted:
-        """Make every volume of the pod. Raises VolumeError for the first that fails."""
+        """Mount every volume of the pod. Raises VolumeError for the first that fails."""
         for volume in pod.spec.volumes:
             kind = kind_of(volume)
             if kind not in MOUNTED:
@@ -112,14 +113,14 @@ class VolumeKeeper:
         return {each.name: each for each in mounted}
 
     async def refresh(self, pod: Pod, where: DownwardInputs) -> None:
-        """Bring the files of a running pod up to date. Raises VolumeError."""
+        """Update the files of a running pod. Raises VolumeError."""
         filled = [each for each in pod.spec.volumes if kind_of(each) in FILLED]
         if filled:
             sources = await self._sources(pod, max_age_s=self._refresh_s / 2)
             await asyncio.to_thread(self._fill_all, pod, filled, sources, where)
 
     def refresh_due_s(self, pod: Pod) -> float | None:
-        """Seconds until the pod's files should be looked at again, None when they never change."""
+        """Return seconds until the pod's next refresh; None when its files never change."""
         if not any(kind_of(each) in FILLED for each in pod.spec.volumes):
             return None
         renewal_s = self._tokens.renewal_s(pod)
@@ -128,7 +129,7 @@ class VolumeKeeper:
         return max(1.0, min(self._refresh_s, renewal_s - self._clock.now().timestamp()))
 
     async def remove(self, uid: str) -> None:
-        """Unmount and delete everything of a pod that has ended. Raises OSError."""
+        """Unmount and delete all volumes of a terminated pod, and its directory. Raises OSError."""
         self._tokens.forget(uid)
         await asyncio.to_thread(self._remove, self._paths.pod(uid))
 
@@ -204,7 +205,7 @@ class VolumeKeeper:
         sources: VolumeSources,
         where: DownwardInputs,
     ) -> None:
-        """Refresh every volume; raises the first VolumeError when all have been tried."""
+        """Refresh every volume; raises the first VolumeError after all have been tried."""
         failures: list[VolumeError] = []
         memory = PodMemory()
         for volume in volumes:
@@ -244,8 +245,8 @@ class VolumeKeeper:
         where: DownwardInputs,
         memory: PodMemory,
     ) -> None:
-        # Worked out first: a volume whose sources are missing, or that is too much, leaves no
-        # trace.
+        # Computed first: a volume with missing sources, or over a limit, must not leave a
+        # directory.
         payload = payload_of(pod, volume, sources, where)
         memory.add_volume()
         memory.add_files(len(file.content) for file in payload.values())
@@ -259,7 +260,7 @@ class VolumeKeeper:
         )
 
     def _directory(self, place: Path, mode: int, *, in_memory: bool, size_bytes: int) -> bool:
-        """Make the directory, on a tmpfs of its own where asked; whether it is new."""
+        """Create the directory, on its own tmpfs if requested; return whether it is new."""
         is_new = not place.exists()
         make_directories(place)
         if in_memory and (is_new or not self._mounter.is_mounted(place)):
@@ -275,7 +276,7 @@ class VolumeKeeper:
             return
         for point in self._mounter.mounts_below(pod.root):
             self._mounter.unmount(point)
-        # What is still mounted is left alone by the removal too: a host path, an image.
+        # remove_tree skips mounts, such as a host path or an image, but would delete the rest.
         if left := next(self._mounter.mounts_below(pod.root), None):
             raise OSError(errno.EBUSY, "still mounted, so the pod's files are kept", str(left))
         remove_tree(pod.root)
@@ -286,7 +287,7 @@ async def _gathered(
     fetch: Callable[[K], Coroutine[Any, Any, V]],
     count: Callable[[V], None],
 ) -> dict[K, V]:
-    """Fetch a few at a time, so that `count` can refuse more before they are in memory."""
+    """Fetch in small batches, so that `count` can refuse the rest before it is in memory."""
     ordered, found = list(keys), {}
     for start in range(0, len(ordered), _FETCHED_AT_ONCE):
         batch = ordered[start : start + _FETCHED_AT_ONCE]
@@ -304,7 +305,9 @@ def _values_of(found: ConfigMap | Secret | None) -> Iterable[str]:
 
 
 def _memory_size(pod: Pod, volume: Volume, where: DownwardInputs) -> int:
-    """The most a memory-backed emptyDir may hold: its limit, the pod's, or the node's memory."""
+    """Return the size limit of a memory-backed emptyDir: the least of its own, the pod's and the
+    node's.
+    """
     limits = [where.allocatable.get("memory", "0")]
     if volume.empty_dir is not None and volume.empty_dir.size_limit:
         limits.append(volume.empty_dir.size_limit)

@@ -1,9 +1,9 @@
-"""A part of a volume in a container, safe against symlinks that lead out of the volume.
+"""subPath mounts, safe against symlinks that lead out of the volume.
 
-The part is opened step by step inside the volume, never following a link out of it, and bound by
-its descriptor: whoever can write to the volume cannot swap it between the check and the use.
-Source: kubelet `volume/util/subpath`, CVE-2017-1002101; openat2(2) RESOLVE_BENEATH, with
-absolute links into the volume allowed.
+The path is opened component by component inside the volume, never following a link out of it, and
+bind mounted by its descriptor: a writer to the volume cannot replace it between check and use.
+Source: kubelet `volume/util/subpath`, CVE-2017-1002101; openat2(2) RESOLVE_BENEATH, with absolute
+links into the volume allowed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FLAGS = os.O_PATH | os.O_NOFOLLOW
 
 
 def check_subpath(subpath: str) -> PurePosixPath:
-    """The path's parts. Raises ConfigError for an absolute one, one with `..` or with NUL."""
+    """Parse a subPath. Raises ConfigError if it is absolute or contains `..` or NUL."""
     path = PurePosixPath(subpath)
     if path.is_absolute():
         raise ConfigError(f"error SubPath `{subpath}` must not be an absolute path")
@@ -36,7 +36,7 @@ def check_subpath(subpath: str) -> PurePosixPath:
 
 
 def bind_subpath(volume: Path, subpath: PurePosixPath, target: Path, mounter: Mounter) -> None:
-    """Show a part of a volume at `target`, creating it as a directory where it is missing.
+    """Bind mount a path of a volume at `target`; a missing path is created as a directory.
 
     Blocks. Raises ConfigError when a link leads out of the volume, OSError otherwise.
     """
@@ -55,14 +55,14 @@ def bind_subpath(volume: Path, subpath: PurePosixPath, target: Path, mounter: Mo
 
 
 def open_inside(volume: Path, subpath: PurePosixPath) -> int:
-    """A path descriptor of something inside a volume; missing directories are made.
+    """Return a path descriptor of an entry inside a volume; missing directories are created.
 
-    A symlink is followed when what it names is inside the volume. Raises ConfigError when it leads
+    A symlink is followed when its target is inside the volume. Raises ConfigError when it leads
     elsewhere.
     """
     root = os.open(volume, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # What is mounted inside a volume is part of it.
+        # Mounts inside a volume are part of it.
         with Descent(root, crosses_mounts=True) as place:
             return _descend(place, volume, subpath)
     finally:
@@ -76,7 +76,7 @@ def _descend(place: Descent, volume: Path, subpath: PurePosixPath) -> int:
     while pending:
         part = pending.popleft()
         if part == "..":
-            # Only links say so; the kernel would follow this one out of the volume.
+            # Only from a link's target; the kernel would follow it out of the volume.
             if not place.depth or place.leave() is None:
                 raise ConfigError(
                     f"subpath `{subpath}` not within volume path: a symbolic link leads above it"
@@ -100,7 +100,9 @@ def _descend(place: Descent, volume: Path, subpath: PurePosixPath) -> int:
 
 
 def _step(place: Descent, part: str, mode: int) -> int | None:
-    """Enter a directory, made where it is missing; a descriptor of what is none."""
+    """Enter a directory, creating a missing one; return a descriptor of an entry that is not
+    one.
+    """
     try:
         place.enter(part)
     except FileNotFoundError:
@@ -115,7 +117,7 @@ def _step(place: Descent, part: str, mode: int) -> int | None:
 
 
 def _inside(volume: Path, text: str, links: int, subpath: PurePosixPath) -> list[str]:
-    """The parts a link stands for, relative to the volume when it is absolute."""
+    """Return the components of a link's target, relative to the volume if it is absolute."""
     if links > _MAX_LINKS:
         raise ConfigError(f"subPath `{subpath}` has too many symbolic links")
     link = PurePosixPath(text)

@@ -1,7 +1,7 @@
-"""Service account tokens for pods: asked for, remembered, and renewed before they end.
+"""Service account tokens for pods: requested, cached, and renewed before they expire.
 
-A token is bound to the pod, so it dies with it. It is renewed after four fifths of its life, or
-after a day, whichever is sooner. Source: KEP-1205 (TokenRequest), KEP-542 (projected tokens),
+A token is bound to the pod, so it expires with it. It is renewed after four fifths of its lifetime,
+or after a day, whichever is sooner. Source: KEP-1205 (TokenRequest), KEP-542 (projected tokens),
 kubelet `token_manager.go`.
 """
 
@@ -36,7 +36,7 @@ class _Status(Object, frozen=True):
 
 
 class TokenRequest(Object, frozen=True):
-    """The answer to a request for a token. Source: authentication.k8s.io/v1."""
+    """Response to a token request. Source: authentication.k8s.io/v1."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: _Spec = _Spec()
@@ -56,7 +56,7 @@ class _Token:
 
 
 class PodTokens:
-    """The tokens of this node's pods, by pod and audience."""
+    """Tokens of this node's pods, by pod and audience."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -64,9 +64,10 @@ class PodTokens:
         self._tokens: dict[Key, _Token] = {}
 
     async def get(self, pod: Pod, wanted: TokenWanted) -> str:
-        """A token with at least a fifth of its life left. Raises StatusError, UnreachableError.
+        """Return a token with at least a fifth of its lifetime left. Raises StatusError,
+        UnreachableError.
 
-        While no new one is to be had, a token that is due to be renewed but still good is given.
+        While renewal fails, returns the old token as long as it is valid.
         """
         key = (pod.metadata.uid, wanted)
         token = self._tokens.get(key)
@@ -85,7 +86,9 @@ class PodTokens:
         return token.text
 
     def renewal_s(self, pod: Pod) -> float | None:
-        """The moment (seconds since the epoch) the pod's next token is due, None without any."""
+        """Return when the pod's next token is due, in seconds since the epoch; None without
+        tokens.
+        """
         uid = pod.metadata.uid
         return min(
             (token.renew_s for key, token in self._tokens.items() if key[0] == uid), default=None
