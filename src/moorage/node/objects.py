@@ -54,8 +54,7 @@ class ObjectCache:
         """Return the object, or None if it does not exist.
 
         Raises StatusError or UnreachableError; while the server is unreachable, returns an older
-        copy if
-        there is one.
+        copy if there is one.
         """
         key = (resource.plural, namespace, name)
         entry = self._entries.get(key)

@@ -83,16 +83,13 @@ class NodeOptions:
     """Settings of one node agent, apart from the cluster's and the engine's.
 
     `reserved` is subtracted from the allocatable resources (resource name → quantity; `pid` too, as
-    in
-    KubeletConfiguration's `systemReserved`). `node_ip` and `hostname` default to the host's.
+    in KubeletConfiguration's `systemReserved`). `node_ip` and `hostname` default to the host's.
     `service_environment` overrides service environment variables, such as KUBERNETES_SERVICE_HOST
-    where
-    cluster IPs are not routed. `cluster_id` distinguishes this cluster's sandboxes from others on
-    the
-    same engine. `listeners` are the host ports that the cluster itself uses: no pod gets them.
-    `id_register` is the host's register of user ID ranges. `oom_score_floor` is the lowest
-    oom_score_adj that the engine may set: -1000 with CAP_SYS_RESOURCE, the engine's own score
-    without.
+    where cluster IPs are not routed. `cluster_id` distinguishes this cluster's sandboxes from
+    others on the same engine. `listeners` are the host ports that the cluster itself uses: no pod
+    gets them. `id_register` is the host's register of user ID ranges. `oom_score_floor` is the
+    lowest oom_score_adj that the engine may set: -1000 with CAP_SYS_RESOURCE, the engine's own
+    score without.
     """
 
     name: str

@@ -73,8 +73,7 @@ def container_environment(
     """Return the environment, NAME → value.
 
     Raises ConfigError for a missing source that is not optional, and when the environment exceeds
-    the
-    size that execve(2) accepts: one large value may be referred to many times.
+    the size that execve(2) accepts: one large value may be referred to many times.
     """
     own = _from_whole_objects(pod, container, sources)
     size = sum(len(name) + len(value) for name, value in own.items())

@@ -94,8 +94,7 @@ class OrphanCollector:
         """Return whether this agent, or an earlier version of it, created the pod's sandboxes.
 
         Earlier versions set the bare node name as owner, which two clusters on one host share:
-        there a
-        directory of the pod in the agent's own tree is required as well.
+        there a directory of the pod in the agent's own tree is required as well.
         """
         owners = {each.owner for each in view.sandboxes}
         if self._owner in owners:

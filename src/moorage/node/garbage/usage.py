@@ -2,8 +2,8 @@
 
 Three limits, checked in the kubelet's order: an emptyDir's `sizeLimit` (memory-backed ones are
 limited by their file system), the pod's total of `ephemeral-storage` limits, and each container's
-own. A container uses its writable layer and its logs; the pod uses its containers and its
-emptyDirs on disk. Source: kubelet `eviction_manager.go` `localStorageEviction`.
+own. A container uses its writable layer and its logs; the pod uses its containers and its emptyDirs
+on disk. Source: kubelet `eviction_manager.go` `localStorageEviction`.
 """
 
 from __future__ import annotations

@@ -64,8 +64,7 @@ class LogKeeper:
         """Rotate every running container's log that exceeds the limit, once.
 
         Failures are logged and retried in the next pass. `run` compresses in another task, so that
-        one
-        container's log does not delay another's rotation.
+        one container's log does not delay another's rotation.
         """
         containers = [
             container

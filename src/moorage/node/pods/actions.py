@@ -164,8 +164,7 @@ class PodActions:
         """Start a container; kill it again if its postStart hook fails. Raises StartError.
 
         No-op in a sandbox that was stopped from outside: the observer has been refreshed, and the
-        plan
-        replaces the sandbox first.
+        plan replaces the sandbox first.
         """
         context = self._context
         # The cause of a container's end may also have ended its sandbox, which is reported later.

@@ -98,10 +98,8 @@ class RuntimeClasses:
         """Return the handler of a pod's sandboxes; the first call decides and records it.
 
         Raises ClassMissing for a pod without sandbox whose class does not exist;
-        ClassUnreadableError;
-        HandlerUnknownError when the pod was admitted before and its handler cannot be determined;
-        OSError
-        when the record cannot be written.
+        ClassUnreadableError; HandlerUnknownError when the pod was admitted before and its handler
+        cannot be determined; OSError when the record cannot be written.
         """
         name = pod.spec.runtime_class_name
         if name is None or is_implicit(name):
@@ -132,8 +130,7 @@ class RuntimeClasses:
         found = self._informer.get(name) or await self._read(name)
         if was_admitted:
             # A class's handler is immutable, so a class older than the pod has the handler that the
-            # pod
-            # was admitted with; a younger one may be a successor with the same name.
+            # pod was admitted with; a younger one may be a successor with the same name.
             if found is None:
                 raise HandlerUnknownError(_unknown(name, "the class does not exist any more"))
             if not _is_older(found, pod):

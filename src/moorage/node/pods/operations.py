@@ -50,8 +50,7 @@ class Operations:
         """Begin a step: until the next one, due times are compared with this moment.
 
         A single moment per step: an operation that becomes due in the middle of a step would
-        otherwise
-        neither be started nor be waited for.
+        otherwise neither be started nor be waited for.
         """
         self._now_s = self._clock.monotonic()
 

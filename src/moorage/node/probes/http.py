@@ -121,8 +121,7 @@ def _target(path: str) -> tuple[str, str]:
     """Return path and query in their encoded form; existing escapes are kept.
 
     A percent sign in the path that begins no escape makes all of it a path, as the kubelet does
-    with
-    what Go's `url.Parse` refuses. Source: kubelet `probe/http` formatURL.
+    with what Go's `url.Parse` refuses. Source: kubelet `probe/http` formatURL.
     """
     parts = urlsplit(path)
     if _BAD_ESCAPE.search(parts.path):

@@ -1,7 +1,7 @@
 """Termination message of a container: its message file, or the end of its log.
 
-Source: core/v1 `terminationMessagePath`, `terminationMessagePolicy`; limits of the kubelet
-(4 KiB from the file, 80 lines and 2 KiB from the log).
+Source: core/v1 `terminationMessagePath`, `terminationMessagePolicy`; limits of the kubelet (4 KiB
+from the file, 80 lines and 2 KiB from the log).
 """
 
 from __future__ import annotations

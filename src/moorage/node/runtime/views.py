@@ -55,10 +55,8 @@ class SandboxView:
     """A pod sandbox. `ips` is empty until the network is set up, and on the host network.
 
     `handler` is None when neither the engine nor the sandbox's annotations report it. `owner` is
-    the
-    agent that created it (labels.owner_of), its bare node name if that was an earlier version;
-    empty
-    for a kubelet's sandbox.
+    the agent that created it (labels.owner_of), its bare node name if that was an earlier version;
+    empty for a kubelet's sandbox.
     """
 
     id: str

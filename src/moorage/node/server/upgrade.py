@@ -25,8 +25,7 @@ async def hand_on(
     """Join the request's connection and a new one to `url` into one pipe, until either ends.
 
     Returns the handler's response; an engine's refusal is returned unchanged. Raises DialError when
-    the
-    engine cannot be reached. Cancelling closes both connections.
+    the engine cannot be reached. Cancelling closes both connections.
     """
     limits = deadlines or Deadlines()
     protocol, lines = upgrade_of(request), passed_on(request)

@@ -45,12 +45,9 @@ class StatusInputs:
     """Observed state of one pod at one moment.
 
     `before` is the last computed status, or the API's when there is none. `waiting` gives the
-    reason
-    that a container does not run, by name. `is_ready_to_start` means that sandbox, network and
-    volumes
-    are ready; `obstacle` is what blocks them otherwise. `is_final` means that no container of the
-    pod
-    will run again.
+    reason that a container does not run, by name. `is_ready_to_start` means that sandbox, network
+    and volumes are ready; `obstacle` is what blocks them otherwise. `is_final` means that no
+    container of the pod will run again.
     """
 
     pod: Pod

@@ -33,8 +33,7 @@ def phase_of(
     """Return `Pending`, `Running`, `Succeeded` or `Failed`.
 
     `statuses` are those of init and main containers. `has_main_started`: a main container exists in
-    the
-    current sandbox, which means that initialization is complete.
+    the current sandbox, which means that initialization is complete.
     """
     by_name = {each.name: each for each in statuses}
     count = _Count()
