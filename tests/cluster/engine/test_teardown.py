@@ -14,6 +14,7 @@ from moorage.cluster.engine import tear_down, teardown
 from moorage.cluster.engine.plan import EnginePlan
 from moorage.engine import EngineOptions, running
 from tests.cluster.engine.engines import a_plan
+from tests.running import until
 
 
 @pytest.fixture
@@ -46,7 +47,11 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[EngineOptions]:
 def monitor(plan: EnginePlan) -> subprocess.Popen[bytes]:
     """A process that was given a place of the engine's, as conmon is."""
     argv = ["sh", "-c", "while :; do sleep 60; done", "conmon", str(plan.paths.engine.bundle("c1"))]
-    return subprocess.Popen(argv)
+    process = subprocess.Popen(argv)
+    # For a moment after execve(2) the kernel shows no command line yet.
+    command_line = Path(f"/proc/{process.pid}/cmdline")
+    until(lambda: command_line.read_bytes() != b"", "the monitor's command line is set")
+    return process
 
 
 async def test_an_engine_ends_its_pods_and_data_stays(

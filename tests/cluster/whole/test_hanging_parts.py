@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from typing import Any
 
 import pytest
@@ -47,5 +48,14 @@ def test_stopped_parts_are_shown_and_come_back(whole_cluster: RunningCluster) ->
     whole_cluster.kubectl("wait", "--for=condition=Ready", "node/n1", "--timeout=60s")
     status = whole_cluster.get("pod", NAME)["status"]["containerStatuses"][0]
     assert (status["containerID"], status["restartCount"]) == (container, 0)
-    assert whole_cluster.kubectl("exec", NAME, "--", "echo", "alive").stdout == "alive\n"
+    # A node agent that has just started does not have its pods yet.
+    until(lambda: _echo(whole_cluster) == "alive\n", "a command in the pod runs", 60)
     whole_cluster.kubectl("delete", "pod", NAME, "--wait=false")
+
+
+def _echo(cluster: RunningCluster) -> str:
+    """What a command in the pod prints; nothing if it cannot be run."""
+    command = ["kubectl", "exec", NAME, "--", "echo", "alive"]
+    return subprocess.run(
+        command, env=cluster.environment, stdout=subprocess.PIPE, text=True, timeout=60, check=False
+    ).stdout
