@@ -102,8 +102,9 @@ async def must_run(
     given: bytes = b"",
     environment: Mapping[str, str] | None = None,
 ) -> Answer:
-    """Run a program as `run` does. Raises CommandError with its error message for a non-zero exit
-    status.
+    """Run a program as `run` does.
+
+    Raises CommandError with its error message for a non-zero exit status.
     """
     answer = await run(argv, deadline_s=deadline_s, given=given, environment=environment)
     if not answer.is_success:

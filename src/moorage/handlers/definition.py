@@ -58,8 +58,9 @@ class CgroupDriver(StrEnum):
 
 
 class OciOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="oci"):
-    """Options of `adapter = "oci"`. `root` is the runtime's state directory; None: the engine's
-    default.
+    """Options of `adapter = "oci"`.
+
+    `root` is the runtime's state directory; None: the engine's default.
     """
 
     root: _Path | None = None
@@ -139,10 +140,12 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HandlerDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """A parsed handler file. `annotations` are globs of pod annotations that are passed to the
-    runtime, `container_annotations` those of container annotations; `platform` is the platform of
-    images, `OS/ARCHITECTURE`, None for the host's. `is_default` makes it the handler of pods
-    without a RuntimeClass.
+    """A parsed handler file.
+
+    `annotations` are globs of pod annotations that are passed to the runtime,
+    `container_annotations` those of container annotations; `platform` is the platform of images,
+    `OS/ARCHITECTURE`, None for the host's. `is_default` makes it the handler of pods without a
+    RuntimeClass.
     """
 
     name: str

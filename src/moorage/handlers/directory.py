@@ -33,8 +33,10 @@ written.
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Result of reading the directories. `names` are all names with a file; `is_settled` is False
-    when a file is so new that it has to be read again before its problem is reported.
+    """Result of reading the directories.
+
+    `names` are all names with a file; `is_settled` is False when a file is so new that it has to be
+    read again before its problem is reported.
     """
 
     definitions: Mapping[str, HandlerDefinition] = field(default_factory=dict)

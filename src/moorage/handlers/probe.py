@@ -46,8 +46,9 @@ class WantedProgram:
 
 
 class Prober:
-    """Finds and queries programs, and caches their answers. Queries run as tasks of the given
-    group.
+    """Finds and queries programs, and caches their answers.
+
+    Queries run as tasks of the given group.
     """
 
     def __init__(

@@ -21,8 +21,9 @@ class NoHandlerError(Exception):
 
 
 def runtime_tables(handlers: Iterable[Handler], root: Path) -> tuple[RuntimeTable, ...]:
-    """Return a table per available handler. `root` is the parent of the runtimes' state
-    directories.
+    """Return a table per available handler.
+
+    `root` is the parent of the runtimes' state directories.
     """
     return tuple(_table(handler, root) for handler in handlers if handler.available)
 

@@ -40,8 +40,9 @@ _LOG = Log("moorage.handlers")
 
 
 class HandlerDirectory:
-    """The handlers of a list of directories. `async with` reads them and watches them until it
-    exits.
+    """The handlers of a list of directories.
+
+    `async with` reads them and watches them until it exits.
 
     Inside the block, `catalogue` is always complete. When the watch itself fails, the block is
     cancelled and the failure is raised from it.

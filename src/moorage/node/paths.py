@@ -32,6 +32,7 @@ class NodePaths:
 
     def has_traces(self, namespace: str, name: str, uid: str) -> bool:
         """Return whether the pod has logs or a directory here, as all pods of this agent do.
+
         Blocks.
         """
         return self.pod_logs(namespace, name, uid).exists() or self.pod(uid).root.exists()

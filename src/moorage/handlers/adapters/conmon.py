@@ -199,8 +199,9 @@ class Conmon:
         (self.exits / task.id).unlink(missing_ok=True)
 
     async def reopen_log(self, task: Task) -> None:
-        """Have conmon reopen the log at its path; blocks until the file exists. Raises
-        AdapterError.
+        """Have conmon reopen the log at its path; blocks until the file exists.
+
+        Raises AdapterError.
         """
         _tell(TaskFiles(task.bundle), "2 0 0\n")
         if task.log is None:
@@ -218,8 +219,9 @@ class Conmon:
         _tell(TaskFiles(task.bundle), f"1 {height} {width}\n")
 
     def attach(self, task: Task) -> AttachedStreams:
-        """Connect to the task's streams. Raises TaskNotFoundError when conmon does not serve
-        them.
+        """Connect to the task's streams.
+
+        Raises TaskNotFoundError when conmon does not serve them.
         """
         return AttachedStreams.connect(self, task)
 
@@ -266,8 +268,9 @@ class AttachedStreams:
 
     @classmethod
     def connect(cls, conmon: Conmon, task: Task) -> Self:
-        """Connect to the task's streams. Raises TaskNotFoundError when conmon does not serve
-        them.
+        """Connect to the task's streams.
+
+        Raises TaskNotFoundError when conmon does not serve them.
         """
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         connection.setblocking(False)

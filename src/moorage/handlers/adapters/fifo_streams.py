@@ -58,8 +58,9 @@ class OutputQueue:
         self._arrived.set()
 
     async def read(self) -> tuple[int, bytes] | None:
-        """Block until there is output, and return it; None at the end. No deadline: a process may
-        be silent for days.
+        """Block until there is output, and return it; None at the end.
+
+        No deadline: a process may be silent for days.
         """
         while not self._pieces:
             if self._has_ended:

@@ -48,8 +48,9 @@ class MonitoredAdapter:
         self._scratch = scratch
 
     async def wait(self, task: Task) -> Exit:
-        """Block until the task has ended. A container without its monitor is killed: its output has
-        no reader.
+        """Block until the task has ended.
+
+        A container without its monitor is killed: its output has no reader.
         """
         ended = await self._conmon.wait(task)
         if self._conmon.exit_of(task) is None:

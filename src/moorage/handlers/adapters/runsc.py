@@ -56,8 +56,9 @@ _BOTH_WAYS = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def runsc_options(options: RunscOptions, root: Path) -> tuple[str, ...]:
-    """Return runsc's global flags for a handler's options. `root` is the default state
-    directory.
+    """Return runsc's global flags for a handler's options.
+
+    `root` is the default state directory.
     """
     flags = [f"--root={options.root or root}"]
     if options.platform:
@@ -174,8 +175,9 @@ class RunscAdapter(MonitoredAdapter):
         return script
 
     async def _pass_gate(self, task: Task) -> int:
-        """Have the stand-in script start its container; return the exit status. Raises
-        AdapterError.
+        """Have the stand-in script start its container; return the exit status.
+
+        Raises AdapterError.
         """
         try:
             answer = os.open(task.bundle / "answer", _BOTH_WAYS)

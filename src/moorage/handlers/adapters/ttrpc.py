@@ -63,8 +63,9 @@ class Framing:
         self._content = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Add bytes and yield the complete frames. Raises ConnectionLostError for a frame that is
-        too long.
+        """Add bytes and yield the complete frames.
+
+        Raises ConnectionLostError for a frame that is too long.
         """
         self._content += data
         while len(self._content) >= _HEADER.size:
@@ -135,8 +136,9 @@ class TtrpcClient(asyncio.Protocol):
         *,
         deadline_s: float | None,
     ) -> _Reply:
-        """Call a method and return its reply. `deadline_s` is None for calls that wait for an
-        event.
+        """Call a method and return its reply.
+
+        `deadline_s` is None for calls that wait for an event.
 
         Raises TtrpcError, ConnectionLostError, and TimeoutError after `deadline_s`.
         """

@@ -44,8 +44,9 @@ def expand(text: str, *values: Mapping[str, str]) -> str:
 
 
 def expand_all(texts: Iterable[str], *values: Mapping[str, str]) -> list[str]:
-    """Expand the arguments of a command. Raises ConfigError beyond MOST_OF_ALL characters in total
-    too.
+    """Expand the arguments of a command.
+
+    Raises ConfigError beyond MOST_OF_ALL characters in total too.
     """
     expanded: list[str] = []
     size = 0

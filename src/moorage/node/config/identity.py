@@ -58,8 +58,9 @@ def hostname_of(pod: Pod, cluster_domain: str) -> Hostname:
 
 
 def kernel_hostname(pod: Pod, hostname: Hostname) -> str:
-    """Return the kernel hostname (`uname -n`) of the pod. Raises ConfigError when it exceeds 64
-    characters.
+    """Return the kernel hostname (`uname -n`) of the pod.
+
+    Raises ConfigError when it exceeds 64 characters.
     """
     if not (pod.spec.set_hostname_as_fqdn and hostname.domain):
         return hostname.name

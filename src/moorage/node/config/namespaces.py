@@ -17,8 +17,9 @@ from moorage.node.config.errors import ConfigError
 def namespaces(
     spec: PodSpec, user_namespace: pb.UserNamespace | None, target: str | None = None
 ) -> pb.NamespaceOption:
-    """Return the CRI NamespaceOption. `target` is the target container's ID of an ephemeral
-    container.
+    """Return the CRI NamespaceOption.
+
+    `target` is the target container's ID of an ephemeral container.
     """
     option = pb.NamespaceOption(
         network=pb.NODE if spec.host_network else pb.POD,

@@ -120,8 +120,9 @@ class ImagePuller:
         secrets: Sequence[Secret],
         sandbox: pb.PodSandboxConfig,
     ) -> FoundImage:
-        """Return an image for a container or an image volume, pulling it if needed. Raises
-        ImageError.
+        """Return an image for a container or an image volume, pulling it if needed.
+
+        Raises ImageError.
         """
         try:
             name = with_default_tag(image)

@@ -33,8 +33,9 @@ log = Log(__name__)
 
 
 class _Intent(Struct, frozen=True, rename="camel"):
-    """A pull intent. `present`, an extension, is the ID that the name had before; empty for
-    none.
+    """A pull intent.
+
+    `present`, an extension, is the ID that the name had before; empty for none.
     """
 
     image: str
@@ -44,8 +45,9 @@ class _Intent(Struct, frozen=True, rename="camel"):
 
 
 class PulledRecord(Struct, frozen=True, rename="camel"):
-    """A pull record. `credential_mapping` maps a repository to the pods that may use the image
-    under it.
+    """A pull record.
+
+    `credential_mapping` maps a repository to the pods that may use the image under it.
     """
 
     image_ref: str
@@ -124,8 +126,9 @@ class PullRecords:
         self._flights[name] += 1
 
     async def succeeded(self, name: str, image_ref: str, repository: str, access: Access) -> None:
-        """Record a pull that `begin` announced. Its intent remains when the record cannot be
-        written.
+        """Record a pull that `begin` announced.
+
+        Its intent remains when the record cannot be written.
         """
         try:
             await self.note(image_ref, repository, access)

@@ -75,8 +75,9 @@ class AllowlistError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Verification policy of the node. `allowlist` holds repositories, or prefixes that end with
-    `/*`.
+    """Verification policy of the node.
+
+    `allowlist` holds repositories, or prefixes that end with `/*`.
     """
 
     policy: str = NEVER_VERIFY_PRELOADED

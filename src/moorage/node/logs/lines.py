@@ -38,8 +38,9 @@ class LogLine:
     content: bytes
 
     def is_before(self, moment: datetime) -> bool:
-        """Return whether the line was written before a moment. Raises LineError for an invalid
-        time.
+        """Return whether the line was written before a moment.
+
+        Raises LineError for an invalid time.
         """
         try:
             return parse_time(self.stamp) < moment

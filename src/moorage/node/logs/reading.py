@@ -185,8 +185,9 @@ def tail_start(file: BinaryIO, lines: int) -> int:
 
 
 async def last_of_log(path: Path, lines: int, limit_bytes: int) -> str:
-    """Return the end of a log as text: at most `lines` lines and `limit_bytes` bytes. Raises
-    LogReadError.
+    """Return the end of a log as text: at most `lines` lines and `limit_bytes` bytes.
+
+    Raises LogReadError.
     """
     found = read_log(path, LogOptions(tail_lines=lines), _never)
     pieces = [piece async for piece in found]

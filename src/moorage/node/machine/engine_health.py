@@ -92,8 +92,9 @@ class EngineHealth:
         self._listeners.append(listener)
 
     async def run(self) -> None:
-        """Check periodically until cancelled. Raises OptionsError for an engine that does not match
-        the options.
+        """Check periodically until cancelled.
+
+        Raises OptionsError for an engine that does not match the options.
         """
         is_known = False
         while True:

@@ -67,8 +67,9 @@ class PodActions:
         )
 
     async def prepare(self, pod: Pod) -> None:
-        """Create the pod's directories and its cgroup, which the sandbox is placed in. Raises
-        HinderedError.
+        """Create the pod's directories and its cgroup, which the sandbox is placed in.
+
+        Raises HinderedError.
         """
         context = self._context
         try:
@@ -260,8 +261,9 @@ class PodActions:
             raise UnfinishedError(str(error)) from error
 
     async def discard(self, pod: Pod) -> None:
-        """Remove the engine's sandboxes and containers of a deleted pod, and its logs. Raises
-        UnfinishedError.
+        """Remove the engine's sandboxes and containers of a deleted pod, and its logs.
+
+        Raises UnfinishedError.
         """
         context, uid = self._context, pod.metadata.uid
         view = context.observer.view(uid)

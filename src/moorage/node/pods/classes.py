@@ -40,8 +40,9 @@ class HandlerUnknownError(Exception):
 
 
 class RuntimeClasses:
-    """RuntimeClasses as this node knows them. With `is_enabled` false, pods' class names are
-    ignored.
+    """RuntimeClasses as this node knows them.
+
+    With `is_enabled` false, pods' class names are ignored.
     """
 
     def __init__(

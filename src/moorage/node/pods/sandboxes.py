@@ -89,8 +89,9 @@ class SandboxMaker:
         return found
 
     async def _end_stray(self, sandbox: SandboxView, handler: str) -> None:
-        """Stop a sandbox that the engine reports under another handler. Raises SandboxError in any
-        case.
+        """Stop a sandbox that the engine reports under another handler.
+
+        Raises SandboxError in any case.
         """
         message = (
             f'{_FAILED}the engine was asked for handler "{handler}" and made sandbox {sandbox.id} '

@@ -98,6 +98,7 @@ class ContainerStopper:
 
     async def stop_orphan(self, view: PodView) -> None:
         """Stop a pod whose object is gone, with the grace period in its containers' annotations.
+
         Raises StopError.
         """
         for container in view.alive:

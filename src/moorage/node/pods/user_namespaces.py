@@ -47,8 +47,9 @@ class UserNamespaces:
         self._assigning = asyncio.Lock()
 
     async def of(self, pod: Pod) -> pb.UserNamespace:
-        """Return the pod's range; the first call assigns one. Raises ConfigError when none is
-        left.
+        """Return the pod's range; the first call assigns one.
+
+        Raises ConfigError when none is left.
         """
         async with self._assigning:
             first = await asyncio.to_thread(self._assigned, pod.metadata.uid)

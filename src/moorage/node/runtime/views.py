@@ -203,8 +203,9 @@ def sandbox_view(status: pb.PodSandboxStatus) -> SandboxView:
 
 
 def container_view(status: pb.ContainerStatus, sandbox_id: str, message: str) -> ContainerView:
-    """Convert a ContainerStatus. `message` is its own message with the termination message
-    appended.
+    """Convert a ContainerStatus.
+
+    `message` is its own message with the termination message appended.
     """
     return ContainerView(
         id=status.id,

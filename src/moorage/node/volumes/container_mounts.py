@@ -74,8 +74,9 @@ def container_mounts(
 
 
 def is_recursive(mount: VolumeMount, is_supported: bool) -> bool:
-    """Return whether submounts are read-only as well. Raises ConfigError when that is not
-    possible.
+    """Return whether submounts are read-only as well.
+
+    Raises ConfigError when that is not possible.
     """
     mode = mount.recursive_read_only
     if mode in (None, "Disabled"):

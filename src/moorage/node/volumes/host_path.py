@@ -1,5 +1,6 @@
-"""hostPath volumes: directories, files and devices of the node. Source: core/v1
-HostPathVolumeSource.
+"""hostPath volumes: directories, files and devices of the node.
+
+Source: core/v1 HostPathVolumeSource.
 """
 
 from __future__ import annotations

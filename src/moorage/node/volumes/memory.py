@@ -31,8 +31,9 @@ class PodMemory:
         self._add(_VOLUME_BYTES)
 
     def add_files(self, sizes: Iterable[int]) -> None:
-        """Count files of these sizes in bytes. Raises ConfigError when the pod's volumes exceed the
-        limit.
+        """Count files of these sizes in bytes.
+
+        Raises ConfigError when the pod's volumes exceed the limit.
         """
         self._add(sum(-(-size // _PAGE_BYTES) * _PAGE_BYTES + _FILE_BYTES for size in sizes))
 

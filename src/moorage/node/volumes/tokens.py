@@ -64,8 +64,9 @@ class PodTokens:
         self._tokens: dict[Key, _Token] = {}
 
     async def get(self, pod: Pod, wanted: TokenWanted) -> str:
-        """Return a token with at least a fifth of its lifetime left. Raises StatusError,
-        UnreachableError.
+        """Return a token with at least a fifth of its lifetime left.
+
+        Raises StatusError, UnreachableError.
 
         While renewal fails, returns the old token as long as it is valid.
         """

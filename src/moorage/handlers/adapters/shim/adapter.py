@@ -72,8 +72,9 @@ class _Live:
 
 
 class ShimAdapter:
-    """An `Adapter` for one handler, opened by its first call. `close`, or leaving an `async with`,
-    releases the shims and tasks, which keep running.
+    """An `Adapter` for one handler, opened by its first call.
+
+    `close`, or leaving an `async with`, releases the shims and tasks, which keep running.
     """
 
     def __init__(self, program: ShimProgram, options: TaskOptions) -> None:

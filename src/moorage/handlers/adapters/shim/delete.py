@@ -57,8 +57,9 @@ async def shut_down(task: Task, record: Record, shims: ShimConnections, *, is_la
 
 
 async def _kill(task: Task, record: Record, shims: ShimConnections) -> None:
-    """Send SIGKILL; blocks until the task has ended. Raises TaskNotFoundError if the shim has no
-    such task.
+    """Send SIGKILL; blocks until the task has ended.
+
+    Raises TaskNotFoundError if the shim has no such task.
     """
     state = await shims.call(record.address, "State", pb.StateRequest(id=task.id), pb.StateResponse)
     if state.status == pb.STOPPED:

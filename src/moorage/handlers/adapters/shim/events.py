@@ -30,8 +30,10 @@ _ANSWER = b""
 
 
 class ShimEvents:
-    """Listening socket for events. Shims are answered until `close`; the path remains after that,
-    so that a shim's connection is refused at once instead of waiting for the file.
+    """Listening socket for events.
+
+    Shims are answered until `close`; the path remains after that, so that a shim's connection is
+    refused at once instead of waiting for the file.
     """
 
     def __init__(self, server: asyncio.Server, connections: set[asyncio.BaseTransport]) -> None:

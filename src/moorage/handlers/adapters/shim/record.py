@@ -25,8 +25,10 @@ _Kind = TypeVar("_Kind")
 
 
 class Record(msgspec.Struct, frozen=True):
-    """State of a task. `keeper` is the process that keeps the pipes' content; `memory` is the file
-    of the cgroup that counts OOM kills, empty when it is unknown.
+    """State of a task.
+
+    `keeper` is the process that keeps the pipes' content; `memory` is the file of the cgroup that
+    counts OOM kills, empty when it is unknown.
     """
 
     address: Address
@@ -52,8 +54,9 @@ class TaskDirectory:
         remove_tree(self.path)
 
     def record(self) -> Record | None:
-        """Return the task's record; None when no task was created here. Raises msgspec.DecodeError
-        if damaged.
+        """Return the task's record; None when no task was created here.
+
+        Raises msgspec.DecodeError if damaged.
         """
         return _read(self.path / "record.json", Record)
 
