@@ -28,8 +28,9 @@ class Containerd:
 
     @property
     def reports_features(self) -> bool:
-        """Return False before containerd 2.0, which silently drops recursive read-only mounts and
-        user namespaces.
+        """Return whether containerd honours runtime features.
+
+        Before 2.0 it silently drops recursive read-only mounts and user namespaces.
         """
         return self.version.major >= 2
 
@@ -69,9 +70,7 @@ _Rule = Callable[[Found, Containerd, Machine], Verdict | None]
 
 
 def judge(found: Found, engine: Containerd | None, machine: Machine) -> Verdict:
-    """Return the verdict on a runtime under containerd, or under Moorage's own engine if `engine`
-    is None.
-    """
+    """Return the verdict on a runtime under an engine; None is Moorage's own engine."""
     rules = _MACHINE_RULES if engine is None else _RULES
     for rule in rules:
         verdict = rule(found, engine or _ANY_ENGINE, machine)

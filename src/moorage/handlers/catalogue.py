@@ -62,8 +62,7 @@ class Catalogue:
         return iter(self.handlers.values())
 
     def find(self, name: str) -> OfferedHandler | None:
-        """Return the handler with this name, or the default handler for the empty name; None if
-        absent.
+        """Return a handler by name, the default one for the empty name; None if absent.
 
         The handler may be unavailable: its `verdict` says why.
         """

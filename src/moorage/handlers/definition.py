@@ -41,9 +41,7 @@ _TOML_PLACE = re.compile(r" \(at line (?P<line>\d+), column \d+\)$")
 
 
 class AdapterKind(StrEnum):
-    """How a runtime is driven: runc-compatible command line, runsc command line, or containerd
-    shim.
-    """
+    """Kind of adapter: runc-compatible command line, runsc, or containerd shim."""
 
     OCI = "oci"
     RUNSC = "runsc"
@@ -106,9 +104,7 @@ class ShimOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="
 
 
 class Overhead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Overhead of a pod with this handler, besides its containers: a hint for
-    `RuntimeClass.overhead`.
-    """
+    """Overhead of a pod with this handler: a hint for `RuntimeClass.overhead`."""
 
     cpu: _Text | None = None
     memory: _Text | None = None
@@ -260,9 +256,7 @@ def _blame(
 
 
 def _keys(kind: type[msgspec.Struct], place: str) -> tuple[str, ...]:
-    """Return the keys of a structure, or of the nested structure in the field that `place`
-    names.
-    """
+    """Return the keys of a structure, or of the one in its field `place`."""
     for field in msgspec.structs.fields(kind):
         if field.name == place and isinstance(field.type, type):
             return _keys(field.type, "")

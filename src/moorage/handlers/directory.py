@@ -26,9 +26,7 @@ from moorage.linux.trust import distrust
 SYSTEM_DIRECTORY = Path("/etc/moorage/handlers.d")
 _MOST_BYTES = 64 * 1024
 _WRITING_S = 0.15
-"""A file modified less than this many seconds ago that does not parse may still be being
-written.
-"""
+"""Age in seconds below which an invalid file may be one that its writer has not finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +90,7 @@ def read_definition(path: Path) -> tuple[HandlerDefinition, bytes]:
 
 
 def definitions(directory: Path) -> list[Path]:
-    """Return the handler files in a directory, sorted by name; empty if the directory is
-    missing.
-    """
+    """Return a directory's handler files, sorted by name; empty if it does not exist."""
     try:
         entries = sorted(directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):

@@ -57,16 +57,16 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def search_path(environment: Mapping[str, str] = os.environ) -> str:
-    """Return PATH with the system directories appended: they hold runtimes but PATH often lacks
-    them.
+    """Return PATH with the system directories appended.
+
+    They hold runtimes, but PATH often lacks them.
     """
     directories = [*environment.get("PATH", "").split(os.pathsep), *SYSTEM_DIRECTORIES]
     return os.pathsep.join(dict.fromkeys(filter(None, directories)))
 
 
 async def find_containerd(path: str) -> Containerd | None:
-    """Find containerd on a search path, and the shims that it would find; None if it is not
-    installed.
+    """Find containerd and its shims on a search path; None if it is not installed.
 
     Raises CommandError when containerd does not answer the version query.
     """

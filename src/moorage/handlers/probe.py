@@ -135,9 +135,7 @@ class Prober:
         return tuple(task for task in self._asked.values() if not task.done())
 
     def forget(self) -> None:
-        """Drop the cached answers, so that every program is queried again; running queries are
-        kept.
-        """
+        """Drop the cached answers, so that programs are queried again; keeps running queries."""
         self._asked = {each: task for each, task in self._asked.items() if not task.done()}
 
 

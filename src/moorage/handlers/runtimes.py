@@ -50,6 +50,7 @@ class Runtime:
 
     @property
     def uses_runc_shim(self) -> bool:
+        """Return whether containerd drives the runtime through runc's shim."""
         return self.shim_type == RUNC_SHIM
 
 

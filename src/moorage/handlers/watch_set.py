@@ -22,6 +22,7 @@ class WatchSet:
 
     @property
     def directories(self) -> frozenset[Path]:
+        """Directories to watch."""
         return frozenset(self._whole | self._names.keys())
 
     def add_directory(self, directory: Path) -> None:

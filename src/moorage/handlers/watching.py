@@ -83,8 +83,9 @@ class HandlerDirectory:
         return self._catalogue
 
     def add_listener(self, listener: Listener) -> Callable[[], None]:
-        """Call a function with the old and the new catalogue on each change; return the
-        unsubscriber.
+        """Register a function to call with the old and the new catalogue on each change.
+
+        Returns a function that removes it.
 
         The listener must not block. An exception from it ends the watch.
         """
@@ -237,7 +238,7 @@ class HandlerDirectory:
         return write_missing(self._generate_into, generate(programs), names)
 
     def _settle(self) -> None:
-        """Schedule another round for when a file that may still be being written is complete."""
+        """Schedule another round for a file that its writer may not have finished yet."""
         if self._settling is not None:
             self._settling.cancel()
         loop = asyncio.get_running_loop()

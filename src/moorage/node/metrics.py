@@ -35,10 +35,12 @@ class Counter:
         self._values: dict[Labels, float] = {}
 
     def count(self, amount: float = 1.0, **labels: str) -> None:
+        """Add to the series with these labels."""
         key = tuple(labels[name] for name in self._labels)
         self._values[key] = self._values.get(key, 0.0) + amount
 
     def set(self, value: float, **labels: str) -> None:
+        """Set the series with these labels."""
         self._values[tuple(labels[name] for name in self._labels)] = value
 
     def forget(self, **labels: str) -> None:
@@ -51,9 +53,11 @@ class Counter:
         }
 
     def value(self, **labels: str) -> float:
+        """Return the value of the series with these labels; 0 if it does not exist."""
         return self._values.get(tuple(labels[name] for name in self._labels), 0.0)
 
     def lines(self) -> Iterator[str]:
+        """Yield the exposition lines."""
         for key, value in self._values.items():
             yield f"{self.name}{_braced(self._labels, key)} {sample_text(value)}"
 
@@ -77,6 +81,7 @@ class Histogram:
         self._sums: dict[Labels, float] = {}
 
     def observe(self, seconds: float, **labels: str) -> None:
+        """Add a duration in seconds."""
         key = tuple(labels[name] for name in self._labels)
         counts = self._counts.setdefault(key, [0] * (len(_SECONDS) + 1))
         index = sum(1 for bound in _SECONDS if bound < seconds)
@@ -84,6 +89,7 @@ class Histogram:
         self._sums[key] = self._sums.get(key, 0.0) + seconds
 
     def lines(self) -> Iterator[str]:
+        """Yield the exposition lines."""
         names = (*self._labels, "le")
         for key, counts in self._counts.items():
             total = 0

@@ -15,6 +15,7 @@ class Notifier:
         self._called = asyncio.Event()
 
     def call(self) -> None:
+        """Wake the waiter, now or at its next `wait`. Does not block."""
         self._called.set()
 
     async def wait(self, seconds: float | None = None) -> None:

@@ -56,9 +56,7 @@ class PodPaths:
         return self.root / "volumes"
 
     def volume(self, plugin: str, name: str) -> Path:
-        """Return a volume's directory; `plugin` is the kubelet's name for it, such as
-        `empty-dir`.
-        """
+        """Return a volume's directory; `plugin` is a kubelet name such as `empty-dir`."""
         return self.volumes / f"kubernetes.io~{plugin}" / name
 
     @property

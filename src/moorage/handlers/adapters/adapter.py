@@ -36,8 +36,10 @@ _CANNOT_CHECKPOINT = ("criu", "unknown command")
 
 
 def checkpoint_refusal(error: AdapterError) -> AdapterError:
-    """Return the error for a failed checkpoint: UnsupportedError if its message says that
-    checkpoints are not available on this host, else the error unchanged.
+    """Return the error for a failed checkpoint.
+
+    UnsupportedError if its message says that checkpoints are not available on this host, else the
+    error unchanged.
     """
     if any(word in str(error).lower() for word in _CANNOT_CHECKPOINT):
         return UnsupportedError(str(error))
@@ -65,6 +67,7 @@ class Task:
 
     @property
     def is_sandbox(self) -> bool:
+        """Return whether the task is the pod's sandbox."""
         return self.id == self.sandbox_id
 
 
@@ -154,8 +157,9 @@ class Adapter(Protocol):
         """Set the size of the task's terminal."""
 
     async def reopen_log(self, task: Task) -> None:
-        """Continue the log in a new file at its path, from a line's end; blocks until it is
-        open.
+        """Continue the log in a new file at its path, from a line's end.
+
+        Blocks until the file is open.
         """
 
     async def update(self, task: Task, resources: Mapping[str, Any]) -> None:

@@ -65,22 +65,27 @@ class TaskFiles:
 
     @property
     def pid(self) -> Path:
+        """File with the process ID of the container's first process."""
         return self.bundle / "pidfile"
 
     @property
     def monitor(self) -> Path:
+        """File with conmon's process ID."""
         return self.bundle / "monitor"
 
     @property
     def exit(self) -> Path:
+        """File with the exit code, once the container has ended."""
         return self.bundle / "exit"
 
     @property
     def out_of_memory(self) -> Path:
+        """File that exists if the container ran out of memory."""
         return self.bundle / "oom"
 
     @property
     def control(self) -> Path:
+        """FIFO for resize and log reopen commands."""
         return self.bundle / "ctl"
 
 
@@ -141,8 +146,9 @@ class Conmon:
         return self._pid_in(said, runtime)
 
     async def wait(self, task: Task) -> Exit:
-        """Block until conmon has ended; return the exit it recorded, else 137 (SIGKILL) and the
-        current time.
+        """Block until conmon has ended, and return the exit it recorded.
+
+        Returns 137 (SIGKILL) and the current time if it recorded none.
         """
         files = TaskFiles(task.bundle)
         monitor = hold(files.monitor, task.id)
@@ -178,8 +184,7 @@ class Conmon:
         return True
 
     async def abandon(self, task: Task) -> None:
-        """Kill the task's monitors and all their descendants, including a `create` that does not
-        return.
+        """Kill the task's monitors and their descendants, including a `create` in progress.
 
         They are found by their arguments, as an interrupted conmon has not written its process ID
         yet.
@@ -294,8 +299,9 @@ class AttachedStreams:
         self._socket.close()
 
     async def read(self) -> tuple[int, bytes] | None:
-        """Block until there is output; return it with its descriptor, or None when the container
-        has ended.
+        """Block until there is output.
+
+        Returns it with its descriptor, or None when the container has ended.
         """
         loop = asyncio.get_running_loop()
         while True:
@@ -360,8 +366,7 @@ async def _launch(
 
 
 def monitor_pid(bundle: Path) -> int | None:
-    """Return the process ID of the conmon of the task in a bundle; None if it does not exist or has
-    ended.
+    """Return the process ID of a task's conmon; None if there is none or it has ended.
 
     Raises OSError other than a missing file.
     """
@@ -374,8 +379,7 @@ def monitor_pid(bundle: Path) -> int | None:
 
 
 def hold(file: Path, argument: str) -> int | None:
-    """Return a pidfd of the process whose ID is in a file and that has this argument; None without
-    one.
+    """Return a pidfd of the process whose ID is in a file; None without one with `argument`.
 
     The argument distinguishes it from another process that reuses the PID.
     """

@@ -87,6 +87,7 @@ class CriLog:
         self._descriptor = new
 
     def close(self) -> None:
+        """Close the file."""
         os.close(self._descriptor)
 
 

@@ -15,8 +15,9 @@ from moorage.handlers.adapters.adapter import AdapterError
 
 @dataclass(frozen=True, slots=True)
 class ExecFiles:
-    """Files with a common name prefix, in a directory with a short path: one of them is a
-    socket.
+    """Files with a common name prefix.
+
+    The directory's path must be short: one of the files is a socket.
     """
 
     name: Path
@@ -30,21 +31,22 @@ class ExecFiles:
 
     @property
     def process(self) -> Path:
+        """File with the OCI `process` object."""
         return self.name.with_suffix(".json")
 
     @property
     def pid_file(self) -> Path:
+        """File to which the runtime writes the process ID on the host."""
         return self.name.with_suffix(".pid")
 
     @property
     def inner_pid_file(self) -> Path:
-        """File with the process ID in the runtime's own PID namespace, for runtimes that have
-        one.
-        """
+        """File with the process ID in the runtime's own PID namespace, if it has one."""
         return self.name.with_suffix(".inner")
 
     @property
     def console(self) -> Path:
+        """Socket over which the runtime passes the terminal."""
         return self.name.with_suffix(".sock")
 
     def pid(self) -> int:
@@ -55,5 +57,6 @@ class ExecFiles:
             raise AdapterError("the runtime did not tell the command's process id") from error
 
     def remove(self) -> None:
+        """Remove the files; missing ones are ignored."""
         for file in (self.process, self.pid_file, self.inner_pid_file, self.console):
             file.unlink(missing_ok=True)

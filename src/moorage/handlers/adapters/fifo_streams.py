@@ -43,6 +43,7 @@ class OutputQueue:
 
     @property
     def is_full(self) -> bool:
+        """Return whether the queue holds at least 256 KiB, and has not ended."""
         return self._size >= _QUEUE_BYTES and not self._has_ended
 
     def feed(self, descriptor: int, data: bytes) -> None:

@@ -66,6 +66,7 @@ class MonitoredAdapter:
         return self._conmon.exit_of(task) is None and self._conmon.is_watched(task)
 
     async def kill(self, task: Task, number: signal.Signals, *, to_all: bool = False) -> None:
+        """Send a signal with the runtime's `kill`; no-op when the task has ended."""
         everything = ("--all",) if to_all else ()
         try:
             await self._command_line.run("kill", *everything, task.id, str(int(number)))
@@ -87,6 +88,7 @@ class MonitoredAdapter:
     async def exec(
         self, task: Task, process: Mapping[str, Any], *, has_stdin: bool, has_terminal: bool
     ) -> ExecProcess:
+        """Start a process with the runtime's `exec`. Raises AdapterError."""
         files = ExecFiles.write(self._scratch, process, has_terminal=has_terminal)
         try:
             if has_terminal:
@@ -189,12 +191,14 @@ class StartedProcess:
         await self._streams.resize(width, height)
 
     async def wait(self) -> int:
-        """Block until the process has ended; return its exit code, 255 if it could not be
-        collected.
+        """Block until the process has ended.
+
+        Returns its exit code, 255 if it could not be collected.
         """
         return await asyncio.shield(self._ending)
 
     async def kill(self) -> None:
+        """Send SIGKILL; no-op when the process has ended."""
         # The PID cannot be reused until its exit status is collected.
         if not self.has_ended:
             os.kill(self._pid, signal.SIGKILL)

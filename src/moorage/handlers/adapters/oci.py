@@ -58,6 +58,7 @@ class OciAdapter(MonitoredAdapter):
         self._runtime = runtime
 
     async def create(self, task: Task) -> int:
+        """Create the task under a new conmon; deletes it again when that fails."""
         runtime = self._runtime
         try:
             return await self._conmon.create(
@@ -76,6 +77,10 @@ class OciAdapter(MonitoredAdapter):
         await self._command_line.run("start", task.id)
 
     async def delete(self, task: Task) -> None:
+        """Kill the task, wait up to 20 s for its end, and delete it.
+
+        Raises AdapterError when it does not end.
+        """
         await self._end_creation(task)
         if await self.is_alive(task):
             # The runtimes' own forced deletion polls every 100 ms.

@@ -52,6 +52,7 @@ class ChildEnds:
     stderr: int
 
     def close(self) -> None:
+        """Close each descriptor once."""
         for descriptor in {self.stdin, self.stdout, self.stderr}:
             os.close(descriptor)
 
@@ -80,8 +81,9 @@ class Pipes:
         return cls(None, output, error), ends
 
     async def read(self) -> tuple[int, bytes] | None:
-        """Block until there is output; return it with its descriptor, or None once both have
-        ended.
+        """Block until there is output.
+
+        Returns it with its descriptor, or None once both pipes have ended.
         """
         while self._open:
             for source in await _readable(tuple(self._open)):

@@ -88,13 +88,12 @@ class RunscAdapter(MonitoredAdapter):
         scratch: Path,
         cgroups: Cgroups | None = None,
     ) -> None:
-        """With `cgroups` the adapter manages the cgroup, for a gVisor that runs with
-        `--ignore-cgroups`.
-        """
+        """With `cgroups` the adapter manages the cgroup of a gVisor with `--ignore-cgroups`."""
         super().__init__(CommandLine(program, options, scratch), conmon, reaper, scratch)
         self._cgroups = cgroups
 
     async def create(self, task: Task) -> int:
+        """Create the task under a new conmon; deletes it again when that fails."""
         command = self._command_line
         place = None if self._cgroups is None else partial(self._place, task)
         try:
@@ -104,6 +103,7 @@ class RunscAdapter(MonitoredAdapter):
             raise
 
     async def start(self, task: Task) -> None:
+        """Start a sandbox directly, a container through its gate. Raises AdapterError."""
         if task.is_sandbox:
             await self._command_line.run("start", task.id)
             return
@@ -113,6 +113,10 @@ class RunscAdapter(MonitoredAdapter):
             raise refusal("start", status, said)
 
     async def delete(self, task: Task) -> None:
+        """Delete the task, and its cgroup if the adapter manages it.
+
+        Raises AdapterError when its conmon does not end within 20 s.
+        """
         await self._end_creation(task)
         await self._delete(task)
         with _gate(task, _GIVE_UP):
@@ -135,6 +139,7 @@ class RunscAdapter(MonitoredAdapter):
         del task, resources
 
     async def checkpoint(self, task: Task, archive: Path, *, keeps_running: bool) -> None:
+        """Raise UnsupportedError: gVisor's checkpoints are of whole pods."""
         del task, archive, keeps_running
         raise UnsupportedError("gVisor's checkpoints are of whole pods, not of containers")
 
@@ -144,9 +149,7 @@ class RunscAdapter(MonitoredAdapter):
         return (pid,) if pid > 0 else ()
 
     def _place(self, task: Task, pid: int) -> None:
-        """Move a monitor, and so the processes that it will start, to the cgroup of the pod's
-        sandbox.
-        """
+        """Move a monitor, and thereby its children, to the cgroup of the pod's sandbox."""
         path = sandbox_cgroup(task)
         if path and self._cgroups is not None:
             make_cgroup(self._cgroups, path)
@@ -164,9 +167,7 @@ class RunscAdapter(MonitoredAdapter):
             await self._command_line.delete(task.id)
 
     def _script(self, task: Task) -> Path:
-        """Write the script between conmon and gVisor for a task into its bundle; return its
-        path.
-        """
+        """Write the script between conmon and gVisor into the bundle; return its path."""
         command = shlex.join((str(self._command_line.program), *self._command_line.options))
         template = _SANDBOX_SCRIPT if task.is_sandbox else _CONTAINER_SCRIPT
         script = task.bundle / ("sandbox.sh" if task.is_sandbox else "container.sh")
@@ -175,7 +176,9 @@ class RunscAdapter(MonitoredAdapter):
         return script
 
     async def _pass_gate(self, task: Task) -> int:
-        """Have the stand-in script start its container; return the exit status.
+        """Release the stand-in script to start its container.
+
+        Returns the exit status of the start. Raises AdapterError.
 
         Raises AdapterError.
         """
@@ -215,8 +218,7 @@ def sandbox_cgroup(task: Task) -> str:
 
 @contextmanager
 def _gate(task: Task, word: bytes) -> Iterator[None]:
-    """Write a word to a container's gate FIFO and hold it open; no-op for a sandbox, which has
-    none.
+    """Write a word to a container's gate FIFO and hold it open; no-op for a sandbox.
 
     A FIFO keeps its content only while a process has it open, and the stand-in may be late.
     """
@@ -248,8 +250,9 @@ class GvisorProcess(StartedProcess):
         self._task = task
 
     async def kill(self) -> None:
-        """Kill the command inside the sandbox: killing only the host process would leave it
-        running.
+        """Kill the command inside the sandbox.
+
+        Killing only the host process would leave it running.
         """
         if self.has_ended:
             return

@@ -53,6 +53,7 @@ class Frame:
     content: bytes
 
     def encode(self) -> bytes:
+        """Return the frame with its header."""
         return _HEADER.pack(len(self.content), self.stream, self.kind, 0) + self.content
 
 

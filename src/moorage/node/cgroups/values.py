@@ -79,9 +79,7 @@ def pod_values(pod: Pod, *, pids_limit: int = UNLIMITED) -> CgroupValues:
 
 
 def burstable_values(pods: Iterable[Pod]) -> CgroupValues:
-    """Return the settings of the burstable parent cgroup: shares for the sum of the CPU
-    requests.
-    """
+    """Return the burstable parent's settings: CPU shares for the sum of the requests."""
     milli = sum(
         _milli(pod_requests(pod.spec).get("cpu")) for pod in pods if quality(pod) == BURSTABLE
     )
@@ -128,8 +126,9 @@ File = tuple[str, str, str]
 
 
 def v1_files(values: CgroupValues, page_sizes: Iterable[str] = ()) -> list[File]:
-    """Return the files to write in the version 1 hierarchies, in order; page sizes as the kernel
-    spells them.
+    """Return the files to write in the version 1 hierarchies, in order.
+
+    `page_sizes` are in the kernel's spelling.
     """
     files: list[File] = []
     if values.shares is not None:
@@ -148,8 +147,9 @@ def v1_files(values: CgroupValues, page_sizes: Iterable[str] = ()) -> list[File]
 
 
 def v2_files(values: CgroupValues, page_sizes: Iterable[str] = ()) -> list[File]:
-    """Return the files to write in the unified hierarchy, in order; page sizes as the kernel spells
-    them.
+    """Return the files to write in the unified hierarchy, in order.
+
+    `page_sizes` are in the kernel's spelling.
     """
     files: list[File] = []
     if values.shares is not None:
@@ -167,9 +167,7 @@ def v2_files(values: CgroupValues, page_sizes: Iterable[str] = ()) -> list[File]
 
 
 def _page_limits(values: CgroupValues, page_sizes: Iterable[str]) -> dict[str, int]:
-    """Return the limit of every page size of the host; 0 for those that the pod does not
-    request.
-    """
+    """Return the limit of every page size; 0 for those that the pod does not request."""
     if values.huge_pages is None:
         return {}
     return {**dict.fromkeys(page_sizes, 0), **values.huge_pages}

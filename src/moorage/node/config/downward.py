@@ -1,4 +1,4 @@
-"""The downward API: a pod's own fields and resources as text.
+"""Downward API: a pod's own fields and resources as text.
 
 Used for environment variables and for volume files, which allow slightly different fields. Source:
 core/v1 ObjectFieldSelector and ResourceFieldSelector, `fieldpath.ExtractFieldPathAsString`.

@@ -39,6 +39,7 @@ class Hostname:
 
     @property
     def full(self) -> str:
+        """Hostname with the domain, if there is one."""
         return f"{self.name}.{self.domain}" if self.domain else self.name
 
 

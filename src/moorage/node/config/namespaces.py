@@ -40,9 +40,7 @@ def _pid_mode(spec: PodSpec) -> pb.NamespaceMode.ValueType:
 
 
 def check_user_namespaces(handler: str, handlers: Iterable[NodeRuntimeHandler]) -> None:
-    """Raise ConfigError, with upstream's message, when the handler does not support `hostUsers:
-    false`.
-    """
+    """Raise ConfigError, with upstream's message, if `hostUsers: false` is not supported."""
     known = {each.name: each for each in handlers}
     refused = "can't set `spec.hostUsers: false`, "
     found = known.get(handler)

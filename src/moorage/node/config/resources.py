@@ -132,8 +132,9 @@ def _share_score(container: AnyContainer, spare_bytes: int, capacity_bytes: int)
 
 
 def _spare_memory_share(pod: Pod) -> int:
-    """Return each container's equal share of the pod-level memory request that exceeds the
-    containers' requests.
+    """Return each container's equal share of the pod's unassigned memory request.
+
+    That is the part of the pod-level request that exceeds the containers' requests.
     """
     if pod.spec.resources is None or not pod.spec.resources.requests:
         return 0

@@ -1,3 +1,1 @@
-"""Garbage collection: dead containers and sandboxes, orphaned pods, images, local storage
-limits.
-"""
+"""Garbage collection: dead containers and sandboxes, orphans, images, storage limits."""

@@ -1,5 +1,4 @@
-"""Container garbage collection: removes dead containers and sandboxes, keeping recent ones for
-logs.
+"""Container garbage collection: removes dead containers, keeping recent ones for logs.
 
 The selection is pure. Pods without a worker are skipped: orphan collection removes them as a whole.
 Source: kubelet `ContainerGCPolicy`, `kuberuntime_gc.go`.

@@ -35,6 +35,7 @@ class DiskUse:
 
     @property
     def percent(self) -> int:
+        """Used percentage of the disk, rounded up."""
         return 100 - 100 * self.free_bytes // self.total_bytes if self.total_bytes else 0
 
 

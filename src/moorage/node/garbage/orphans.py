@@ -78,8 +78,9 @@ class OrphanCollector:
                 await self._attempt(uid, self._clean(uid))
 
     def _is_orphan(self, uid: str) -> bool:
-        """Return whether a pod has no worker; checked late, as pods arrive while others are
-        stopped.
+        """Return whether a pod has no worker.
+
+        Checked late, as pods arrive while others are stopped.
         """
         return uid not in self._workers()
 

@@ -90,8 +90,9 @@ class UsageWatch:
                     self._metrics.evictions.count(eviction_signal=exceeded.signal)
 
     async def _writable_layers(self, workers: Iterable[PodWorker]) -> dict[tuple[str, str], int]:
-        """Return writable layer sizes in bytes by pod UID and container name, if a pod limits
-        them.
+        """Return writable layer sizes by pod UID and container name, in bytes.
+
+        Empty if no pod limits them, or the engine does not return them.
         """
         if not any(_limits_ephemeral_storage(worker.pod) for worker in workers):
             return {}
@@ -176,9 +177,7 @@ def _limits_ephemeral_storage(pod: Pod) -> bool:
 
 
 def _empty_dirs_on_disk(pod: Pod) -> dict[str, str]:
-    """Return the size limits of emptyDirs that are not memory-backed by name; "" without a
-    limit.
-    """
+    """Return the size limits of emptyDirs on disk by name; "" without a limit."""
     return {
         volume.name: volume.empty_dir.size_limit or ""
         for volume in pod.spec.volumes

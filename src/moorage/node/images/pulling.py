@@ -181,9 +181,7 @@ class ImagePuller:
     async def _is_accessible(
         self, pod: Pod, name: str, image_ref: str, secrets: Sequence[Secret]
     ) -> bool:
-        """Return whether the node's policy lets the pod use the image on the node without a
-        pull.
-        """
+        """Return whether the node's policy lets the pod use the image without a pull."""
         repository = parse(name).repository
         is_pulled = self._records.is_pulled(name, image_ref)
         if not self._verification.is_needed(repository, is_pulled=is_pulled):

@@ -155,9 +155,7 @@ class PullRecords:
         self._land(name)
 
     def unsettled(self) -> list[tuple[str, str]]:
-        """Return the names of pulls that ended without a known result, each with its previous
-        ID.
-        """
+        """Return the pulls without a known result: each name with its previous image ID."""
         return [
             (name, intent.present)
             for name, intent in self._intents.items()
@@ -187,8 +185,7 @@ class PullRecords:
             self._damaged.discard(_file_name(image_ref))
 
     async def prune(self, images: Collection[str], before: float) -> None:
-        """Remove the records of missing images, unless updated since `before` (seconds since the
-        epoch).
+        """Remove the records of missing images that are older than `before` (Unix time, s).
 
         `images` are the IDs on the node at that moment. Raises OSError.
         """

@@ -32,6 +32,7 @@ class PullSecret(Struct, frozen=True, rename="camel"):
 
     @property
     def place(self) -> tuple[str, str, str]:
+        """Identity of the secret: namespace, name and UID."""
         return self.namespace, self.name, self.uid
 
 

@@ -90,8 +90,9 @@ class LogKeeper:
                 log.warning("rotated log not compressed", path=path, error=error)
 
     def _is_ours(self, container: ContainerView) -> bool:
-        """Return whether the log is in this agent's tree: other clusters on the engine rotate their
-        own.
+        """Return whether the log is in this agent's tree.
+
+        Other clusters on the same engine rotate their own.
         """
         path = Path(container.log_path)
         return bool(container.log_path) and path.is_relative_to(self._paths.logs)

@@ -224,8 +224,9 @@ class NodeObject:
 
 
 def status_changes(before: NodeStatus, after: NodeStatus) -> dict[str, Any]:
-    """Return the strategic merge patch from one status to another; it always has the conditions'
-    heartbeats.
+    """Return the strategic merge patch from one status to another.
+
+    It always includes the conditions, for their heartbeats.
     """
     old: dict[str, Any] = msgspec.to_builtins(before)
     new: dict[str, Any] = msgspec.to_builtins(after)

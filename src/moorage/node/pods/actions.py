@@ -61,6 +61,7 @@ class PodActions:
         return DownwardInputs(context.host_ips, ips, context.allocatable())
 
     def has_recursive_read_only(self, pod: Pod, view: PodView) -> bool:
+        """Return whether the pod's handler supports recursive read-only mounts."""
         handler = self._context.classes.known_handler(pod, view)
         return handler is not None and has_recursive_read_only(
             handler, self._context.health.handlers

@@ -34,8 +34,9 @@ class ClassUnreadableError(Exception):
 
 
 class HandlerUnknownError(Exception):
-    """The handler that the pod was admitted with cannot be determined, so none may be chosen for
-    it.
+    """The handler that the pod was admitted with is unknown.
+
+    No other one may be chosen for it.
     """
 
 

@@ -85,6 +85,7 @@ class Operations:
         self._due.pop(name, None)
 
     def postpone(self, name: str, until_s: float) -> None:
+        """Delay the next start of an operation until `until_s`, in monotonic seconds."""
         self._due[name] = until_s
 
     def next_due_s(self) -> float | None:

@@ -115,9 +115,7 @@ def needed_sandbox(spec: PodSpec, view: PodView) -> NewSandbox | None:
 
 
 def _fresh_start(spec: PodSpec, view: PodView, replacement: NewSandbox) -> Plan:
-    """Return a plan with a new sandbox, unless every container that would run in it has
-    completed.
-    """
+    """Return a plan with a new sandbox, unless all its containers have completed."""
     every = (*spec.containers, *spec.init_containers)
     never_again = not any(may_restart(each, spec) for each in every)
     if never_again and replacement.attempt != 0 and view.containers:
@@ -152,9 +150,7 @@ class _InitPlan:
 
 
 def has_initialized(spec: PodSpec, view: PodView) -> bool:
-    """Return whether a main container of the current sandbox was created, so initialization is
-    complete.
-    """
+    """Return whether initialization is complete: a main container was created."""
     return any(
         found is not None and found.state in (State.CREATED, State.RUNNING)
         for found in (view.latest(each.name) for each in spec.containers)

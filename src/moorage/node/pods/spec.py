@@ -78,6 +78,7 @@ def members(spec: PodSpec) -> Iterator[Member]:
 
 
 def member(spec: PodSpec, name: str) -> Member | None:
+    """Return the container of that name; None if the pod has none."""
     return next((each for each in members(spec) if each.name == name), None)
 
 

@@ -199,8 +199,9 @@ class ContainerStarter:
         return found
 
     async def _restart_count(self, launch: Launch, member: Member) -> int:
-        """Return one more than the predecessor's restart count; log files of removed containers
-        count.
+        """Return one more than the predecessor's restart count.
+
+        Without a predecessor, the log files of removed containers count.
         """
         before = launch.view.latest(member.name)
         if before is None:

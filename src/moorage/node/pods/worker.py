@@ -284,8 +284,9 @@ class PodWorker:
         self._begin(tasks, name, self._start, start, view, sandbox, volumes)
 
     def _must_wait(self, before: ContainerView) -> bool:
-        """Return whether the container is in its restart backoff; reports it in status and
-        event.
+        """Return whether the container is in its restart backoff.
+
+        Reports the backoff in status and event.
         """
         if before.id in self._released:
             return False

@@ -43,9 +43,7 @@ class HttpAnswer:
 
 
 class HttpClient:
-    """HTTP client for containers; each request has its own connection, as from an external
-    client.
-    """
+    """HTTP client for containers, with a connection per request as an external client has."""
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None

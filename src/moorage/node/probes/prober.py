@@ -84,8 +84,9 @@ class PodProber:
         self._forget_ended({each.id for each in view.containers})
 
     def mark_started(self, container_id: str) -> None:
-        """Mark a container as started: by its startup probe, without one, or by an earlier
-        agent.
+        """Mark a container as started.
+
+        By its startup probe, without one at once, or as reported by an earlier agent.
         """
         self._started.setdefault(container_id, asyncio.Event()).set()
 

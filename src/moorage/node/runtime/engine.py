@@ -48,6 +48,7 @@ class Engine:
         self.cri = cri
 
     async def version(self) -> EngineVersion:
+        """Return name and version. Raises CriError when a field is missing."""
         reply = await self.cri.call(
             self.cri.runtime.Version, pb.VersionRequest(version="0.1.0"), timeout_s=10.0
         )
@@ -89,11 +90,13 @@ class Engine:
         return reply.pod_sandbox_id
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
+        """Stop a sandbox; succeeds if it does not exist."""
         await self._call_unless_gone(
             self.cri.runtime.StopPodSandbox, pb.StopPodSandboxRequest(pod_sandbox_id=sandbox_id)
         )
 
     async def remove_sandbox(self, sandbox_id: str) -> None:
+        """Remove a sandbox; succeeds if it does not exist."""
         await self._call_unless_gone(
             self.cri.runtime.RemovePodSandbox, pb.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id)
         )
@@ -106,6 +109,7 @@ class Engine:
         return (await self.cri.call(self.cri.runtime.ListPodSandbox, request)).items
 
     async def sandbox_status(self, sandbox_id: str) -> pb.PodSandboxStatus:
+        """Return a sandbox's status. Raises CriError, also for a malformed reply."""
         reply = await self.cri.call(
             self.cri.runtime.PodSandboxStatus,
             pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id),
@@ -134,8 +138,9 @@ class Engine:
         )
 
     async def stop_container(self, container_id: str, grace_s: int) -> None:
-        """Send the stop signal, and SIGKILL after `grace_s` seconds; blocks until the container has
-        ended.
+        """Send the stop signal, and SIGKILL after `grace_s` seconds.
+
+        Blocks until the container has ended. Succeeds if it does not exist.
         """
         await self._call_unless_gone(
             self.cri.runtime.StopContainer,
@@ -144,6 +149,7 @@ class Engine:
         )
 
     async def remove_container(self, container_id: str) -> None:
+        """Remove a container; succeeds if it does not exist."""
         await self._call_unless_gone(
             self.cri.runtime.RemoveContainer, pb.RemoveContainerRequest(container_id=container_id)
         )
@@ -156,6 +162,7 @@ class Engine:
         return (await self.cri.call(self.cri.runtime.ListContainers, request)).containers
 
     async def container_status(self, container_id: str) -> pb.ContainerStatus:
+        """Return a container's status. Raises CriError, also for a malformed reply."""
         reply = await self.cri.call(
             self.cri.runtime.ContainerStatus,
             pb.ContainerStatusRequest(container_id=container_id),
@@ -165,6 +172,7 @@ class Engine:
         return reply.status
 
     async def reopen_log(self, container_id: str) -> None:
+        """Have the engine reopen a container's log file."""
         await self.cri.call(
             self.cri.runtime.ReopenContainerLog,
             pb.ReopenContainerLogRequest(container_id=container_id),
@@ -186,9 +194,11 @@ class Engine:
         return _url("Exec", (await self.cri.call(self.cri.runtime.Exec, request)).url)
 
     async def attach_url(self, request: pb.AttachRequest) -> str:
+        """Return the URL at which the engine serves a container's streams."""
         return _url("Attach", (await self.cri.call(self.cri.runtime.Attach, request)).url)
 
     async def port_forward_url(self, sandbox_id: str, ports: Sequence[int]) -> str:
+        """Return the URL at which the engine forwards ports of a sandbox."""
         reply = await self.cri.call(
             self.cri.runtime.PortForward,
             pb.PortForwardRequest(pod_sandbox_id=sandbox_id, port=ports),
@@ -242,6 +252,7 @@ class Engine:
         return reply.image_ref
 
     async def remove_image(self, reference: str) -> None:
+        """Remove an image; succeeds if it does not exist."""
         await self._call_unless_gone(
             self.cri.images.RemoveImage, pb.RemoveImageRequest(image=pb.ImageSpec(image=reference))
         )

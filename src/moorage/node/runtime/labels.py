@@ -87,6 +87,7 @@ def sandbox_handler(
 
 
 def container_labels(pod: Pod, container: AnyContainer) -> dict[str, str]:
+    """Return the labels that identify a container and its pod."""
     return {**_identity(pod), CONTAINER_NAME: container.name}
 
 

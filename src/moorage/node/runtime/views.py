@@ -159,6 +159,7 @@ class PodView:
         return next((each for each in self.containers if each.name == name), None)
 
     def history(self, name: str) -> tuple[ContainerView, ...]:
+        """Return all containers of that name, newest first."""
         return tuple(each for each in self.containers if each.name == name)
 
     @property

@@ -19,8 +19,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def tls_context(options: ServerOptions) -> ssl.SSLContext:
-    """Return the server's TLS context; client certificates are optional, and verified when
-    presented.
+    """Return the server's TLS context.
+
+    Client certificates are optional, and verified when presented.
 
     Raises OSError for files that are missing or unusable.
     """
@@ -34,8 +35,9 @@ def tls_context(options: ServerOptions) -> ssl.SSLContext:
 
 
 def guard(names: frozenset[str]) -> Any:
-    """Return middleware that admits only these common names; any verified certificate when
-    empty.
+    """Return middleware that admits only these common names.
+
+    When empty, any verified certificate is admitted.
     """
 
     @web.middleware

@@ -55,6 +55,7 @@ class ContainerLogs:
         self._pod_manager = pod_manager
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Serve a log request: 404 for an unknown pod or container, 400 without a log."""
         namespace, name = request.match_info["namespace"], request.match_info["pod"]
         container = request.match_info["container"]
         try:

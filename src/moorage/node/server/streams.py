@@ -34,6 +34,7 @@ class Streams:
         self._pod_manager = pod_manager
 
     async def exec(self, request: web.Request) -> web.StreamResponse:
+        """Connect the client to a command in a container."""
         container = self._container(request)
         wanted = _streams(request.query)
         asked = pb.ExecRequest(
@@ -52,6 +53,7 @@ class Streams:
             raise _refused(error) from error
 
     async def attach(self, request: web.Request) -> web.StreamResponse:
+        """Connect the client to a container's own streams."""
         container = self._container(request)
         wanted = _streams(request.query)
         worker = self._worker(request)
@@ -72,6 +74,7 @@ class Streams:
             raise _refused(error) from error
 
     async def port_forward(self, request: web.Request) -> web.StreamResponse:
+        """Connect the client to ports of a pod."""
         worker = self._worker(request)
         uid = request.match_info.get("uid", "")
         if uid and uid != worker.uid:

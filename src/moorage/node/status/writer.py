@@ -64,8 +64,9 @@ class StatusWriter:
         desk.changed.set()
 
     def seen(self, pod: Pod) -> None:
-        """Store the newest object from the watch: a status that differs from it is written
-        again.
+        """Store the newest object from the watch.
+
+        A submitted status that differs from it is written again.
         """
         desk = self._desks.get(pod.metadata.uid)
         if desk is None or _version(pod) < _version(desk.pod):
@@ -76,8 +77,9 @@ class StatusWriter:
             desk.changed.set()
 
     async def wait_written(self, uid: str) -> bool:
-        """Block until the submitted status is stored or the pod is gone; return whether it is
-        stored.
+        """Block until the submitted status is stored or the pod is gone.
+
+        Returns whether it is stored.
         """
         desk = self._desks.get(uid)
         if desk is None:

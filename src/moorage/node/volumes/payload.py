@@ -85,6 +85,7 @@ def needs_of(volume: Volume) -> VolumeNeeds:
 
 
 def token_wanted(projection: ServiceAccountTokenProjection) -> TokenWanted:
+    """Return the token of a projection; its lifetime defaults to one hour."""
     return TokenWanted(projection.audience, projection.expiration_seconds or _TOKEN_LIFE_S)
 
 
@@ -125,8 +126,9 @@ def _files_of(
 
 
 def shared_user(pod: Pod) -> int | None:
-    """Return the user that all containers run as, if the spec sets the same one: it owns the
-    tokens.
+    """Return the user that all containers run as, if the spec sets one.
+
+    It owns the tokens.
     """
     spec = pod.spec
     of_pod = spec.security_context.run_as_user if spec.security_context else None

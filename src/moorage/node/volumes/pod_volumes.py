@@ -1,5 +1,4 @@
-"""Pod volumes: mounted before the pod's containers start, refreshed while it runs, removed after
-it.
+"""Pod volumes: mounted before the containers start, refreshed, and removed.
 
 A volume that cannot be mounted blocks the pod, with an error that names the volume and its kind.
 Mounting is idempotent, so a restarted agent just calls `mount`. Source: kubelet volume manager and
@@ -305,9 +304,7 @@ def _values_of(found: ConfigMap | Secret | None) -> Iterable[str]:
 
 
 def _memory_size(pod: Pod, volume: Volume, where: DownwardInputs) -> int:
-    """Return the size limit of a memory-backed emptyDir: the least of its own, the pod's and the
-    node's.
-    """
+    """Return a memory-backed emptyDir's size limit: the least of its own, the pod's, the node's."""
     limits = [where.allocatable.get("memory", "0")]
     if volume.empty_dir is not None and volume.empty_dir.size_limit:
         limits.append(volume.empty_dir.size_limit)

@@ -100,8 +100,9 @@ def _descend(place: Descent, volume: Path, subpath: PurePosixPath) -> int:
 
 
 def _step(place: Descent, part: str, mode: int) -> int | None:
-    """Enter a directory, creating a missing one; return a descriptor of an entry that is not
-    one.
+    """Enter a directory, creating a missing one.
+
+    Returns None, or a descriptor of an entry that is not a directory.
     """
     try:
         place.enter(part)

@@ -87,9 +87,7 @@ class PodTokens:
         return token.text
 
     def renewal_s(self, pod: Pod) -> float | None:
-        """Return when the pod's next token is due, in seconds since the epoch; None without
-        tokens.
-        """
+        """Return when the pod's next token is due, in seconds since the epoch; None without one."""
         uid = pod.metadata.uid
         return min(
             (token.renew_s for key, token in self._tokens.items() if key[0] == uid), default=None

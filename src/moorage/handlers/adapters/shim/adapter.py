@@ -62,8 +62,9 @@ _UNKNOWN_EXIT = 255
 
 @dataclass(slots=True)
 class _Live:
-    """A task that this engine process has opened: its record, its pipes by descriptor, and their
-    reader.
+    """A task that this engine process has opened.
+
+    Its record, its pipes by descriptor, and their reader.
     """
 
     record: Record
@@ -92,8 +93,7 @@ class ShimAdapter:
     def of(
         cls, definition: HandlerDefinition, options: ShimOptions, program: Path, directory: Path
     ) -> Self:
-        """Return the adapter of a handler, with its event socket and the runtime's state in a
-        directory.
+        """Return the adapter of a handler; `directory` is for its event socket and runtime state.
 
         The directory's path must be short: a socket's path has at most 107 bytes.
         """
@@ -125,6 +125,7 @@ class ShimAdapter:
             self._events = None
 
     async def create(self, task: Task) -> int:
+        """Create the task; deletes it again when that fails. Raises AdapterError."""
         directory = TaskDirectory(task.bundle)
         if await asyncio.to_thread(directory.record) is not None:
             raise AdapterError(f"{task.id} has been created in {task.bundle} before")
@@ -145,6 +146,7 @@ class ShimAdapter:
         await self._shims.call(live.record.address, "Start", request, pb.StartResponse)
 
     async def wait(self, task: Task) -> Exit:
+        """Block until the task has ended and its log is complete; records and returns its exit."""
         directory = TaskDirectory(task.bundle)
         how = await asyncio.to_thread(directory.exit)
         if how is not None:
@@ -157,6 +159,7 @@ class ShimAdapter:
         return how
 
     async def exit_of(self, task: Task) -> Exit | None:
+        """Return the task's exit, None while it is running. Kills a task whose shim is lost."""
         how = await asyncio.to_thread(TaskDirectory(task.bundle).exit)
         if how is not None:
             return how
@@ -177,6 +180,7 @@ class ShimAdapter:
         return state.status not in (pb.STOPPED, pb.UNKNOWN)
 
     async def kill(self, task: Task, number: signal.Signals, *, to_all: bool = False) -> None:
+        """Send a signal; no-op when the task has ended or its shim is lost."""
         live = await self._known(task)
         request = pb.KillRequest(id=task.id, signal=number, all=to_all)
         try:
@@ -188,6 +192,7 @@ class ShimAdapter:
             await self._state(task, live)
 
     async def delete(self, task: Task) -> None:
+        """Kill and delete the task, shut down its shim if it was the last, and remove its files."""
         directory = TaskDirectory(task.bundle)
         record = await asyncio.to_thread(directory.record)
         live = self._live.pop(task.id, None)
@@ -210,6 +215,7 @@ class ShimAdapter:
     async def exec(
         self, task: Task, process: Mapping[str, Any], *, has_stdin: bool, has_terminal: bool
     ) -> ExecProcess:
+        """Start a process with its own pipes. Raises AdapterError."""
         live = await self._known(task)
         exec_id = secrets.token_hex(8)
         directory = TaskDirectory(task.bundle).path / exec_id

@@ -23,16 +23,19 @@ class ShimCalls:
     exec_id: str = ""
 
     async def end_input(self) -> None:
+        """Close the input (CloseIO)."""
         request = pb.CloseInputRequest(id=self.task_id, exec_id=self.exec_id, stdin=True)
         await self.shims.order(self.record.address, "CloseIO", request)
 
     async def resize(self, width: int, height: int) -> None:
+        """Set the size of the terminal (ResizePty)."""
         request = pb.ResizeRequest(
             id=self.task_id, exec_id=self.exec_id, width=width, height=height
         )
         await self.shims.order(self.record.address, "ResizePty", request)
 
     async def wait(self, deadline_s: float | None = None) -> int:
+        """Block until the process has ended; return its exit code."""
         request = pb.WaitRequest(id=self.task_id, exec_id=self.exec_id)
         reply = await self.shims.call(
             self.record.address, "Wait", request, pb.WaitResponse, deadline_s=deadline_s
@@ -40,6 +43,7 @@ class ShimCalls:
         return reply.exit_status
 
     async def kill(self) -> None:
+        """Send SIGKILL; no-op when the process has ended or the shim is lost."""
         request = pb.KillRequest(id=self.task_id, exec_id=self.exec_id, signal=signal.SIGKILL)
         try:
             await self.shims.order(self.record.address, "Kill", request)
@@ -48,6 +52,7 @@ class ShimCalls:
             return
 
     async def forget(self) -> None:
+        """Kill the process if it runs, and delete it from the shim; no-op if it does not exist."""
         try:
             request = pb.StateRequest(id=self.task_id, exec_id=self.exec_id)
             state = await self.shims.call(self.record.address, "State", request, pb.StateResponse)

@@ -81,9 +81,7 @@ def memory_file(pid: int) -> str:
 
 
 def memory_file_of(text: str, cgroups: Cgroups) -> str:
-    """Return the file that counts OOM kills, given the content of a process's
-    `/proc/PID/cgroup`.
-    """
+    """Return the file that counts OOM kills, given the text of `/proc/PID/cgroup`."""
     lines = text.splitlines()
     for line in lines:
         _number, controllers, place = line.split(":", 2)
@@ -96,9 +94,7 @@ def memory_file_of(text: str, cgroups: Cgroups) -> str:
 
 
 def was_memory_cut(file: str) -> bool:
-    """Return whether the kernel has OOM-killed in that cgroup; False when the file cannot be
-    read.
-    """
+    """Return whether the kernel has OOM-killed in that cgroup; False if it is unreadable."""
     try:
         text = Path(file).read_text() if file else ""
     except OSError:

@@ -35,6 +35,7 @@ class Address(msgspec.Struct, frozen=True):
 
     @property
     def service(self) -> str:
+        """Name of the ttrpc task service."""
         return f"containerd.task.v{self.version}.Task"
 
 
@@ -53,8 +54,9 @@ class ShimProgram:
     search_path: str
 
     async def start(self, task_id: str, bundle: Path, options: bytes) -> Address:
-        """Start the shim for a task and return its address, which may be that of the sandbox's
-        shim.
+        """Start the shim for a task and return its address.
+
+        It may be the address of the sandbox's shim.
 
         Raises AdapterError with the shim's message.
         """

@@ -51,6 +51,7 @@ class TaskDirectory:
         (self.bundle / "log").touch(mode=0o600)
 
     def remove(self) -> None:
+        """Remove the directory."""
         remove_tree(self.path)
 
     def record(self) -> Record | None:
