@@ -63,9 +63,9 @@ async def run(
 ) -> Answer:
     """Run a program in a directory with `given` on its standard input; blocks until it exits.
 
-    Returns its exit status and output; a non-zero exit status is not an error.
-    Raises CommandError when the program cannot be started or does not exit within `deadline_s`
-    seconds; the program and its process group are then killed.
+    Returns its exit status and output; a non-zero exit status is not an error. Raises CommandError
+    when the program cannot be started or does not exit within `deadline_s` seconds; the program and
+    its process group are then killed.
     """
     words = tuple(map(str, argv))
     with _memory("input") as source, _memory("output") as output, _memory("error") as error:

@@ -269,7 +269,7 @@ class PodWorker:
         pauses = (self._operations.next_due_s(), self._deadline_s())
         return min((each for each in pauses if each is not None), default=None)
 
-    # Containers
+    # Container operations
 
     def _consider(
         self, tasks: asyncio.TaskGroup, start: Start, view: PodView, volumes: Mounted
@@ -330,7 +330,7 @@ class PodWorker:
     async def _kill(self, kill: Kill) -> None:
         await self._attempt(f"kill:{kill.container.name}", self._actions.kill(self._pod, kill))
 
-    # The pod as a whole
+    # Pod operations
 
     async def _prepare(self) -> None:
         self._is_prepared = await self._attempt(PREPARE, self._actions.prepare(self._pod))
@@ -440,7 +440,7 @@ class PodWorker:
         end_s = parse_time(started).timestamp() + limit_s
         return end_s - self._clock.now().timestamp()
 
-    # What is known
+    # Probes and status
 
     def _adopt(self) -> None:
         """Restore the started containers that an earlier agent reported."""
