@@ -41,7 +41,7 @@ class ExecFiles:
 
     @property
     def inner_pid_file(self) -> Path:
-        """File with the process ID in the runtime's own PID namespace, if it has one."""
+        """File with the process ID inside the sandbox, for runtimes with their own kernel."""
         return self.name.with_suffix(".inner")
 
     @property
