@@ -3,9 +3,9 @@
     /etc/moorage/handlers.d/NAME.toml      the administrator's: takes precedence
     DATA/handlers.d/NAME.toml              the cluster's own, generated at first start
 
-The first directory with a file for a name decides about the name, even if the file is broken: an
-override with a typo must not fall back silently to the file that it overrides. Files whose names
-begin with a dot or do not end in `.toml` are ignored.
+The first directory with a file for a name takes precedence, even if the file is broken: an override
+with a typo must not fall back silently to the file that it overrides. Files whose names begin with
+a dot or do not end in `.toml` are ignored.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def read_directories(
 
 
 def _paths(directories: Iterable[Path]) -> dict[str, Path]:
-    """Return the file that decides about each name. Missing directories count as empty."""
+    """Return the file in effect for each name. Missing directories count as empty."""
     paths: dict[str, Path] = {}
     for directory in directories:
         for path in definitions(directory):

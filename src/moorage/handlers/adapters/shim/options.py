@@ -37,9 +37,8 @@ class TaskOptions:
         """Return the options of a new task; None to use the shim's defaults.
 
         Raises:
-            AdapterError: the runtime behind runc's shim cannot be found. The shim is never left to
-            choose
-                one: it would run its default runtime instead of the handler's.
+            AdapterError: the runtime behind runc's shim cannot be found. The choice is never left
+                to the shim: it would run its default runtime instead of the handler's.
         """
         if self.handler.runtime is not None:
             return pack(
