@@ -243,7 +243,7 @@ def label_requirement_errors(requirement: Obj, path: str) -> list[FieldError]:
 
 
 def spread_errors(constraints: list[Obj], path: str) -> list[FieldError]:
-    """MergeSchema spread constraints."""
+    """Topology spread constraints."""
     errors: list[FieldError] = []
     pairs = [
         (constraint.get("topologyKey", ""), constraint.get("whenUnsatisfiable", ""))
