@@ -167,7 +167,11 @@ def _port_complaint(port: int, address: str, claims: Claims) -> str:
     """Return why the port cannot be used, empty when it can: it is claimed then."""
     claim = f"port {address}:{port}"
     if not claims.take(claim):
-        return "another cluster starts with it, or runs"
+        # Any local user may bind an abstract name, so the error says how to find who did.
+        return (
+            "another cluster starts with it, or runs "
+            f"(`ss -xap | grep '@moorage/{claim}'` shows the process that claims it)"
+        )
     complaint = _bind_complaint(port, address)
     if complaint:
         claims.release(claim)
