@@ -291,9 +291,11 @@ async def test_an_agents_refusal_of_a_log_is_the_apis(
         assert refused.json["details"] == {"name": "web", "kind": "pods/log", "causes": [cause]}
 
 
-async def test_a_pod_without_a_node_has_said_nothing(cluster: Cluster) -> None:
+async def test_a_pod_without_a_node_has_no_log(cluster: Cluster) -> None:
     await cluster.add_pod("web", node="")
-    assert await cluster.log("web/log") == (200, "")
+    answer = await cluster.server.ask("GET", f"{PODS}/web/log")
+    assert (answer.status, answer.text) == (204, "")
+    assert "Content-Length" not in answer.headers
     assert cluster.agent.heads == []
     assert (await cluster.refusal("web/portforward"))[0] == 400
 

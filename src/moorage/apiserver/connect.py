@@ -18,6 +18,7 @@ import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote, urlencode
@@ -129,8 +130,8 @@ class Connect:
         pod = self._objects.get(call.kind, call.namespace, call.target.name).obj
         container = _chosen(pod, call.query.get("container", ""))
         if not pod["spec"].get("nodeName"):
-            # Nothing has run yet, so there is no log.
-            return Reply(b"", content_type="text/plain")
+            # Nothing has run yet, so there is no log. Source: `StreamObject` without a stream.
+            return Reply(b"", HTTPStatus.NO_CONTENT, TEXT)
         place = self._place(pod, container)
         asked = [(name, call.query[name]) for name in _LOG_OPTIONS if call.query.get(name)]
         try:

@@ -214,6 +214,7 @@ def _gzipped(body: bytes) -> bytes:
 
 
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
+_WITHOUT_CONTENT = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 
 
 def _headers(reply: Reply, audit_id: str) -> list[tuple[str, str]]:
@@ -231,10 +232,12 @@ def _headers(reply: Reply, audit_id: str) -> list[tuple[str, str]]:
 def _head(reply: Reply, audit_id: str, *, is_kept: bool) -> bytes:
     lines = "".join(f"{name}: {value}\r\n" for name, value in _headers(reply, audit_id))
     connection = "" if is_kept else "Connection: close\r\n"
+    # Source: RFC 9110, section 8.6: no length where no content can follow.
+    length = "" if reply.status in _WITHOUT_CONTENT else f"Content-Length: {len(reply.body)}\r\n"
     phrase = _PHRASES.get(reply.status, "")
     return (
         f"HTTP/1.1 {reply.status} {phrase}\r\n{lines}Date: {_http_date(int(time.time()))}\r\n"
-        f"{connection}Content-Length: {len(reply.body)}\r\n\r\n"
+        f"{connection}{length}\r\n"
     ).encode("utf-8", "surrogateescape")
 
 
