@@ -2,8 +2,9 @@
 
     async with dial(upstream, "POST", SPDY, lines) as answer:   # Upgraded or Refused
 
-The HTTP client library is not used: it owns its connections, and an upgraded one must be ours from
-the first byte after the answer's head. Leaving the block closes the connection.
+aiohttp's client is not used: it owns its connections, and an upgraded one must be ours from the
+first byte after the answer's head. h11 parses, and leaves the connection to us. Leaving the block
+closes the connection.
 """
 
 from __future__ import annotations
@@ -13,28 +14,22 @@ import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 
+import h11
 from yarl import URL
 
 from moorage.api.errors import StatusError
 from moorage.streaming.connection import Connection
 from moorage.streaming.deadlines import Deadlines
-from moorage.streaming.upgrade import (
-    AnswerHead,
-    HeadError,
-    Headers,
-    parse_answer_head,
-    request_head,
-)
+from moorage.streaming.upgrade import AnswerHead, HeadError, Headers, answer_head, upgrade_request
 
 _HEAD_LIMIT_BYTES = 64 * 1024
 _BODY_LIMIT_BYTES = 64 * 1024
-_HEAD_END = b"\r\n\r\n"
-_LAST_CHUNK = b"0\r\n\r\n"
-_HEX_DIGITS = frozenset(b"0123456789abcdefABCDEF")
-_WITHOUT_BODY = frozenset({204, 304})
-_LENGTH_DIGITS = 12
+_SWITCHING = HTTPStatus.SWITCHING_PROTOCOLS
+_INTERIM = frozenset(range(100, 200)) - {_SWITCHING}
+_ANSWERS = (h11.Response, h11.InformationalResponse)
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -141,56 +136,60 @@ async def _ask(
     protocol: str,
     lines: Iterable[tuple[str, str]],
 ) -> Upgraded | Refused:
+    """Send the request for the upgrade and read the answer. Raises HeadError, OSError."""
     url = URL(upstream.url, encoded=True)
     own = tuple(upstream.headers.items())
-    await connection.write(
-        request_head(method, url.raw_path_qs, url.authority, protocol, (*own, *lines))
-    )
-    head = parse_answer_head(await _read_head(connection))
-    if head.status == 101:
+    exchange = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_LIMIT_BYTES)
+    try:
+        request = exchange.send(
+            upgrade_request(method, url.raw_path_qs, url.authority, protocol, (*own, *lines))
+        )
+        exchange.send(h11.EndOfMessage())
+    except h11.LocalProtocolError as error:
+        # The library's message quotes the header, which may hold a token.
+        raise HeadError("a header of the request has characters that HTTP forbids") from error
+    await connection.write(request or b"")
+    try:
+        answer = await _read_answer(connection, exchange)
+    except h11.RemoteProtocolError as error:
+        raise HeadError(f"not an HTTP answer: {error}") from error
+    head = answer_head(answer)
+    if head.status == _SWITCHING:
+        connection.unread(exchange.trailing_data[0])
         return Upgraded(head, connection)
-    return Refused(head, await _read_body(connection, head))
+    return Refused(head, await _read_body(connection, exchange))
 
 
-async def _read_head(connection: Connection) -> bytes:
-    text = b""
-    while (end := text.find(_HEAD_END)) < 0:
-        if len(text) > _HEAD_LIMIT_BYTES:
-            raise HeadError("the answer's head is larger than 64 KiB")
-        data = await connection.read()
-        if not data:
-            raise HeadError("the server closed the connection without an answer")
-        text += data
-    connection.unread(text[end + len(_HEAD_END) :])
-    return text[:end]
+async def _read_answer(
+    connection: Connection, exchange: h11.Connection
+) -> h11.Response | h11.InformationalResponse:
+    """Return the final answer, or the one that switches protocols."""
+    while True:
+        event = exchange.next_event()
+        if event is h11.NEED_DATA:
+            data = await connection.read()
+            if not data:
+                raise HeadError("the server closed the connection without an answer")
+            exchange.receive_data(data)
+        elif isinstance(event, _ANSWERS) and event.status_code not in _INTERIM:
+            return event
 
 
-async def _read_body(connection: Connection, head: AnswerHead) -> bytes:
-    """The beginning of a refusal's body, for the message; never waits for more than it needs."""
-    is_chunked = "chunked" in head.headers.get("Transfer-Encoding", "").lower()
-    length = head.headers.get("Content-Length", "")
-    wanted = _BODY_LIMIT_BYTES
-    if head.status in _WITHOUT_BODY:
-        wanted = 0
-    elif length.isascii() and length.isdigit():
-        wanted = min(int(length[:_LENGTH_DIGITS]), _BODY_LIMIT_BYTES)
+async def _read_body(connection: Connection, exchange: h11.Connection) -> bytes:
+    """Return the beginning of a refusal's body, for the message; a broken body ends at the break.
+
+    Reads no more than it needs.
+    """
     body = b""
-    while len(body) < wanted and not (is_chunked and body.endswith(_LAST_CHUNK)):
-        data = await connection.read()
-        if not data:
-            break
-        body += data
-    return _dechunked(body) if is_chunked else body[:wanted]
-
-
-def _dechunked(body: bytes) -> bytes:
-    """The chunks' contents, as far as they are whole."""
-    content = b""
-    while body:
-        size, _, rest = body.partition(b"\r\n")
-        digits = size.partition(b";")[0].strip()
-        if not digits or not set(digits) <= _HEX_DIGITS or not (length := int(digits, 16)):
-            break
-        content += rest[:length]
-        body = rest[length + 2 :]
-    return content
+    try:
+        while len(body) < _BODY_LIMIT_BYTES:
+            event = exchange.next_event()
+            if event is h11.NEED_DATA:
+                exchange.receive_data(await connection.read())
+            elif isinstance(event, h11.Data):
+                body += event.data
+            else:
+                break
+    except h11.RemoteProtocolError:
+        return body
+    return body[:_BODY_LIMIT_BYTES]

@@ -9,10 +9,10 @@ caller's credentials must not reach the next one. Source: RFC 9110 §7.8, RFC 64
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import h11
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -35,8 +35,6 @@ _ANSWER_HEADERS = (
     "Sec-WebSocket-Accept",
     "Sec-WebSocket-Extensions",
 )
-
-_STATUS = re.compile("[0-9]{3}")
 
 Headers = Mapping[str, str]
 HeaderLines = tuple[tuple[str, str], ...]
@@ -91,12 +89,27 @@ def passed_back(answer: AnswerHead) -> HeaderLines:
     )
 
 
-def request_head(
+def upgrade_request(
     method: str, target: str, host: str, protocol: str, lines: Iterable[tuple[str, str]]
-) -> bytes:
-    """The head of an upgrade request. Raises ValueError for a header with a line break."""
+) -> h11.Request:
+    """Return an upgrade request. Raises h11.LocalProtocolError for what HTTP cannot carry."""
     upgrade = (("Host", host), ("Connection", "Upgrade"), ("Upgrade", protocol))
-    return _head(f"{method} {target} HTTP/1.1", (*upgrade, *lines, ("Content-Length", "0")))
+    headers = (*upgrade, *lines, ("Content-Length", "0"))
+    return h11.Request(
+        method=method,
+        target=_encoded(target),
+        headers=[(_encoded(name), _encoded(value)) for name, value in headers],
+    )
+
+
+def answer_head(answer: h11.Response | h11.InformationalResponse) -> AnswerHead:
+    """Return an answer's status line and headers as text."""
+    headers: CIMultiDict[str] = CIMultiDict()
+    for name, value in answer.headers.raw_items():
+        headers.add(name.decode("latin-1"), value.decode("latin-1"))
+    return AnswerHead(
+        answer.status_code, answer.reason.decode("latin-1"), CIMultiDictProxy(headers)
+    )
 
 
 def switching_head(protocol: str, lines: Iterable[tuple[str, str]]) -> bytes:
@@ -105,29 +118,17 @@ def switching_head(protocol: str, lines: Iterable[tuple[str, str]]) -> bytes:
     return _head("HTTP/1.1 101 Switching Protocols", (*upgrade, *lines))
 
 
-def parse_answer_head(text: bytes) -> AnswerHead:
-    """Read an answer's head, up to its empty line. Raises HeadError."""
-    first, *rest = text.decode("latin-1").split("\r\n")
-    version, _, status = first.partition(" ")
-    code, _, reason = status.partition(" ")
-    if not version.startswith("HTTP/1.") or not _STATUS.fullmatch(code):
-        raise HeadError(f"not an HTTP answer: {first[:80]!r}")
-    headers: CIMultiDict[str] = CIMultiDict()
-    for line in filter(None, rest):
-        name, colon, value = line.partition(":")
-        if not colon or not name or name != name.strip():
-            raise HeadError(f"not an HTTP header: {line[:80]!r}")
-        headers.add(name, value.strip())
-    return AnswerHead(int(code), reason, CIMultiDictProxy(headers))
-
-
 def _head(first: str, lines: Iterable[tuple[str, str]]) -> bytes:
     whole = [first, *(f"{name}: {value}" for name, value in lines)]
     if any("\r" in line or "\n" in line for line in whole):
         raise ValueError("a header must not contain a line break")
     text = "".join(f"{line}\r\n" for line in whole)
-    # Bytes of a header that are no text have come through the HTTP server as surrogates.
-    return f"{text}\r\n".encode(errors="surrogateescape")
+    return _encoded(f"{text}\r\n")
+
+
+def _encoded(text: str) -> bytes:
+    """Return a header's bytes; those that are no text came through aiohttp as surrogates."""
+    return text.encode(errors="surrogateescape")
 
 
 def _listed(lines: Iterable[str]) -> tuple[str, ...]:
