@@ -52,7 +52,7 @@ _ANSWER_S = 60.0
 
 # Where upstream, too, answers a request that makes no sense with 500. Measured.
 _UPSTREAM_500 = re.compile(
-    r"unknown patch type|does not contain declared merge key|"
+    r"resourceVersion: Invalid value|unknown patch type|does not contain declared merge key|"
     r"the list of retainKeys must contain|resourceVersion should not be set on objects|"
     r"strconv\.ParseUint: parsing|failed to create typed patch object|"
     r"failed to convert the applied object|error decoding YAML: line"

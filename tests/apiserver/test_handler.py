@@ -308,6 +308,18 @@ async def test_text_for_people_is_indented(server: Running) -> None:
         assert pretty.text.startswith('{\n  "kind"')
 
 
+@pytest.mark.parametrize("path", ["/openapi/v2", "/openapi/v3/api/v1"])
+async def test_documents_that_are_compressed_already_stay_as_they_are(
+    server: Running, path: str
+) -> None:
+    flat = await server.ask("GET", path, Accept_Encoding="identity")
+    for encoding in ("identity", "gzip"):
+        pretty = await server.ask("GET", f"{path}?pretty=1", Accept_Encoding=encoding)
+        assert (pretty.status, pretty.json) == (200, flat.json)
+    etag = flat.headers["Etag"]
+    assert (await server.ask("GET", f"{path}?pretty=1", If_None_Match=etag)).status == 304
+
+
 async def test_roles_of_the_system_get_back_what_they_lack(tmp_path: Path) -> None:
     path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:kube-scheduler"
     own = {"verbs": ["get"], "apiGroups": ["acme.com"], "resources": ["queues"]}

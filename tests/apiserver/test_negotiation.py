@@ -3,7 +3,14 @@ from __future__ import annotations
 import pytest
 
 from moorage.api.errors import NotAcceptableError, UnsupportedMediaTypeError
-from moorage.apiserver.negotiation import PARTIAL, TABLE, Representation, body_media, negotiate
+from moorage.apiserver.negotiation import (
+    PARTIAL,
+    TABLE,
+    Representation,
+    accepts_gzip,
+    body_media,
+    negotiate,
+)
 from moorage.registry.codec import Media
 
 TABLES = (
@@ -84,3 +91,13 @@ def test_bodies_come_in_three_media(content_type: str, media: Media) -> None:
 def test_other_bodies_are_unsupported(content_type: str) -> None:
     with pytest.raises(UnsupportedMediaTypeError, match="accepted media types include"):
         body_media(content_type)
+
+
+@pytest.mark.parametrize(
+    ("accept_encoding", "is_accepted"),
+    [("gzip", True), ("br, gzip;q=0.5", True), ("GZIP", True), ("gzip;q=1.000", True),
+     ("", False), ("identity", False), ("xgzip", False), ("gzip;q=0", False),
+     ("gzip; q=0.000", False), ("br;q=1, gzip;q=0.0", False)],
+)  # fmt: skip
+def test_gzip_is_sent_to_clients_that_name_it(accept_encoding: str, is_accepted: bool) -> None:
+    assert accepts_gzip(accept_encoding) is is_accepted

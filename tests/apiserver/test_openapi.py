@@ -88,6 +88,9 @@ def test_documents_are_sent_compressed_to_who_takes_that(path: str) -> None:
     assert packed.headers["Content-Encoding"] == "gzip"
     assert gzip.decompress(packed.body) == plain.body
     assert packed.headers["Etag"] == plain.headers["Etag"]
+    assert plain.is_final
+    assert packed.is_final
+    assert "Content-Encoding" not in _reply(path, Accept_Encoding="gzip;q=0").headers
 
 
 @pytest.mark.parametrize(

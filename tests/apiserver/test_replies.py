@@ -80,6 +80,8 @@ def test_json_is_indented_for_people(agent: str, is_asked: bool, is_pretty: bool
     body = prettified(Reply(b'{"a":1}'), agent, is_asked=is_asked).body
     assert body == (b'{\n  "a": 1\n}' if is_pretty else b'{"a":1}')
     assert prettified(text_reply("{ }"), agent, is_asked=is_asked).body == b"{ }"
+    for unchanged in (Reply(b"", 304), Reply(b'{"a":1}', is_final=True)):
+        assert prettified(unchanged, agent, is_asked=is_asked).body in (b"", b'{"a":1}')
 
 
 def test_an_answer_for_whom_there_is_no_room() -> None:
@@ -248,7 +250,8 @@ async def test_large_answers_count_until_they_are_sent() -> None:
 @pytest.mark.parametrize(
     ("size", "accepted", "is_compressible", "is_packed"),
     [(131_073, "gzip, br", True, True), (131_072, "gzip", True, False),
-     (131_073, "br", True, False), (131_073, "gzip", False, False)],
+     (131_073, "br", True, False), (131_073, "gzip;q=0", True, False),
+     (131_073, "gzip", False, False)],
 )  # fmt: skip
 async def test_lists_are_compressed_for_who_takes_that(
     size: int, accepted: str, is_compressible: bool, is_packed: bool

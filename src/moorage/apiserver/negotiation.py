@@ -83,6 +83,15 @@ def _parse_clause(clause: str) -> tuple[str, dict[str, str]]:
     return media.strip().lower(), parameters
 
 
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Return whether a client takes gzip: named, without weight 0. Source: RFC 9110 §12.5.3."""
+    for clause in accept_encoding.split(","):
+        coding, parameters = _parse_clause(clause)
+        if coding == "gzip":
+            return parameters.get("q", "1").strip("0.") != ""
+    return False
+
+
 def body_media(content_type: str) -> Media:
     """How a body is written; without a Content-Type it is JSON.
 

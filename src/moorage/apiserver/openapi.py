@@ -13,6 +13,7 @@ from time import time
 import msgspec
 from aiohttp import web
 
+from moorage.apiserver.negotiation import accepts_gzip
 from moorage.apiserver.replies import JSON, Reply, text_reply
 from moorage.registry.openapi import Document, Documents
 
@@ -87,8 +88,8 @@ def _written(
     headers |= {"Etag": etag, "Vary": "Accept-Encoding, Accept"}
     if http.headers.get("If-None-Match", "") == etag:
         return Reply(b"", 304, content_type, headers)
-    if "gzip" in http.headers.get("Accept-Encoding", ""):
-        return Reply(
-            document.compressed(), 200, content_type, headers | {"Content-Encoding": "gzip"}
-        )
-    return Reply(document.text(), 200, content_type, headers)
+    body = document.text
+    if accepts_gzip(http.headers.get("Accept-Encoding", "")):
+        body = document.compressed
+        headers["Content-Encoding"] = "gzip"
+    return Reply(body(), 200, content_type, headers, is_final=True)

@@ -23,7 +23,7 @@ from aiohttp.abc import AbstractStreamWriter
 
 from moorage.api import yaml_text
 from moorage.api.errors import StatusError, TooManyRequestsError
-from moorage.apiserver.negotiation import PLAIN, Representation
+from moorage.apiserver.negotiation import PLAIN, Representation, accepts_gzip
 from moorage.serving import Budget
 
 JSON = "application/json"
@@ -43,7 +43,10 @@ _PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 
 @dataclass(slots=True)
 class Reply:
-    """An answer. `warnings` become Warning headers; `is_compressible` lets it be gzipped."""
+    """An answer. `warnings` become Warning headers; `is_compressible` lets it be gzipped.
+
+    `is_final`: the bytes are encoded already, or hashed into an ETag, and go out as they are.
+    """
 
     body: bytes
     status: int = 200
@@ -51,6 +54,7 @@ class Reply:
     headers: dict[str, str] = field(default_factory=dict)
     warnings: Iterable[str] = ()
     is_compressible: bool = False
+    is_final: bool = False
 
 
 def json_reply(document: Any, status: int = 200) -> Reply:
@@ -88,8 +92,9 @@ def formed(
 
 
 def prettified(reply: Reply, user_agent: str, *, is_asked: bool) -> Reply:
-    """Indented for people at a terminal or browser."""
-    if reply.content_type == JSON and (is_asked or user_agent.startswith(_PRETTY_AGENTS)):
+    """Indent the JSON that a person at a terminal or browser reads."""
+    is_wanted = is_asked or user_agent.startswith(_PRETTY_AGENTS)
+    if is_wanted and reply.content_type == JSON and reply.body and not reply.is_final:
         reply.body = msgspec.json.format(reply.body, indent=2)
     return reply
 
@@ -195,7 +200,7 @@ async def _compressed(request: web.BaseRequest, reply: Reply) -> None:
     if (
         reply.is_compressible
         and len(reply.body) > _GZIP_FROM_BYTES
-        and "gzip" in request.headers.get("Accept-Encoding", "")
+        and accepts_gzip(request.headers.get("Accept-Encoding", ""))
     ):
         reply.body = await asyncio.to_thread(_gzipped, reply.body)
         reply.headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
