@@ -50,6 +50,48 @@ async def test_small_requests_stay_on_the_loop(worker: Worker) -> None:
     assert await worker.run(_request(), threading.get_ident) != here
 
 
+class Document:
+    """What a step made of a body; it can be referred to weakly."""
+
+
+@pytest.mark.parametrize("error", [NotFoundError, ValueError, RecursionError])
+async def test_a_refused_document_is_freed_without_the_collector(
+    worker: Worker, error: type[Exception]
+) -> None:
+    made: list[weakref.ref[Document]] = []
+
+    def parse(document: Document) -> None:
+        try:
+            raise KeyError(f"a frame that knows {document}, too")
+        except KeyError as cause:
+            raise error("no") from cause
+
+    def refuse() -> None:
+        document = Document()
+        made.append(weakref.ref(document))
+        parse(document)
+
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(error, match="no"):
+            await worker.run(_request(), refuse)
+        # The thread lets go of its last item when it takes the next one.
+        await worker.run(_request(), int)
+        assert made[0]() is None
+    finally:
+        gc.enable()
+
+
+async def test_a_fault_of_ours_keeps_its_traceback(worker: Worker) -> None:
+    def fail() -> None:
+        raise TypeError("a fault")
+
+    with pytest.raises(TypeError) as fault:
+        await worker.run(_request(), fail)
+    assert fault.traceback[-1].name == "fail"
+
+
 async def test_errors_reach_the_caller(worker: Worker) -> None:
     def fail() -> None:
         raise NotFoundError("no")
