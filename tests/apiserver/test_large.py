@@ -157,3 +157,22 @@ async def test_an_object_too_large_with_its_managed_fields_loses_them(server: Ru
     patched = await _patch(server, f"{DEPLOYMENTS}/large", _change(_environment("w")), STRATEGIC)
     assert "managedFields" not in patched["metadata"]
     assert len(_names(patched)) == 2 * MANY
+
+
+async def test_operations_cannot_nest_an_object_without_end(server: Running) -> None:
+    """Each copies the whole into its innermost part: twenty would make a million levels."""
+    await server.ask("POST", MAPS, {"metadata": {"name": "nested"}})
+    operations: list[dict[str, Any]] = [{"op": "add", "path": "/made", "value": {"in": {}}}]
+    innermost = "/in"
+    for number in range(8):
+        into = f"{innermost}/n{number}"
+        operations.append({"op": "copy", "from": "/made", "path": f"/made{into}"})
+        innermost = into + innermost
+    answer = await server.ask(
+        "PATCH",
+        f"{MAPS}/nested",
+        json.dumps(operations).encode(),
+        Content_Type="application/json-patch+json",
+    )
+    assert answer.status == 400
+    assert answer.json["message"].startswith("the patched object cannot be taken: ")
