@@ -166,6 +166,14 @@ def test_what_is_no_database_is_reported(path: Path) -> None:
     assert inspect(path).complaints
 
 
+async def test_rows_that_cannot_be_read_are_a_complaint(path: Path) -> None:
+    await filled(path)
+    change(path, "ALTER TABLE log RENAME COLUMN revision TO other")
+    found = inspect(path)
+    assert (found.rows, found.damage) == (0, [])
+    assert found.complaints == ["no such column: revision"]
+
+
 _FIRST_FORMAT = """
 CREATE TABLE log (revision INTEGER PRIMARY KEY, key TEXT NOT NULL, previous INTEGER NOT NULL,
                   deleted INTEGER NOT NULL, value BLOB NOT NULL);

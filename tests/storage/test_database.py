@@ -397,3 +397,15 @@ def test_what_is_there_is_not_made_again(connection: sqlite3.Connection, path: P
 def test_a_page_is_whole_unless_it_says_otherwise() -> None:
     page = Page(3, [])
     assert (page.has_more, page.last, list(page.damage)) == (False, "", [])
+
+
+def test_what_was_forgotten_is_moved_out_of_the_log(
+    filled: sqlite3.Connection, path: Path, tmp_path: Path
+) -> None:
+    database.forget(filled, 0, 3, 3)
+    # The file alone, without its log.
+    other = tmp_path / "copy.db"
+    other.write_bytes(path.read_bytes())
+    copy = sqlite3.connect(other)
+    assert facts(copy)["forgotten"] == 3
+    copy.close()

@@ -87,6 +87,13 @@ def test_the_same_use_reads_the_same_on_every_layout(tmp_path: Path, layout: str
     assert reader.oom_kills(trees.POD) == 4
 
 
+def test_a_memory_reservation_of_version_one_is_its_soft_limit(tmp_path: Path) -> None:
+    cgroups = trees.v1(tmp_path)
+    fill_v1(tmp_path)
+    trees.write(tmp_path / f"memory{trees.POD}", {"memory.soft_limit_in_bytes": "2048\n"})
+    assert UsageReader(cgroups).accounts(trees.POD).reservation == 2048
+
+
 def test_version_one_counts_kills_below_too(tmp_path: Path) -> None:
     reader = UsageReader(trees.v1(tmp_path))
     for path, count in (("/pods", 0), ("/pods/a", 2), ("/pods/b/inner", 1)):

@@ -38,6 +38,7 @@ async def test_one_image_under_two_names_is_one_image(images: ImageStore, place:
     await images.load(archive)
     (image,) = images.all()
     assert image.tags == ("localhost/a:1", "localhost/b:1")
+    assert await images.load_names(archive) == ("localhost/a:1", "localhost/b:1")
 
 
 async def test_what_docker_saved_is_loaded(images: ImageStore, place: Path) -> None:

@@ -53,9 +53,15 @@ async def test_an_image_comes_is_shown_and_goes(
     assert not (await calls.list_images(pb.ListImagesRequest())).images
 
 
-async def test_requests_that_can_never_work_are_refused(calls: ImageCalls) -> None:
+async def test_requests_that_can_never_work_are_refused(
+    calls: ImageCalls, images: ImageStore
+) -> None:
     with pytest.raises(InvalidError, match=r"no runtime handler 'kata' .*copied, runc"):
         await calls.pull_image(pb.PullImageRequest(image=spec("busybox", "kata")))
+    with pytest.raises(InvalidError, match=r"no runtime handler 'kata' .*\(there are: none\)"):
+        await ImageCalls(images, {"": ""}).pull_image(
+            pb.PullImageRequest(image=spec("busybox", "kata"))
+        )
     with pytest.raises(InvalidError, match="names no image"):
         await calls.image_status(pb.ImageStatusRequest())
     with pytest.raises(InvalidError, match="invalid reference format"):
