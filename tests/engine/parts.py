@@ -16,7 +16,8 @@ import pytest
 from moorage.cri import pb
 from moorage.engine.background import Background
 from moorage.engine.cgroups import ContainerCgroups
-from moorage.engine.containers.life import Containers
+from moorage.engine.containers.create import create_container
+from moorage.engine.containers.start import start_container
 from moorage.engine.context import EngineContext
 from moorage.engine.events import Events
 from moorage.engine.idle_gate import IdleGate
@@ -28,7 +29,7 @@ from moorage.engine.oci import CdiDirectories, SpecWriter
 from moorage.engine.options import EngineOptions
 from moorage.engine.paths import EnginePaths
 from moorage.engine.recovery import recover
-from moorage.engine.sandboxes.life import Sandboxes
+from moorage.engine.sandboxes.run import run_pod_sandbox
 from moorage.handlers.availability import AVAILABLE, Verdict
 from moorage.handlers.catalogue import Catalogue, OfferedHandler
 from moorage.handlers.definition import HandlerDefinition, parse_definition
@@ -64,8 +65,6 @@ class Bench:
 
     root: Path
     context: EngineContext
-    containers: Containers
-    sandboxes: Sandboxes
     adapter: FakeAdapter
     drivers: FakeDrivers
     clock: FakeClock
@@ -82,14 +81,14 @@ class Bench:
 
     async def pod(self, **changed: Any) -> Sandbox:
         """A sandbox that runs; `changed` are as for `pod_config`."""
-        return await self.sandboxes.run(pod_config(**changed), "")
+        return await run_pod_sandbox(self.context, pod_config(**changed), "")
 
     async def created(self, sandbox: Sandbox, **changed: Any) -> Container:
-        return await self.containers.create(sandbox, container_config(**changed))
+        return await create_container(self.context, sandbox, container_config(**changed))
 
     async def running(self, sandbox: Sandbox, **changed: Any) -> Container:
         container = await self.created(sandbox, **changed)
-        await self.containers.start(container)
+        await start_container(self.context, container)
         await settle()
         return container
 
@@ -196,12 +195,10 @@ async def make_bench(root: Path, adapter: FakeAdapter | None = None) -> AsyncIte
         background = await stack.enter_async_context(Background())
         catalogue = [Catalogue()]
         context = _context(root, paths, images, drivers, background, clock, catalogue)
-        containers = Containers(context)
-        sandboxes = Sandboxes(context, containers)
-        bench = Bench(root, context, containers, sandboxes, adapter, drivers, clock, catalogue)
+        bench = Bench(root, context, adapter, drivers, clock, catalogue)
         bench.offer('adapter = "oci"\nbinary = "runc"\n')
         background.start(_collect(context.events, bench.events))
-        await recover(context, sandboxes, containers)
+        await recover(context)
         await settle()
         yield bench
 
@@ -246,7 +243,7 @@ def _context(
             lambda: read_conflist(options.cni_configurations),
             clock,
             size=0,
-            lull=lambda: idle_gate.wait(0),
+            wait_idle=lambda: idle_gate.wait(0),
         ),
         idle_gate=idle_gate,
         drivers=drivers,

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from moorage.cri import pb
-from moorage.engine.containers.messages import chosen_containers, container_status
+from moorage.engine.containers.list import filter_containers
+from moorage.engine.messages import container_status, sandbox_status
 from moorage.engine.records import Stage
-from moorage.engine.sandboxes.messages import chosen_sandboxes, sandbox_status
+from moorage.engine.sandboxes.list import filter_sandboxes
 from moorage.handlers.adapters import Exit
 from tests.engine.test_inventory import container, sandbox
 
@@ -31,7 +32,7 @@ GONE.record = msgspec.structs.replace(GONE.record, is_ready=False)
     ],
 )
 def test_sandboxes_are_chosen(wanted: pb.PodSandboxFilter, ids: list[str]) -> None:
-    assert [each.id for each in chosen_sandboxes((READY, GONE), wanted)] == ids
+    assert [each.id for each in filter_sandboxes((READY, GONE), wanted)] == ids
 
 
 RUNNING, ENDED, STARTING = container(READY, "c1"), container(READY, "c2"), container(GONE, "c3")
@@ -61,7 +62,7 @@ def _state(state: pb.ContainerState.ValueType) -> pb.ContainerFilter:
     ],
 )
 def test_containers_are_chosen(wanted: pb.ContainerFilter, ids: list[str]) -> None:
-    assert [each.id for each in chosen_containers((RUNNING, ENDED, STARTING), wanted)] == ids
+    assert [each.id for each in filter_containers((RUNNING, ENDED, STARTING), wanted)] == ids
 
 
 def test_an_end_is_told_only_of_what_has_ended() -> None:

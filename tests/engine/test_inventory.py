@@ -75,7 +75,7 @@ def test_an_id_may_be_shortened_while_it_means_one(paths: EnginePaths) -> None:
 def test_a_prefix_finds_exactly_what_it_begins(ids: set[str], data: st.DataObject) -> None:
     inventory = Inventory(EnginePaths(Path("/d"), Path("/r")))
     for each in ids:
-        inventory.sandboxes.put(sandbox(each, name=each))
+        inventory.sandboxes.add(sandbox(each, name=each))
     prefix = data.draw(st.text("01", min_size=1, max_size=6))
     alike = {each for each in ids if each.startswith(prefix)}
     try:
@@ -104,7 +104,7 @@ def test_a_name_is_held_while_making_and_until_removal(paths: EnginePaths) -> No
         pytest.fail("the name is taken")
     with shelf.reserved(sandbox("c3", attempt=1).name, "c3"):
         pass
-    inventory.forget_sandbox(one)
+    inventory.delete_sandbox(one)
     with shelf.reserved(other.name, other.id):
         pass
 
@@ -123,19 +123,19 @@ def test_everything_is_there_again_in_a_new_inventory(paths: EnginePaths) -> Non
     one, half = sandbox("a1"), sandbox("b2", name="half")
     ended, orphan = container(one, "c1"), container(sandbox("gone"), "c2")
     first.save_sandbox(one, one.record)
-    first.note_making(half)
+    first.save_incomplete(half)
     for each in (ended, orphan):
         first.save_container(each, each.record)
     exit_ = Exit(3, 5)
-    first.note_container_end(
+    first.save_exited_container(
         ended, msgspec.structs.replace(ended.record, stage=Stage.EXITED, exit=exit_)
     )
     second = Inventory(paths)
     second.load()
     assert [each.id for each in second.sandboxes] == ["a1"]
-    assert [each.id for each in second.half_made] == ["b2"]
+    assert [each.id for each in second.incomplete] == ["b2"]
     (found,) = second.containers
-    assert (found.id, found.record.exit, found.ended.is_set()) == ("c1", exit_, True)
+    assert (found.id, found.record.exit, found.exited.is_set()) == ("c1", exit_, True)
     assert second.containers_of(found.sandbox) == [found]
     assert found.name == ("a1", "main", 0)
     # A half-made sandbox holds no name, and one without its sandbox is forgotten on disk too.
@@ -149,7 +149,7 @@ def test_an_end_counts_though_the_disk_is_full(
     one = sandbox("a1")
     inventory.save_sandbox(one, one.record)
     fill_disk(monkeypatch)
-    inventory.note_sandbox_end(one, msgspec.structs.replace(one.record, is_ready=False))
+    inventory.save_stopped_sandbox(one, msgspec.structs.replace(one.record, is_ready=False))
     assert not one.record.is_ready
 
 

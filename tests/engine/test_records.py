@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from pathlib import Path
 
@@ -58,9 +59,9 @@ sandboxes = st.builds(
     program=st.just(Path("/usr/bin/runc")),
     features=st.builds(HandlerFeatures),
     created_at_ns=moments,
-    is_made=st.booleans(),
+    is_complete=st.booleans(),
     is_ready=st.booleans(),
-    attachment=st.none()
+    cni_result=st.none()
     | st.builds(CniResult, ids, texts, st.just({"a": [1]}), st.just({"b": "c"}), texts),
     task_pid=st.integers(0, 1 << 22),
 )
@@ -138,3 +139,28 @@ def test_a_full_disk_is_its_own_error_and_keeps_the_record_before(
         directory.save(record)
     assert list(directory.load()) == [record]
     assert [each.name for each in tmp_path.iterdir() if each.suffix == ".new"] == []
+
+
+def test_the_fields_on_disk_keep_the_names_that_earlier_engines_wrote(tmp_path: Path) -> None:
+    directory = RecordDirectory(tmp_path, SandboxRecord)
+    record = SandboxRecord(
+        id="s",
+        config=b"",
+        handler="",
+        definition=definition(),
+        program=Path("/usr/bin/runc"),
+        features=HandlerFeatures(),
+        created_at_ns=1,
+        is_complete=False,
+        cni_result=CniResult("s", "{}", {"portMappings": []}, {"K8S_POD_NAME": "web"}, "{}"),
+    )
+    directory.save(record)
+    fields = json.loads((tmp_path / "s.json").read_text())
+    assert fields["is_made"] is False
+    assert fields["attachment"] == {
+        "id": "s",
+        "network": "{}",
+        "arguments": {"portMappings": []},
+        "words": {"K8S_POD_NAME": "web"},
+        "result": "{}",
+    }

@@ -39,7 +39,7 @@ def inside(directory: Path, *command: str) -> str:
 
 def test_what_is_made_is_apart_and_ready(directory: Path) -> None:
     before = {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in KINDS}
-    pinned.make(directory, KINDS, hostname="pod-a", sysctls={PORTS: "0"})
+    pinned.create(directory, KINDS, hostname="pod-a", sysctls={PORTS: "0"})
     assert {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in KINDS} == before
     assert inside(directory, "hostname") == "pod-a"
     assert inside(directory, "cat", str(PORTS)) == "0"
@@ -54,17 +54,17 @@ def test_what_is_made_is_apart_and_ready(directory: Path) -> None:
 
 
 def test_only_what_was_asked_for_is_made(directory: Path) -> None:
-    pinned.make(directory, (pinned.IPC,))
+    pinned.create(directory, (pinned.IPC,))
     assert [each.name for each in directory.iterdir()] == ["ipc"]
     pinned.release(directory)
 
 
 def test_they_are_furnished_and_moved_later(directory: Path) -> None:
-    pinned.make(directory, KINDS)
+    pinned.create(directory, KINDS)
     before = inside(directory, "readlink", "/proc/self/ns/net")
     moved = directory.with_name("moved")
     pinned.move(directory, moved)
-    pinned.furnish(moved, KINDS, "pod-b", {PORTS: "80"})
+    pinned.configure(moved, KINDS, "pod-b", {PORTS: "80"})
     assert inside(moved, "hostname") == "pod-b"
     assert inside(moved, "cat", str(PORTS)) == "80"
     assert inside(moved, "readlink", "/proc/self/ns/net") == before
@@ -74,19 +74,19 @@ def test_they_are_furnished_and_moved_later(directory: Path) -> None:
 def test_a_sysctl_that_is_refused_is_named_and_nothing_is_pinned(directory: Path) -> None:
     absent = Path("/proc/sys/net/ipv4/no_such_setting")
     with pytest.raises(pinned.NamespaceError, match="no_such_setting=1"):
-        pinned.make(directory, KINDS, sysctls={absent: "1"})
+        pinned.create(directory, KINDS, sysctls={absent: "1"})
     assert not directory.exists()
     assert not mounts_below(directory, current_mounts())
 
 
 def test_a_hostname_that_is_too_long_is_refused(directory: Path) -> None:
     with pytest.raises(pinned.NamespaceError, match="setting the hostname"):
-        pinned.make(directory, KINDS, hostname="h" * 65)
+        pinned.create(directory, KINDS, hostname="h" * 65)
     assert not directory.exists()
 
 
 def test_release_takes_what_was_cut_short(directory: Path) -> None:
-    pinned.make(directory, (pinned.NET,))
+    pinned.create(directory, (pinned.NET,))
     (directory / "ipc").touch()
     (directory / "note.json").write_text("{}")
     pinned.release(directory)
@@ -105,10 +105,10 @@ def test_only_what_is_there_is_furnished(directory: Path, kinds: tuple[str, ...]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(pinned, "_raise_loopback", lambda: done.append("loopback"))
         patched.setattr(pinned, "_name_host", done.append)
-        pinned.make(directory, kinds)
+        pinned.create(directory, kinds)
         done.clear()
-        pinned.furnish(directory, kinds, "web", {})
-        pinned.furnish(directory, kinds, "", {})
+        pinned.configure(directory, kinds, "web", {})
+        pinned.configure(directory, kinds, "", {})
     pinned.release(directory)
     wanted = {pinned.NET: ["loopback", "loopback"], pinned.UTS: ["web"], pinned.IPC: []}
     assert done == wanted[kinds[0]]
@@ -149,7 +149,7 @@ def test_namespaces_with_mappings_belong_to_a_user_namespace_that_is_pinned_too(
     directory: Path,
 ) -> None:
     ranges = (IdRange(0, 100_000, 65_536),)
-    pinned.make(directory, KINDS, hostname="pod-c", sysctls={PORTS: "0"},
+    pinned.create(directory, KINDS, hostname="pod-c", sysctls={PORTS: "0"},
                 mappings=IdMappings(ranges, ranges))  # fmt: skip
     assert sorted(each.name for each in directory.iterdir()) == ["ipc", "net", "user", "uts"]
     assert all(pinned.is_pinned(each) for each in directory.iterdir())

@@ -1,4 +1,4 @@
-"""What sandboxes and containers are made with: the parts of an engine, put together once."""
+"""Engine context: the parts of an engine that every RPC needs, put together once."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from moorage.api.clock import Clock
+from moorage.cri import pb
 from moorage.engine.cgroups import ContainerCgroups
 from moorage.engine.drivers import Drivers
 from moorage.engine.events import Events
 from moorage.engine.idle_gate import IdleGate
 from moorage.engine.images import ImageStore
 from moorage.engine.infra import InfraProcess
-from moorage.engine.inventory import Inventory, Sandbox
+from moorage.engine.inventory import Container, Inventory, Sandbox
+from moorage.engine.messages import container_event, sandbox_event
 from moorage.engine.networks import NetworkPool
 from moorage.engine.oci import CdiDirectories, HostFacts, SpecWriter
 from moorage.engine.options import EngineOptions
@@ -24,8 +26,8 @@ from moorage.handlers.catalogue import Catalogue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineContext:
-    """The parts. `handlers` gives the catalogue in force now; `start` runs something beside the
-    calls, for as long as the engine lives.
+    """The parts of an engine. `handlers` returns the current catalogue; `start` runs a coroutine
+    in the background until the engine stops.
     """
 
     options: EngineOptions
@@ -49,11 +51,24 @@ class EngineContext:
         return self.options.paths
 
     def now_ns(self) -> int:
-        """The wall clock in nanoseconds, as the CRI counts."""
+        """Return the wall clock in nanoseconds since the epoch, the CRI's unit."""
         moment = self.clock.now()
         return int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1000
 
     def adapter(self, sandbox: Sandbox) -> Adapter:
-        """What drives a sandbox's tasks. Raises FailedError."""
+        """Return the runtime adapter of a sandbox and its containers. Raises FailedError."""
         record = sandbox.record
         return self.drivers.adapter(record.definition, record.program)
+
+    def publish_container_event(
+        self, container: Container, kind: pb.ContainerEventType.ValueType
+    ) -> None:
+        """Publish a container's event to the streams of `GetContainerEvents`."""
+        self.events.publish(container_event(container, kind, self.now_ns()))
+
+    def publish_sandbox_event(
+        self, sandbox: Sandbox, kind: pb.ContainerEventType.ValueType
+    ) -> None:
+        """Publish a sandbox's event to the streams of `GetContainerEvents`."""
+        containers = self.inventory.containers_of(sandbox)
+        self.events.publish(sandbox_event(sandbox, containers, kind, self.now_ns()))

@@ -1,9 +1,9 @@
-"""Puts an engine together and runs it.
+"""Container engine: puts the parts together, recovers earlier pods, serves the CRI.
 
 handlers ─┐
 images ───┤
-networks ─┼─▶ context ─▶ sandboxes, containers ─▶ calls ─▶ gRPC socket
-reaper ───┘                      └─▶ streams (exec, attach, port-forward)
+networks ─┼─▶ context ─▶ service ─▶ gRPC socket
+reaper ───┘                 └─▶ streams (exec, attach, port-forward)
 """
 
 from __future__ import annotations
@@ -22,29 +22,27 @@ from moorage.api.clock import Clock, SystemClock
 from moorage.api.logs import Log
 from moorage.engine.background import Background
 from moorage.engine.cgroups import ContainerCgroups
-from moorage.engine.containers.commands import Commands
-from moorage.engine.containers.life import Containers
 from moorage.engine.containers.log_rate import LogRateLimiter
 from moorage.engine.context import EngineContext
 from moorage.engine.drivers import Drivers
 from moorage.engine.errors import EngineError, FailedError
 from moorage.engine.events import Events
 from moorage.engine.idle_gate import IdleGate
-from moorage.engine.images import ImageCalls, ImagePaths, ImageStore
+from moorage.engine.images import ImagePaths, ImageServicer, ImageStore
 from moorage.engine.infra import InfraProcess
 from moorage.engine.inventory import Inventory, Sandbox
 from moorage.engine.networks import NetworkPool, Plugins, read_conflist
 from moorage.engine.oci import CdiDirectories, SpecWriter, look_at_host
 from moorage.engine.options import EngineOptions
 from moorage.engine.recovery import recover
-from moorage.engine.sandboxes.life import Sandboxes
+from moorage.engine.sandboxes.remove import remove_pod_sandbox
 from moorage.engine.service import serve
-from moorage.engine.service.containers import ContainerCalls
-from moorage.engine.service.extension import ExtensionCalls
-from moorage.engine.service.sandboxes import SandboxCalls
-from moorage.engine.service.statistics import StatisticsCalls
-from moorage.engine.service.status import StatusCalls
-from moorage.engine.service.streams import StreamCalls
+from moorage.engine.service.containers import ContainerServicer
+from moorage.engine.service.extension import ExtensionServicer
+from moorage.engine.service.sandboxes import SandboxServicer
+from moorage.engine.service.statistics import StatisticsServicer
+from moorage.engine.service.status import StatusServicer
+from moorage.engine.service.streams import EngineTarget, StreamServicer
 from moorage.engine.snapshotters import HandlerSnapshotters
 from moorage.engine.stats import Statistics
 from moorage.engine.streams import StreamServer
@@ -57,8 +55,8 @@ from moorage.linux.trust import distrust
 
 log = Log(__name__)
 
-_REMOVED_AT_ONCE = 8
-_LULL_S = 0.05
+_MAX_CONCURRENT_REMOVALS = 8
+_IDLE_S = 0.05
 _REMOVE_DEADLINE_S = 60.0
 
 
@@ -68,12 +66,10 @@ class EngineBusyError(FailedError):
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine that has taken over what there was."""
+    """A running engine, after recovery."""
 
     context: EngineContext
     handlers: HandlerDirectory
-    sandboxes: Sandboxes
-    containers: Containers
 
     @property
     def images(self) -> ImageStore:
@@ -81,22 +77,19 @@ class Engine:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Answer the CRI on the engine's socket while the block lasts. Raises OSError."""
+        """Serve the CRI on the engine's socket while the block lasts. Raises OSError."""
         context, options = self.context, self.context.options
-        commands = Commands(context)
         async with StreamServer(
-            commands, options.stream_address, context.clock, port=options.stream_port
+            EngineTarget(context), options.stream_address, context.clock, port=options.stream_port
         ) as streams:
-            calls = (
-                StatusCalls(context),
-                SandboxCalls(context, self.sandboxes),
-                ContainerCalls(context, self.containers),
-                StreamCalls(context, commands, streams),
-                StatisticsCalls(
-                    context, self.containers, Statistics(current_cgroups(), context.clock)
-                ),
-                ExtensionCalls(self.images, self.handlers),
-                ImageCalls(self.images, HandlerSnapshotters(context.handlers)),
+            servicers = (
+                StatusServicer(context),
+                SandboxServicer(context),
+                ContainerServicer(context),
+                StreamServicer(context, streams),
+                StatisticsServicer(context, Statistics(current_cgroups(), context.clock)),
+                ExtensionServicer(self.images, self.handlers),
+                ImageServicer(self.images, HandlerSnapshotters(context.handlers)),
             )
             limiter = LogRateLimiter(
                 context.inventory, context.paths, current_cgroups(), context.clock
@@ -104,44 +97,41 @@ class Engine:
             context.start(limiter.run())
             if options.spare_networks > 0:
                 context.start(context.networks.run())
-            async with serve(options.socket, calls):
+            async with serve(options.socket, servicers):
                 log.info("engine ready", socket=options.socket)
                 yield
 
     async def remove_all(self) -> None:
-        """End and forget every sandbox, and give back the networks made in advance.
-
-        What fails is logged: the caller means to have as little left as can be.
-        """
-        waiting = list(self.context.inventory.sandboxes)
+        """Remove every sandbox and release the warm networks. Failures are logged."""
+        pending = list(self.context.inventory.sandboxes)
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(min(_REMOVED_AT_ONCE, len(waiting))):
-                tasks.create_task(self._remove_each(waiting))
+            for _ in range(min(_MAX_CONCURRENT_REMOVALS, len(pending))):
+                tasks.create_task(self._remove_pending(pending))
         await self.context.networks.drain()
 
-    async def _remove_each(self, waiting: list[Sandbox]) -> None:
-        while waiting:
-            sandbox = waiting.pop()
+    async def _remove_pending(self, pending: list[Sandbox]) -> None:
+        while pending:
+            sandbox = pending.pop()
             try:
                 async with asyncio.timeout(_REMOVE_DEADLINE_S):
-                    await self.sandboxes.remove(sandbox)
+                    await remove_pod_sandbox(self.context, sandbox)
             except (EngineError, ExceptionGroup, TimeoutError) as error:
-                log.warning("sandbox cannot be removed", sandbox=sandbox.id, reason=error)
+                log.warning("sandbox removal failed", sandbox=sandbox.id, reason=error)
 
 
 @asynccontextmanager
 async def running(options: EngineOptions, clock: Clock | None = None) -> AsyncIterator[Engine]:
-    """An engine on its directories while the block lasts; containers go on after it.
+    """Run an engine on its directories while the block lasts; containers keep running after it.
 
-    Raises EngineBusyError, OSError and EngineError when it cannot run here.
+    Raises EngineBusyError, OSError, EngineError.
     """
     clock = clock or SystemClock()
-    # First: a task group on the stack below would wrap their error.
+    # Before the exit stack: a task group in it would wrap an error in an ExceptionGroup.
     conmon, skopeo = (_program(name, options) for name in ("conmon", "skopeo"))
     options.paths.prepare()
     make_directories(options.socket.parent, PASSABLE)
     async with AsyncExitStack() as stack:
-        stack.enter_context(_alone(options))
+        stack.enter_context(_locked(options))
         reaper = await stack.enter_async_context(Reaper())
         handlers = await stack.enter_async_context(
             HandlerDirectory(
@@ -154,10 +144,8 @@ async def running(options: EngineOptions, clock: Clock | None = None) -> AsyncIt
         drivers = await stack.enter_async_context(Drivers(options.paths, conmon, reaper))
         background = await stack.enter_async_context(Background())
         context = _context(options, clock, handlers, images, drivers, background)
-        containers = Containers(context)
-        sandboxes = Sandboxes(context, containers)
-        await recover(context, sandboxes, containers)
-        yield Engine(context, handlers, sandboxes, containers)
+        await recover(context)
+        yield Engine(context, handlers)
 
 
 def _context(
@@ -185,7 +173,7 @@ def _context(
             lambda: read_conflist(options.cni_configurations),
             clock,
             size=options.spare_networks,
-            lull=partial(idle_gate.wait, _LULL_S),
+            wait_idle=partial(idle_gate.wait, _IDLE_S),
         ),
         idle_gate=idle_gate,
         drivers=drivers,
@@ -199,13 +187,13 @@ def _context(
 
 def _program(name: str, options: EngineOptions) -> Path | None:
     """Return a program on the search path, None if absent. Raises FailedError if untrusted."""
-    found = shutil.which(name, path=options.search_path)
-    if found is None:
+    path = shutil.which(name, path=options.search_path)
+    if path is None:
         return None
-    untrusted = distrust(Path(found))
+    untrusted = distrust(Path(path))
     if untrusted is not None:
         raise FailedError(f"{name} is not run: {untrusted}")
-    return Path(found)
+    return Path(path)
 
 
 def _images(options: EngineOptions, skopeo: Path | None) -> ImageStore:
@@ -219,9 +207,9 @@ def _images(options: EngineOptions, skopeo: Path | None) -> ImageStore:
 
 
 @contextmanager
-def _alone(options: EngineOptions) -> Iterator[None]:
-    """Hold the directories for this process. Raises EngineBusyError when another has them."""
-    # Any process that can open the file could hold the lock.
+def _locked(options: EngineOptions) -> Iterator[None]:
+    """Hold the engine's exclusive flock. Raises EngineBusyError if another engine holds it."""
+    # Private: any process that can open the file could hold the lock.
     descriptor = os.open(options.paths.lock, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
     with os.fdopen(descriptor, "a") as lock:
         os.fchmod(descriptor, PRIVATE_FILE)

@@ -1,13 +1,14 @@
-"""The sandboxes and containers there are: found by id, each name held by one of them.
+"""Inventory of sandboxes and containers: lookup by id, one holder for each name, records on disk.
 
-An id may be shortened as long as it means one thing. A sandbox's name is (name, namespace, uid,
-attempt), a container's is (its sandbox, name, attempt); both are held from the first step of
-making until the end of removal. Source: CRI, the comments on the two Metadata messages.
+An id may be abbreviated as long as the prefix is unique. A sandbox's name is (name, namespace, uid,
+attempt), a container's is (its sandbox, name, attempt). A name is reserved from the first step of
+creation until the end of removal. Source: CRI, the comments on the two Metadata messages.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,15 +19,19 @@ import msgspec
 
 from moorage.api.logs import Log
 from moorage.cri import pb
+from moorage.engine.cgroups import CgroupPath, container_cgroup
 from moorage.engine.errors import (
     ExhaustedError,
     InvalidError,
     NotFoundError,
     PreconditionError,
 )
+from moorage.engine.oci import SandboxContext, SandboxFiles, id_mappings
 from moorage.engine.paths import EnginePaths
 from moorage.engine.records import ContainerRecord, RecordDirectory, SandboxRecord, Stage
 from moorage.handlers.adapters import Task
+from moorage.linux import pinned
+from moorage.linux.idmap import IdMappings
 
 log = Log(__name__)
 
@@ -34,12 +39,12 @@ Name = tuple[str | int, ...]
 
 
 def new_id() -> str:
-    """64 hex digits, as every engine's ids are."""
+    """Return a random id of 64 hex digits."""
     return secrets.token_hex(32)
 
 
 class Sandbox:
-    """A sandbox: its record, the configuration in it, and the lock that orders what is done."""
+    """A sandbox: its record, its decoded configuration, and the lock that serialises changes."""
 
     def __init__(self, record: SandboxRecord) -> None:
         self.record = record
@@ -55,26 +60,76 @@ class Sandbox:
         return sandbox_name(self.config)
 
     @property
+    def pod(self) -> str:
+        """The pod's namespace and name, for messages."""
+        return f"{self.config.metadata.namespace}/{self.config.metadata.name}"
+
+    @property
     def namespace_options(self) -> pb.NamespaceOption:
         return self.config.linux.security_context.namespace_options
 
+    @property
+    def is_on_host_network(self) -> bool:
+        return self.namespace_options.network == pb.NODE
+
+    @property
+    def shares_processes(self) -> bool:
+        """Whether the pod's containers share a PID namespace, which needs an infra process."""
+        return self.namespace_options.pid == pb.POD
+
+    @property
+    def hostname(self) -> str:
+        """The pod's hostname, or the host's when the pod has the host's network."""
+        return os.uname().nodename if self.is_on_host_network else self.config.hostname
+
+    @property
+    def id_mappings(self) -> IdMappings | None:
+        """The pod's user namespace; None when it has the host's. Raises InvalidError."""
+        return id_mappings(self.namespace_options)
+
+    @property
+    def cgroup(self) -> CgroupPath:
+        """The cgroup of the sandbox's own task; its `parent` is the pod's. Raises InvalidError."""
+        return self.task_cgroup(self.id)
+
+    def task_cgroup(self, task_id: str) -> CgroupPath:
+        """Return the cgroup of a task of the pod. Raises InvalidError."""
+        driver = self.record.definition.cgroup_driver
+        return container_cgroup(driver, self.config.linux.cgroup_parent, task_id)
+
     def task(self, paths: EnginePaths) -> Task:
-        """The sandbox's own task, for a handler that needs one."""
+        """Return the sandbox's own task: the infra process, for a handler or pod that needs one."""
         return Task(id=self.id, bundle=paths.bundle(self.id), sandbox_id=self.id)
+
+    def spec_context(self, paths: EnginePaths) -> SandboxContext:
+        """Return the namespaces and files that the specs of the pod's tasks refer to."""
+        directory = paths.namespaces / self.id
+        has_network = not self.is_on_host_network
+        return SandboxContext(
+            id=self.id,
+            config=self.config,
+            hostname=self.hostname,
+            netns=str(directory / pinned.NET) if has_network else "",
+            utsns=str(directory / pinned.UTS) if has_network else "",
+            userns=str(directory / pinned.USER) if self.id_mappings is not None else "",
+            ipcns=str(directory / pinned.IPC) if self.namespace_options.ipc != pb.NODE else "",
+            infra_pid=self.record.task_pid or None,
+            files=SandboxFiles.of(paths.sandbox_files(self.id), self.config),
+        )
 
 
 class Container:
-    """A container: its record, the configuration in it, its lock, and the event of its end."""
+    """A container: its record, its decoded configuration, its lock, and the event of its exit."""
 
     def __init__(self, record: ContainerRecord, sandbox: Sandbox) -> None:
         self.record = record
         self.sandbox = sandbox
         self.config = pb.ContainerConfig.FromString(record.config)
         self.lock = asyncio.Lock()
-        self.ended = asyncio.Event()
+        self.exited = asyncio.Event()
         self.is_stopping = False
         if record.stage is Stage.EXITED:
-            self.ended.set()
+            self.exited.set()
 
     @property
     def id(self) -> str:
@@ -87,6 +142,11 @@ class Container:
     @property
     def is_running(self) -> bool:
         return self.record.stage is Stage.RUNNING
+
+    @property
+    def cgroup(self) -> CgroupPath:
+        """The container's cgroup. Raises InvalidError."""
+        return self.sandbox.task_cgroup(self.id)
 
     def task(self, paths: EnginePaths) -> Task:
         record, config = self.record, self.config
@@ -101,142 +161,168 @@ class Container:
         )
 
 
-Thing = TypeVar("Thing", Sandbox, Container)
+Item = TypeVar("Item", Sandbox, Container)
 
 
-class _Shelf(Generic[Thing]):
-    """Things of one kind by id and by name."""
+class Index(Generic[Item]):
+    """Sandboxes or containers by id and by name."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
-        self._by_id: dict[str, Thing] = {}
+        self._by_id: dict[str, Item] = {}
         self._names: dict[Name, str] = {}
 
-    def __iter__(self) -> Iterator[Thing]:
+    def __iter__(self) -> Iterator[Item]:
         return iter(tuple(self._by_id.values()))
 
-    def get(self, given: str) -> Thing | None:
-        """The one with that id, whole or shortened. Raises InvalidError when several have it."""
-        found = self._by_id.get(given)
-        if found is not None or not given:
-            return found
-        alike = [each for each in self._by_id if each.startswith(given)]
-        if len(alike) > 1:
-            raise InvalidError(f"{len(alike)} {self._kind} ids begin with {given!r}; give more")
-        return self._by_id[alike[0]] if alike else None
+    def get(self, item_id: str) -> Item | None:
+        """Return the item with that id or id prefix, None without one.
 
-    def find(self, given: str) -> Thing:
-        """The one with that id. Raises NotFoundError."""
-        found = self.get(given)
-        if found is None:
-            raise NotFoundError(f"{self._kind} {given!r} not found")
-        return found
+        Raises InvalidError for a prefix of several ids.
+        """
+        item = self._by_id.get(item_id)
+        if item is not None or not item_id:
+            return item
+        matches = [full_id for full_id in self._by_id if full_id.startswith(item_id)]
+        if len(matches) > 1:
+            raise InvalidError(f"{len(matches)} {self._kind} ids begin with {item_id!r}; give more")
+        return self._by_id[matches[0]] if matches else None
+
+    def find(self, item_id: str) -> Item:
+        """Return the item with that id or id prefix. Raises NotFoundError, InvalidError."""
+        item = self.get(item_id)
+        if item is None:
+            raise NotFoundError(f"{self._kind} {item_id!r} not found")
+        return item
 
     @contextmanager
-    def reserved(self, name: Name, thing_id: str) -> Iterator[None]:
-        """Hold a name while something is made; it stays held if that was put on the shelf.
+    def reserved(self, name: Name, item_id: str) -> Iterator[None]:
+        """Reserve a name while an item is created; it stays reserved if the item was added.
 
-        Raises PreconditionError when another has the name.
+        Raises PreconditionError when another item has the name.
         """
-        holder = self._names.setdefault(name, thing_id)
-        if holder != thing_id:
-            spoken = "_".join(map(str, name))
+        owner = self._names.setdefault(name, item_id)
+        if owner != item_id:
+            joined = "_".join(map(str, name))
             raise PreconditionError(
-                f"failed to reserve {self._kind} name {spoken!r}: it is reserved for {holder!r}"
+                f"failed to reserve {self._kind} name {joined!r}: it is reserved for {owner!r}"
             )
         try:
             yield
         finally:
-            if thing_id not in self._by_id:
+            if item_id not in self._by_id:
                 self._names.pop(name, None)
 
-    def has_others(self, thing: Thing) -> bool:
-        """Whether there are others of the kind, or some are being made."""
-        return any(holder != thing.id for holder in self._names.values())
+    def has_others(self, item: Item) -> bool:
+        """Return whether other items exist or are being created."""
+        return any(owner != item.id for owner in self._names.values())
 
-    def put(self, thing: Thing) -> None:
-        self._by_id[thing.id] = thing
-        self._names[thing.name] = thing.id
+    def add(self, item: Item) -> None:
+        self._by_id[item.id] = item
+        self._names[item.name] = item.id
 
-    def drop(self, thing: Thing) -> None:
-        self._by_id.pop(thing.id, None)
-        if self._names.get(thing.name) == thing.id:
-            del self._names[thing.name]
+    def discard(self, item: Item) -> None:
+        self._by_id.pop(item.id, None)
+        if self._names.get(item.name) == item.id:
+            del self._names[item.name]
 
 
 class Inventory:
-    """Everything the engine has, in memory and on disk."""
+    """The engine's sandboxes and containers, in memory and on disk."""
 
     def __init__(self, paths: EnginePaths) -> None:
-        self.sandboxes: _Shelf[Sandbox] = _Shelf("sandbox")
-        self.containers: _Shelf[Container] = _Shelf("container")
-        self.half_made: list[Sandbox] = []
-        """Sandboxes that an earlier engine did not finish."""
+        self.sandboxes: Index[Sandbox] = Index("sandbox")
+        self.containers: Index[Container] = Index("container")
+        self.incomplete: list[Sandbox] = []
+        """Sandboxes whose creation an earlier engine did not finish."""
         self._sandbox_records = RecordDirectory(paths.sandbox_records, SandboxRecord)
         self._container_records = RecordDirectory(paths.container_records, ContainerRecord)
 
     def load(self) -> None:
-        """Read the records of an earlier engine. A container without its sandbox is forgotten."""
+        """Read the records of an earlier engine; removes those of containers without a sandbox."""
         for record in self._sandbox_records.load():
             sandbox = Sandbox(record)
-            if record.is_made:
-                self.sandboxes.put(sandbox)
+            if record.is_complete:
+                self.sandboxes.add(sandbox)
             else:
-                self.half_made.append(sandbox)
+                self.incomplete.append(sandbox)
         for container in self._container_records.load():
-            above = self.sandboxes.get(container.sandbox_id)
-            if above is None:
+            parent = self.sandboxes.get(container.sandbox_id)
+            if parent is None:
                 self._container_records.remove(container.id)
             else:
-                self.containers.put(Container(container, above))
+                self.containers.add(Container(container, parent))
 
     def containers_of(self, sandbox: Sandbox) -> list[Container]:
-        return [each for each in self.containers if each.sandbox is sandbox]
+        return [container for container in self.containers if container.sandbox is sandbox]
 
-    def note_making(self, sandbox: Sandbox) -> None:
-        """Put on disk that a sandbox is being made, for whoever finds it half done.
+    def find_running(self, container_id: str) -> Container:
+        """Return a running container. Raises NotFoundError, InvalidError, PreconditionError."""
+        container = self.containers.find(container_id)
+        if not container.is_running:
+            stage = container.record.stage
+            raise PreconditionError(f"container {container.id} is not running: it is {stage}")
+        return container
+
+    def find_ready(self, sandbox_id: str) -> Sandbox:
+        """Return a ready sandbox. Raises NotFoundError, InvalidError, PreconditionError."""
+        sandbox = self.sandboxes.find(sandbox_id)
+        if not sandbox.record.is_ready:
+            raise PreconditionError(f"sandbox {sandbox.id} is not ready")
+        return sandbox
+
+    def save_incomplete(self, sandbox: Sandbox) -> None:
+        """Record on disk that a sandbox is being created, for recovery after a crash.
 
         Raises ExhaustedError.
         """
-        self._sandbox_records.save(msgspec.structs.replace(sandbox.record, is_made=False))
+        self._sandbox_records.save(msgspec.structs.replace(sandbox.record, is_complete=False))
 
     def save_sandbox(self, sandbox: Sandbox, record: SandboxRecord) -> None:
-        """Keep what became of a sandbox, on disk first. Raises ExhaustedError."""
+        """Store a sandbox's record, on disk first. Raises ExhaustedError."""
         self._sandbox_records.save(record)
         sandbox.record = record
-        self.sandboxes.put(sandbox)
+        self.sandboxes.add(sandbox)
 
     def save_container(self, container: Container, record: ContainerRecord) -> None:
-        """Keep what became of a container, on disk first. Raises ExhaustedError."""
+        """Store a container's record, on disk first. Raises ExhaustedError."""
         self._container_records.save(record)
         container.record = record
-        self.containers.put(container)
+        self.containers.add(container)
 
-    def note_sandbox_end(self, sandbox: Sandbox, record: SandboxRecord) -> None:
-        """Keep that a sandbox ended. A full disk does not hinder that: what is on it stays true
-        for a new engine, which finds the end by itself.
+    def update_container(self, container: Container, **fields: object) -> None:
+        """Store a container's record with changed fields, on disk first. Raises ExhaustedError."""
+        record: ContainerRecord = msgspec.structs.replace(container.record, **fields)
+        self.save_container(container, record)
+
+    def save_stopped_sandbox(self, sandbox: Sandbox, record: SandboxRecord) -> None:
+        """Store the record of a sandbox that has stopped.
+
+        A full disk is only logged: a new engine finds the sandbox's namespaces gone and stops it.
         """
         try:
             self._sandbox_records.save(record)
         except ExhaustedError as error:
-            log.warning("an end is not on disk", sandbox=sandbox.id, reason=error)
+            log.warning("sandbox stop is not recorded on disk", sandbox=sandbox.id, reason=error)
         sandbox.record = record
 
-    def note_container_end(self, container: Container, record: ContainerRecord) -> None:
-        """Keep that a container ended, as `note_sandbox_end` does."""
+    def save_exited_container(self, container: Container, record: ContainerRecord) -> None:
+        """Store the record of a container that has exited; a full disk is only logged."""
         try:
             self._container_records.save(record)
         except ExhaustedError as error:
-            log.warning("an end is not on disk", container=container.id, reason=error)
+            log.warning(
+                "container exit is not recorded on disk", container=container.id, reason=error
+            )
         container.record = record
 
-    def forget_sandbox(self, sandbox: Sandbox) -> None:
+    def delete_sandbox(self, sandbox: Sandbox) -> None:
         self._sandbox_records.remove(sandbox.id)
-        self.sandboxes.drop(sandbox)
+        self.sandboxes.discard(sandbox)
 
-    def forget_container(self, container: Container) -> None:
+    def delete_container(self, container: Container) -> None:
         self._container_records.remove(container.id)
-        self.containers.drop(container)
+        self.containers.discard(container)
 
 
 def sandbox_name(config: pb.PodSandboxConfig) -> Name:

@@ -1,7 +1,7 @@
-"""What the engine remembers of sandboxes and containers, on disk before it says so to anybody.
+"""Records of sandboxes and containers on disk, written before a call is answered.
 
-A record is one file, replaced whole. It is not forced to the disk: what it tells of ends with the
-machine's power anyway, and a kill of the engine loses nothing.
+A record is one file, replaced atomically. It is not synced: sandboxes and containers do not survive
+a power loss anyway, and a kill of the engine loses nothing.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ _SUFFIX = ".json"
 class SandboxRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A sandbox. `config` is the serialised `PodSandboxConfig`.
 
-    `handler` is as it was asked for; `definition` is what that meant then, and keeps its meaning
-    for this sandbox whatever becomes of the file; `program` is the runtime's, and `features` what
-    it could do. One that is being made when the engine is killed is found with `is_made` false,
-    and nobody was told of it. `task_pid` is the first process of the sandbox's
-    own task, 0 when it has none.
+    `handler` is the requested name; `definition` is that handler's definition at creation, which
+    applies to this sandbox even if the file changes; `program` is the runtime's path and `features`
+    its features. `is_complete` is false while the sandbox is created: after a crash, such a
+    sandbox has not been reported to any client. `task_pid` is the infra process, 0 without one.
     """
 
     id: str
@@ -45,15 +44,15 @@ class SandboxRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     program: Path
     features: HandlerFeatures
     created_at_ns: int
-    is_made: bool = True
+    is_complete: bool = msgspec.field(default=True, name="is_made")
     is_ready: bool = True
-    attachment: CniResult | None = None
+    cni_result: CniResult | None = msgspec.field(default=None, name="attachment")
     task_pid: int = 0
 
 
 class Stage(StrEnum):
-    """Where a container is in its life. A container that is being started when the engine is
-    killed is found STARTING, and nobody knows how far it came.
+    """A container's stage. STARTING is on disk during a start: after a crash, such a container may
+    or may not run.
     """
 
     CREATED = "created"
@@ -63,7 +62,7 @@ class Stage(StrEnum):
 
 
 class User(msgspec.Struct, frozen=True):
-    """Who a container's first process is."""
+    """User and groups of a container's first process."""
 
     uid: int
     gid: int
@@ -73,7 +72,7 @@ class User(msgspec.Struct, frozen=True):
 class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A container. `config` is the serialised `ContainerConfig`; `image_id` the digest of the
     image's configuration and `image_ref` a name with the manifest's digest, if there is one;
-    `image_name` the tag it was started by, empty where the image had none.
+    `image_name` the tag it was created by, empty where the image had none.
     """
 
     id: str
@@ -104,7 +103,7 @@ Record = TypeVar("Record", bound=_Identified)
 
 
 class RecordDirectory(Generic[Record]):
-    """The records of one kind in a directory, a file each."""
+    """The records of one type in a directory, a file each."""
 
     def __init__(self, directory: Path, kind: type[Record]) -> None:
         self._directory = directory
@@ -112,11 +111,11 @@ class RecordDirectory(Generic[Record]):
         self._encoder = msgspec.json.Encoder(enc_hook=_encoded)
 
     def save(self, record: Record) -> None:
-        """Write a record in place of the one before. Raises ExhaustedError on a full disk."""
+        """Write or replace a record. Raises ExhaustedError on a full disk, OSError."""
         path = self._path(record.id)
         scratch = path.with_suffix(".new")
         try:
-            # Environments are in it, with secrets.
+            # Container environments hold secrets.
             write_private(scratch, self._encoder.encode(record))
             os.replace(scratch, path)
         except OSError as error:
@@ -129,7 +128,7 @@ class RecordDirectory(Generic[Record]):
         self._path(record_id).unlink(missing_ok=True)
 
     def load(self) -> Iterator[Record]:
-        """Every record that can be read; one that cannot is reported and left for a person."""
+        """Yield every readable record; logs an unreadable one and leaves its file."""
         for path in sorted(self._directory.iterdir()):
             if path.suffix != _SUFFIX:
                 path.unlink()

@@ -1,11 +1,12 @@
-"""What a new engine makes of what an earlier one left: by kill, upgrade or reboot.
+"""Recovery: what a new engine does with the sandboxes and containers of an earlier one.
 
-    sandbox      its namespaces are there, and its own task lives → goes on; else stopped;
-                 being made: undone, as nobody was told of it
-    container    created: stays, if its bundle does · being started: ended, nobody knows how far it
-                 came · running: watched on, or its recorded end is taken over
+    sandbox      ready: kept if its namespaces are pinned and its infra process is alive, else
+                 stopped · creation incomplete: removed, since no client knows of it
+    container    created: kept if its bundle is mounted · starting: killed and recorded as exited
+                 with an unknown code · running: watched, which finds a recorded exit too
 
-What belongs to nobody is removed. Source: CRI; the kubelet makes anew what has ended.
+Directories and sockets without a record are removed. Source: CRI; the kubelet restarts what has
+exited.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from moorage.api.logs import Log
-from moorage.cri import pb
-from moorage.engine.containers.life import Containers
+from moorage.engine.containers.bundle import ROOTFS
+from moorage.engine.containers.exit import record_unknown_exit, watch_exit
+from moorage.engine.containers.task import delete_task
 from moorage.engine.context import EngineContext
 from moorage.engine.errors import EngineError
 from moorage.engine.inventory import Container, Sandbox
 from moorage.engine.leftovers import remove_leftover
 from moorage.engine.records import Stage
 from moorage.engine.sandboxes.files import remove_files
-from moorage.engine.sandboxes.life import Sandboxes
+from moorage.engine.sandboxes.infra_watch import watch_infra
+from moorage.engine.sandboxes.remove import remove_incomplete_sandbox
+from moorage.engine.sandboxes.stop import stop_pod_sandbox
 from moorage.handlers.adapters import AdapterError
 from moorage.linux import pinned
 from moorage.linux.mounts import current_mounts, mounts_below, unmount
@@ -32,78 +36,80 @@ from moorage.linux.mounts import current_mounts, mounts_below, unmount
 log = Log(__name__)
 
 
-async def recover(context: EngineContext, sandboxes: Sandboxes, containers: Containers) -> None:
-    """Take over what there is. Raises OSError; what cannot be taken over is logged and ended."""
+async def recover(context: EngineContext) -> None:
+    """Load the records and recover each sandbox and container. Raises OSError.
+
+    A sandbox or container that cannot be recovered is logged; it does not affect the others.
+    """
     inventory = context.inventory
     inventory.load()
-    known = frozenset(each.id for each in inventory.sandboxes)
-    await context.networks.recover(known)
-    # A runtime may take seconds to end what was half made, and the others need not wait for it.
+    sandbox_ids = frozenset(sandbox.id for sandbox in inventory.sandboxes)
+    await context.networks.recover(sandbox_ids)
+    # Concurrently: a runtime may take seconds to kill one of them.
     async with asyncio.TaskGroup() as tasks:
         for container in inventory.containers:
-            tasks.create_task(_take_over(context, containers, container))
-        for half_made in inventory.half_made:
-            tasks.create_task(_undo(sandboxes, half_made))
+            tasks.create_task(_recover_container(context, container))
+        for incomplete in inventory.incomplete:
+            tasks.create_task(_remove_incomplete(context, incomplete))
     for sandbox in inventory.sandboxes:
         if sandbox.record.is_ready:
-            await _take_over_sandbox(context, sandboxes, sandbox)
-    await context.images.recover([each.id for each in inventory.containers])
-    # What could not be undone is needed for the next try.
-    known |= {each.id for each in inventory.half_made}
-    bundles = known | {each.id for each in inventory.containers}
-    await asyncio.to_thread(_sweep, context, known, bundles)
+            await _recover_sandbox(context, sandbox)
+    container_ids = [container.id for container in inventory.containers]
+    await context.images.recover(container_ids)
+    # The next engine needs the directories of those whose removal failed.
+    sandbox_ids |= {incomplete.id for incomplete in inventory.incomplete}
+    await asyncio.to_thread(
+        _remove_leftovers, context, sandbox_ids, sandbox_ids | frozenset(container_ids)
+    )
 
 
 @contextmanager
-def _apart(what: str, its_id: str) -> Iterator[None]:
-    """Keep one thing's trouble to itself: an engine that does not start helps nobody.
+def _isolated(kind: str, item_id: str) -> Iterator[None]:
+    """Isolate failures: one bad record must not keep the engine from starting.
 
-    Its record stays, so removal or the next engine tries again.
+    Logs what the block raises. The record stays, so that removal or the next engine retries.
     """
     try:
         yield
     except EngineError as error:
-        log.warning(f"{what} cannot be taken over", id=its_id, reason=error)
+        log.warning(f"{kind} recovery failed", id=item_id, reason=error)
     except Exception:
-        log.exception(f"{what} cannot be taken over", id=its_id)
+        log.exception(f"{kind} recovery failed", id=item_id)
 
 
-async def _take_over(context: EngineContext, containers: Containers, container: Container) -> None:
+async def _recover_container(context: EngineContext, container: Container) -> None:
     stage = container.record.stage
-    with _apart("container", container.id):
+    with _isolated("container", container.id):
         if stage is Stage.RUNNING:
-            # The watch finds a recorded end as well as a container that goes on.
-            context.start(containers.watch(container))
+            # The watch returns a recorded exit at once.
+            context.start(watch_exit(context, container))
         elif stage is Stage.STARTING:
             try:
-                await containers.forget_half_started(container)
+                await delete_task(context, container)
             finally:
-                # Its removal tries again what failed.
-                containers.note_unknown_end(container)
+                # RemoveContainer retries a failed deletion.
+                record_unknown_exit(context, container)
         elif stage is Stage.CREATED and not _has_bundle(context, container):
-            containers.note_unknown_end(container)
+            record_unknown_exit(context, container)
 
 
-async def _undo(sandboxes: Sandboxes, sandbox: Sandbox) -> None:
-    with _apart("half-made sandbox", sandbox.id):
-        await sandboxes.undo(sandbox)
+async def _remove_incomplete(context: EngineContext, sandbox: Sandbox) -> None:
+    with _isolated("incomplete sandbox", sandbox.id):
+        await remove_incomplete_sandbox(context, sandbox)
 
 
-async def _take_over_sandbox(
-    context: EngineContext, sandboxes: Sandboxes, sandbox: Sandbox
-) -> None:
-    with _apart("sandbox", sandbox.id):
-        if await _is_whole(context, sandbox):
-            sandboxes.watch_again(sandbox)
-        else:
-            log.warning("what held a sandbox is gone", sandbox=sandbox.id)
-            await sandboxes.stop(sandbox)
+async def _recover_sandbox(context: EngineContext, sandbox: Sandbox) -> None:
+    with _isolated("sandbox", sandbox.id):
+        if not await _is_intact(context, sandbox):
+            log.warning("namespaces or infra process of sandbox are gone", sandbox=sandbox.id)
+            await stop_pod_sandbox(context, sandbox)
+        elif sandbox.record.task_pid:
+            context.start(watch_infra(context, sandbox))
 
 
-async def _is_whole(context: EngineContext, sandbox: Sandbox) -> bool:
+async def _is_intact(context: EngineContext, sandbox: Sandbox) -> bool:
     directory = context.paths.namespaces / sandbox.id
-    options = sandbox.namespace_options
-    if options.network != pb.NODE and not pinned.is_pinned(directory / pinned.NET):
+    if not sandbox.is_on_host_network and not pinned.is_pinned(directory / pinned.NET):
         return False
     if not sandbox.record.task_pid:
         return True
@@ -114,32 +120,34 @@ async def _is_whole(context: EngineContext, sandbox: Sandbox) -> bool:
 
 
 def _has_bundle(context: EngineContext, container: Container) -> bool:
-    """Whether its root file system is still mounted, which a reboot ends."""
-    return (context.paths.bundle(container.id) / "rootfs").is_mount()
+    """Return whether the container's root file system is still mounted: not after a reboot."""
+    return (context.paths.bundle(container.id) / ROOTFS).is_mount()
 
 
-def _sweep(context: EngineContext, sandboxes: Iterable[str], tasks: Iterable[str]) -> None:
-    """Remove the directories without a record; what cannot be removed is logged."""
+def _remove_leftovers(
+    context: EngineContext, sandbox_ids: Iterable[str], task_ids: Iterable[str]
+) -> None:
+    """Remove the directories without a record; failures are logged."""
     paths = context.paths
     for directory, known in (
-        (paths.bundles, frozenset(tasks)),
-        (paths.sandbox_files("x").parent, frozenset(sandboxes)),
+        (paths.bundles, frozenset(task_ids)),
+        (paths.sandbox_files("x").parent, frozenset(sandbox_ids)),
     ):
         for entry in directory.iterdir():
             if entry.name not in known:
-                _remove(entry)
-    for left in paths.scratch.iterdir():
-        if left.is_file() or left.is_socket():
-            remove_leftover(left)
+                _remove_directory(entry)
+    for entry in paths.scratch.iterdir():
+        if entry.is_file() or entry.is_socket():
+            remove_leftover(entry)
 
 
-def _remove(directory: Path) -> None:
-    log.info("left behind by an earlier engine", directory=directory)
+def _remove_directory(directory: Path) -> None:
+    log.info("removing leftover of an earlier engine", directory=directory)
     try:
-        for each in mounts_below(directory, current_mounts()):
-            unmount(each.point)
+        for mount in mounts_below(directory, current_mounts()):
+            unmount(mount.point)
         remove_files(directory)
     except OSError as error:
         log.warning(
-            "what an earlier engine left cannot be removed", directory=directory, reason=error
+            "leftover of an earlier engine cannot be removed", directory=directory, reason=error
         )

@@ -34,7 +34,7 @@ class NamespaceError(OSError):
     """The kernel refused to make or change a namespace; the text says which step."""
 
 
-def make(
+def create(
     directory: Path,
     kinds: Sequence[str],
     *,
@@ -66,13 +66,13 @@ def make(
             _in_thread(work)
         else:
             _make_in_user_namespace(directory, kinds, mappings)
-            furnish(directory, kinds, hostname, sysctls)
+            configure(directory, kinds, hostname, sysctls)
     except BaseException:
         release(directory)
         raise
 
 
-def furnish(
+def configure(
     directory: Path, kinds: Sequence[str], hostname: str, sysctls: Mapping[Path, str]
 ) -> None:
     """Give pinned namespaces of these kinds a hostname and sysctls. Raises NamespaceError."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.cri import pb
-from moorage.engine.containers.signals import signal_number, spoken_signal, stop_signal
+from moorage.engine.containers.signals import cri_signal_name, signal_number, stop_signal
 
 NAMES = [name for name, _ in pb.Signal.items() if name != "RUNTIME_DEFAULT"]
 
@@ -56,7 +56,7 @@ def test_no_text_is_an_error(text: str) -> None:
 def test_every_signal_of_the_cri_comes_back_by_its_name(name: str) -> None:
     number = signal_number(name)
     assert number is not None
-    assert signal_number(spoken_signal(number)) == number
+    assert signal_number(cri_signal_name(number)) == number
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ __all__ = ["paths"]
 
 def running(inventory: Inventory, above: Sandbox, container_id: str, pid: int) -> Container:
     made = container(above, container_id, name=container_id)
-    inventory.containers.put(made)
+    inventory.containers.add(made)
     made.record = msgspec.structs.replace(made.record, pid=pid, stage=Stage.RUNNING)
     return made
 
@@ -54,6 +54,6 @@ def test_a_container_that_does_not_run_cannot_be_joined(paths: EnginePaths) -> N
     inventory = Inventory(paths)
     mine = sandbox("s1", "one")
     made = container(mine, "c1")
-    inventory.containers.put(made)
+    inventory.containers.add(made)
     with pytest.raises(PreconditionError, match="target container c1 is not running"):
         find_target_pid(options(pb.TARGET, "c1"), inventory, mine)

@@ -9,14 +9,14 @@ import pytest
 
 from moorage.cri import pb
 from moorage.engine.errors import InvalidError
-from moorage.engine.images import NATIVE, ImageCalls, ImagePaths, ImageStore
+from moorage.engine.images import NATIVE, ImagePaths, ImageServicer, ImageStore
 from tests.engine.images.builds import Entry, layer, oci_archive
 from tests.engine.images.conftest import Registry
 
 
 @pytest.fixture
-def calls(images: ImageStore) -> ImageCalls:
-    return ImageCalls(images, {"": "", "runc": "", "copied": NATIVE})
+def calls(images: ImageStore) -> ImageServicer:
+    return ImageServicer(images, {"": "", "runc": "", "copied": NATIVE})
 
 
 def spec(name: str, handler: str = "") -> pb.ImageSpec:
@@ -24,7 +24,7 @@ def spec(name: str, handler: str = "") -> pb.ImageSpec:
 
 
 async def test_an_image_comes_is_shown_and_goes(
-    calls: ImageCalls, registry: Registry, place: Path
+    calls: ImageServicer, registry: Registry, place: Path
 ) -> None:
     archive = oci_archive(place / "a.tar", ["localhost/a"], [layer(Entry("f"))], {"User": "web:1"})
     name = registry.push(archive, "service:1")
@@ -54,12 +54,12 @@ async def test_an_image_comes_is_shown_and_goes(
 
 
 async def test_requests_that_can_never_work_are_refused(
-    calls: ImageCalls, images: ImageStore
+    calls: ImageServicer, images: ImageStore
 ) -> None:
     with pytest.raises(InvalidError, match=r"no runtime handler 'kata' .*copied, runc"):
         await calls.pull_image(pb.PullImageRequest(image=spec("busybox", "kata")))
     with pytest.raises(InvalidError, match=r"no runtime handler 'kata' .*\(there are: none\)"):
-        await ImageCalls(images, {"": ""}).pull_image(
+        await ImageServicer(images, {"": ""}).pull_image(
             pb.PullImageRequest(image=spec("busybox", "kata"))
         )
     with pytest.raises(InvalidError, match="names no image"):
@@ -68,7 +68,7 @@ async def test_requests_that_can_never_work_are_refused(
         await calls.pull_image(pb.PullImageRequest(image=spec("a b")))
 
 
-def test_a_handler_may_ask_for_its_own_snapshotter(calls: ImageCalls) -> None:
+def test_a_handler_may_ask_for_its_own_snapshotter(calls: ImageServicer) -> None:
     assert calls.snapshotter_for("copied") == NATIVE
     assert calls.snapshotter_for("runc") == calls.snapshotter_for("") == ""
 
@@ -77,6 +77,6 @@ async def test_pinned_images_and_numeric_users_are_told(paths: ImagePaths, place
     archive = oci_archive(place / "a.tar", ["registry.example/pause:3"], [], {"User": "65535"})
     async with ImageStore(paths, pinned=["registry.example/pause:3"]) as images:
         await images.load(archive)
-        reply = await ImageCalls(images, {}).list_images(pb.ListImagesRequest())
+        reply = await ImageServicer(images, {}).list_images(pb.ListImagesRequest())
     assert reply.images[0].pinned
     assert reply.images[0].uid.value == 65535

@@ -79,7 +79,7 @@ def test_any_json_is_a_configuration_or_refused(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kinds", "is_impersonal"),
+    ("kinds", "is_pod_independent"),
     [
         (("bridge", "portmap"), True),
         (("ptp", "firewall", "tuning"), True),
@@ -88,9 +88,9 @@ def test_any_json_is_a_configuration_or_refused(value: Any) -> None:
     ],
 )
 def test_a_network_is_made_in_advance_where_no_plugin_looks_at_the_pod(
-    kinds: tuple[str, ...], is_impersonal: bool
+    kinds: tuple[str, ...], is_pod_independent: bool
 ) -> None:
-    assert conflist(*({"type": kind} for kind in kinds)).is_impersonal == is_impersonal
+    assert conflist(*({"type": kind} for kind in kinds)).is_pod_independent == is_pod_independent
 
 
 def test_host_ports_need_a_plugin_that_asks_for_them() -> None:

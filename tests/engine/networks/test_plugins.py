@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from moorage.engine.networks import CniError, Conflist, Plugins, Subject
+from moorage.engine.networks import CniError, Conflist, Plugins, RuntimeConf
 from tests.handlers.programs import program
 
 ANSWER = {"cniVersion": "1.0.0", "ips": [{"address": "10.9.0.2/24"}]}
@@ -48,18 +48,18 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path / "bin")
 
 
-SUBJECT = Subject(
-    id="c1",
+CONF = RuntimeConf(
+    container_id="c1",
     netns=Path("/n/net"),
-    arguments={"portMappings": [{"hostPort": 80}]},
-    words={"IgnoreUnknown": "1", "K8S_POD_NAME": "p"},
+    capability_args={"portMappings": [{"hostPort": 80}]},
+    args={"IgnoreUnknown": "1", "K8S_POD_NAME": "p"},
 )
 
 
 async def test_a_chain_adds_in_order_and_removes_backwards(bench: Bench) -> None:
     for name in ("first", "second"):
         bench.plugin(name)
-    attachment = await bench.plugins.add(bench.network("first", "second"), SUBJECT)
+    attachment = await bench.plugins.add(bench.network("first", "second"), CONF)
     assert attachment.addresses == ("10.9.0.2",)
     assert bench.given("second.ADD")["prevResult"] == ANSWER
     await bench.plugins.remove(attachment, Path("/n/net"))
@@ -80,7 +80,7 @@ async def test_a_chain_adds_in_order_and_removes_backwards(bench: Bench) -> None
 
 async def test_a_removal_works_without_the_namespace(bench: Bench) -> None:
     bench.plugin("first")
-    attachment = await bench.plugins.add(bench.network("first"), SUBJECT)
+    attachment = await bench.plugins.add(bench.network("first"), CONF)
     await bench.plugins.remove(attachment, None)
     assert " none eth0 " in bench.calls[-1]
 
@@ -91,7 +91,7 @@ async def test_a_plugin_that_refuses_is_told_in_its_words_and_undone(bench: Benc
         "second", """{ echo '{"code": 7, "msg": "no room", "details": "at all"}'; exit 1; }"""
     )
     with pytest.raises(CniError, match="second ADD: no room at all"):
-        await bench.plugins.add(bench.network("first", "second"), SUBJECT)
+        await bench.plugins.add(bench.network("first", "second"), CONF)
     assert [line.split()[:2] for line in bench.calls] == [
         ["ADD", "first"],
         ["ADD", "second"],
@@ -105,8 +105,8 @@ async def test_a_plugin_that_refuses_is_told_in_its_words_and_undone(bench: Benc
     [
         ("echo nonsense", "nonsense"),
         ("{ echo plain words; exit 2; }", "plain words"),
-        ("exit 3", "failed without a word"),
-        ("""echo '{"ips": [{"addr": "10.0.0.1/8"}]}'""", "no result"),
+        ("exit 3", "failed without a message"),
+        ("""echo '{"ips": [{"addr": "10.0.0.1/8"}]}'""", "not a CNI result"),
     ],
 )
 async def test_a_plugin_that_answers_nonsense_is_an_error(
@@ -114,19 +114,19 @@ async def test_a_plugin_that_answers_nonsense_is_an_error(
 ) -> None:
     bench.plugin("first", answer)
     with pytest.raises(CniError, match=words):
-        await bench.plugins.add(bench.network("first"), SUBJECT)
+        await bench.plugins.add(bench.network("first"), CONF)
 
 
 async def test_a_plugin_that_is_not_there_is_named(bench: Bench) -> None:
     with pytest.raises(CniError, match="absent is not in"):
-        await bench.plugins.add(bench.network("absent"), SUBJECT)
+        await bench.plugins.add(bench.network("absent"), CONF)
 
 
 async def test_port_mappings_that_were_not_made_are_not_removed(bench: Bench) -> None:
     bench.plugin("bridge")
     bench.plugin("portmap", f"echo '{json.dumps(ANSWER)}'")
-    subject = Subject(id="c1", netns=Path("/n/net"))
-    attachment = await bench.plugins.add(bench.network("bridge", "portmap"), subject)
+    conf = RuntimeConf(container_id="c1", netns=Path("/n/net"))
+    attachment = await bench.plugins.add(bench.network("bridge", "portmap"), conf)
     await bench.plugins.remove(attachment, None)
     assert [line.split()[1] for line in bench.calls if line.startswith("DEL")] == ["bridge"]
 
@@ -135,5 +135,5 @@ async def test_a_plugin_that_others_can_write_is_not_run(bench: Bench) -> None:
     bench.plugin("first")
     (bench.directory / "first").chmod(0o777)
     with pytest.raises(CniError, match=r"first is not run: .*chmod go-w"):
-        await bench.plugins.add(bench.network("first"), SUBJECT)
+        await bench.plugins.add(bench.network("first"), CONF)
     assert bench.calls == []

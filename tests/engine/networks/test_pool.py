@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from moorage.engine.networks import CniError, NetworkPool, Plugins, Subject, read_conflist
+from moorage.engine.networks import CniError, NetworkPool, Plugins, RuntimeConf, read_conflist
 from moorage.linux import pinned
 from moorage.linux.idmap import IdMappings, IdRange
 from moorage.linux.mounts import current_mounts, mounts_below
@@ -74,7 +74,7 @@ class Bench:
             lambda: read_conflist(self.root / "net.d"),
             self.clock,
             size=size,
-            lull=self._wait,
+            wait_idle=self._wait,
         )
 
     async def _wait(self) -> None:
@@ -113,8 +113,10 @@ def bench(place: Path) -> Bench:
     return made
 
 
-async def take(pool: NetworkPool, name: str, **subject: Any) -> tuple[Path, Any]:
-    return await pool.take(name, f"host-{name}", {}, Subject(id=name, netns=Path(), **subject))
+async def take(pool: NetworkPool, name: str, **fields: Any) -> tuple[Path, Any]:
+    return await pool.acquire(
+        name, f"host-{name}", {}, RuntimeConf(container_id=name, netns=Path(), **fields)
+    )
 
 
 async def test_networks_are_made_in_a_lull_and_taken_before_others(bench: Bench) -> None:
@@ -131,7 +133,7 @@ async def test_networks_are_made_in_a_lull_and_taken_before_others(bench: Bench)
         assert bench.spares() == sorted(ready[1:])
         assert all(pinned.is_pinned(directory / kind) for kind in ("net", "ipc", "uts"))
         # What plugins are told of is the name it was made under.
-        await pool.give_back(directory, attachment)
+        await pool.release(directory, attachment)
         assert bench.calls()[-1][:2] == ("DEL", ready[0])
         assert not directory.exists()
         # The one that was taken is made up for in the next lull.
@@ -149,17 +151,17 @@ async def test_what_a_pod_has_of_its_own_is_made_for_it(bench: Bench, is_mapped:
         spares = bench.spares()
         if is_mapped:
             ranges = (IdRange(0, 200_000, 65_536),)
-            subject = Subject(id="s1", netns=Path())
-            directory, attachment = await pool.take(
-                "s1", "h", {}, subject, IdMappings(ranges, ranges)
+            conf = RuntimeConf(container_id="s1", netns=Path())
+            directory, attachment = await pool.acquire(
+                "s1", "h", {}, conf, IdMappings(ranges, ranges)
             )
             assert pinned.is_pinned(directory / "user")
         else:
             arguments = {"portMappings": [{"hostPort": 80}]}
-            directory, attachment = await take(pool, "s1", arguments=arguments)
+            directory, attachment = await take(pool, "s1", capability_args=arguments)
         assert ("ADD", "s1", str(directory / "net")) in bench.calls()
         assert bench.spares() == spares
-        await pool.give_back(directory, attachment)
+        await pool.release(directory, attachment)
         await pool.drain()
     assert bench.is_clean()
 
@@ -200,8 +202,11 @@ async def test_a_spare_that_cannot_be_furnished_is_given_back(bench: Bench) -> N
         await bench.has_spares(1)
         bench.lull.clear()
         with pytest.raises(OSError, match="no_such_sysctl"):
-            await pool.take(
-                "s1", "h", {Path("/proc/sys/no_such_sysctl"): "1"}, Subject(id="s1", netns=Path())
+            await pool.acquire(
+                "s1",
+                "h",
+                {Path("/proc/sys/no_such_sysctl"): "1"},
+                RuntimeConf(container_id="s1", netns=Path()),
             )
         assert bench.calls()[-1][0] == "DEL"
         assert bench.is_clean()
@@ -213,14 +218,14 @@ async def test_the_next_engine_takes_spares_and_gives_back_the_rest(bench: Bench
         await bench.has_spares(1)
         bench.lull.clear()
         (spare,) = bench.spares()
-        await pool.take("kept", "h", {}, Subject(id="kept", netns=Path()))
+        await pool.acquire("kept", "h", {}, RuntimeConf(container_id="kept", netns=Path()))
         known = await take(pool, "known")
         await take(pool, "unknown")
         bench.lull.set()
         await bench.has_spares(1)
     # One was being made when its engine ended.
     half = bench.directory / "spare-half"
-    pinned.make(half, ("net",))
+    pinned.create(half, ("net",))
     (ready,) = [name for name in bench.spares() if name != half.name]
     again = bench.pool(1)
     await again.recover(frozenset({"kept", "known"}))
@@ -229,8 +234,8 @@ async def test_the_next_engine_takes_spares_and_gives_back_the_rest(bench: Bench
     assert sorted(undone) == ["spare-half", "unknown"]
     directory, attachment = await take(again, "s2")
     assert [call[1] for call in bench.calls() if call[0] == "ADD"].count("s2") == 0
-    await again.give_back(directory, attachment)
-    await again.give_back(*known)
+    await again.release(directory, attachment)
+    await again.release(*known)
     await again.recover(frozenset())
     assert bench.is_clean()
     assert bench.calls()[-1][:2] == ("DEL", spare)

@@ -65,7 +65,7 @@ PINNED = {"network": "/run/pins/net", "uts": "/run/pins/uts", "ipc": "/run/pins/
     ],
 )  # fmt: skip
 def test_modes(asked: pb.NamespaceOption, expected: dict[str, str]) -> None:
-    assert namespaces(asked, holder_pid=42, target_pid=77) == expected
+    assert namespaces(asked, infra_pid=42, target_pid=77) == expected
 
 
 def test_what_a_container_leaves_unsaid_is_its_pods() -> None:
@@ -76,7 +76,7 @@ def test_what_a_container_leaves_unsaid_is_its_pods() -> None:
 
 
 def test_what_is_not_pinned_is_the_holders() -> None:
-    found = namespaces(options(), netns="", ipcns="", utsns="", holder_pid=9)
+    found = namespaces(options(), netns="", ipcns="", utsns="", infra_pid=9)
     assert found["network"] == "/proc/9/ns/net"
     assert (found["ipc"], found["uts"]) == ("/proc/9/ns/ipc", "/proc/9/ns/uts")
 
@@ -98,7 +98,7 @@ def test_a_virtualised_pod_needs_no_pins_but_the_network() -> None:
 
 def test_gvisor_shares_a_pods_processes_with_what_names_no_namespace() -> None:
     gvisor = HandlerTraits(name="gvisor", is_virtualised=True, has_processes_joined_unsaid=True)
-    assert "pid" not in namespaces(options(pid=pb.POD), handler=gvisor, holder_pid=7)
+    assert "pid" not in namespaces(options(pid=pb.POD), handler=gvisor, infra_pid=7)
     assert namespaces(options(pid=pb.CONTAINER), handler=gvisor)["pid"] == ""
 
 

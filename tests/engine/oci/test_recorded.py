@@ -82,7 +82,7 @@ _CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "shared processes": (
         container(security={"namespace_options": pb.NamespaceOption(pid=pb.POD)}),
-        {"sandbox": sandbox(holder_pid=7)},
+        {"sandbox": sandbox(infra_pid=7)},
     ),
     "host": (
         container(security={"namespace_options": pb.NamespaceOption(

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from moorage.cri import pb
-from moorage.engine.sandboxes.files import files_of, hosts_text, remove_files, resolver_text
+from moorage.engine.oci import SandboxFiles
+from moorage.engine.sandboxes.files import hosts_text, remove_files, resolver_text
 
 
 def test_the_hosts_file_names_the_pod_by_every_address() -> None:
@@ -49,8 +50,8 @@ def test_shared_memory_is_the_pods_own_unless_it_is_the_hosts() -> None:
     options = pb.NamespaceOption(ipc=pb.NODE)
     security = pb.LinuxSandboxSecurityContext(namespace_options=options)
     on_host = pb.PodSandboxConfig(linux=pb.LinuxPodSandboxConfig(security_context=security))
-    assert files_of(Path("/s"), pb.PodSandboxConfig()).shm == Path("/s/shm")
-    assert files_of(Path("/s"), on_host).shm == Path("/dev/shm")
+    assert SandboxFiles.of(Path("/s"), pb.PodSandboxConfig()).shm == Path("/s/shm")
+    assert SandboxFiles.of(Path("/s"), on_host).shm == Path("/dev/shm")
 
 
 def test_removing_what_is_not_there_is_no_error(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a pod asks of its network, in CNI's words."""
+"""CNI runtime configuration of a pod: capability arguments and CNI_ARGS."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from moorage.cri import pb
 from moorage.engine.errors import InvalidError
-from moorage.engine.sandboxes.network import capability_arguments, network_subject
+from moorage.engine.sandboxes.network import capability_args, cni_runtime_conf
 
 BURST = (1 << 31) - 1
 
@@ -14,7 +14,7 @@ BURST = (1 << 31) - 1
 def test_a_pod_without_wishes_has_no_arguments() -> None:
     mapped = pb.PodSandboxConfig(port_mappings=[pb.PortMapping(container_port=80)])
     for config in (pb.PodSandboxConfig(), mapped):
-        assert capability_arguments(config) == {}
+        assert capability_args(config) == {}
 
 
 def test_host_ports_become_mappings() -> None:
@@ -24,7 +24,7 @@ def test_host_ports_become_mappings() -> None:
         pb.PortMapping(protocol=pb.SCTP, container_port=9, host_port=9),
         pb.PortMapping(container_port=81),
     ]
-    assert capability_arguments(pb.PodSandboxConfig(port_mappings=ports)) == {
+    assert capability_args(pb.PodSandboxConfig(port_mappings=ports)) == {
         "portMappings": [
             {"hostPort": 5353, "containerPort": 53, "protocol": "udp", "hostIP": "127.0.0.1"},
             {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"},
@@ -45,20 +45,20 @@ def test_host_ports_become_mappings() -> None:
 )
 def test_bandwidth_is_in_bits(annotations: dict[str, str], expected: dict[str, int]) -> None:
     config = pb.PodSandboxConfig(annotations=annotations)
-    assert capability_arguments(config) == {"bandwidth": expected}
+    assert capability_args(config) == {"bandwidth": expected}
 
 
 def test_a_bandwidth_that_is_no_quantity_is_refused() -> None:
     config = pb.PodSandboxConfig(annotations={"kubernetes.io/egress-bandwidth": "fast"})
     with pytest.raises(InvalidError, match="egress-bandwidth"):
-        capability_arguments(config)
+        capability_args(config)
 
 
 def test_plugins_are_told_whom_they_work_for() -> None:
     metadata = pb.PodSandboxMetadata(name="web", namespace="shop", uid="u1")
-    subject = network_subject("abc", pb.PodSandboxConfig(metadata=metadata))
-    assert subject.id == "abc"
-    assert dict(subject.words) == {
+    conf = cni_runtime_conf("abc", pb.PodSandboxConfig(metadata=metadata))
+    assert conf.container_id == "abc"
+    assert dict(conf.args) == {
         "IgnoreUnknown": "1",
         "K8S_POD_NAMESPACE": "shop",
         "K8S_POD_NAME": "web",

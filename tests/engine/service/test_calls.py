@@ -12,7 +12,8 @@ import pytest
 
 import moorage
 from moorage.cri import pb
-from moorage.engine.containers.commands import Commands
+from moorage.engine.containers.exec import exec_sync
+from moorage.engine.containers.remove import remove_container
 from moorage.engine.engine import Engine
 from moorage.engine.errors import (
     FailedError,
@@ -22,11 +23,12 @@ from moorage.engine.errors import (
     TimeLimitError,
 )
 from moorage.engine.inventory import Container, Sandbox
-from moorage.engine.service.containers import ContainerCalls
-from moorage.engine.service.sandboxes import SandboxCalls
-from moorage.engine.service.statistics import StatisticsCalls
-from moorage.engine.service.status import StatusCalls
-from moorage.engine.service.streams import StreamCalls
+from moorage.engine.sandboxes.stop import stop_pod_sandbox
+from moorage.engine.service.containers import ContainerServicer
+from moorage.engine.service.sandboxes import SandboxServicer
+from moorage.engine.service.statistics import StatisticsServicer
+from moorage.engine.service.status import StatusServicer
+from moorage.engine.service.streams import EngineTarget, StreamServicer
 from moorage.engine.stats import Statistics
 from moorage.engine.streams import StreamServer
 from moorage.handlers.adapters import STDERR, STDOUT, AdapterError, UnsupportedError
@@ -52,13 +54,13 @@ SYSTEMD = f'{OCI}cgroup_driver = "systemd"\n'
 
 
 @pytest.fixture
-def pods(bench: Bench) -> SandboxCalls:
-    return SandboxCalls(bench.context, bench.sandboxes)
+def pods(bench: Bench) -> SandboxServicer:
+    return SandboxServicer(bench.context)
 
 
 @pytest.fixture
-def calls(bench: Bench) -> ContainerCalls:
-    return ContainerCalls(bench.context, bench.containers)
+def calls(bench: Bench) -> ContainerServicer:
+    return ContainerServicer(bench.context)
 
 
 @pytest.fixture
@@ -68,7 +70,7 @@ async def pair(bench: Bench) -> tuple[Container, Container]:
     return await bench.running(first), await bench.created(second, name="second")
 
 
-async def test_a_pod_from_its_start_to_its_removal(bench: Bench, pods: SandboxCalls) -> None:
+async def test_a_pod_from_its_start_to_its_removal(bench: Bench, pods: SandboxServicer) -> None:
     request = pb.RunPodSandboxRequest(config=pod_config(is_on_host=False), runtime_handler="runc")
     pod_id = (await pods.run_pod_sandbox(request)).pod_sandbox_id
     container = await bench.running(bench.inventory.sandboxes.find(pod_id))
@@ -99,7 +101,7 @@ async def test_a_pod_from_its_start_to_its_removal(bench: Bench, pods: SandboxCa
     assert not list(bench.inventory.sandboxes)
 
 
-async def test_ends_of_pods_that_there_are_not_are_no_errors(pods: SandboxCalls) -> None:
+async def test_ends_of_pods_that_there_are_not_are_no_errors(pods: SandboxServicer) -> None:
     await pods.stop_pod_sandbox(pb.StopPodSandboxRequest(pod_sandbox_id="absent"))
     await pods.remove_pod_sandbox(pb.RemovePodSandboxRequest(pod_sandbox_id="absent"))
     with pytest.raises(NotFoundError, match="absent"):
@@ -111,10 +113,10 @@ async def test_ends_of_pods_that_there_are_not_are_no_errors(pods: SandboxCalls)
 
 
 async def test_pods_are_listed_by_filter_in_one_message_or_each_in_its_own(
-    bench: Bench, pods: SandboxCalls
+    bench: Bench, pods: SandboxServicer
 ) -> None:
     first, second = await bench.pod(), await bench.pod(name="other")
-    await bench.sandboxes.stop(second)
+    await stop_pod_sandbox(bench.context, second)
     state = pb.PodSandboxStateValue(state=pb.SANDBOX_READY)
     for wanted, expected in (
         (pb.PodSandboxFilter(), {first, second}),
@@ -131,7 +133,7 @@ async def test_pods_are_listed_by_filter_in_one_message_or_each_in_its_own(
         assert {each.id for part in parts for each in part} == ids
 
 
-async def test_events_are_handed_on(bench: Bench, pods: SandboxCalls) -> None:
+async def test_events_are_handed_on(bench: Bench, pods: SandboxServicer) -> None:
     events = pods.get_container_events(pb.GetEventsRequest())
     first = asyncio.ensure_future(anext(events))
     await settle()
@@ -144,7 +146,7 @@ async def test_events_are_handed_on(bench: Bench, pods: SandboxCalls) -> None:
     created = await anext(events)
     assert [each.id for each in created.containers_statuses] == [container.id]
     assert created.pod_sandbox_status.id == sandbox.id
-    await bench.containers.remove(container)
+    await remove_container(bench.context, container)
     kinds: list[int] = []
     while not kinds or kinds[-1] != pb.CONTAINER_DELETED_EVENT:
         last = await anext(events)
@@ -154,7 +156,7 @@ async def test_events_are_handed_on(bench: Bench, pods: SandboxCalls) -> None:
 
 
 async def test_a_start_holds_off_work_that_can_wait(
-    bench: Bench, pods: SandboxCalls, calls: ContainerCalls
+    bench: Bench, pods: SandboxServicer, calls: ContainerServicer
 ) -> None:
     sandbox = await bench.pod()
     config = container_config()
@@ -190,7 +192,7 @@ async def test_a_start_holds_off_work_that_can_wait(
 
 
 async def test_a_container_from_its_making_to_its_removal(
-    bench: Bench, calls: ContainerCalls
+    bench: Bench, calls: ContainerServicer
 ) -> None:
     sandbox = await bench.pod()
     with pytest.raises(NotFoundError, match="absent"):
@@ -224,7 +226,9 @@ async def test_a_container_from_its_making_to_its_removal(
     assert not list(bench.inventory.containers)
 
 
-async def test_ends_of_containers_that_there_are_not_are_no_errors(calls: ContainerCalls) -> None:
+async def test_stop_and_removal_of_absent_containers_are_no_errors(
+    calls: ContainerServicer,
+) -> None:
     await calls.stop_container(pb.StopContainerRequest(container_id="absent"))
     await calls.remove_container(pb.RemoveContainerRequest(container_id="absent"))
     for call in (
@@ -238,7 +242,7 @@ async def test_ends_of_containers_that_there_are_not_are_no_errors(calls: Contai
 
 
 async def test_containers_are_listed_by_filter_in_one_message_or_each_in_its_own(
-    calls: ContainerCalls, pair: tuple[Container, Container]
+    calls: ContainerServicer, pair: tuple[Container, Container]
 ) -> None:
     first, second = pair
     state = pb.ContainerStateValue(state=pb.CONTAINER_RUNNING)
@@ -264,7 +268,7 @@ def update(container: Container, **limits: Any) -> pb.UpdateContainerResourcesRe
 
 
 async def test_limits_of_a_running_container_are_the_runtimes_to_change(
-    bench: Bench, calls: ContainerCalls, pair: tuple[Container, Container]
+    bench: Bench, calls: ContainerServicer, pair: tuple[Container, Container]
 ) -> None:
     container, _ = pair
     await calls.update_container_resources(update(container, cpu_shares=512))
@@ -281,7 +285,7 @@ async def test_limits_of_a_running_container_are_the_runtimes_to_change(
 
 
 async def test_limits_of_a_created_container_are_in_its_bundle(
-    bench: Bench, calls: ContainerCalls, pair: tuple[Container, Container]
+    bench: Bench, calls: ContainerServicer, pair: tuple[Container, Container]
 ) -> None:
     _, container = pair
     await calls.update_container_resources(update(container, cpu_shares=512))
@@ -295,18 +299,18 @@ async def test_limits_of_a_created_container_are_in_its_bundle(
 
 
 async def test_limits_of_an_ended_container_stay(
-    bench: Bench, calls: ContainerCalls, pair: tuple[Container, Container]
+    bench: Bench, calls: ContainerServicer, pair: tuple[Container, Container]
 ) -> None:
     container, _ = pair
     bench.end(container, 0)
-    await container.ended.wait()
+    await container.exited.wait()
     await calls.update_container_resources(update(container, cpu_shares=512))
     assert container.config.linux.resources.cpu_shares == 0
     assert "update" not in {call[0] for call in bench.adapter.calls}
 
 
 async def test_logs_and_checkpoints_are_of_running_containers(
-    bench: Bench, calls: ContainerCalls, pair: tuple[Container, Container], place: Path
+    bench: Bench, calls: ContainerServicer, pair: tuple[Container, Container], place: Path
 ) -> None:
     running, created = pair
     archive = place / "a/b"
@@ -332,7 +336,7 @@ async def test_logs_and_checkpoints_are_of_running_containers(
 
 
 async def test_version_and_status(bench: Bench) -> None:
-    calls = StatusCalls(bench.context)
+    calls = StatusServicer(bench.context)
     assert await calls.version(pb.VersionRequest()) == pb.VersionResponse(
         version="0.1.0",
         runtime_name="moorage",
@@ -359,7 +363,7 @@ async def test_version_and_status(bench: Bench) -> None:
 
 
 async def test_a_status_says_what_is_missing(bench: Bench) -> None:
-    calls = StatusCalls(bench.context)
+    calls = StatusServicer(bench.context)
     bench.offer(OCI, verdict=Verdict("it is broken", "mend it"))
     (bench.root / "net.d/10-n.conflist").unlink()
     answer = await calls.status(pb.StatusRequest(verbose=True))
@@ -388,13 +392,13 @@ async def test_a_kubelet_uses_the_default_handlers_cgroup_driver(
     bench: Bench, text: str, driver: pb.CgroupDriver.ValueType
 ) -> None:
     bench.offer(text)
-    answer = await StatusCalls(bench.context).runtime_config(pb.RuntimeConfigRequest())
+    answer = await StatusServicer(bench.context).runtime_config(pb.RuntimeConfigRequest())
     assert answer.linux.cgroup_driver == driver
 
 
 async def test_without_a_handler_the_driver_is_cgroupfs(bench: Bench) -> None:
     bench.catalogue[0] = Catalogue()
-    answer = await StatusCalls(bench.context).runtime_config(pb.RuntimeConfigRequest())
+    answer = await StatusServicer(bench.context).runtime_config(pb.RuntimeConfigRequest())
     assert answer.linux.cgroup_driver == pb.CGROUPFS
 
 
@@ -403,23 +407,22 @@ async def test_without_a_handler_the_driver_is_cgroupfs(bench: Bench) -> None:
 
 async def test_a_command_runs_to_its_end(bench: Bench, pair: tuple[Container, Container]) -> None:
     container, created = pair
-    commands = Commands(bench.context)
     bench.adapter.programs.append([(STDOUT, b"out"), (STDERR, b"err"), (STDOUT, b"put"), 3])
     request = pb.ExecSyncRequest(container_id=container.id, cmd=["ls", "-l"], timeout=10)
-    answer = await commands.exec_sync(request)
+    answer = await exec_sync(bench.context, request)
     assert (answer.stdout, answer.stderr, answer.exit_code) == (b"output", b"err", 3)
     (call,) = [each for each in bench.adapter.calls if each[0] == "exec"]
     assert (call[2]["args"], *call[3:]) == (["ls", "-l"], False, False)
     assert call[2]["user"]["uid"] == 1000
     assert bench.adapter.processes_started[0].is_killed
     with pytest.raises(InvalidError, match="no command given"):
-        await commands.exec_sync(pb.ExecSyncRequest(container_id=container.id))
+        await exec_sync(bench.context, pb.ExecSyncRequest(container_id=container.id))
     for given in (created.id, created.id[:10]):
         with pytest.raises(PreconditionError, match=f"{created.id} is not running: it is created"):
-            await commands.exec_sync(pb.ExecSyncRequest(container_id=given, cmd=["ls"]))
+            await exec_sync(bench.context, pb.ExecSyncRequest(container_id=given, cmd=["ls"]))
     bench.adapter.failures["exec"] = AdapterError("no such program")
     with pytest.raises(FailedError, match=f"exec in container {container.id}: no such program"):
-        await commands.exec_sync(request)
+        await exec_sync(bench.context, request)
 
 
 @pytest.mark.slow
@@ -430,30 +433,29 @@ async def test_a_command_that_takes_too_long_is_ended(
     bench.adapter.programs.append([None])
     request = pb.ExecSyncRequest(container_id=container.id, cmd=["sleep", "9"], timeout=1)
     with pytest.raises(TimeLimitError, match=r"'sleep 9' timed out after 1 s in container "):
-        await Commands(bench.context).exec_sync(request)
+        await exec_sync(bench.context, request)
     assert bench.adapter.processes_started[0].is_killed
 
 
 async def test_output_beyond_the_limit_is_dropped(
     bench: Bench, pair: tuple[Container, Container], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("moorage.engine.containers.commands.MOST_OUTPUT_BYTES", 5)
+    monkeypatch.setattr("moorage.engine.containers.exec.MAX_OUTPUT_BYTES", 5)
     pieces = [(STDOUT, b"abc"), (STDOUT, b"defg"), (STDERR, b"12345"), (STDERR, b"6")]
     bench.adapter.programs.append([*pieces, 0])
     request = pb.ExecSyncRequest(container_id=pair[0].id, cmd=["x"])
-    answer = await Commands(bench.context).exec_sync(request)
+    answer = await exec_sync(bench.context, request)
     assert (answer.stdout, answer.stderr) == (b"abcde", b"12345")
 
 
 @pytest.fixture
-async def streams(bench: Bench) -> AsyncIterator[StreamCalls]:
-    commands = Commands(bench.context)
-    async with StreamServer(commands, clock=bench.clock) as server:
-        yield StreamCalls(bench.context, commands, server)
+async def streams(bench: Bench) -> AsyncIterator[StreamServicer]:
+    async with StreamServer(EngineTarget(bench.context), clock=bench.clock) as server:
+        yield StreamServicer(bench.context, server)
 
 
 async def test_addresses_are_given_for_what_runs(
-    bench: Bench, streams: StreamCalls, pair: tuple[Container, Container]
+    bench: Bench, streams: StreamServicer, pair: tuple[Container, Container]
 ) -> None:
     running, created = pair
     exec_ = pb.ExecRequest(container_id=running.id, cmd=["sh"], stdin=True, stdout=True)
@@ -466,7 +468,7 @@ async def test_addresses_are_given_for_what_runs(
     for call in (streams.exec(exec_), streams.attach(attach)):
         with pytest.raises(PreconditionError, match="is not running"):
             await call
-    await bench.sandboxes.stop(running.sandbox)
+    await stop_pod_sandbox(bench.context, running.sandbox)
     with pytest.raises(PreconditionError, match=f"sandbox {running.sandbox.id} is not ready"):
         await streams.port_forward(forward)
     forward.pod_sandbox_id = "absent"
@@ -481,11 +483,11 @@ async def test_commands_reach_the_runtime_and_the_pods_ports(
     bench: Bench, pair: tuple[Container, Container]
 ) -> None:
     running, _ = pair
-    commands = Commands(bench.context)
+    target = EngineTarget(bench.context)
     request = pb.ExecRequest(container_id=running.id, cmd=["sh"], stdin=True, tty=True)
-    async with await commands.exec(request):
+    async with await target.exec(request):
         pass
-    async with await commands.attach(pb.AttachRequest(container_id=running.id)):
+    async with await target.attach(pb.AttachRequest(container_id=running.id)):
         pass
     exec_, attach = bench.adapter.calls_of(running.id)[2:]
     assert (exec_[0], exec_[1]["terminal"], *exec_[2:]) == ("exec", True, True, True)
@@ -493,30 +495,30 @@ async def test_commands_reach_the_runtime_and_the_pods_ports(
     listening = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
     async with listening:
         port = listening.sockets[0].getsockname()[1]
-        async with await commands.dial(running.sandbox.id, port) as connection:
+        async with await target.dial(running.sandbox.id, port) as connection:
             assert not await connection.read()
         # A pod with a network of its own has nothing there.
         inner = await bench.pod(name="inner", is_on_host=False)
         with pytest.raises((OSError, FailedError)):
-            await commands.dial(inner.id, port)
-    await bench.sandboxes.stop(running.sandbox)
+            await target.dial(inner.id, port)
+    await stop_pod_sandbox(bench.context, running.sandbox)
     with pytest.raises(PreconditionError, match="is not ready"):
-        await commands.dial(running.sandbox.id, port)
+        await target.dial(running.sandbox.id, port)
 
 
 # Statistics.
 
 
-def statistics(bench: Bench) -> StatisticsCalls:
+def statistics(bench: Bench) -> StatisticsServicer:
     mounts = {name: bench.root / "cgroup" / name for name in ("cpu", "memory", "pids")}
     cgroups = Cgroups(Layout.V1, mounts, hierarchies=tuple(mounts.values()))
-    return StatisticsCalls(bench.context, bench.containers, Statistics(cgroups, bench.clock))
+    return StatisticsServicer(bench.context, Statistics(cgroups, bench.clock))
 
 
 async def test_statistics_are_of_what_runs(bench: Bench, pair: tuple[Container, Container]) -> None:
     running, created = pair
     stopped = await bench.pod(name="stopped")
-    await bench.sandboxes.stop(stopped)
+    await stop_pod_sandbox(bench.context, stopped)
     calls = statistics(bench)
     usage = bench.cgroup(f"{PARENT}/{running.id}")
     usage.mkdir(parents=True)
@@ -567,7 +569,7 @@ async def test_all_pods_are_removed_whatever_becomes_of_one(bench: Bench) -> Non
     made: list[Sandbox] = [await bench.pod(name=f"p{number}") for number in range(10)]
     held = await bench.running(made[4])
     bench.adapter.failures["delete"] = AdapterError("busy")
-    engine = Engine(bench.context, None, bench.sandboxes, bench.containers)  # type: ignore[arg-type]
+    engine = Engine(bench.context, None)  # type: ignore[arg-type]
     await engine.remove_all()
     assert {each.id for each in bench.inventory.sandboxes} == {held.sandbox.id}
     bench.adapter.failures.clear()

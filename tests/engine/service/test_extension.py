@@ -12,7 +12,7 @@ import pytest
 
 from moorage.cri import engine_pb
 from moorage.engine.errors import InvalidError
-from moorage.engine.service.extension import ExtensionCalls, catalogue_message
+from moorage.engine.service.extension import ExtensionServicer, catalogue_message
 from moorage.handlers.availability import AVAILABLE, Verdict
 from moorage.handlers.catalogue import Catalogue, Diagnostic, OfferedHandler
 from moorage.handlers.definition import parse_definition
@@ -72,22 +72,22 @@ def directory() -> Directory:
 
 
 @pytest.fixture
-def calls(images: Any, directory: Any) -> ExtensionCalls:
-    return ExtensionCalls(images, directory)
+def calls(images: Any, directory: Any) -> ExtensionServicer:
+    return ExtensionServicer(images, directory)
 
 
 async def test_archives_are_loaded_by_their_whole_path(
-    calls: ExtensionCalls, images: Images
+    calls: ExtensionServicer, images: Images
 ) -> None:
     reply = await calls.load_images(engine_pb.LoadImagesRequest(archive="/x/a.tar"))
     assert list(reply.names) == ["a:1", "b:2"]
-    with pytest.raises(InvalidError, match=r"archive 'a\.tar' is no absolute path"):
+    with pytest.raises(InvalidError, match=r"archive 'a\.tar' is not an absolute path"):
         await calls.load_images(engine_pb.LoadImagesRequest(archive="a.tar"))
     assert images.asked == [(Path("/x/a.tar"),)]
 
 
 async def test_images_are_saved_with_the_layers_that_are_known(
-    calls: ExtensionCalls, images: Images
+    calls: ExtensionServicer, images: Images
 ) -> None:
     request = engine_pb.SaveImagesRequest(images=["a", "b"], archive="/x/a.tar")
     reply = await calls.save_images(request)
@@ -101,13 +101,13 @@ async def test_images_are_saved_with_the_layers_that_are_known(
         (("a", "b"), Path("/x/a.tar"), Path("/known")),
     ]
     for wrong in ({"archive": "a.tar"}, {"archive": "/a.tar", "known_layers": "known"}):
-        with pytest.raises(InvalidError, match="is no absolute path"):
+        with pytest.raises(InvalidError, match="is not an absolute path"):
             await calls.save_images(engine_pb.SaveImagesRequest(**wrong))
     assert len(images.asked) == 2
 
 
 async def test_handlers_are_told_at_once_and_at_each_change(
-    calls: ExtensionCalls, directory: Directory
+    calls: ExtensionServicer, directory: Directory
 ) -> None:
     directory.change(offered("a"))
     watch = calls.watch_handlers(engine_pb.WatchHandlersRequest())

@@ -1,6 +1,6 @@
-"""The cgroups of sandboxes and containers: their names, what they use, their end."""
+"""Cgroups of sandboxes and containers: paths, resource usage, removal."""
 
-from moorage.engine.cgroups.life import ContainerCgroups
+from moorage.engine.cgroups.control import ContainerCgroups
 from moorage.engine.cgroups.paths import DEFAULT_PARENT, CgroupPath, container_cgroup
 from moorage.engine.cgroups.usage import Accounts, Usage, UsageReader
 

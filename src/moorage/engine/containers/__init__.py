@@ -1,1 +1,1 @@
-"""Containers: made in a sandbox, started, watched, ended, removed."""
+"""Containers: one module for each RPC of the CRI that acts on a container."""

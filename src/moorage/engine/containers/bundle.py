@@ -1,27 +1,26 @@
-"""From a container's configuration to a bundle a runtime can be given.
+"""Container bundles: from a `ContainerConfig` to a directory that an OCI runtime runs.
 
-    image found → root file system mounted → image volumes mounted → user looked up in it
-    → devices, mounts and profiles looked up → config.json
+    find the image → mount the root file system → mount image volumes → resolve the user in it
+    → look up devices, mounts and profiles → write config.json
 
-Everything that was made is undone when a later step fails. Source: CRI `CreateContainer`.
+A failed step removes all that the earlier steps created. Source: CRI `CreateContainer`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from moorage.cri import pb
 from moorage.cri.reference import InvalidReferenceError, parse
-from moorage.engine.containers.signals import spoken_signal, stop_signal
+from moorage.engine.containers.signals import cri_signal_name, stop_signal
 from moorage.engine.context import EngineContext
 from moorage.engine.drivers import handler_traits
 from moorage.engine.errors import InvalidError, NotFoundError, PreconditionError
-from moorage.engine.images import Image
+from moorage.engine.images import Image, ImageStore
 from moorage.engine.inventory import Inventory, Sandbox
 from moorage.engine.oci import (
     ContainerRequest,
@@ -31,154 +30,166 @@ from moorage.engine.oci import (
     resolve_identity,
 )
 from moorage.engine.records import ContainerRecord, User
-from moorage.engine.sandboxes.context import id_mappings, sandbox_context
-from moorage.engine.sandboxes.files import remove_files
 from moorage.linux.private import make_private_for, write_private
+from moorage.linux.trees import remove_tree
 
 ROOTFS = "rootfs"
 _VOLUMES = "volumes"
 _encoder = msgspec.json.Encoder()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """A container to be made. `config` is ours to change: image volumes get their places."""
+async def create_bundle(
+    context: EngineContext, container_id: str, config: pb.ContainerConfig, sandbox: Sandbox
+) -> ContainerRecord:
+    """Create a container's bundle. Returns its first record.
 
-    id: str
-    config: pb.ContainerConfig
-    sandbox: Sandbox
+    Changes `config`: image volumes get their host paths. Raises EngineError; leaves nothing behind
+    then.
+    """
+    async with AsyncExitStack() as cleanup:
+        record = await _create(context, container_id, config, sandbox, cleanup)
+        cleanup.pop_all()
+        return record
 
 
-class BundleBuilder:
-    """Makes bundles."""
+async def remove_bundle(
+    context: EngineContext, container_id: str, image_mounts: tuple[str, ...]
+) -> None:
+    """Remove a bundle with its mounts and root file system; absent is no error.
 
-    def __init__(self, context: EngineContext) -> None:
-        self._context = context
+    Raises EngineError, OSError.
+    """
+    images, bundle = context.images, context.paths.bundle(container_id)
+    for mount_point in image_mounts:
+        await images.unmount_image(Path(mount_point))
+    await images.unmount_rootfs(container_id, bundle / ROOTFS)
+    await images.remove_rootfs(container_id)
+    await asyncio.to_thread(remove_tree, bundle)
 
-    async def make(self, order: Order) -> ContainerRecord:
-        """Make the bundle; the container's first record. Raises EngineError, and leaves nothing."""
-        async with AsyncExitStack() as undoing:
-            record = await self._make(order, undoing)
-            undoing.pop_all()
-            return record
 
-    async def unmake(self, container_id: str, image_mounts: tuple[str, ...]) -> None:
-        """Remove a bundle and what it stands on; gone already is no error. Raises EngineError."""
-        images, bundle = self._context.images, self._context.paths.bundle(container_id)
-        for place in image_mounts:
-            await images.unmount_image(Path(place))
-        await images.unmount_rootfs(container_id, bundle / ROOTFS)
-        await images.remove_rootfs(container_id)
-        await asyncio.to_thread(remove_files, bundle)
+async def _create(
+    context: EngineContext,
+    container_id: str,
+    config: pb.ContainerConfig,
+    sandbox: Sandbox,
+    cleanup: AsyncExitStack,
+) -> ContainerRecord:
+    image = _find_image(context.images, config)
+    bundle = context.paths.bundle(container_id)
+    mappings = sandbox.id_mappings
+    make_private_for(bundle, mappings)
+    mounted: list[str] = []
 
-    async def _make(self, order: Order, undoing: AsyncExitStack) -> ContainerRecord:
-        context, config, sandbox = self._context, order.config, order.sandbox
-        image = self._image(config)
-        bundle = context.paths.bundle(order.id)
-        mappings = id_mappings(sandbox.namespace_options)
-        make_private_for(bundle, mappings)
-        mounted: list[str] = []
-        undoing.push_async_callback(self._unmake, order.id, mounted)
-        await context.images.mount_rootfs(
-            order.id,
-            image,
-            bundle / ROOTFS,
-            id_mappings=mappings,
-            snapshotter=sandbox.record.definition.snapshotter or "",
-        )
-        self._name_images(config)
-        original = config.SerializeToString()
-        await self._mount_images(config, bundle, mounted)
-        options = config.linux.security_context.namespace_options
-        target_pid = find_target_pid(options, context.inventory, sandbox)
-        identity = await asyncio.to_thread(self._write_spec, order, image, bundle, target_pid)
-        number = stop_signal(config.stop_signal, image.configuration.stop_signal)
-        return ContainerRecord(
-            id=order.id,
-            sandbox_id=sandbox.id,
-            config=original,
-            image_id=image.id,
-            image_ref=next(iter(image.digests), image.id),
-            created_at_ns=context.now_ns(),
-            user=User(identity.uid, identity.gid, identity.additional_gids),
-            stop_signal=spoken_signal(number),
-            log_path=_log_path(config, sandbox.config),
-            image_mounts=tuple(mounted),
-            image_name=_image_name(config, image),
-        )
+    async def remove() -> None:
+        await remove_bundle(context, container_id, tuple(mounted))
 
-    def _write_spec(
-        self, order: Order, image: Image, bundle: Path, target_pid: int | None
-    ) -> Identity:
-        """Write the bundle's `config.json`; who the container's process is. Blocks."""
-        context, config, record = self._context, order.config, order.sandbox.record
-        rootfs = bundle / ROOTFS
-        traits = handler_traits(record.definition, record.features)
-        security = config.linux.security_context
-        identity = resolve_identity(security, image.configuration.user, rootfs)
-        found = look_up_container(config, traits, context.host, context.cdi)
-        request = ContainerRequest(
-            id=order.id,
-            config=config,
-            sandbox=sandbox_context(context.paths, order.sandbox),
-            image=_defaults(image),
-            identity=identity,
-            rootfs=rootfs,
-            handler=traits,
-            target_pid=target_pid,
-            rlimits=context.options.rlimits,
-        )
-        document = context.specs.container(request, found)
-        # The environment is in it, with secrets.
-        write_private(bundle / "config.json", _encoder.encode(document))
-        return identity
+    cleanup.push_async_callback(remove)
+    await context.images.mount_rootfs(
+        container_id,
+        image,
+        bundle / ROOTFS,
+        id_mappings=mappings,
+        snapshotter=sandbox.record.definition.snapshotter or "",
+    )
+    _resolve_image_volumes(context.images, config)
+    original = config.SerializeToString()
+    await _mount_image_volumes(context.images, config, bundle, mounted)
+    options = config.linux.security_context.namespace_options
+    target_pid = find_target_pid(options, context.inventory, sandbox)
+    identity = await asyncio.to_thread(
+        _write_spec, context, container_id, config, sandbox, image, target_pid
+    )
+    number = stop_signal(config.stop_signal, image.configuration.stop_signal)
+    return ContainerRecord(
+        id=container_id,
+        sandbox_id=sandbox.id,
+        config=original,
+        image_id=image.id,
+        image_ref=next(iter(image.digests), image.id),
+        created_at_ns=context.now_ns(),
+        user=User(identity.uid, identity.gid, identity.additional_gids),
+        stop_signal=cri_signal_name(number),
+        log_path=_log_path(config, sandbox.config),
+        image_mounts=tuple(mounted),
+        image_name=image_tag(config, image),
+    )
 
-    async def _unmake(self, container_id: str, mounted: list[str]) -> None:
-        await self.unmake(container_id, tuple(mounted))
 
-    def _image(self, config: pb.ContainerConfig) -> Image:
-        wanted = config.image.image
-        if not wanted:
-            raise InvalidError("container config names no image")
-        try:
-            return self._context.images.find(wanted)
-        except NotFoundError as error:
-            raise NotFoundError(f"image {wanted!r} is not present: pull it first") from error
+def _write_spec(
+    context: EngineContext,
+    container_id: str,
+    config: pb.ContainerConfig,
+    sandbox: Sandbox,
+    image: Image,
+    target_pid: int | None,
+) -> Identity:
+    """Write the bundle's `config.json`. Returns the process's user and groups. Blocks."""
+    bundle = context.paths.bundle(container_id)
+    rootfs = bundle / ROOTFS
+    traits = handler_traits(sandbox.record.definition, sandbox.record.features)
+    security = config.linux.security_context
+    identity = resolve_identity(security, image.configuration.user, rootfs)
+    findings = look_up_container(config, traits, context.host, context.cdi)
+    request = ContainerRequest(
+        id=container_id,
+        config=config,
+        sandbox=sandbox.spec_context(context.paths),
+        image=_image_defaults(image),
+        identity=identity,
+        rootfs=rootfs,
+        handler=traits,
+        target_pid=target_pid,
+        rlimits=context.options.rlimits,
+    )
+    document = context.specs.container(request, findings)
+    # The container's environment holds secrets.
+    write_private(bundle / "config.json", _encoder.encode(document))
+    return identity
 
-    def _name_images(self, config: pb.ContainerConfig) -> None:
-        """Write into the configuration which image each volume is, for the container's status."""
-        for volume in config.mounts:
-            if volume.image.image:
-                volume.image.image_ref = self._context.images.find(volume.image.image).id
 
-    async def _mount_images(
-        self, config: pb.ContainerConfig, bundle: Path, mounted: list[str]
-    ) -> None:
-        """Mount the image volumes and write where they are into the configuration."""
-        for number, volume in enumerate(config.mounts):
-            if not volume.image.image:
-                continue
-            if not volume.readonly:
-                raise InvalidError(
-                    f"image volume {volume.container_path} must be read-only: set readonly: true"
-                )
-            place = bundle / _VOLUMES / str(number)
-            mounted.append(str(place))
-            await self._context.images.mount_image(
-                self._context.images.find(volume.image.image_ref),
-                place,
-                sub_path=volume.image_sub_path,
+def _find_image(images: ImageStore, config: pb.ContainerConfig) -> Image:
+    reference = config.image.image
+    if not reference:
+        raise InvalidError("container config names no image")
+    try:
+        return images.find(reference)
+    except NotFoundError as error:
+        raise NotFoundError(f"image {reference!r} is not present: pull it first") from error
+
+
+def _resolve_image_volumes(images: ImageStore, config: pb.ContainerConfig) -> None:
+    """Set `image_ref` of the image volumes, which the container's status shows."""
+    for volume in config.mounts:
+        if volume.image.image:
+            volume.image.image_ref = images.find(volume.image.image).id
+
+
+async def _mount_image_volumes(
+    images: ImageStore, config: pb.ContainerConfig, bundle: Path, mounted: list[str]
+) -> None:
+    """Mount the image volumes and set their host paths in the configuration."""
+    for number, volume in enumerate(config.mounts):
+        if not volume.image.image:
+            continue
+        if not volume.readonly:
+            raise InvalidError(
+                f"image volume {volume.container_path} must be read-only: set readonly: true"
             )
-            volume.host_path = str(place)
+        mount_point = bundle / _VOLUMES / str(number)
+        mounted.append(str(mount_point))
+        await images.mount_image(
+            images.find(volume.image.image_ref), mount_point, sub_path=volume.image_sub_path
+        )
+        volume.host_path = str(mount_point)
 
 
 def find_target_pid(
     options: pb.NamespaceOption, inventory: Inventory, sandbox: Sandbox
 ) -> int | None:
-    """Return the first process of the container whose process namespace is to be joined.
+    """Return the first process of the container whose PID namespace is to be joined.
 
-    None when no container's is. Raises NotFoundError, InvalidError for a container of another
-    pod, PreconditionError for one that does not run.
+    None without such a target. Raises NotFoundError, InvalidError for a container of another pod,
+    PreconditionError for one that does not run.
     """
     if options.pid != pb.TARGET:
         return None
@@ -190,29 +201,29 @@ def find_target_pid(
     return target.record.pid
 
 
-def _defaults(image: Image) -> ImageDefaults:
-    told = image.configuration
+def image_tag(config: pb.ContainerConfig, image: Image) -> str:
+    """Return the requested tag if the image has it, else its first tag, else nothing."""
+    requested = config.image.user_specified_image or config.image.image
+    try:
+        full = parse(requested).full
+    except InvalidReferenceError:
+        full = ""
+    return full if full in image.tags else next(iter(image.tags), "")
+
+
+def _image_defaults(image: Image) -> ImageDefaults:
+    configuration = image.configuration
     return ImageDefaults(
-        user=told.user,
-        env=told.env,
-        entrypoint=told.entrypoint,
-        command=told.command,
-        working_dir=told.working_dir,
+        user=configuration.user,
+        env=configuration.env,
+        entrypoint=configuration.entrypoint,
+        command=configuration.command,
+        working_dir=configuration.working_dir,
     )
 
 
 def _log_path(config: pb.ContainerConfig, sandbox: pb.PodSandboxConfig) -> str:
-    """Where output goes: nowhere unless both halves of the path are given."""
+    """Return the log file; empty unless both halves of the path are set."""
     if not config.log_path or not sandbox.log_directory:
         return ""
     return str(Path(sandbox.log_directory, config.log_path))
-
-
-def _image_name(config: pb.ContainerConfig, image: Image) -> str:
-    """The tag that was asked for if the image has it, else its first tag, else nothing."""
-    asked = config.image.user_specified_image or config.image.image
-    try:
-        full = parse(asked).full
-    except InvalidReferenceError:
-        full = ""
-    return full if full in image.tags else next(iter(image.tags), "")

@@ -1,4 +1,4 @@
-"""Which signal stops a container: its own wish, else its image's, else SIGTERM.
+"""Stop signals: the container's STOPSIGNAL, else its image's, else SIGTERM.
 
 Source: CRI `ContainerConfig.stop_signal` (KEP-4960), OCI image-spec `StopSignal`.
 """
@@ -16,22 +16,22 @@ _PREFIX = "SIG"
 _REALTIME = {"RTMIN": signal.SIGRTMIN, "RTMAX": signal.SIGRTMAX}
 
 
-def stop_signal(wanted: pb.Signal.ValueType, image_signal: str) -> signal.Signals | int:
-    """The number. An image's word that is no signal is passed over, as other engines do."""
-    if wanted:
-        found = signal_number(pb.Signal.Name(wanted))
-        if found is not None:
-            return found
+def stop_signal(requested: pb.Signal.ValueType, image_signal: str) -> signal.Signals | int:
+    """Return the signal's number. An unknown signal of an image is ignored, as other engines do."""
+    if requested:
+        number = signal_number(pb.Signal.Name(requested))
+        if number is not None:
+            return number
     if image_signal:
-        found = signal_number(image_signal)
-        if found is not None:
-            return found
-        log.warning("an image names a stop signal that there is none of", signal=image_signal)
+        number = signal_number(image_signal)
+        if number is not None:
+            return number
+        log.warning("image has an unknown stop signal, SIGTERM is used", signal=image_signal)
     return signal.SIGTERM
 
 
 def signal_number(text: str) -> int | None:
-    """The number of `SIGTERM`, `TERM`, `15`, `SIGRTMIN+3` or `RTMINPLUS3`; None for no signal."""
+    """Return the number of `SIGTERM`, `TERM`, `15`, `SIGRTMIN+3` or `RTMINPLUS3`, else None."""
     name = text.strip().upper().replace("PLUS", "+").replace("MINUS", "-").removeprefix(_PREFIX)
     if name.isdecimal():
         return int(name) if 0 < int(name) < signal.NSIG else None
@@ -45,8 +45,8 @@ def signal_number(text: str) -> int | None:
     return int(member) if isinstance(member, signal.Signals) and not plus else None
 
 
-def spoken_signal(number: int) -> str:
-    """The CRI's name of a signal's number, empty when it has none."""
+def cri_signal_name(number: int) -> str:
+    """Return the CRI's name of a signal, empty when it has none."""
     for name, _ in pb.Signal.items():
         if name != "RUNTIME_DEFAULT" and signal_number(name) == number:
             return str(name)

@@ -4,7 +4,7 @@ from moorage.engine.images.credentials import Credentials
 from moorage.engine.images.image import Image, ImageConfiguration
 from moorage.engine.images.limits import ImageLimits
 from moorage.engine.images.manifest import Platform
-from moorage.engine.images.service import ImageCalls
+from moorage.engine.images.service import ImageServicer
 from moorage.engine.images.store import NATIVE, OVERLAYFS, ImagePaths, ImageStore
 from moorage.engine.images.usage import FilesystemUsage, StoreUsage
 
@@ -14,10 +14,10 @@ __all__ = [
     "Credentials",
     "FilesystemUsage",
     "Image",
-    "ImageCalls",
     "ImageConfiguration",
     "ImageLimits",
     "ImagePaths",
+    "ImageServicer",
     "ImageStore",
     "Platform",
     "StoreUsage",

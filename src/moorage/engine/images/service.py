@@ -18,7 +18,7 @@ from moorage.engine.images.store import ImageStore
 _IMAGES_A_MESSAGE = 200
 
 
-class ImageCalls:
+class ImageServicer:
     """The six calls, each from request to reply.
 
     `snapshotters` maps the handlers there are to the snapshotter each asks for, empty for the

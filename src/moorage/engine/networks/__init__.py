@@ -1,7 +1,7 @@
-"""Sandboxes' networks: CNI plugins, what they answered, and networks made in advance."""
+"""Pod networks: CNI configuration, plugin execution, and a pool of warm networks."""
 
 from moorage.engine.networks.conflist import Conflist, ConflistError, read_conflist
-from moorage.engine.networks.plugins import CniError, CniResult, Plugins, Subject
+from moorage.engine.networks.plugins import CniError, CniResult, Plugins, RuntimeConf
 from moorage.engine.networks.pool import NetworkPool
 
 __all__ = [
@@ -11,6 +11,6 @@ __all__ = [
     "ConflistError",
     "NetworkPool",
     "Plugins",
-    "Subject",
+    "RuntimeConf",
     "read_conflist",
 ]

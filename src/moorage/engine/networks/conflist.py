@@ -1,4 +1,4 @@
-"""Which network pods get: the first configuration of a directory, in the order of file names.
+"""CNI network configuration: the first file of a directory, in the order of file names.
 
 Source: CNI specification 1.1, "Network configuration format"; containerd and CRI-O choose the
 file the same way.
@@ -16,9 +16,8 @@ import msgspec
 from moorage.linux.trust import distrust
 
 _SUFFIXES = (".conf", ".conflist", ".json")
-# The reference plugins that give every pod the same, whatever its name: what they make can be
-# made before the pod is known.
-_IMPERSONAL = frozenset({"bridge", "ptp", "loopback", "portmap", "firewall", "tuning"})
+# Reference plugins whose result does not depend on the pod's name: they can run in advance.
+_POD_INDEPENDENT = frozenset({"bridge", "ptp", "loopback", "portmap", "firewall", "tuning"})
 
 
 class ConflistError(Exception):
@@ -27,7 +26,7 @@ class ConflistError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Conflist:
-    """A network: its plugins in the order they add, each with its configuration object."""
+    """A network: its plugins in the order of ADD, each with its configuration object."""
 
     name: str
     version: str
@@ -35,35 +34,35 @@ class Conflist:
     file: Path
 
     @property
-    def is_impersonal(self) -> bool:
-        """Whether no plugin looks at which pod it works for."""
-        return all(each["type"] in _IMPERSONAL for each in self.plugins)
+    def is_pod_independent(self) -> bool:
+        """Whether every plugin works the same for any pod."""
+        return all(plugin["type"] in _POD_INDEPENDENT for plugin in self.plugins)
 
     @property
     def has_host_ports(self) -> bool:
-        return any(_wants(each, "portMappings") for each in self.plugins)
+        return any(_has_capability(plugin, "portMappings") for plugin in self.plugins)
 
 
 def read_conflist(directory: Path) -> Conflist:
-    """The network of a directory of configurations. Raises ConflistError."""
+    """Return the network of a directory of configurations. Raises ConflistError."""
     try:
-        files = sorted(each for each in directory.iterdir() if each.suffix in _SUFFIXES)
+        files = sorted(file for file in directory.iterdir() if file.suffix in _SUFFIXES)
     except FileNotFoundError:
         files = []
     if not files:
         raise ConflistError(f"no network configuration in {directory}")
-    found = distrust(files[0])
-    if found is not None:
-        raise ConflistError(f"network configuration {files[0]} is not used: {found}")
+    untrusted = distrust(files[0])
+    if untrusted is not None:
+        raise ConflistError(f"network configuration {files[0]} is not used: {untrusted}")
     return parse_conflist(files[0].read_bytes(), files[0])
 
 
 def parse_conflist(text: bytes, file: Path) -> Conflist:
-    """A configuration, a list of plugins or a single one. Raises ConflistError."""
+    """Parse a network configuration: a list of plugins or a single one. Raises ConflistError."""
     try:
         document = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise ConflistError(f"{file} is no JSON: {error}") from error
+        raise ConflistError(f"{file} is not JSON: {error}") from error
     if not isinstance(document, dict) or not isinstance(document.get("name"), str):
         raise ConflistError(f"{file} names no network")
     plugins = document.get("plugins", [document])
@@ -76,27 +75,31 @@ def parse_conflist(text: bytes, file: Path) -> Conflist:
 def plugin_input(
     network: Conflist,
     plugin: Mapping[str, Any],
-    arguments: Mapping[str, Any],
+    capability_args: Mapping[str, Any],
     previous: Mapping[str, Any] | None,
 ) -> bytes:
-    """What a plugin reads: its configuration, with what it asked for and what came before it."""
+    """Return a plugin's stdin: its configuration, the capability arguments it declares and the
+    previous plugin's result.
+    """
     document = {**plugin, "name": network.name, "cniVersion": network.version}
-    wanted = {name: value for name, value in arguments.items() if _wants(plugin, name)}
+    runtime_config = {
+        name: value for name, value in capability_args.items() if _has_capability(plugin, name)
+    }
     document.pop("capabilities", None)
-    if wanted:
-        document["runtimeConfig"] = wanted
+    if runtime_config:
+        document["runtimeConfig"] = runtime_config
     if previous is not None:
         document["prevResult"] = previous
     return msgspec.json.encode(document)
 
 
 def is_result(answer: Mapping[str, Any]) -> bool:
-    """Whether an answer is what a chain should answer: its parts are of the right kinds."""
+    """Return whether a plugin's answer has the types of a CNI result."""
     return _result(answer) is not None
 
 
 def addresses_of(answer: Mapping[str, Any], interface: str) -> tuple[str, ...]:
-    """The addresses a chain gave an interface in the sandbox, IPv4 first; none in nonsense.
+    """Return an interface's addresses in a CNI result, IPv4 first; none if it is not a result.
 
     Source: CNI specification, "Result": `ips[].interface` is an index into `interfaces`; before
     0.3 there were `ip4` and `ip6` instead.
@@ -104,15 +107,15 @@ def addresses_of(answer: Mapping[str, Any], interface: str) -> tuple[str, ...]:
     result = _result(answer)
     if result is None:
         return ()
-    found = [each.ip for each in (result.ip4, result.ip6) if each is not None]
+    cidrs = [legacy.ip for legacy in (result.ip4, result.ip6) if legacy is not None]
     interfaces = result.interfaces or ()
     for entry in result.ips or ():
         if entry.interface is not None and 0 <= entry.interface < len(interfaces):
             device = interfaces[entry.interface]
             if device.name != interface or not device.sandbox:
                 continue
-        found.append(entry.address)
-    addresses = [each.partition("/")[0] for each in found]
+        cidrs.append(entry.address)
+    addresses = [cidr.partition("/")[0] for cidr in cidrs]
     return tuple(sorted(filter(None, addresses), key=lambda address: ":" in address))
 
 
@@ -144,7 +147,7 @@ def _result(answer: Mapping[str, Any]) -> _Result | None:
         return None
 
 
-def _wants(plugin: Mapping[str, Any], capability: str) -> bool:
+def _has_capability(plugin: Mapping[str, Any], capability: str) -> bool:
     capabilities = plugin.get("capabilities")
     return isinstance(capabilities, dict) and bool(capabilities.get(capability))
 

@@ -1,4 +1,4 @@
-"""Runs CNI plugins: a chain adds a sandbox to a network, the same chain backwards takes it off.
+"""CNI plugin execution: ADD runs a network's chain, DEL runs it in reverse.
 
 Source: CNI specification 1.1, "Execution Protocol"; the arguments that containerd and CRI-O pass.
 """
@@ -33,31 +33,33 @@ log = Log(__name__)
 
 
 class CniError(FailedError):
-    """A plugin refused, failed, or is not there; the text has its words."""
+    """A plugin refused, failed or is missing; the text has the plugin's message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """Whom a chain works for. `id` is the CNI's container id; `arguments` its capability
-    arguments (`portMappings`, `bandwidth`, …), `words` those in CNI_ARGS.
+class RuntimeConf:
+    """A sandbox as CNI plugins see it, as libcni's `RuntimeConf`.
+
+    `capability_args` are `portMappings`, `bandwidth`, …; `args` is what CNI_ARGS holds.
     """
 
-    id: str
+    container_id: str
     netns: Path
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    words: Mapping[str, str] = field(default_factory=dict)
+    capability_args: Mapping[str, Any] = field(default_factory=dict)
+    args: Mapping[str, str] = field(default_factory=dict)
 
 
 class CniResult(msgspec.Struct, frozen=True):
-    """What taking a sandbox off its network needs to know: which network, and the last answer.
+    """A sandbox's network as recorded after ADD, with all that DEL needs.
 
-    `network` and `result` are the JSON texts of the configuration and of the chain's answer.
+    `network` and `result` are the JSON texts of the network configuration and of the chain's
+    result.
     """
 
-    id: str
+    container_id: str = msgspec.field(name="id")
     network: str
-    arguments: dict[str, Any]
-    words: dict[str, str]
+    capability_args: dict[str, Any] = msgspec.field(name="arguments")
+    args: dict[str, str] = msgspec.field(name="words")
     result: str
 
     @property
@@ -66,107 +68,109 @@ class CniResult(msgspec.Struct, frozen=True):
 
 
 class Plugins:
-    """The plugins of some directories."""
+    """The CNI plugins in a list of directories."""
 
     def __init__(self, directories: Sequence[Path]) -> None:
         self._path = os.pathsep.join(map(str, directories))
         self._environment = {"PATH": os.environ.get("PATH", os.defpath), "CNI_PATH": self._path}
 
-    async def add(self, network: Conflist, subject: Subject) -> CniResult:
-        """Run the chain; what it gave. Raises CniError, and nothing stays of it then."""
+    async def add(self, network: Conflist, conf: RuntimeConf) -> CniResult:
+        """Run ADD on the chain. Returns its result. Raises CniError after a DEL of the chain."""
         result: Mapping[str, Any] | None = None
         try:
-            for plugin in _concerned(network, subject):
-                given = plugin_input(network, plugin, subject.arguments, result)
-                result = await self._call("ADD", plugin["type"], subject, given)
+            for plugin in _active_plugins(network, conf):
+                stdin = plugin_input(network, plugin, conf.capability_args, result)
+                result = await self._call("ADD", plugin["type"], conf, stdin)
                 if not is_result(result):
-                    raise CniError(f"network plugin {plugin['type']} ADD: no result but {result}")
+                    raise CniError(
+                        f"network plugin {plugin['type']} ADD: not a CNI result: {result}"
+                    )
         except BaseException:
-            await self._undo(network, subject)
+            await self._clean_up(network, conf)
             raise
-        return _attachment(network, subject, result or {})
+        return _cni_result(network, conf, result or {})
 
-    async def remove(self, attachment: CniResult, netns: Path | None) -> None:
-        """Run the chain backwards; for a namespace that is gone already too. Raises CniError."""
-        network = parse_conflist(attachment.network.encode(), Path("(saved)"))
-        subject = Subject(
-            id=attachment.id,
+    async def remove(self, result: CniResult, netns: Path | None) -> None:
+        """Run DEL on the chain; `netns` is None if the namespace is gone. Raises CniError."""
+        network = parse_conflist(result.network.encode(), Path("(saved)"))
+        conf = RuntimeConf(
+            container_id=result.container_id,
             netns=netns or Path(""),
-            arguments=attachment.arguments,
-            words=attachment.words,
+            capability_args=result.capability_args,
+            args=result.args,
         )
-        await self._remove(network, subject, msgspec.json.decode(attachment.result))
+        await self._delete(network, conf, msgspec.json.decode(result.result))
 
-    async def _undo(self, network: Conflist, subject: Subject) -> None:
-        """Take off what an interrupted chain had added; what is not there is no error."""
+    async def _clean_up(self, network: Conflist, conf: RuntimeConf) -> None:
+        """Run DEL after a failed ADD. DEL of what was never added is no error."""
         try:
-            await self._remove(network, subject, None)
+            await self._delete(network, conf, None)
         except CniError as error:
-            # The failure that led here is the one to tell.
-            log.warning("a network that failed cannot be taken off", id=subject.id, reason=error)
+            # The caller reports the failure of ADD.
+            log.warning("network DEL after failed ADD failed", id=conf.container_id, reason=error)
 
-    async def _remove(
-        self, network: Conflist, subject: Subject, result: Mapping[str, Any] | None
+    async def _delete(
+        self, network: Conflist, conf: RuntimeConf, result: Mapping[str, Any] | None
     ) -> None:
-        for plugin in reversed(_concerned(network, subject)):
-            given = plugin_input(network, plugin, subject.arguments, result)
-            await self._call("DEL", plugin["type"], subject, given)
+        for plugin in reversed(_active_plugins(network, conf)):
+            stdin = plugin_input(network, plugin, conf.capability_args, result)
+            await self._call("DEL", plugin["type"], conf, stdin)
 
     async def _call(
-        self, command: str, kind: str, subject: Subject, given: bytes
+        self, command: str, plugin: str, conf: RuntimeConf, stdin: bytes
     ) -> Mapping[str, Any]:
-        program = shutil.which(kind, path=self._path)
+        program = shutil.which(plugin, path=self._path)
         if program is None:
-            raise CniError(f"the network plugin {kind} is not in {self._path}")
-        found = distrust(Path(program))
-        if found is not None:
-            raise CniError(f"the network plugin {kind} is not run: {found}")
+            raise CniError(f"the network plugin {plugin} is not in {self._path}")
+        untrusted = distrust(Path(program))
+        if untrusted is not None:
+            raise CniError(f"the network plugin {plugin} is not run: {untrusted}")
         environment = {
             **self._environment,
             "CNI_COMMAND": command,
-            "CNI_CONTAINERID": subject.id,
-            "CNI_NETNS": "" if subject.netns == Path("") else str(subject.netns),
+            "CNI_CONTAINERID": conf.container_id,
+            "CNI_NETNS": "" if conf.netns == Path("") else str(conf.netns),
             "CNI_IFNAME": INTERFACE,
-            "CNI_ARGS": ";".join(f"{name}={value}" for name, value in subject.words.items()),
+            "CNI_ARGS": ";".join(f"{name}={value}" for name, value in conf.args.items()),
         }
         try:
             answer = await run(
-                [program], given=given, environment=environment, deadline_s=DEADLINE_S
+                [program], given=stdin, environment=environment, deadline_s=DEADLINE_S
             )
         except CommandError as error:
-            raise CniError(f"network plugin {kind} {command}: {error.why}") from error
+            raise CniError(f"network plugin {plugin} {command}: {error.why}") from error
         if not answer.is_success:
-            raise CniError(f"network plugin {kind} {command}: {_complaint(answer.output)}")
-        return _decoded(answer.output)
+            raise CniError(f"network plugin {plugin} {command}: {_error_message(answer.output)}")
+        return _decode(answer.output)
 
 
-def _concerned(network: Conflist, subject: Subject) -> list[Mapping[str, Any]]:
-    """The plugins of a chain that have something to do for a sandbox.
+def _active_plugins(network: Conflist, conf: RuntimeConf) -> list[Mapping[str, Any]]:
+    """Return the plugins of a chain that have something to do for a sandbox.
 
-    portmap without host ports hands on what came before it, and at the end asks iptables about
-    rules that it never made.
+    Without host ports, portmap passes the previous result on, and on DEL asks iptables about rules
+    that it never created.
     """
-    has_ports = bool(subject.arguments.get("portMappings"))
-    return [each for each in network.plugins if has_ports or each["type"] != "portmap"]
+    has_ports = bool(conf.capability_args.get("portMappings"))
+    return [plugin for plugin in network.plugins if has_ports or plugin["type"] != "portmap"]
 
 
-def unanswered(network: Conflist, subject: Subject) -> CniResult:
-    """An attachment that was begun and of which no answer is known."""
-    return _attachment(network, subject, {})
+def result_of_interrupted_add(network: Conflist, conf: RuntimeConf) -> CniResult:
+    """Return what DEL needs after an ADD whose result is unknown."""
+    return _cni_result(network, conf, {})
 
 
-def _attachment(network: Conflist, subject: Subject, result: Mapping[str, Any]) -> CniResult:
+def _cni_result(network: Conflist, conf: RuntimeConf, result: Mapping[str, Any]) -> CniResult:
     document = {"name": network.name, "cniVersion": network.version, "plugins": network.plugins}
     return CniResult(
-        subject.id,
+        conf.container_id,
         msgspec.json.encode(document).decode(),
-        dict(subject.arguments),
-        dict(subject.words),
+        dict(conf.capability_args),
+        dict(conf.args),
         msgspec.json.encode(result).decode(),
     )
 
 
-def _decoded(output: bytes) -> Mapping[str, Any]:
+def _decode(output: bytes) -> Mapping[str, Any]:
     try:
         result = msgspec.json.decode(output or b"{}")
     except msgspec.DecodeError as error:
@@ -174,12 +178,12 @@ def _decoded(output: bytes) -> Mapping[str, Any]:
     return result if isinstance(result, dict) else {}
 
 
-def _complaint(output: bytes) -> str:
-    """A plugin's error object in words. Source: CNI specification, "Error"."""
+def _error_message(output: bytes) -> str:
+    """Return the text of a plugin's error object. Source: CNI specification, "Error"."""
     try:
-        told = msgspec.json.decode(output)
+        document = msgspec.json.decode(output)
     except msgspec.DecodeError:
-        return output.decode(errors="replace").strip() or "failed without a word"
-    if not isinstance(told, dict):
-        return str(told)
-    return " ".join(filter(None, (str(told.get("msg", "")), str(told.get("details", "")))))
+        return output.decode(errors="replace").strip() or "failed without a message"
+    if not isinstance(document, dict):
+        return str(document)
+    return " ".join(filter(None, (str(document.get("msg", "")), str(document.get("details", "")))))

@@ -1,13 +1,15 @@
-"""Network namespaces with an address, made before a pod asks: a start need not wait for plugins.
+"""Network pool: warm network namespaces, so that a pod's start need not wait for CNI plugins.
 
-Where every plugin gives all pods the same (see `Conflist.is_impersonal`), its work is done in
-advance for a few namespaces, in moments when no pod is being started. A pod takes one and names it;
-one with host ports or a bandwidth of its own gets its network made then, as on every other network.
+Where no plugin depends on the pod (see `Conflist.is_pod_independent`), a few namespaces are created
+and attached in advance, while no pod is being started. RunPodSandbox takes one and sets its
+hostname and sysctls. A pod with host ports or a bandwidth limit gets a network of its own, as every
+pod does on other networks.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,15 +27,15 @@ from moorage.engine.networks.plugins import (
     CniError,
     CniResult,
     Plugins,
-    Subject,
-    unanswered,
+    RuntimeConf,
+    result_of_interrupted_add,
 )
 from moorage.linux import pinned
 from moorage.linux.idmap import IdMappings
 
 KINDS = (pinned.NET, pinned.IPC, pinned.UTS)
 _PREFIX = "spare-"
-_ATTACHMENT = "attachment.json"
+_RESULT_FILE = "attachment.json"
 _RETRY_S = 5.0
 
 log = Log(__name__)
@@ -41,14 +43,14 @@ log = Log(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WarmNetwork:
-    """Pinned namespaces that are on the network already."""
+    """Pinned namespaces that are attached to the network."""
 
     directory: Path
-    attachment: CniResult
+    result: CniResult
 
 
 class NetworkPool:
-    """Namespaces for pods, some of them ready. `run` makes new ones until it is cancelled.
+    """Namespaces of pods. `run` keeps some warm until it is cancelled.
 
     `directory` holds one directory of pinned namespaces for each sandbox, named by its id.
     """
@@ -61,155 +63,153 @@ class NetworkPool:
         clock: Clock,
         *,
         size: int,
-        lull: Callable[[], Awaitable[None]],
+        wait_idle: Callable[[], Awaitable[None]],
     ) -> None:
-        """`lull` returns when there is time for work that nobody waits for yet."""
+        """`wait_idle` returns when no pod is being started."""
         self._directory = directory
         self._plugins = plugins
         self._network = network
         self._clock = clock
         self._size = size
-        self._spares: deque[WarmNetwork] = deque()
-        self._lull = lull
+        self._warm: deque[WarmNetwork] = deque()
+        self._wait_idle = wait_idle
         self._changed = asyncio.Event()
 
-    async def take(
+    async def acquire(
         self,
         sandbox_id: str,
         hostname: str,
         sysctls: Mapping[Path, str],
-        subject: Subject,
+        conf: RuntimeConf,
         mappings: IdMappings | None = None,
     ) -> tuple[Path, CniResult]:
-        """A sandbox's namespaces, on the network. Raises CniError, ConflistError, OSError.
+        """Create a sandbox's namespaces and attach them to the network. Ignores `conf.netns`.
 
-        Nothing stays of it after a failure. `subject.netns` is not looked at.
+        Returns their directory and the CNI result. Raises CniError, ConflistError, OSError; leaves
+        nothing behind then.
         """
         try:
             network = self._network()
             # A network belongs for good to the user namespace it was made in.
-            spare = None if mappings else self._spare(network, subject.arguments)
+            warm = None if mappings else self._take_warm(network, conf.capability_args)
             target = self._directory / sandbox_id
-            if spare is None:
-                return await self._make(target, network, subject, hostname, sysctls, mappings)
-            pinned.move(spare.directory, target)
+            if warm is None:
+                return await self._create(target, network, conf, hostname, sysctls, mappings)
+            pinned.move(warm.directory, target)
             try:
-                pinned.furnish(target, KINDS, hostname, sysctls)
+                pinned.configure(target, KINDS, hostname, sysctls)
             except BaseException:
-                await self.give_back(target, spare.attachment)
+                await self.release(target, warm.result)
                 raise
-            return target, spare.attachment
+            return target, warm.result
         finally:
             self._changed.set()
 
-    async def give_back(self, directory: Path, attachment: CniResult | None) -> None:
-        """Take a sandbox off the network and let its namespaces go; gone already is no error.
+    async def release(self, directory: Path, result: CniResult | None) -> None:
+        """Detach a sandbox from the network and remove its namespaces; absent ones are no error.
 
         Raises CniError.
         """
         netns = directory / pinned.NET
-        if attachment is not None:
-            await self._plugins.remove(attachment, netns if pinned.is_pinned(netns) else None)
+        if result is not None:
+            await self._plugins.remove(result, netns if pinned.is_pinned(netns) else None)
         await asyncio.to_thread(pinned.release, directory)
 
     async def run(self) -> None:
-        """Keep some namespaces ready."""
+        """Keep `size` networks warm. Returns only if the network does not allow it."""
         while True:
             self._changed.clear()
-            if len(self._spares) >= self._size:
+            if len(self._warm) >= self._size:
                 await self._changed.wait()
                 continue
-            await self._lull()
+            await self._wait_idle()
             try:
                 network = self._network()
-                if not network.is_impersonal:
+                if not network.is_pod_independent:
                     return
-                await self._prepare(network)
+                await self._add_warm(network)
             except (CniError, ConflistError, OSError) as error:
-                log.warning("no network can be made in advance", reason=error)
+                log.warning("warm network creation failed", reason=error)
                 await self._clock.sleep(_RETRY_S)
 
     async def drain(self) -> None:
-        """Give every spare back."""
-        while self._spares:
-            spare = self._spares.popleft()
+        """Release every warm network; failures are logged."""
+        while self._warm:
+            warm = self._warm.popleft()
             try:
-                await self.give_back(spare.directory, spare.attachment)
+                await self.release(warm.directory, warm.result)
             except CniError as error:
-                log.warning("a spare network could not be taken off", reason=error)
+                log.warning("warm network release failed", reason=error)
 
     async def recover(self, known: frozenset[str]) -> None:
-        """Take over the spares that an earlier engine made, and give back what it left half-made.
+        """Adopt the warm networks of an earlier engine, and release all others without a sandbox.
 
-        `known` are the ids of the sandboxes there are.
+        `known` are the ids of the existing sandboxes.
         """
         if not self._directory.is_dir():
             return
         for directory in sorted(self._directory.iterdir()):
             if directory.name in known:
                 continue
-            attachment = _read(directory)
-            if attachment is not None and directory.name.startswith(_PREFIX):
-                self._spares.append(WarmNetwork(directory, attachment))
+            result = _read_result(directory)
+            if result is not None and directory.name.startswith(_PREFIX):
+                self._warm.append(WarmNetwork(directory, result))
                 continue
             try:
-                await self.give_back(directory, attachment or self._guess(directory))
+                await self.release(directory, result or self._interrupted_result(directory))
             except (CniError, OSError) as error:
-                log.warning("a network left behind stays", directory=directory, reason=error)
+                log.warning("leftover network release failed", directory=directory, reason=error)
 
-    def _guess(self, directory: Path) -> CniResult | None:
-        """What a chain that was cut short may have added."""
+    def _interrupted_result(self, directory: Path) -> CniResult | None:
+        """Return what an interrupted ADD may have added, None without a network."""
+        conf = RuntimeConf(container_id=directory.name, netns=directory / pinned.NET)
         try:
-            return unanswered(
-                self._network(), Subject(id=directory.name, netns=directory / pinned.NET)
-            )
+            return result_of_interrupted_add(self._network(), conf)
         except ConflistError:
             return None
 
-    def _spare(self, network: Conflist, arguments: Mapping[str, Any]) -> WarmNetwork | None:
-        if arguments or not network.is_impersonal:
+    def _take_warm(
+        self, network: Conflist, capability_args: Mapping[str, Any]
+    ) -> WarmNetwork | None:
+        if capability_args or not network.is_pod_independent:
             return None
-        return self._spares.popleft() if self._spares else None
+        return self._warm.popleft() if self._warm else None
 
-    async def _prepare(self, network: Conflist) -> None:
+    async def _add_warm(self, network: Conflist) -> None:
         name = f"{_PREFIX}{secrets.token_hex(8)}"
         directory = self._directory / name
-        subject = Subject(id=name, netns=directory / pinned.NET)
-        directory, attachment = await self._make(directory, network, subject, "", {})
-        self._spares.append(WarmNetwork(directory, attachment))
+        conf = RuntimeConf(container_id=name, netns=directory / pinned.NET)
+        directory, result = await self._create(directory, network, conf, "", {})
+        self._warm.append(WarmNetwork(directory, result))
 
-    async def _make(
+    async def _create(
         self,
         directory: Path,
         network: Conflist,
-        subject: Subject,
+        conf: RuntimeConf,
         hostname: str,
         sysctls: Mapping[Path, str],
         mappings: IdMappings | None = None,
     ) -> tuple[Path, CniResult]:
-        make = partial(
-            pinned.make, directory, KINDS, hostname=hostname, sysctls=sysctls, mappings=mappings
+        create = partial(
+            pinned.create, directory, KINDS, hostname=hostname, sysctls=sysctls, mappings=mappings
         )
-        # The short way takes less than a hop to a thread; a user namespace waits for a process.
-        await asyncio.to_thread(make) if mappings else make()
+        # Takes less time than a hop to a thread, but a user namespace waits for a process.
+        await asyncio.to_thread(create) if mappings else create()
         try:
-            placed = Subject(
-                id=subject.id,
-                netns=directory / pinned.NET,
-                arguments=subject.arguments,
-                words=subject.words,
+            result = await self._plugins.add(
+                network, dataclasses.replace(conf, netns=directory / pinned.NET)
             )
-            attachment = await self._plugins.add(network, placed)
-            # Beside the namespaces, so that they can be taken off whatever becomes of us.
-            (directory / _ATTACHMENT).write_bytes(msgspec.json.encode(attachment))
+            # Beside the namespaces, so that a later engine can run DEL.
+            (directory / _RESULT_FILE).write_bytes(msgspec.json.encode(result))
         except BaseException:
             await asyncio.to_thread(pinned.release, directory)
             raise
-        return directory, attachment
+        return directory, result
 
 
-def _read(directory: Path) -> CniResult | None:
+def _read_result(directory: Path) -> CniResult | None:
     try:
-        return msgspec.json.decode((directory / _ATTACHMENT).read_bytes(), type=CniResult)
+        return msgspec.json.decode((directory / _RESULT_FILE).read_bytes(), type=CniResult)
     except (FileNotFoundError, msgspec.DecodeError, msgspec.ValidationError):
         return None

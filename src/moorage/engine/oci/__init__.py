@@ -28,6 +28,7 @@ from moorage.engine.oci.identity import Identity, resolve_identity
 from moorage.engine.oci.mounts import relabelled_paths
 from moorage.engine.oci.namespaces import (
     UserNamespace,
+    id_mappings,
     user_namespace,
     verify_sandbox_namespaces,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "UserNamespace",
     "container_capabilities",
     "exec_process",
+    "id_mappings",
     "look_at_host",
     "look_up_container",
     "look_up_sandbox",

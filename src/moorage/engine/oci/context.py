@@ -62,14 +62,25 @@ class SandboxFiles:
     resolv_conf: Path | None = None
     shm: Path | None = None
 
+    @classmethod
+    def of(cls, directory: Path, config: pb.PodSandboxConfig) -> SandboxFiles:
+        """Return the files of a sandbox with that configuration in its directory."""
+        options = config.linux.security_context.namespace_options
+        return cls(
+            hostname=directory / "hostname",
+            hosts=directory / "hosts",
+            resolv_conf=directory / "resolv.conf",
+            shm=directory / "shm" if options.ipc != pb.NODE else Path("/dev/shm"),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxContext:
     """A pod's sandbox as its containers find it.
 
-    The namespace paths are pinned files, "" where nothing is pinned; then the holder's are joined,
-    whose process id on this host is `holder_pid`. `hostname` is the pod's, or the machine's when
-    the pod has the host's network.
+    The namespace paths are pinned files, "" where nothing is pinned; then those of the infra
+    process are joined, whose process id on this host is `infra_pid`. `hostname` is the pod's, or
+    the host's when the pod has the host's network.
     """
 
     id: str
@@ -79,7 +90,7 @@ class SandboxContext:
     ipcns: str = ""
     utsns: str = ""
     userns: str = ""
-    holder_pid: int | None = None
+    infra_pid: int | None = None
     files: SandboxFiles = SandboxFiles()
 
     @property

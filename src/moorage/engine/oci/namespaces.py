@@ -5,6 +5,7 @@ Source: CRI NamespaceOption and UserNamespace; OCI runtime-spec, "Namespaces"; K
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from moorage.cri import pb
 from moorage.engine.errors import InvalidError, PreconditionError
 from moorage.engine.oci.context import ContainerRequest, HandlerTraits, SandboxContext
 from moorage.engine.oci.host import HostFacts
+from moorage.linux.idmap import IdMappings, IdRange
 
 Mapping = dict[str, int]
 """An OCI id mapping: containerID, hostID, size."""
@@ -59,12 +61,29 @@ def user_namespace(
     return UserNamespace(_one_range(asked.uids, "uids"), _one_range(asked.gids, "gids"))
 
 
+def id_mappings(options: pb.NamespaceOption) -> IdMappings | None:
+    """Return the host ids of the pod's users and groups; None without a user namespace of its own.
+
+    Raises InvalidError as `user_namespace` does.
+    """
+    if user_namespace(options) is None:
+        return None
+    userns = options.userns_options
+    return IdMappings(_id_ranges(userns.uids), _id_ranges(userns.gids))
+
+
 def verify_sandbox_namespaces(options: pb.NamespaceOption, handler: HandlerTraits) -> None:
     """Raise InvalidError for modes that no pod can have."""
     _verify_modes(options)
     if options.pid == pb.TARGET:
         raise InvalidError("namespace_options.pid TARGET is for containers; use POD for a pod")
     user_namespace(options, handler)
+
+
+def _id_ranges(mappings: Iterable[pb.IDMapping]) -> tuple[IdRange, ...]:
+    return tuple(
+        IdRange(mapping.container_id, mapping.host_id, mapping.length) for mapping in mappings
+    )
 
 
 def container_namespaces(request: ContainerRequest, host: HostFacts) -> list[dict[str, str]]:
@@ -187,9 +206,9 @@ def _joined(kind: str, pinned: str, request: ContainerRequest) -> dict[str, str]
     sandbox = request.sandbox
     if pinned:
         return _entry(kind, pinned)
-    if sandbox.holder_pid is not None:
+    if sandbox.infra_pid is not None:
         proc = {"network": "net"}.get(kind, kind)
-        return _entry(kind, f"/proc/{sandbox.holder_pid}/ns/{proc}")
+        return _entry(kind, f"/proc/{sandbox.infra_pid}/ns/{proc}")
     # The pod's namespaces are in the runtime's own kernel, except the network it takes over.
     if request.handler.is_virtualised and kind != "network":
         return _entry(kind, "")

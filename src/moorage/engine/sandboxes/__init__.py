@@ -1,1 +1,1 @@
-"""Pod sandboxes: namespaces, a network and files that the containers of a pod share."""
+"""Pod sandboxes: one module for each RPC of the CRI that acts on a sandbox."""

@@ -1,6 +1,6 @@
-"""The files of a sandbox that every container of the pod sees: names, resolver, shared memory.
+"""Sandbox files, mounted into every container of the pod: hostname, hosts, resolv.conf, /dev/shm.
 
-Source: CRI `DNSConfig`, resolv.conf(5); 64 MiB of shared memory as every engine gives.
+Source: CRI `DNSConfig`, resolv.conf(5); 64 MiB of shared memory, as containerd and CRI-O.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from moorage.cri import pb
-from moorage.engine.oci.context import SandboxFiles
+from moorage.engine.oci import SandboxFiles
 from moorage.linux.idmap import IdMappings
 from moorage.linux.mounts import NO_EXECUTION, NO_PRIVILEGE, mount, unmount
 from moorage.linux.private import make_private_for
@@ -33,13 +33,13 @@ def write_files(
     addresses: tuple[str, ...],
     mappings: IdMappings | None = None,
 ) -> SandboxFiles:
-    """Write a sandbox's files and mount its shared memory. Raises OSError.
+    """Write a sandbox's files and mount its shared memory. Returns their paths. Raises OSError.
 
-    With mappings, the root user of that user namespace owns the memory and reaches the files.
+    With mappings, root of that user namespace owns the shared memory and can reach the files.
     """
     options = config.linux.security_context.namespace_options
     make_private_for(directory, mappings)
-    files = files_of(directory, config)
+    files = SandboxFiles.of(directory, config)
     for path, text in (
         (files.hostname, f"{hostname}\n"),
         (files.hosts, hosts_text(hostname, addresses, is_on_host=options.network == pb.NODE)),
@@ -56,26 +56,13 @@ def write_files(
     return files
 
 
-def files_of(directory: Path, config: pb.PodSandboxConfig) -> SandboxFiles:
-    """Where the files of a sandbox with that configuration are."""
-    options = config.linux.security_context.namespace_options
-    return SandboxFiles(
-        hostname=directory / "hostname",
-        hosts=directory / "hosts",
-        resolv_conf=directory / "resolv.conf",
-        shm=directory / "shm" if options.ipc != pb.NODE else Path("/dev/shm"),
-    )
-
-
 def remove_files(directory: Path) -> None:
-    """Unmount the shared memory and remove the directory; gone already is no error. Raises
-    OSError.
-    """
-    release_shared_memory(directory)
+    """Unmount the shared memory and remove the directory; absent is no error. Raises OSError."""
+    unmount_shared_memory(directory)
     remove_tree(directory)
 
 
-def release_shared_memory(directory: Path) -> None:
+def unmount_shared_memory(directory: Path) -> None:
     """Unmount the shared memory, if it is mounted. Raises OSError."""
     shm = directory / "shm"
     if shm.is_mount():
@@ -83,7 +70,7 @@ def release_shared_memory(directory: Path) -> None:
 
 
 def hosts_text(hostname: str, addresses: tuple[str, ...], *, is_on_host: bool) -> str:
-    """The hosts file: the machine's own for a pod on its network."""
+    """Return the hosts file: the host's own for a pod on its network."""
     if is_on_host:
         return _HOST_HOSTS.read_text() if _HOST_HOSTS.exists() else _HOSTS
     own = "".join(f"{address}\t{hostname}\n" for address in addresses if hostname)
@@ -91,7 +78,7 @@ def hosts_text(hostname: str, addresses: tuple[str, ...], *, is_on_host: bool) -
 
 
 def resolver_text(config: pb.PodSandboxConfig) -> str:
-    """The resolver's configuration: what was given, else the machine's own."""
+    """Return resolv.conf: from the pod's DNS configuration, else the host's own."""
     dns = config.dns_config
     lines = [f"nameserver {server}" for server in dns.servers]
     if dns.searches:

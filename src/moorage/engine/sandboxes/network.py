@@ -1,4 +1,4 @@
-"""What a pod asks of its network, in CNI's words.
+"""CNI runtime configuration of a pod: capability arguments and CNI_ARGS.
 
 Source: CNI conventions (capability arguments, CNI_ARGS), as containerd and CRI-O pass them; the
 bandwidth annotations are Kubernetes'.
@@ -12,7 +12,7 @@ from typing import Any
 from moorage.api.quantity import parse as parse_quantity
 from moorage.cri import pb
 from moorage.engine.errors import InvalidError
-from moorage.engine.networks import Subject
+from moorage.engine.networks import RuntimeConf
 
 _INGRESS = "kubernetes.io/ingress-bandwidth"
 _EGRESS = "kubernetes.io/egress-bandwidth"
@@ -20,14 +20,14 @@ _BURST_BITS = (1 << 31) - 1
 _PROTOCOLS = {pb.TCP: "tcp", pb.UDP: "udp", pb.SCTP: "sctp"}
 
 
-def network_subject(sandbox_id: str, config: pb.PodSandboxConfig) -> Subject:
-    """Whom the plugins work for. Raises InvalidError for a bandwidth that is no quantity."""
+def cni_runtime_conf(sandbox_id: str, config: pb.PodSandboxConfig) -> RuntimeConf:
+    """Return a pod's runtime configuration. Raises InvalidError for an invalid bandwidth."""
     metadata = config.metadata
-    return Subject(
-        id=sandbox_id,
+    return RuntimeConf(
+        container_id=sandbox_id,
         netns=Path(),
-        arguments=capability_arguments(config),
-        words={
+        capability_args=capability_args(config),
+        args={
             "IgnoreUnknown": "1",
             "K8S_POD_NAMESPACE": metadata.namespace,
             "K8S_POD_NAME": metadata.name,
@@ -37,22 +37,25 @@ def network_subject(sandbox_id: str, config: pb.PodSandboxConfig) -> Subject:
     )
 
 
-def capability_arguments(config: pb.PodSandboxConfig) -> dict[str, Any]:
-    """Host ports and bandwidth, each only where the pod has some."""
-    arguments: dict[str, Any] = {}
-    ports = [_port(each) for each in config.port_mappings if each.host_port > 0]
+def capability_args(config: pb.PodSandboxConfig) -> dict[str, Any]:
+    """Return `portMappings` and `bandwidth`, each only if the pod has some.
+
+    Raises InvalidError for a bandwidth that is not a quantity.
+    """
+    args: dict[str, Any] = {}
+    ports = [_port_mapping(mapping) for mapping in config.port_mappings if mapping.host_port > 0]
     if ports:
-        arguments["portMappings"] = ports
+        args["portMappings"] = ports
     bandwidth = {
         **_rate(config.annotations, _INGRESS, "ingress"),
         **_rate(config.annotations, _EGRESS, "egress"),
     }
     if bandwidth:
-        arguments["bandwidth"] = bandwidth
-    return arguments
+        args["bandwidth"] = bandwidth
+    return args
 
 
-def _port(mapping: pb.PortMapping) -> dict[str, Any]:
+def _port_mapping(mapping: pb.PortMapping) -> dict[str, Any]:
     port = {
         "hostPort": mapping.host_port,
         "containerPort": mapping.container_port,
@@ -68,5 +71,5 @@ def _rate(annotations: Any, name: str, direction: str) -> dict[str, int]:
     try:
         bits = parse_quantity(text).value
     except ValueError as error:
-        raise InvalidError(f"annotation {name}: {text!r} is no quantity") from error
+        raise InvalidError(f"annotation {name}: {text!r} is not a quantity, such as 10M") from error
     return {f"{direction}Rate": bits, f"{direction}Burst": _BURST_BITS}

@@ -1,4 +1,4 @@
-"""What this engine offers beyond the CRI: images from files, and news of its handlers."""
+"""Engine extension RPCs (`moorage.engine.v1`): LoadImages, SaveImages, WatchHandlers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from moorage.engine.images import ImageStore
 from moorage.handlers import Catalogue, HandlerDirectory, OfferedHandler
 
 
-class ExtensionCalls:
-    """The calls of `moorage.engine.v1`."""
+class ExtensionServicer:
+    """The service `moorage.engine.v1`."""
 
     def __init__(self, images: ImageStore, handlers: HandlerDirectory) -> None:
         self._images = images
@@ -24,7 +24,7 @@ class ExtensionCalls:
     ) -> engine_pb.LoadImagesResponse:
         archive = Path(request.archive)
         if not archive.is_absolute():
-            raise InvalidError(f"archive {request.archive!r} is no absolute path")
+            raise InvalidError(f"archive {request.archive!r} is not an absolute path")
         return engine_pb.LoadImagesResponse(names=await self._images.load_names(archive))
 
     async def save_images(
@@ -32,13 +32,13 @@ class ExtensionCalls:
     ) -> engine_pb.SaveImagesResponse:
         for path in filter(None, (request.archive, request.known_layers)):
             if not Path(path).is_absolute():
-                raise InvalidError(f"{path!r} is no absolute path")
+                raise InvalidError(f"{path!r} is not an absolute path")
         known = Path(request.known_layers) if request.known_layers else None
         saved = await self._images.save(request.images, Path(request.archive), known)
         return engine_pb.SaveImagesResponse(
             images=[
-                engine_pb.SavedImage(name=each.name, id=each.id, is_exact=each.is_exact)
-                for each in saved
+                engine_pb.SavedImage(name=image.name, id=image.id, is_exact=image.is_exact)
+                for image in saved
             ]
         )
 
@@ -47,23 +47,23 @@ class ExtensionCalls:
     ) -> AsyncIterator[engine_pb.Handlers]:
         del request
         changed = asyncio.Event()
-        forget = self._handlers.add_listener(lambda _old, _new: changed.set())
+        unsubscribe = self._handlers.add_listener(lambda _old, _new: changed.set())
         try:
             while True:
                 changed.clear()
                 yield catalogue_message(self._handlers.catalogue)
                 await changed.wait()
         finally:
-            forget()
+            unsubscribe()
 
 
 def catalogue_message(catalogue: Catalogue) -> engine_pb.Handlers:
-    """The handlers in force and the complaints, in order of their names."""
+    """Return the current handlers, sorted by name, and the complaints about handler files."""
     default = catalogue.default_name
-    handlers = sorted(catalogue, key=lambda each: each.name)
+    handlers = sorted(catalogue, key=lambda handler: handler.name)
     return engine_pb.Handlers(
-        handlers=[_message(each, is_default=each.name == default) for each in handlers],
-        complaints=[str(each) for each in catalogue.complaints],
+        handlers=[_message(handler, is_default=handler.name == default) for handler in handlers],
+        complaints=[str(complaint) for complaint in catalogue.complaints],
     )
 
 

@@ -1,79 +1,71 @@
-"""The CRI's calls about pod sandboxes, and its events."""
+"""Sandbox RPCs of the CRI: each finds its sandbox and calls its module in `sandboxes/`."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-import msgspec
-
 from moorage.cri import pb
-from moorage.engine.containers.messages import container_status
 from moorage.engine.context import EngineContext
-from moorage.engine.sandboxes.life import Sandboxes
-from moorage.engine.sandboxes.messages import chosen_sandboxes, sandbox_item, sandbox_status
+from moorage.engine.sandboxes.list import list_pod_sandboxes
+from moorage.engine.sandboxes.remove import remove_pod_sandbox
+from moorage.engine.sandboxes.run import run_pod_sandbox
+from moorage.engine.sandboxes.status import pod_sandbox_status_response
+from moorage.engine.sandboxes.stop import stop_pod_sandbox
 
 
-class SandboxCalls:
-    """Runs, stops, removes and lists sandboxes."""
+class SandboxServicer:
+    """RunPodSandbox, StopPodSandbox, … A missing sandbox is no error for stop and remove."""
 
-    def __init__(self, context: EngineContext, sandboxes: Sandboxes) -> None:
+    def __init__(self, context: EngineContext) -> None:
         self._context = context
-        self._sandboxes = sandboxes
+        self._sandboxes = context.inventory.sandboxes
 
     async def run_pod_sandbox(self, request: pb.RunPodSandboxRequest) -> pb.RunPodSandboxResponse:
         with self._context.idle_gate.starting():
-            sandbox = await self._sandboxes.run(request.config, request.runtime_handler)
+            sandbox = await run_pod_sandbox(self._context, request.config, request.runtime_handler)
         return pb.RunPodSandboxResponse(pod_sandbox_id=sandbox.id)
 
     async def stop_pod_sandbox(
         self, request: pb.StopPodSandboxRequest
     ) -> pb.StopPodSandboxResponse:
-        sandbox = self._context.inventory.sandboxes.get(request.pod_sandbox_id)
+        sandbox = self._sandboxes.get(request.pod_sandbox_id)
         if sandbox is not None:
-            await self._sandboxes.stop(sandbox)
+            await stop_pod_sandbox(self._context, sandbox)
         return pb.StopPodSandboxResponse()
 
     async def remove_pod_sandbox(
         self, request: pb.RemovePodSandboxRequest
     ) -> pb.RemovePodSandboxResponse:
-        sandbox = self._context.inventory.sandboxes.get(request.pod_sandbox_id)
+        sandbox = self._sandboxes.get(request.pod_sandbox_id)
         if sandbox is not None:
-            await self._sandboxes.remove(sandbox)
+            await remove_pod_sandbox(self._context, sandbox)
         return pb.RemovePodSandboxResponse()
 
     async def pod_sandbox_status(
         self, request: pb.PodSandboxStatusRequest
     ) -> pb.PodSandboxStatusResponse:
-        inventory = self._context.inventory
-        sandbox = inventory.sandboxes.find(request.pod_sandbox_id)
-        return pb.PodSandboxStatusResponse(
-            status=sandbox_status(sandbox),
-            info={"info": _info(self._context, sandbox.id)} if request.verbose else {},
-            containers_statuses=[
-                container_status(each) for each in inventory.containers_of(sandbox)
-            ],
-            timestamp=self._context.now_ns(),
-        )
+        sandbox = self._sandboxes.find(request.pod_sandbox_id)
+        return pod_sandbox_status_response(self._context, sandbox, is_verbose=request.verbose)
 
     async def list_pod_sandbox(
         self, request: pb.ListPodSandboxRequest
     ) -> pb.ListPodSandboxResponse:
-        return pb.ListPodSandboxResponse(items=self._listed(request.filter))
+        return pb.ListPodSandboxResponse(items=list_pod_sandboxes(self._sandboxes, request.filter))
 
     async def stream_pod_sandboxes(
         self, request: pb.StreamPodSandboxesRequest
     ) -> AsyncIterator[pb.StreamPodSandboxesResponse]:
-        for item in self._listed(request.filter):
+        for item in list_pod_sandboxes(self._sandboxes, request.filter):
             yield pb.StreamPodSandboxesResponse(pod_sandboxes=[item])
 
     async def update_pod_sandbox_resources(
         self, request: pb.UpdatePodSandboxResourcesRequest
     ) -> pb.UpdatePodSandboxResourcesResponse:
-        """Told after the kubelet has changed the pod's cgroup itself, so there is nothing to set.
+        """Accept the request: the kubelet has already changed the pod's cgroup itself.
 
-        Source: CRI, the comment on the call.
+        Raises NotFoundError. Source: CRI, the comment on the call.
         """
-        self._context.inventory.sandboxes.find(request.pod_sandbox_id)
+        self._sandboxes.find(request.pod_sandbox_id)
         return pb.UpdatePodSandboxResourcesResponse()
 
     async def get_container_events(
@@ -82,20 +74,3 @@ class SandboxCalls:
         del request
         async for event in self._context.events.listen():
             yield event
-
-    def _listed(self, wanted: pb.PodSandboxFilter) -> list[pb.PodSandbox]:
-        chosen = chosen_sandboxes(self._context.inventory.sandboxes, wanted)
-        return [sandbox_item(each) for each in chosen]
-
-
-def _info(context: EngineContext, sandbox_id: str) -> str:
-    """What a person who looks into a sandbox wants to know beyond its status."""
-    record = context.inventory.sandboxes.find(sandbox_id).record
-    told = {
-        "pid": record.task_pid,
-        "runtimeHandler": record.definition.name,
-        "runtimeBinary": str(record.program),
-        "namespaces": str(context.paths.namespaces / record.id),
-        "network": msgspec.json.decode(record.attachment.result) if record.attachment else None,
-    }
-    return msgspec.json.encode(told).decode()

@@ -1,4 +1,4 @@
-"""The CRI's calls about what containers and sandboxes use."""
+"""Statistics RPCs of the CRI: ContainerStats, PodSandboxStats, their lists, and metrics."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 from moorage.cri import pb
-from moorage.engine.cgroups import container_cgroup
-from moorage.engine.containers.life import Containers
 from moorage.engine.context import EngineContext
 from moorage.engine.errors import NotFoundError
 from moorage.engine.inventory import Container, Sandbox
@@ -21,14 +19,11 @@ from moorage.engine.stats import (
 from moorage.linux import pinned
 
 
-class StatisticsCalls:
-    """Statistics and metrics. Containers that don't run use nothing and are not told of."""
+class StatisticsServicer:
+    """Statistics and metrics of running containers and ready sandboxes."""
 
-    def __init__(
-        self, context: EngineContext, containers: Containers, statistics: Statistics
-    ) -> None:
+    def __init__(self, context: EngineContext, statistics: Statistics) -> None:
         self._context = context
-        self._containers = containers
         self._statistics = statistics
 
     async def container_stats(self, request: pb.ContainerStatsRequest) -> pb.ContainerStatsResponse:
@@ -88,20 +83,28 @@ class StatisticsCalls:
         for metrics in await self._statistics.metrics(self._ready_sandboxes()):
             yield pb.StreamPodSandboxMetricsResponse(pod_sandbox_metrics=[metrics])
 
-    async def _container_list(self, wanted: pb.ContainerStatsFilter) -> list[pb.ContainerStats]:
+    async def _container_list(
+        self, stats_filter: pb.ContainerStatsFilter
+    ) -> list[pb.ContainerStats]:
         running = [
-            self._container(each) for each in self._context.inventory.containers if each.is_running
+            self._container(container)
+            for container in self._context.inventory.containers
+            if container.is_running
         ]
-        return await self._statistics.containers(select_containers(running, wanted))
+        return await self._statistics.containers(select_containers(running, stats_filter))
 
-    async def _sandbox_list(self, wanted: pb.PodSandboxStatsFilter) -> list[pb.PodSandboxStats]:
-        return await self._statistics.sandboxes(select_sandboxes(self._ready_sandboxes(), wanted))
+    async def _sandbox_list(
+        self, stats_filter: pb.PodSandboxStatsFilter
+    ) -> list[pb.PodSandboxStats]:
+        return await self._statistics.sandboxes(
+            select_sandboxes(self._ready_sandboxes(), stats_filter)
+        )
 
     def _ready_sandboxes(self) -> list[SandboxSubject]:
         return [
-            self._sandbox(each)
-            for each in self._context.inventory.sandboxes
-            if each.record.is_ready
+            self._sandbox(sandbox)
+            for sandbox in self._context.inventory.sandboxes
+            if sandbox.record.is_ready
         ]
 
     def _container(self, container: Container) -> ContainerSubject:
@@ -110,7 +113,7 @@ class StatisticsCalls:
             id=record.id,
             sandbox_id=record.sandbox_id,
             metadata=config.metadata,
-            cgroup=self._containers.cgroup(container),
+            cgroup=container.cgroup.path,
             layers=self._context.paths.images,
             writable_usage=partial(self._writable_usage, record.id),
             labels=config.labels,
@@ -128,17 +131,17 @@ class StatisticsCalls:
 
     def _sandbox(self, sandbox: Sandbox) -> SandboxSubject:
         config, record = sandbox.config, sandbox.record
-        place = container_cgroup(
-            record.definition.cgroup_driver, config.linux.cgroup_parent, record.id
-        )
-        is_on_host = sandbox.namespace_options.network == pb.NODE
+        cgroup = sandbox.cgroup
+        netns = self._context.paths.namespaces / record.id / pinned.NET
         containers = self._context.inventory.containers_of(sandbox)
         return SandboxSubject(
             id=record.id,
             metadata=config.metadata,
-            cgroup=None if place.is_parent_shared else place.parent,
-            netns=None if is_on_host else self._context.paths.namespaces / record.id / pinned.NET,
-            containers=tuple(self._container(each) for each in containers if each.is_running),
+            cgroup=None if cgroup.is_parent_shared else cgroup.parent,
+            netns=None if sandbox.is_on_host_network else netns,
+            containers=tuple(
+                self._container(container) for container in containers if container.is_running
+            ),
             labels=config.labels,
             annotations=config.annotations,
         )

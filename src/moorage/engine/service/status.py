@@ -1,4 +1,4 @@
-"""The CRI's calls about the engine itself: its version, its health, its handlers."""
+"""Engine RPCs of the CRI: Version, Status, RuntimeConfig, UpdateRuntimeConfig."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _API_VERSION, _KUBE_API_VERSION = "v1", "0.1.0"
 _NAME = "moorage"
 
 
-class StatusCalls:
+class StatusServicer:
     """Version, status and configuration of an engine."""
 
     def __init__(self, context: EngineContext) -> None:
@@ -29,23 +29,25 @@ class StatusCalls:
         )
 
     async def status(self, request: pb.StatusRequest) -> pb.StatusResponse:
-        """The two conditions every caller wants, and the handlers that can be used."""
+        """Return the conditions RuntimeReady and NetworkReady, and the available handlers."""
         catalogue = self._context.handlers()
-        usable = [each for each in catalogue if each.is_available]
-        listed = [runtime_handler(each) for each in usable]
+        available = [handler for handler in catalogue if handler.is_available]
+        listed = [runtime_handler(handler) for handler in available]
         default = catalogue.find("")
         if default is not None and default.is_available:
             listed.insert(0, runtime_handler(default, name=""))
-        info = {"handlers": self._handlers_told()} if request.verbose else {}
+        info = {"handlers": self._verbose_info()} if request.verbose else {}
         return pb.StatusResponse(
-            status=pb.RuntimeStatus(conditions=[self._runtime(bool(usable)), self._network()]),
+            status=pb.RuntimeStatus(
+                conditions=[self._runtime_ready(bool(available)), self._network_ready()]
+            ),
             runtime_handlers=listed,
             features=pb.RuntimeFeatures(supplemental_groups_policy=True),
             info=info,
         )
 
     async def runtime_config(self, request: pb.RuntimeConfigRequest) -> pb.RuntimeConfigResponse:
-        """Which cgroup driver a kubelet must use: that of the default handler."""
+        """Return the cgroup driver that the kubelet must use: that of the default handler."""
         del request
         default = self._context.handlers().find("")
         is_systemd = (
@@ -57,16 +59,16 @@ class StatusCalls:
     async def update_runtime_config(
         self, request: pb.UpdateRuntimeConfigRequest
     ) -> pb.UpdateRuntimeConfigResponse:
-        """Accepted and not needed: no network configuration here is made from a pod CIDR."""
+        """Accept the request: the engine makes no network configuration from a pod CIDR."""
         del request
         return pb.UpdateRuntimeConfigResponse()
 
-    def _runtime(self, is_usable: bool) -> pb.RuntimeCondition:
-        if is_usable:
+    def _runtime_ready(self, has_handler: bool) -> pb.RuntimeCondition:
+        if has_handler:
             return pb.RuntimeCondition(type="RuntimeReady", status=True)
         reasons = "; ".join(
-            f"{each.name}: {each.verdict.reason} ({each.verdict.remedy})"
-            for each in self._context.handlers()
+            f"{handler.name}: {handler.verdict.reason} ({handler.verdict.remedy})"
+            for handler in self._context.handlers()
         )
         return pb.RuntimeCondition(
             type="RuntimeReady",
@@ -75,7 +77,7 @@ class StatusCalls:
             message=f"no runtime handler can be used: {reasons or 'there is none'}",
         )
 
-    def _network(self) -> pb.RuntimeCondition:
+    def _network_ready(self) -> pb.RuntimeCondition:
         try:
             read_conflist(self._context.options.cni_configurations)
         except ConflistError as error:
@@ -87,17 +89,17 @@ class StatusCalls:
             )
         return pb.RuntimeCondition(type="NetworkReady", status=True)
 
-    def _handlers_told(self) -> str:
+    def _verbose_info(self) -> str:
         lines = [
-            f"{each.name}: {'available' if each.is_available else each.verdict.reason}"
-            for each in self._context.handlers()
+            f"{handler.name}: {'available' if handler.is_available else handler.verdict.reason}"
+            for handler in self._context.handlers()
         ]
-        lines += [str(each) for each in self._context.handlers().complaints]
+        lines += [str(complaint) for complaint in self._context.handlers().complaints]
         return "\n".join(lines)
 
 
 def runtime_handler(handler: OfferedHandler, name: str | None = None) -> pb.RuntimeHandler:
-    """A handler as `Status` lists it; with the name "" for the default one."""
+    """Return a handler's entry in `Status`; `name` "" marks the default handler."""
     return pb.RuntimeHandler(
         name=handler.name if name is None else name,
         features=pb.RuntimeHandlerFeatures(

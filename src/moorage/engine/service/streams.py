@@ -1,35 +1,58 @@
-"""The CRI's calls that run a command or hand out an address for streams."""
+"""Streaming RPCs of the CRI: ExecSync, Exec, Attach, PortForward, and what their URLs lead to."""
 
 from __future__ import annotations
 
 from moorage.cri import pb
-from moorage.engine.containers.commands import Commands
+from moorage.engine.containers.attach import attach
+from moorage.engine.containers.exec import exec_sync, start_exec
 from moorage.engine.context import EngineContext
-from moorage.engine.errors import PreconditionError
+from moorage.engine.sandboxes.port_forward import dial_pod_port
 from moorage.engine.streams import StreamServer
+from moorage.handlers.adapters import ExecProcess, Streams
+from moorage.streaming.connection import Connection
 
 
-class StreamCalls:
-    """ExecSync answers with the output; the others with where the streams are served."""
+class StreamServicer:
+    """ExecSync returns the output; the others return the URL of the streaming endpoint."""
 
-    def __init__(self, context: EngineContext, commands: Commands, server: StreamServer) -> None:
+    def __init__(self, context: EngineContext, server: StreamServer) -> None:
         self._context = context
-        self._commands = commands
         self._server = server
 
     async def exec_sync(self, request: pb.ExecSyncRequest) -> pb.ExecSyncResponse:
-        return await self._commands.exec_sync(request)
+        return await exec_sync(self._context, request)
 
     async def exec(self, request: pb.ExecRequest) -> pb.ExecResponse:
-        self._commands.require_running(request.container_id)
+        self._context.inventory.find_running(request.container_id)
         return pb.ExecResponse(url=self._server.exec_url(request))
 
     async def attach(self, request: pb.AttachRequest) -> pb.AttachResponse:
-        self._commands.require_running(request.container_id)
+        self._context.inventory.find_running(request.container_id)
         return pb.AttachResponse(url=self._server.attach_url(request))
 
     async def port_forward(self, request: pb.PortForwardRequest) -> pb.PortForwardResponse:
-        sandbox = self._context.inventory.sandboxes.find(request.pod_sandbox_id)
-        if not sandbox.record.is_ready:
-            raise PreconditionError(f"sandbox {sandbox.id} is not ready")
+        self._context.inventory.find_ready(request.pod_sandbox_id)
         return pb.PortForwardResponse(url=self._server.port_forward_url(request))
+
+
+class EngineTarget:
+    """The streaming endpoint's target: the engine's containers and sandboxes."""
+
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
+
+    async def exec(self, request: pb.ExecRequest) -> ExecProcess:
+        container = self._context.inventory.find_running(request.container_id)
+        return await start_exec(
+            self._context,
+            container,
+            request.cmd,
+            has_stdin=request.stdin,
+            has_terminal=request.tty,
+        )
+
+    async def attach(self, request: pb.AttachRequest) -> Streams:
+        return await attach(self._context, request.container_id)
+
+    async def dial(self, sandbox_id: str, port: int) -> Connection:
+        return await dial_pod_port(self._context, sandbox_id, port)

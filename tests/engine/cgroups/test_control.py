@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.engine.cgroups import ContainerCgroups, life
+from moorage.engine.cgroups import ContainerCgroups, control
 from moorage.engine.errors import FailedError, TimeLimitError
 from moorage.handlers.definition import CgroupDriver
 from moorage.linux.cgroup_life import CgroupError, has_cgroup, process_ids
@@ -41,19 +41,21 @@ def limit(place: Place, controller: str, v1: tuple[str, str], v2: tuple[str, str
 
 async def test_a_cgroup_is_killed_with_all_below_it(place: Place) -> None:
     cgroups, path = place
-    life = ContainerCgroups(cgroups)
-    assert await life.make_parent(CgroupDriver.CGROUPFS, f"{path}/inner") == (f"{path}/inner",)
+    cgroups_control = ContainerCgroups(cgroups)
+    assert await cgroups_control.create_parent(CgroupDriver.CGROUPFS, f"{path}/inner") == (
+        f"{path}/inner",
+    )
     with (
         trees.enter(cgroups, path, "sleep", "600") as outer,
         trees.enter(cgroups, f"{path}/inner", "sleep", "600") as inner,
     ):
         until(lambda: len(process_ids(cgroups, path)) == 2, "both are in it", 5)
-        assert await life.processes(path) == {outer.pid, inner.pid}
-        await life.kill(path, 5)
+        assert await cgroups_control.processes(path) == {outer.pid, inner.pid}
+        await cgroups_control.kill(path, 5)
         assert (outer.wait(5), inner.wait(5)) == (-9, -9)
     assert has_cgroup(cgroups, path)
-    await life.remove(path, 5)
-    await life.remove(path, 5)
+    await cgroups_control.remove(path, 5)
+    await cgroups_control.remove(path, 5)
     assert not has_cgroup(cgroups, path)
 
 
@@ -78,55 +80,59 @@ async def test_a_frozen_container_can_be_killed(place: Place) -> None:
 
 async def test_who_is_killed_for_memory_is_counted(place: Place) -> None:
     cgroups, path = place
-    life = ContainerCgroups(cgroups)
+    cgroups_control = ContainerCgroups(cgroups)
     size = str(64 << 20)
     limit(place, "memory", ("memory.limit_in_bytes", size), ("memory.max", size))
-    assert await life.oom_kills(path) == 0
+    assert await cgroups_control.oom_kills(path) == 0
     with trees.enter(cgroups, path, sys.executable, "-c", EATS) as process:
         assert await asyncio.to_thread(process.wait, 30) == -9
     pod = path.rpartition("/")[0]
-    assert (await life.oom_kills(path), await life.oom_kills(pod)) == (1, 1)
-    assert await life.oom_kills("/gone") is None
+    assert (await cgroups_control.oom_kills(path), await cgroups_control.oom_kills(pod)) == (1, 1)
+    assert await cgroups_control.oom_kills("/gone") is None
 
 
 async def test_parents_go_when_nothing_is_in_them(place: Place) -> None:
     cgroups, path = place
-    life = ContainerCgroups(cgroups)
-    made = await life.make_parent(CgroupDriver.CGROUPFS, f"{path}/pods/a")
+    cgroups_control = ContainerCgroups(cgroups)
+    made = await cgroups_control.create_parent(CgroupDriver.CGROUPFS, f"{path}/pods/a")
     assert made == (f"{path}/pods", f"{path}/pods/a")
-    other = await life.make_parent(CgroupDriver.CGROUPFS, f"{path}/pods/b")
-    await life.remove_if_empty(made)
-    assert (await life.processes(f"{path}/pods/b"), has_cgroup(cgroups, made[0])) == (set(), True)
-    await life.remove_if_empty((made[0], *other))
+    other = await cgroups_control.create_parent(CgroupDriver.CGROUPFS, f"{path}/pods/b")
+    await cgroups_control.remove_if_empty(made)
+    assert (await cgroups_control.processes(f"{path}/pods/b"), has_cgroup(cgroups, made[0])) == (
+        set(),
+        True,
+    )
+    await cgroups_control.remove_if_empty((made[0], *other))
     assert not has_cgroup(cgroups, made[0])
 
 
 async def test_slices_are_left_to_systemd(tmp_path: Path) -> None:
-    life = ContainerCgroups(trees.v2(tmp_path))
-    assert await life.make_parent(CgroupDriver.SYSTEMD, "/pods.slice") == ()
+    cgroups_control = ContainerCgroups(trees.v2(tmp_path))
+    assert await cgroups_control.create_parent(CgroupDriver.SYSTEMD, "/pods.slice") == ()
     assert not has_cgroup(trees.v2(tmp_path), "/pods.slice")
 
 
 async def test_a_machine_without_cgroups_has_nothing_to_do() -> None:
-    life = ContainerCgroups(Cgroups(Layout.ABSENT))
-    assert await life.make_parent(CgroupDriver.CGROUPFS, "/pods") == ()
-    await life.remove("/pods", 1)
-    assert (await life.processes("/pods"), await life.oom_kills("/pods")) == (frozenset(), None)
+    cgroups_control = ContainerCgroups(Cgroups(Layout.ABSENT))
+    assert await cgroups_control.create_parent(CgroupDriver.CGROUPFS, "/pods") == ()
+    await cgroups_control.remove("/pods", 1)
+    assert (await cgroups_control.processes("/pods"), await cgroups_control.oom_kills("/pods")) == (
+        frozenset(),
+        None,
+    )
 
 
 async def test_a_removal_that_does_not_work_says_what_hinders(tmp_path: Path) -> None:
     trees.write(tmp_path / "pods/a", {"held": ""})
-    life = ContainerCgroups(trees.v2(tmp_path))
-    with pytest.raises(
-        TimeLimitError, match=r"/pods/a is not at its end after 0\.1 s: .*not empty"
-    ):
-        await life.remove("/pods/a", 0.1)
+    cgroups_control = ContainerCgroups(trees.v2(tmp_path))
+    with pytest.raises(TimeLimitError, match=r"/pods/a is not removed after 0\.1 s: .*not empty"):
+        await cgroups_control.remove("/pods/a", 0.1)
 
 
 async def test_a_parent_that_cannot_be_made_fails_in_one_sentence(tmp_path: Path) -> None:
     trees.write(tmp_path, {"cgroup.controllers": "", "cgroup.subtree_control": "", "pods": ""})
     with pytest.raises(FailedError, match="failed to create cgroup /pods/a") as caught:
-        await ContainerCgroups(trees.v2(tmp_path)).make_parent(CgroupDriver.CGROUPFS, "/pods/a")
+        await ContainerCgroups(trees.v2(tmp_path)).create_parent(CgroupDriver.CGROUPFS, "/pods/a")
     assert "Errno" not in caught.value.sentence
 
 
@@ -137,9 +143,9 @@ async def test_a_refusal_fails_in_the_kernels_words(
         raise CgroupError(errno.EIO, f"{path} is broken")
 
     made = ContainerCgroups(trees.v1(tmp_path))
-    monkeypatch.setattr(life, "remove_if_empty", refuse)
+    monkeypatch.setattr(control, "remove_if_empty", refuse)
     with pytest.raises(FailedError, match="/a is broken"):
-        made.remove_if_empty_at_once("/a")
+        made.remove_if_empty_now("/a")
     with pytest.raises(FailedError, match="/b is broken"):
         await made.remove_if_empty(("/a", "/b"))
     assert await made.missing(CgroupDriver.SYSTEMD, "/a/b") == ()
@@ -166,7 +172,7 @@ async def test_what_a_cut_short_kill_holds_is_let_go_of(
             raise CgroupError(errno.EIO, "broken")
         return (held,)
 
-    monkeypatch.setattr(life, "kill_processes", kill)
+    monkeypatch.setattr(control, "kill_processes", kill)
     killing = asyncio.ensure_future(ContainerCgroups(trees.v1(tmp_path)).kill("/a", 20))
     await asyncio.sleep(0)
     await asyncio.sleep(0)

@@ -1,7 +1,7 @@
-"""Making, emptying and removing the cgroups of sandboxes and containers, off the event loop.
+"""Cgroup control: create, kill and remove the cgroups of sandboxes, off the event loop.
 
-A kubelet makes a pod's cgroup and a runtime makes and removes the container's. What is left is
-here: the parent when nobody made one, and whatever a runtime, killed half way, left behind.
+A kubelet creates a pod's cgroup, and a runtime creates and removes a container's. This module does
+the rest: parents that no client created, and cgroups that an interrupted runtime left.
 """
 
 from __future__ import annotations
@@ -32,59 +32,59 @@ _REMOVE_PAUSE_S = 0.01
 
 
 class ContainerCgroups:
-    """The cgroups of this machine, by their paths in the hierarchies. Safe for many tasks.
+    """The host's cgroups by their paths in the hierarchies. Safe for concurrent use.
 
-    Everything raises FailedError with the kernel's words, and ValueError for a path of no cgroup.
+    Every method raises FailedError with the kernel's message, ValueError for an invalid path.
     """
 
     def __init__(self, cgroups: Cgroups) -> None:
         self._cgroups = cgroups
         self._reader = UsageReader(cgroups)
 
-    async def make_parent(self, driver: CgroupDriver, path: str) -> tuple[str, ...]:
-        """Make a pod's cgroup where it is missing; the cgroups made, outermost first.
+    async def create_parent(self, driver: CgroupDriver, path: str) -> tuple[str, ...]:
+        """Create a pod's cgroup and its parents, where missing.
 
-        Those are for `remove_if_empty` when the pod goes; one that was there is its maker's.
-        systemd makes slices itself, for the scopes in them, so it is left to.
+        Returns the created ones, outermost first, for `remove_if_empty` when the pod is removed.
+        Creates none with the systemd driver: systemd creates slices for the scopes in them.
         """
         if driver is CgroupDriver.SYSTEMD:
             return ()
         return await self._change(make_cgroup, path)
 
     async def missing(self, driver: CgroupDriver, path: str) -> tuple[str, ...]:
-        """Which cgroups `make_parent` would make, outermost first."""
+        """Return the cgroups that `create_parent` would create, outermost first."""
         if driver is CgroupDriver.SYSTEMD:
             return ()
-        above = [str(each) for each in PurePosixPath(path).parents][-2::-1]
-        return await asyncio.to_thread(self._missing, (*above, path))
+        parents = [str(parent) for parent in PurePosixPath(path).parents][-2::-1]
+        return await asyncio.to_thread(self._missing, (*parents, path))
 
     async def processes(self, path: str) -> frozenset[int]:
-        """The ids of the processes in a cgroup and below."""
+        """Return the ids of the processes in a cgroup and its descendants."""
         return await self._change(process_ids, path)
 
     async def kill(self, path: str, deadline_s: float) -> None:
-        """Kill everything in a cgroup and below; returns when all of it has ended.
+        """Kill the processes in a cgroup and its descendants; blocks until they have exited.
 
-        Raises TimeLimitError when something has not by the deadline: it hangs in the kernel.
+        Raises TimeLimitError if one has not by the deadline: it hangs in the kernel.
         """
-        await self._end(path, deadline_s, is_removed=False)
+        await self._kill_until_empty(path, deadline_s, is_removed=False)
 
     async def remove(self, path: str, deadline_s: float) -> None:
-        """Kill what is in a cgroup, then remove it with all below; nothing when there is none.
+        """Kill the processes in a cgroup, then remove it with its descendants; absent is no error.
 
         Raises TimeLimitError as `kill` does.
         """
-        await self._end(path, deadline_s, is_removed=True)
+        await self._kill_until_empty(path, deadline_s, is_removed=True)
 
     async def remove_if_empty(self, paths: tuple[str, ...]) -> None:
-        """Remove the cgroups that nothing is in any more, from `make_parent`'s answer."""
+        """Remove those of the cgroups, as `create_parent` returned them, that are empty."""
         for path in reversed(paths):
             await self._change(remove_if_empty, path)
 
-    def remove_if_empty_at_once(self, path: str) -> None:
-        """As `remove_if_empty`, of one cgroup and before anything else happens on the loop.
+    def remove_if_empty_now(self, path: str) -> None:
+        """Remove one cgroup if it is empty, without yielding to the event loop.
 
-        For a cgroup in which somebody may want to make another. It is one quick call a hierarchy.
+        For a cgroup in which another task may create one. Takes one quick call a hierarchy.
         """
         try:
             remove_if_empty(self._cgroups, path)
@@ -92,48 +92,49 @@ class ContainerCgroups:
             raise FailedError(error.strerror) from error
 
     async def oom_kills(self, path: str) -> int | None:
-        """How many processes the kernel killed for memory in a cgroup and below.
+        """Return how many processes the kernel killed for memory in a cgroup and its descendants.
 
-        None when the cgroup has gone or nobody counts. For a container that ended: ask before its
-        runtime removes it.
+        None when the cgroup is gone or the kernel does not count them. After a container's exit,
+        call it before the runtime removes the cgroup.
         """
         return await asyncio.to_thread(self._reader.oom_kills, path)
 
-    async def _end(self, path: str, deadline_s: float, *, is_removed: bool) -> None:
-        hindrance = "the kernel does not answer"
+    async def _kill_until_empty(self, path: str, deadline_s: float, *, is_removed: bool) -> None:
+        goal = "removed" if is_removed else "empty"
+        obstacle = "the kernel does not answer"
         try:
             async with asyncio.timeout(deadline_s):
                 while True:
                     while held := await self._kill(path):
                         pids = ", ".join(str(process.pid) for process in held)
-                        hindrance = f"SIGKILL does not end the processes {pids}"
-                        await _all_ended(held)
+                        obstacle = f"SIGKILL does not end the processes {pids}"
+                        await _wait_exited(held)
                     if not is_removed:
                         return
-                    hindrance = await asyncio.to_thread(self._remove, path)
-                    if not hindrance:
+                    obstacle = await asyncio.to_thread(self._remove, path)
+                    if not obstacle:
                         return
-                    # The kernel lets go of it a moment after its last process, and tells nobody.
+                    # The kernel releases it shortly after the last exit, without a notification.
                     await asyncio.sleep(_REMOVE_PAUSE_S)
         except TimeoutError:
             raise TimeLimitError(
-                f"cgroup {path} is not at its end after {deadline_s:g} s: {hindrance}"
+                f"cgroup {path} is not {goal} after {deadline_s:g} s: {obstacle}"
             ) from None
 
     def _missing(self, paths: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(each for each in paths if not has_cgroup(self._cgroups, each))
+        return tuple(path for path in paths if not has_cgroup(self._cgroups, path))
 
     async def _kill(self, path: str) -> tuple[Process, ...]:
         work = asyncio.ensure_future(self._change(kill_processes, path))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            # The thread goes on, and what it will hand over would be lost.
+            # The thread goes on; close the processes it returns.
             work.add_done_callback(_close_result)
             raise
 
     def _remove(self, path: str) -> str:
-        """What hinders the removal, nothing when it is done."""
+        """Return why the cgroup could not be removed, empty when it is gone."""
         try:
             remove_cgroup(self._cgroups, path)
         except CgroupError as error:
@@ -147,7 +148,7 @@ class ContainerCgroups:
             raise FailedError(error.strerror) from error
 
 
-async def _all_ended(held: tuple[Process, ...]) -> None:
+async def _wait_exited(held: tuple[Process, ...]) -> None:
     try:
         for process in held:
             await process.ended()

@@ -1,0 +1,72 @@
+"""Container exit: wait for it, record exit code and termination reason, delete the task.
+
+One watch for each running container sees every exit, whatever caused it. Source: CRI
+`ContainerStatus`; reasons as containerd and the kubelet report them.
+"""
+
+from __future__ import annotations
+
+import signal
+
+import msgspec
+
+from moorage.cri import pb
+from moorage.engine.containers.task import delete_task
+from moorage.engine.context import EngineContext
+from moorage.engine.inventory import Container
+from moorage.engine.records import Stage
+from moorage.handlers.adapters import Exit
+
+_UNKNOWN_CODE = 255
+_COMPLETED, _ERROR, _OOM_KILLED, _UNKNOWN = "Completed", "Error", "OOMKilled", "Unknown"
+
+
+async def watch_exit(context: EngineContext, container: Container) -> None:
+    """Wait for a running container's exit and record it, then delete its task."""
+    adapter = context.adapter(container.sandbox)
+    exit_ = await adapter.wait(container.task(context.paths))
+    if not exit_.is_out_of_memory and await _is_oom_killed(context, container, exit_):
+        exit_ = msgspec.structs.replace(exit_, is_out_of_memory=True)
+    record_exit(context, container, exit_, termination_reason(exit_))
+    async with container.lock:
+        await delete_task(context, container)
+
+
+def record_exit(
+    context: EngineContext, container: Container, exit_: Exit, reason: str, message: str = ""
+) -> None:
+    """Record a container's exit and publish the event."""
+    # The finish time is the exit file's mtime, whose clock is coarser than that of the start.
+    finished_at_ns = max(exit_.finished_at_ns, container.record.started_at_ns)
+    exit_ = msgspec.structs.replace(exit_, finished_at_ns=finished_at_ns)
+    record = msgspec.structs.replace(
+        container.record, stage=Stage.EXITED, exit=exit_, reason=reason, message=message
+    )
+    context.inventory.save_exited_container(container, record)
+    container.exited.set()
+    context.publish_container_event(container, pb.CONTAINER_STOPPED_EVENT)
+
+
+def record_unknown_exit(context: EngineContext, container: Container) -> None:
+    """Record the exit of a container that no engine observed."""
+    exit_ = Exit(_UNKNOWN_CODE, context.now_ns())
+    record_exit(context, container, exit_, _UNKNOWN, "its end was not seen by any engine")
+
+
+def termination_reason(exit_: Exit) -> str:
+    """Return an exit's reason in the container status: OOMKilled, Completed or Error."""
+    if exit_.is_out_of_memory:
+        return _OOM_KILLED
+    return _COMPLETED if exit_.code == 0 else _ERROR
+
+
+async def _is_oom_killed(context: EngineContext, container: Container, exit_: Exit) -> bool:
+    """Return whether the kernel killed a process of a SIGKILLed container for memory."""
+    if exit_.code != 128 + signal.SIGKILL:
+        return False
+    paths = [container.cgroup.path]
+    if context.adapter(container.sandbox).needs_sandbox:
+        # Containers under a guest kernel are killed with that kernel, in the sandbox's cgroup.
+        paths.append(container.sandbox.cgroup.path)
+    kills = [await context.cgroups.oom_kills(path) for path in paths]
+    return any(kills)

@@ -1,0 +1,102 @@
+"""Container exits: records, termination reasons, OOM kills, another engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from moorage.engine.containers.start import start_container
+from moorage.engine.messages import container_status
+from moorage.engine.records import Stage
+from moorage.handlers.adapters import Exit
+from tests.clocks import START_NS, settle
+from tests.engine.fakes import FINISHED_NS
+from tests.engine.parts import (
+    PARENT,
+    Bench,
+    bench,
+    make_bench,
+    place,
+)
+
+__all__ = ["bench", "place"]
+
+CREATED = ["create", "start"]
+
+
+@pytest.mark.parametrize(
+    ("code", "is_out_of_memory", "reason"),
+    [(0, False, "Completed"), (3, False, "Error"), (137, False, "Error"), (1, True, "OOMKilled")],
+)
+async def test_an_end_is_on_record_and_the_runtime_forgets(
+    bench: Bench, code: int, is_out_of_memory: bool, reason: str
+) -> None:
+    container = await bench.running(await bench.pod())
+    await bench.told()
+    bench.end(container, code, is_out_of_memory=is_out_of_memory)
+    await container.exited.wait()
+    assert await bench.told() == [("STOPPED", container.id)]
+    record = container.record
+    assert (record.stage, record.reason, record.message) == (Stage.EXITED, reason, "")
+    assert record.exit == Exit(code, FINISHED_NS, is_out_of_memory)
+    assert bench.adapter.calls_of(container.id) == [*CREATED, "delete"]
+    assert not container.is_running
+    status = container_status(container)
+    assert (status.exit_code, status.finished_at) == (code, FINISHED_NS)
+
+
+async def test_no_container_ends_before_it_started(bench: Bench) -> None:
+    container = await bench.created(await bench.pod())
+    bench.clock.advance(60)
+    await start_container(bench.context, container)
+    await settle()
+    bench.end(container, 0)
+    await container.exited.wait()
+    assert container.record.exit == Exit(0, START_NS + 60_000_000_000)
+
+
+@pytest.mark.parametrize(
+    ("code", "where", "needs_sandbox", "reason"),
+    [
+        (137, "container", False, "OOMKilled"),
+        (137, "container", True, "OOMKilled"),
+        (143, "container", False, "Error"),
+        (137, "sandbox", False, "Error"),
+        (137, "sandbox", True, "OOMKilled"),
+    ],
+)
+async def test_a_kill_by_the_kernel_is_found_in_the_cgroups(
+    bench: Bench, code: int, where: str, needs_sandbox: bool, reason: str
+) -> None:
+    sandbox = await bench.pod()
+    container = await bench.running(sandbox)
+    bench.adapter.needs_sandbox = needs_sandbox
+    its_id = container.id if where == "container" else sandbox.id
+    cgroup = bench.cgroup(f"{PARENT}/{its_id}")
+    cgroup.mkdir(parents=True)
+    (cgroup / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
+    bench.end(container, code)
+    await container.exited.wait()
+    assert container.record.reason == reason
+    assert container.cgroup.path == f"{PARENT}/{container.id}"
+
+
+async def test_another_engine_finds_the_records_as_they_were_left(
+    bench: Bench, place: Path
+) -> None:
+    sandbox = await bench.pod()
+    container = await bench.running(sandbox)
+    ended = await bench.running(sandbox, name="ended")
+    bench.end(ended, 4)
+    await ended.exited.wait()
+    async with make_bench(place, bench.adapter) as again:
+        taken = again.inventory.containers.find(container.id)
+        assert taken.record == container.record
+        assert taken.config == container.config
+        found = again.inventory.containers.find(ended.id)
+        assert found.record == ended.record
+        assert found.exited.is_set()
+        again.end(taken, 6)
+        await taken.exited.wait()
+        assert taken.record.exit == Exit(6, FINISHED_NS)

@@ -1,0 +1,145 @@
+"""Recovery: what another engine does with the pods of an earlier one."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from moorage.cri import pb
+from moorage.engine.containers.start import start_container
+from moorage.engine.errors import EngineError
+from moorage.engine.inventory import Sandbox
+from moorage.engine.records import Stage
+from moorage.engine.sandboxes.remove import remove_pod_sandbox
+from moorage.handlers.adapters import AdapterError
+from moorage.linux import pinned
+from tests.clocks import START_NS, settle
+from tests.cluster.images.programs import elf
+from tests.engine.parts import Bench, bench, make_bench, place
+
+__all__ = ["bench", "place"]
+
+POD = {"pid": pb.POD}
+
+
+@pytest.fixture
+def holding(bench: Bench) -> Bench:
+    """An engine with a program that holds sandboxes."""
+    busybox = bench.root / "bin/busybox"
+    busybox.write_bytes(elf())
+    busybox.chmod(0o755)
+    return bench
+
+
+def assert_nothing_left(bench: Bench) -> None:
+    assert not list(bench.inventory.sandboxes)
+    assert not bench.on_disk("sandboxes")
+    assert not bench.mounts()
+    assert not list(bench.paths.bundles.iterdir())
+    assert not list(bench.paths.sandbox_files("x").parent.iterdir())
+    assert not list(bench.paths.namespaces.iterdir())
+    assert not bench.cgroup("/kubepods").exists()
+    assert not bench.adapter.tasks
+
+
+async def _restarted(bench: Bench, place: Path, sandbox: Sandbox) -> Sandbox:
+    async with make_bench(place, bench.adapter) as again:
+        taken = again.inventory.sandboxes.find(sandbox.id)
+        assert taken.config == sandbox.config
+        if taken.record.task_pid:
+            # It is watched as before.
+            again.adapter.end(sandbox.id, 1)
+            await again.until(lambda: not taken.record.is_ready)
+        return taken
+
+
+async def test_another_engine_goes_on_with_what_is_whole(holding: Bench, place: Path) -> None:
+    bench = holding
+    plain, held = await bench.pod(is_on_host=False), await bench.pod(name="h", **POD)
+    on_host = await bench.pod(name="host")
+    async with make_bench(place, bench.adapter) as again:
+        for sandbox in (plain, held, on_host):
+            assert again.inventory.sandboxes.find(sandbox.id).record == sandbox.record
+        assert ("is_alive", held.id) in bench.adapter.calls
+    assert not (await _restarted(bench, place, held)).record.is_ready
+
+
+async def test_another_engine_stops_what_has_lost_its_network_or_task(
+    holding: Bench, place: Path
+) -> None:
+    bench = holding
+    without_network = await bench.pod(is_on_host=False)
+    without_task = await bench.pod(name="t", **POD)
+    unasked = await bench.pod(name="u", **POD)
+    pinned.release(bench.paths.namespaces / without_network.id)
+    del bench.adapter.tasks[without_task.id]
+    bench.adapter.failures["is_alive"] = AdapterError("cannot say")
+    async with make_bench(place, bench.adapter) as again:
+        for sandbox in (without_network, without_task, unasked):
+            assert not again.inventory.sandboxes.find(sandbox.id).record.is_ready
+        assert bench.network_calls()[-1] == f"DEL {without_network.id}"
+
+
+async def test_another_engine_removes_what_belongs_to_nothing(bench: Bench, place: Path) -> None:
+    sandbox = await bench.pod(is_on_host=False)
+    container = await bench.created(sandbox)
+    paths = bench.paths
+    for stray in (paths.bundles / "stray", paths.sandbox_files("stray")):
+        stray.mkdir()
+        (stray / "file").touch()
+    (paths.scratch / "left").touch()
+    (paths.scratch / "kept").mkdir()
+    before = bench.mounts()
+    async with make_bench(place, bench.adapter) as again:
+        assert again.mounts() == before
+        assert {each.name for each in paths.bundles.iterdir()} == {container.id}
+        assert {each.name for each in paths.sandbox_files("x").parent.iterdir()} == {sandbox.id}
+        assert [each.name for each in paths.scratch.iterdir()] == ["kept"]
+        assert again.inventory.containers.find(container.id).record.stage is Stage.CREATED
+
+
+async def test_another_engine_ends_what_was_half_started_or_lost_its_files(
+    bench: Bench, place: Path
+) -> None:
+    sandbox = await bench.pod()
+    half, lost = await bench.created(sandbox), await bench.created(sandbox, name="lost")
+    bench.adapter.gates["start"] = asyncio.Event()
+    starting = asyncio.create_task(start_container(bench.context, half))
+    await settle()
+    await bench.context.images.unmount_rootfs(lost.id, bench.paths.bundle(lost.id) / "rootfs")
+    async with make_bench(place, bench.adapter) as again:
+        for container in (half, lost):
+            record = again.inventory.containers.find(container.id).record
+            assert (record.stage, record.reason) == (Stage.EXITED, "Unknown")
+            assert record.exit is not None
+            assert (record.exit.code, record.exit.finished_at_ns) == (255, START_NS)
+            assert record.message == "its end was not seen by any engine"
+        assert not bench.adapter.tasks
+        assert bench.adapter.calls_of(half.id) == ["create", "start", "delete"]
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+
+
+async def test_what_cannot_be_taken_over_hinders_nothing_else(holding: Bench, place: Path) -> None:
+    bench = holding
+    sandbox = await bench.pod(name="t", **POD)
+    half = await bench.created(sandbox, options=pb.NamespaceOption(pid=pb.POD))
+    bench.adapter.gates["start"] = asyncio.Event()
+    starting = asyncio.create_task(start_container(bench.context, half))
+    await settle()
+    bench.adapter.tasks[sandbox.id].ended.set()
+    del bench.adapter.tasks[sandbox.id]
+    bench.adapter.failures["delete"] = AdapterError("busy")
+    async with make_bench(place, bench.adapter) as again:
+        assert again.inventory.sandboxes.find(sandbox.id).record.is_ready
+        ended = again.inventory.containers.find(half.id)
+        assert ended.record.reason == "Unknown"
+        bench.adapter.failures.clear()
+        await remove_pod_sandbox(again.context, again.inventory.sandboxes.find(sandbox.id))
+        assert_nothing_left(again)
+    starting.cancel()
+    with pytest.raises((asyncio.CancelledError, EngineError)):
+        await starting
