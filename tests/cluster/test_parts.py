@@ -26,6 +26,7 @@ from moorage.cluster.parts import apiserver, connection, controllers
 from moorage.cluster.parts import engine as engine_part
 from moorage.cluster.settings import Settings, SettingsError, save
 from moorage.cluster.supervisor import NOTIFY_VARIABLE, PORT_TAKEN_STATUS, READY_MESSAGE
+from moorage.linux import libc
 from tests.clocks import settle
 from tests.cluster.test_settings import SETTINGS
 
@@ -471,8 +472,8 @@ def test_a_part_dies_with_its_supervisor(
 ) -> None:
     asked: list[tuple[int, ...]] = []
     signals: list[int] = []
-    libc = SimpleNamespace(prctl=lambda *given: (asked.append(given), answer)[1])
-    monkeypatch.setattr(notify.ctypes, "CDLL", lambda *_, **__: libc)
+    fake = SimpleNamespace(prctl=lambda *given: (asked.append(given), answer)[1])
+    monkeypatch.setattr(libc, "_libc", fake)
     monkeypatch.setattr(notify.os, "getppid", lambda: parents.pop(0))
     monkeypatch.setattr(notify.os, "kill", lambda _, number: signals.append(number))
     if killed is None:
@@ -481,4 +482,4 @@ def test_a_part_dies_with_its_supervisor(
     else:
         notify.die_with_parent()
         assert signals == killed
-    assert asked == [(1, 15)]
+    assert asked == [(1, 15, 0, 0, 0)]

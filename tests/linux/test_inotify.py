@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux import inotify
+from moorage.linux import inotify, libc
 from moorage.linux.inotify import DirectoryChange, Inotify
 
 DEADLINE_S = 5.0
@@ -155,7 +155,7 @@ async def test_another_refusal_is_an_error(tmp_path: Path, monkeypatch: pytest.M
             ctypes.set_errno(errno.EMFILE)
             return -1
 
-    monkeypatch.setattr(inotify.ctypes, "CDLL", lambda *_, **__: Libc())
+    monkeypatch.setattr(libc, "_libc", Libc())
     with pytest.raises(OSError, match="Too many open files"):
         Inotify()
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moorage.linux import libc
 from moorage.linux.mounts import (
     NO_EXECUTION,
     NO_PRIVILEGE,
@@ -126,7 +126,7 @@ def test_taking_a_mount_away_aborts_no_request_of_its_users(
             calls.append((point, flags))
             return 0
 
-    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: Libc())
+    monkeypatch.setattr(libc, "_libc", Libc())
     unmount(tmp_path)
     assert calls == [(os.fsencode(tmp_path), 2)]
 

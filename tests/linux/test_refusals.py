@@ -15,7 +15,7 @@ import pytest
 
 from moorage.linux import bind as bind_module
 from moorage.linux import child as child_module
-from moorage.linux import namespaces, network_devices, reaper, trees
+from moorage.linux import libc, namespaces, network_devices, reaper, trees
 from moorage.linux.bind import bind
 from moorage.linux.child import Child
 from moorage.linux.process_io import written_bytes
@@ -28,7 +28,7 @@ def test_the_steps_of_a_bind(
     monkeypatch: pytest.MonkeyPatch, is_read_only: bool, flags: list[int]
 ) -> None:
     steps: list[Any] = []
-    monkeypatch.setattr(bind_module, "_mount", lambda *given: steps.append(given))
+    monkeypatch.setattr(libc, "mount", lambda *given, flags: steps.append((*given, flags)))
     monkeypatch.setattr(bind_module, "unmount", lambda target: steps.append(target))
     bind(Path("/a"), Path("/b"), is_read_only=is_read_only)
     sources = [Path("/a"), None, None][: len(flags)]
@@ -44,12 +44,12 @@ def test_a_bind_that_fails_is_taken_away(
     mounts: list[Any] = []
     unmounted: list[Path] = []
 
-    def mount(*given: Any) -> None:
-        mounts.append(given)
+    def mount(*given: Any, flags: int) -> None:
+        mounts.append((*given, flags))
         if len(mounts) == fails_at:
             raise OSError(errno.EPERM, "refused")
 
-    monkeypatch.setattr(bind_module, "_mount", mount)
+    monkeypatch.setattr(libc, "mount", mount)
     monkeypatch.setattr(bind_module, "unmount", unmounted.append)
     with pytest.raises(OSError, match="refused"):
         bind(Path("/a"), Path("/b"), is_read_only=True)
@@ -158,20 +158,22 @@ class Libc:
 
 
 def test_a_process_that_may_take_no_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
-    libc = Libc()
-    monkeypatch.setattr(reaper.ctypes, "CDLL", lambda *_, **__: libc)
+    fake = Libc()
+    monkeypatch.setattr(libc, "_libc", fake)
     for is_on in (True, False):
         with pytest.raises(PermissionError):
-            reaper._set_subreaper(is_on=is_on)
-    assert libc.asked == [(36, 1, 0, 0, 0), (36, 0, 0, 0, 0)]
+            libc.set_child_subreaper(is_on=is_on)
+    assert fake.asked == [(36, 1, 0, 0, 0), (36, 0, 0, 0, 0)]
 
 
-def test_a_namespace_that_may_not_be_entered_leaves_nothing_open(tmp_path: Path) -> None:
+def test_a_namespace_that_may_not_be_entered_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "net").touch()
     before = len(os.listdir("/proc/self/fd"))
-    libc: Any = Libc()
-    with pytest.raises(PermissionError, match="net"):
-        network_devices._read_inside(libc, tmp_path / "net")
+    monkeypatch.setattr(libc, "_libc", Libc())
+    with pytest.raises(PermissionError):
+        network_devices._read_inside(tmp_path / "net")
     assert len(os.listdir("/proc/self/fd")) == before
 
 

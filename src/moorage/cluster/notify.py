@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 
 from moorage.api.logs import Log
 from moorage.cluster.supervisor import NOTIFY_VARIABLE, READY_MESSAGE
+from moorage.linux import libc
 
 log = Log(__name__)
-
-_PR_SET_PDEATHSIG = 1
 
 
 def notify_ready() -> None:
@@ -36,9 +34,7 @@ def die_with_parent() -> None:
     Raises OSError where the kernel refuses.
     """
     parent = os.getppid()
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    libc.set_parent_death_signal(signal.SIGTERM)
     if os.getppid() != parent:
         # The supervisor died before the kernel was told.
         os.kill(os.getpid(), signal.SIGTERM)

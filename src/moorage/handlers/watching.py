@@ -125,7 +125,7 @@ class HandlerDirectory:
         try:
             await self._group.__aexit__(kind, error, trace)
         finally:
-            self._inotify.__exit__()
+            self._inotify.close()
 
     async def _listen(self) -> None:
         while True:

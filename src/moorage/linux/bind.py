@@ -5,15 +5,13 @@ Source: mount(2), MS_BIND and MS_REMOUNT; openat2(2) RESOLVE_IN_ROOT; proc(5), /
 
 from __future__ import annotations
 
-import ctypes
 import os
 from pathlib import Path
 
+from moorage.linux import libc
 from moorage.linux.descent import mount_id
 from moorage.linux.mounts import unmount
 from moorage.linux.openat import IN_ROOT, NO_MAGICLINKS, openat2
-
-_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_PRIVATE = 1, 32, 4096, 1 << 18
 
 
 def bind(source: Path, target: Path, *, is_read_only: bool = False) -> None:
@@ -21,12 +19,13 @@ def bind(source: Path, target: Path, *, is_read_only: bool = False) -> None:
 
     The mounts below the source don't come along.
     """
-    _mount(source, target, _MS_BIND)
+    libc.mount(source, target, flags=libc.MS_BIND)
     try:
-        _mount(None, target, _MS_PRIVATE)
+        libc.mount(None, target, flags=libc.MS_PRIVATE)
         if is_read_only:
             # The kernel takes the read-only flag of a bind only in a second step.
-            _mount(None, target, _MS_REMOUNT | _MS_BIND | _MS_RDONLY)
+            flags = libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY
+            libc.mount(None, target, flags=flags)
     except BaseException:
         unmount(target)
         raise
@@ -59,14 +58,6 @@ def open_in_root(root: Path, path: str) -> int:
         return openat2(directory, path, os.O_PATH, IN_ROOT | NO_MAGICLINKS)
     finally:
         os.close(directory)
-
-
-def _mount(source: Path | None, target: Path, flags: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    word = None if source is None else os.fsencode(source)
-    if libc.mount(word, os.fsencode(target), None, ctypes.c_ulong(flags), None) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(target))
 
 
 def _mount_id(path: Path) -> bytes:

@@ -7,7 +7,6 @@ since 5.19), open_tree(2), move_mount(2), user_namespaces(7).
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import struct
@@ -17,12 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from moorage.linux import libc
+
 _SYS_OPEN_TREE, _SYS_MOVE_MOUNT, _SYS_MOUNT_SETATTR = 428, 429, 442
 _OPEN_TREE_CLONE = 1
-_AT_FDCWD, _AT_EMPTY_PATH = -100, 0x1000
 _MOVE_MOUNT_FROM_EMPTY_PATH = 4
 _MOUNT_ATTR_IDMAP = 0x00100000
-_MS_PRIVATE = 1 << 18
 _DEADLINE_S = 10.0
 _UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
 
@@ -105,23 +104,23 @@ def mount_idmapped(source: Path, target: Path, namespace: int) -> None:
 
     Raises IdmapUnsupportedError, OSError; nothing is mounted then.
     """
-    tree = _call(
-        _SYS_OPEN_TREE, source, _AT_FDCWD, os.fsencode(source), _OPEN_TREE_CLONE | os.O_CLOEXEC
+    tree = libc.syscall(
+        _SYS_OPEN_TREE, source, libc.AT_FDCWD, os.fsencode(source), _OPEN_TREE_CLONE | os.O_CLOEXEC
     )
     try:
         # struct mount_attr: what to set, what to clear, propagation, the user namespace.
-        change = struct.pack("QQQQ", _MOUNT_ATTR_IDMAP, 0, _MS_PRIVATE, namespace)
+        change = struct.pack("QQQQ", _MOUNT_ATTR_IDMAP, 0, libc.MS_PRIVATE, namespace)
         try:
-            _call(
-                _SYS_MOUNT_SETATTR, source, tree, b"", _AT_EMPTY_PATH, change, len(change)
-            )  # fmt: skip
+            libc.syscall(
+                _SYS_MOUNT_SETATTR, source, tree, b"", libc.AT_EMPTY_PATH, change, len(change)
+            )
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
                 raise
             why = "no mounts with mapped owners (needs Linux 5.12 and a file system that has them)"
             raise IdmapUnsupportedError(error.errno, why, str(source)) from error
-        _call(
-            _SYS_MOVE_MOUNT, target, tree, b"", _AT_FDCWD, os.fsencode(target),
+        libc.syscall(
+            _SYS_MOVE_MOUNT, target, tree, b"", libc.AT_FDCWD, os.fsencode(target),
             _MOVE_MOUNT_FROM_EMPTY_PATH,
         )  # fmt: skip
     finally:
@@ -137,15 +136,3 @@ def _outside(number: int, ranges: Sequence[IdRange]) -> int:
 
 def _table(ranges: Sequence[IdRange]) -> str:
     return "".join(f"{each.container_id} {each.host_id} {each.length}\n" for each in ranges)
-
-
-def _call(number: int, about: Path, *words: int | bytes) -> int:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.syscall.restype = ctypes.c_long
-    # Every word has the width of a register; a plain int would be passed as 32 bits.
-    wide = [ctypes.c_long(word) if isinstance(word, int) else word for word in words]
-    result = libc.syscall(ctypes.c_long(number), *wide)
-    if result < 0:
-        failed = ctypes.get_errno()
-        raise OSError(failed, os.strerror(failed), str(about))
-    return int(result)

@@ -1,13 +1,13 @@
-"""What changes in directories, as the kernel tells it. Source: inotify(7).
+"""Directory change notification with inotify. Source: inotify(7).
 
-A watch is on a directory, never on a file: editors and package managers put a new file in an old
-one's place, and a watch on the file would stay with the old.
+A watch is on a directory, never on a file: editors and package managers replace a file by another,
+and a watch on the file would stay with the old one.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
+import contextlib
 import os
 import stat
 import struct
@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from moorage.linux import libc
+
+_MODIFY = 0x0002
 _ATTRIB = 0x0004
 _CLOSE_WRITE = 0x0008
 _MOVED_FROM = 0x0040
@@ -26,20 +29,15 @@ _MOVE_SELF = 0x0800
 _IGNORED = 0x8000
 _ONLY_DIRECTORIES = 0x0100_0000
 
-# A file's creation and each write are left out: what counts is the end of its writing.
-_INTERESTING = (
-    _ATTRIB
-    | _CLOSE_WRITE
-    | _MOVED_FROM
-    | _MOVED_TO
-    | _CREATE
-    | _DELETE
-    | _DELETE_SELF
-    | _MOVE_SELF
-    | _ONLY_DIRECTORIES
-)
+_MOVED = _MOVED_FROM | _MOVED_TO
+
+ENTRIES = _ATTRIB | _CLOSE_WRITE | _MOVED | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF
+"""Complete entries: a file counts when its writer has closed it."""
+WRITES = _MODIFY | _MOVED | _CREATE | _DELETE
+"""Each write to a file, and entries that come and go."""
+
 _GONE = _DELETE_SELF | _MOVE_SELF | _IGNORED
-# That of IN_Q_OVERFLOW.
+# The watch of IN_Q_OVERFLOW.
 _NO_WATCH = -1
 _HEADER = struct.Struct("iIII")
 _READ_BYTES = 64 * 1024
@@ -47,10 +45,10 @@ _READ_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class DirectoryChange:
-    """Something changed in a watched directory.
+    """A change in a watched directory.
 
-    `name` is the entry's, empty when the directory itself went away or was moved. `is_uncertain`:
-    so much happened that the kernel lost count, and everything may have changed.
+    `name` is the entry's, empty when the directory itself was removed or moved. `is_uncertain` is
+    set when the kernel's event queue overflowed, so that everything may have changed.
     """
 
     directory: Path
@@ -59,48 +57,46 @@ class DirectoryChange:
 
 
 class Inotify:
-    """The changes of a set of directories. `with` closes it. For one reader."""
+    """An inotify instance on a set of directories, for one reader. `with` closes it."""
 
-    def __init__(self) -> None:
-        """Raises OSError when the machine has no instances left (fs.inotify)."""
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        self._descriptor = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self._descriptor < 0:
-            raise _failure("inotify")
+    def __init__(self, events: int = ENTRIES) -> None:
+        """Watch for these events. Raises OSError when fs.inotify.max_user_instances is reached."""
+        self._descriptor = libc.inotify_init(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._events = events | _ONLY_DIRECTORIES
         self._directories: dict[int, Path] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         os.close(self._descriptor)
 
     @property
     def directories(self) -> frozenset[Path]:
-        """Those being watched."""
+        """The watched directories."""
         return frozenset(self._directories.values())
 
     def watch(self, directory: Path) -> bool:
-        """Watch a directory; False when there is none. Raises OSError for any other reason."""
-        watch = self._libc.inotify_add_watch(self._descriptor, os.fsencode(directory), _INTERESTING)
-        if watch < 0:
-            error = _failure(str(directory))
-            if isinstance(error, FileNotFoundError | NotADirectoryError):
-                return False
-            raise error
+        """Watch a directory. Returns False if it does not exist. Raises OSError."""
+        try:
+            watch = libc.inotify_add_watch(self._descriptor, directory, self._events)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
         self._directories[watch] = directory
         return True
 
     def forget(self, directory: Path) -> None:
-        """Watch it no more; nothing happens when it was not watched."""
+        """Stop watching a directory; one that is not watched is no error."""
         for watch, watched in tuple(self._directories.items()):
             if watched == directory:
                 del self._directories[watch]
-                # It fails when the directory has gone, and the watch with it.
-                self._libc.inotify_rm_watch(self._descriptor, watch)
+                self._remove_watch(watch)
 
     async def changes(self) -> tuple[DirectoryChange, ...]:
-        """Wait until something has changed, and all that has. No deadline: nothing may change."""
+        """Wait without a deadline for changes. Returns all that have happened."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -113,8 +109,8 @@ class Inotify:
                 finally:
                     loop.remove_reader(self._descriptor)
                 continue
-            if found := tuple(filter(None, map(self._change, *_split(content)))):
-                return found
+            if changes := tuple(filter(None, map(self._change, *_split(content)))):
+                return changes
 
     def _change(self, watch: int, mask: int, name: str) -> DirectoryChange | None:
         if watch == _NO_WATCH:
@@ -125,16 +121,22 @@ class Inotify:
         if mask & _GONE:
             del self._directories[watch]
             if not mask & _IGNORED:
-                # A directory that was moved is still watched, by a name that is no more its own.
-                self._libc.inotify_rm_watch(self._descriptor, watch)
+                # A moved directory is still watched, under its old name.
+                self._remove_watch(watch)
             return DirectoryChange(directory)
-        if mask & _CREATE and _is_being_written(directory / name):
+        reports_close = self._events & _CLOSE_WRITE
+        if mask & _CREATE and reports_close and _is_being_written(directory / name):
             return None
         return DirectoryChange(directory, name)
 
+    def _remove_watch(self, watch: int) -> None:
+        # The kernel removes the watch of a removed directory itself.
+        with contextlib.suppress(OSError):
+            libc.inotify_rm_watch(self._descriptor, watch)
+
 
 def _is_being_written(path: Path) -> bool:
-    """Whether a new entry is a plain file, whose writer will close it; a link is whole at once."""
+    """Return whether a new entry is a plain file, whose writer will close it; a link is not."""
     try:
         status = path.lstat()
     except OSError:
@@ -143,7 +145,7 @@ def _is_being_written(path: Path) -> bool:
 
 
 def _split(content: bytes) -> tuple[list[int], list[int], list[str]]:
-    """The watches, masks and names in what the kernel gave."""
+    """Return the watches, masks and names in a buffer of events."""
     watches, masks, names = [], [], []
     offset = 0
     while offset < len(content):
@@ -154,8 +156,3 @@ def _split(content: bytes) -> tuple[list[int], list[int], list[str]]:
         names.append(os.fsdecode(content[offset : offset + length].rstrip(b"\0")))
         offset += length
     return watches, masks, names
-
-
-def _failure(what: str) -> OSError:
-    number = ctypes.get_errno()
-    return OSError(number, os.strerror(number), what)

@@ -5,21 +5,21 @@ Source: proc(5), "/proc/pid/mountinfo"; mount(2); umount2(2).
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-NO_PRIVILEGE = 0x02 | 0x04
+from moorage.linux import libc
+
+NO_PRIVILEGE = libc.MS_NOSUID | libc.MS_NODEV
 """MS_NOSUID and MS_NODEV: set-user-id bits, capabilities and devices in it have no effect."""
-NO_EXECUTION = 0x08
+NO_EXECUTION = libc.MS_NOEXEC
 """MS_NOEXEC."""
 
 MOUNTINFO = Path("/proc/self/mountinfo")
 _OCTAL = re.compile(r"\\([0-7]{3})")
-_MNT_DETACH = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +50,12 @@ def mounts_below(directory: Path, mounts: Iterable[Mount]) -> list[Mount]:
 
 def mount(source: str, point: Path, kind: str, options: str, flags: int = 0) -> None:
     """Mount a file system; `flags` are of mount(2). Raises OSError."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    words = (
-        source.encode(), os.fsencode(point), kind.encode(), ctypes.c_ulong(flags), options.encode()
-    )  # fmt: skip
-    if libc.mount(*words) != 0:
-        raise _failure(point)
+    libc.mount(source, point, kind, flags, options)
 
 
 def unmount(point: Path) -> None:
     """Take a mount away, at once for new users and later for those in it. Raises OSError."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.umount2(os.fsencode(point), _MNT_DETACH) != 0:
-        raise _failure(point)
-
-
-def _failure(point: Path) -> OSError:
-    number = ctypes.get_errno()
-    return OSError(number, os.strerror(number), str(point))
+    libc.umount(point, libc.MNT_DETACH)
 
 
 def _parse(line: str) -> Mount | None:

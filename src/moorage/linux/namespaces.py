@@ -8,7 +8,6 @@ Source: namespaces(7), setns(2), network_namespaces(7).
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import socket
 import threading
@@ -16,7 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-NETWORK = 0x40000000
+from moorage.linux import libc
+
+NETWORK = libc.CLONE_NEWNET
 
 T = TypeVar("T")
 
@@ -88,9 +89,8 @@ def enter(file: Path, kind: int) -> None:
     except OSError as error:
         raise EnterError(error.errno, f"the namespace {file}: {error.strerror}") from error
     try:
-        # `os.setns` needs Python 3.12.
-        if ctypes.CDLL(None, use_errno=True).setns(descriptor, kind) != 0:
-            number = ctypes.get_errno()
-            raise EnterError(number, f"entering the namespace {file}: {os.strerror(number)}")
+        libc.setns(descriptor, kind)
+    except OSError as error:
+        raise EnterError(error.errno, f"entering the namespace {file}: {error.strerror}") from error
     finally:
         os.close(descriptor)

@@ -7,7 +7,6 @@ Source: setns(2); proc_pid_net(5), "/proc/pid/net/dev".
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 from collections.abc import Iterable
@@ -15,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from moorage.api.logs import Log
+from moorage.linux import libc
 
 log = Log(__name__)
 
-_CLONE_NEWNET = 0x40000000
 _COLUMNS = 16
 # Where the columns are that matter: bytes, packets, errors and drops, received and sent.
 _RECEIVED = 0
@@ -64,10 +63,9 @@ def read_network_devices(namespaces: Iterable[Path]) -> dict[Path, tuple[Network
     found: dict[Path, tuple[NetworkDevice, ...]] = {}
 
     def visit() -> None:
-        libc = ctypes.CDLL(None, use_errno=True)
         for file in namespaces:
             try:
-                found[file] = parse_network_devices(_read_inside(libc, file))
+                found[file] = parse_network_devices(_read_inside(file))
             except OSError as error:
                 log.debug("network namespace not entered", path=file, reason=error.strerror)
 
@@ -77,12 +75,10 @@ def read_network_devices(namespaces: Iterable[Path]) -> dict[Path, tuple[Network
     return found
 
 
-def _read_inside(libc: ctypes.CDLL, namespace: Path) -> str:
+def _read_inside(namespace: Path) -> str:
     descriptor = os.open(namespace, os.O_RDONLY)
     try:
-        if libc.setns(descriptor, _CLONE_NEWNET) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), str(namespace))
+        libc.setns(descriptor, libc.CLONE_NEWNET)
     finally:
         os.close(descriptor)
     return Path("/proc/thread-self/net/dev").read_text()

@@ -5,16 +5,16 @@ Needs Linux 5.6. Source: openat2(2), linux/openat2.h.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import struct
+
+from moorage.linux import libc
 
 NO_XDEV, NO_MAGICLINKS, NO_SYMLINKS, IN_ROOT = 0x01, 0x02, 0x04, 0x10
 """RESOLVE_*: cross no mount point (bind mounts too), follow no magic link, follow no symlink,
 treat the directory as the root."""
 
 _SYS_OPENAT2 = 437
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
@@ -24,8 +24,4 @@ def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
     link that was not to be followed.
     """
     how = struct.pack("QQQ", flags | os.O_CLOEXEC, 0, resolve)
-    found = _libc.syscall(_SYS_OPENAT2, directory, os.fsencode(path), how, len(how))
-    if found < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), path)
-    return int(found)
+    return libc.syscall(_SYS_OPENAT2, path, directory, os.fsencode(path), how, len(how))

@@ -10,22 +10,26 @@ Source: namespaces(7), unshare(2), mount(2), netdevice(7).
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
-import os
 import socket
 import struct
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from moorage.linux import libc
 from moorage.linux.idmap import IdMappings, held_user_namespace
 from moorage.linux.mounts import unmount
 from moorage.linux.namespaces import enter
 
 NET, IPC, UTS, USER = "net", "ipc", "uts", "user"
-_FLAGS = {NET: 0x40000000, IPC: 0x08000000, UTS: 0x04000000, USER: 0x10000000}
-_MS_BIND = 4096
+_FLAGS = {
+    NET: libc.CLONE_NEWNET,
+    IPC: libc.CLONE_NEWIPC,
+    UTS: libc.CLONE_NEWUTS,
+    USER: libc.CLONE_NEWUSER,
+}
 _SIOCGIFFLAGS, _SIOCSIFFLAGS = 0x8913, 0x8914
 _IFF_UP = 1
 
@@ -146,8 +150,8 @@ def _unshare(kinds: Sequence[str]) -> None:
     flags = 0
     for kind in kinds:
         flags |= _FLAGS[kind]
-    if _libc().unshare(flags) != 0:
-        raise _failure(f"making the namespaces {', '.join(kinds)}")
+    with _failing_as(f"making the namespaces {', '.join(kinds)}"):
+        libc.unshare(flags)
 
 
 def _raise_loopback() -> None:
@@ -158,9 +162,8 @@ def _raise_loopback() -> None:
 
 
 def _name_host(hostname: str) -> None:
-    name = hostname.encode()
-    if _libc().sethostname(name, len(name)) != 0:
-        raise _failure(f"setting the hostname {hostname}")
+    with _failing_as(f"setting the hostname {hostname}"):
+        socket.sethostname(hostname)
 
 
 def _write_sysctls(sysctls: Mapping[Path, str]) -> None:
@@ -173,14 +176,13 @@ def _write_sysctls(sysctls: Mapping[Path, str]) -> None:
 
 def _pin(file: Path, source: str) -> None:
     file.touch()
-    if _libc().mount(source.encode(), os.fsencode(file), None, _MS_BIND, None) != 0:
-        raise _failure(f"pinning {source} on {file}")
+    with _failing_as(f"pinning {source} on {file}"):
+        libc.mount(source, file, flags=libc.MS_BIND)
 
 
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
-
-
-def _failure(what: str) -> NamespaceError:
-    number = ctypes.get_errno()
-    return NamespaceError(number, f"{what}: {os.strerror(number)}")
+@contextmanager
+def _failing_as(step: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise NamespaceError(error.errno, f"{step}: {error.strerror}") from error

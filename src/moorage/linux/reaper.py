@@ -10,16 +10,15 @@ Source: prctl(2) PR_SET_CHILD_SUBREAPER, waitid(2).
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import signal
 from collections import OrderedDict
 from typing import Self
 
+from moorage.linux import libc
 from moorage.linux.child import Child, exit_status
 from moorage.linux.process import parent
 
-_PR_SET_CHILD_SUBREAPER = 36
 _SIGNALLED = 128
 _MOST_RECORDS = 4096
 
@@ -34,14 +33,14 @@ class Reaper:
 
     async def __aenter__(self) -> Self:
         """Raises OSError."""
-        _set_subreaper(is_on=True)
+        libc.set_child_subreaper(is_on=True)
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self.reap)
         self.reap()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         asyncio.get_running_loop().remove_signal_handler(signal.SIGCHLD)
-        _set_subreaper(is_on=False)
+        libc.set_child_subreaper(is_on=False)
 
     def watch(self, pid: int) -> asyncio.Future[int]:
         """An orphan's exit code, 128 + n for signal n: done as soon as its status is taken.
@@ -90,10 +89,3 @@ def _next_ended() -> os.waitid_result | None:
         return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG)
     except ChildProcessError:
         return None
-
-
-def _set_subreaper(*, is_on: bool) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_CHILD_SUBREAPER, int(is_on), 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))

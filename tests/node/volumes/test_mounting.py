@@ -7,16 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.node.volumes.mounting import SystemMounter, mount_points
-
-
-def test_spaces_and_others_are_escaped_in_mountinfo() -> None:
-    text = (
-        b"20 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
-        b"21 20 0:5 / /var/a\\040b\\134c rw shared:1 - tmpfs tmpfs rw\n"
-        b"broken\n"
-    )
-    assert list(mount_points(text)) == [Path("/"), Path("/var/a b\\c")]
+from moorage.node.volumes.mounting import SystemMounter
 
 
 def test_the_deepest_mounts_come_first() -> None:

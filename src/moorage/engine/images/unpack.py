@@ -12,7 +12,6 @@ directories".
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import json
 import os
@@ -35,6 +34,7 @@ if __name__ == "__main__":
 else:
     from moorage.engine.images.blob_stream import BlobStream, LayerError
 
+from moorage.linux import libc
 from moorage.linux.trees import disk_use, make_directories, remove_tree
 
 _CHUNK_BYTES = 1 << 20
@@ -48,7 +48,6 @@ _HOW = (
     ", which is the engine's limit: use a smaller image, or raise it with `moor engine "
     "--image-limit`"
 )
-_PR_SET_PDEATHSIG = 1
 _WHITEOUT, _OPAQUE, _HIDDEN = ".wh.", ".wh..wh..opq", ".wh..wh."
 _OPAQUE_XATTR = "trusted.overlay.opaque"
 _XATTR = "SCHILY.xattr."
@@ -317,9 +316,8 @@ def _nanoseconds(entry: tarfile.TarInfo) -> int:
 
 def run(job: dict[str, Any]) -> None:
     """Unpack, write the record and have both on disk. Raises LayerError, OSError, TarError."""
-    libc = ctypes.CDLL(None, use_errno=True)
     # When the engine dies this must not go on behind the back of its successor.
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    libc.set_parent_death_signal(signal.SIGKILL)
     if os.getppid() != job["parent"]:
         raise LayerError("the engine has ended")
     os.umask(0)
@@ -351,9 +349,7 @@ def run(job: dict[str, Any]) -> None:
         }
         json.dump(known, record)
         record.flush()
-        if libc.syncfs(record.fileno()) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
+        libc.syncfs(record.fileno())
 
 
 def main() -> int:

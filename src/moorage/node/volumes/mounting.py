@@ -6,23 +6,14 @@ tests without privileges. Source: mount(2), umount(2), proc_pid_mountinfo(5).
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from moorage.linux.mounts import NO_PRIVILEGE
-
-_MS_BIND = 0x1000
-_MNT_DETACH = 2
-_UMOUNT_NOFOLLOW = 8
-_MOUNTINFO = Path("/proc/self/mountinfo")
-_OCTAL = re.compile(rb"\\([0-7]{3})")
-
-_libc = ctypes.CDLL(None, use_errno=True)
+from moorage.linux import libc
+from moorage.linux.mounts import NO_PRIVILEGE, current_mounts, mount, mounts_below
 
 
 class Mounter(Protocol):
@@ -55,56 +46,27 @@ class SystemMounter:
         limits = [f"size={size_bytes}"] if size_bytes else []
         try:
             # noswap: Secrets must not be swapped to disk; kernels before 6.4 lack the option.
-            _mount("tmpfs", target, "tmpfs", flags, ",".join([*limits, "noswap"]))
+            mount("tmpfs", target, "tmpfs", ",".join([*limits, "noswap"]), flags)
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
-            _mount("tmpfs", target, "tmpfs", flags, ",".join(limits))
+            mount("tmpfs", target, "tmpfs", ",".join(limits), flags)
 
     def bind(self, source: str, target: Path) -> None:
-        _mount(source, target, None, _MS_BIND, None)
+        libc.mount(source, target, flags=libc.MS_BIND)
 
     def unmount(self, target: Path) -> None:
-        if _libc.umount2(os.fsencode(target), _UMOUNT_NOFOLLOW) == 0:
-            return
-        code = ctypes.get_errno()
-        if code in (errno.EINVAL, errno.ENOENT):
-            return
-        # Busy: detach it lazily, so that it is released with its last user.
-        if _libc.umount2(os.fsencode(target), _UMOUNT_NOFOLLOW | _MNT_DETACH) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code), str(target))
+        try:
+            libc.umount(target, libc.UMOUNT_NOFOLLOW)
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.ENOENT):
+                return
+            # Busy: detach it lazily, so that it is released with its last user.
+            libc.umount(target, libc.UMOUNT_NOFOLLOW | libc.MNT_DETACH)
 
     def is_mounted(self, target: Path) -> bool:
         return os.path.ismount(target)
 
     def mounts_below(self, path: Path) -> Iterator[Path]:
-        found = [
-            point
-            for point in mount_points(_MOUNTINFO.read_bytes())
-            if point == path or path in point.parents
-        ]
-        return iter(sorted(found, key=lambda point: len(point.parts), reverse=True))
-
-
-def mount_points(mountinfo: bytes) -> Iterator[Path]:
-    """Yield the mount points in a mountinfo file."""
-    # Not splitlines(): a name may contain a carriage return, as the kernel escapes only newlines.
-    for line in mountinfo.split(b"\n"):
-        fields = line.split(b" ")
-        if len(fields) > 4:
-            plain = _OCTAL.sub(lambda match: bytes([int(match[1], 8)]), fields[4])
-            yield Path(os.fsdecode(plain))
-
-
-def _mount(source: str, target: Path, kind: str | None, flags: int, options: str | None) -> None:
-    status = _libc.mount(
-        os.fsencode(source),
-        os.fsencode(target),
-        os.fsencode(kind) if kind is not None else None,
-        ctypes.c_ulong(flags),
-        os.fsencode(options) if options is not None else None,
-    )
-    if status != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code), str(target))
+        points = [found.point for found in mounts_below(path, current_mounts())]
+        return iter(sorted(points, key=lambda point: len(point.parts), reverse=True))
