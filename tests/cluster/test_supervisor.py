@@ -216,7 +216,7 @@ def test_a_program_that_cannot_be_started_is_tried_again_and_the_others_go_on(
 
 def test_a_state_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     # As on a full disk: a directory is where the file would go.
-    Layout(tmp_path).state.with_suffix(".new").mkdir()
+    Layout(tmp_path).state.with_name(f".{Layout(tmp_path).state.name}.new").mkdir()
     with running(tmp_path, one=STAYS) as run:
         run.until("the state cannot be written")
         run.until("cluster ready")

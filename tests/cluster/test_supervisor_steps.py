@@ -392,7 +392,7 @@ def test_parts_end_in_reverse_order_and_by_force_if_need_be(tmp_path: Path) -> N
 
 def test_a_state_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
     bench = Bench(tmp_path, a_part())
-    scratch = bench.layout.state.with_suffix(".new")
+    scratch = bench.layout.state.with_name(f".{bench.layout.state.name}.new")
     scratch.mkdir()
     for _ in range(2):
         bench.supervisor._save_state()

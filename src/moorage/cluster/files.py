@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from moorage.linux.durable import write_beside
+from moorage.linux.atomic_file import replace_file
 
 
 def write_private(path: Path, content: bytes) -> None:
     """Put a file in place whole, readable by its owner only."""
-    write_beside(path, content).replace(path)
+    replace_file(path, content, is_synced=True)
 
 
 @contextmanager

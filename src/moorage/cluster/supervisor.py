@@ -27,6 +27,7 @@ from typing import TextIO
 from moorage.cluster.layout import Layout
 from moorage.cluster.liveness import AttendedClock, Liveness, Patience
 from moorage.cluster.probes import MakeProbe, Probe
+from moorage.linux.atomic_file import replace_file
 from moorage.linux.private import make_private
 
 NOTIFY_VARIABLE = "MOORAGE_NOTIFY_FD"
@@ -454,10 +455,8 @@ class Supervisor:
                 for child in self._children
             },
         }
-        scratch = self._layout.state.with_suffix(".new")
         try:
-            scratch.write_text(json.dumps(state))
-            scratch.replace(self._layout.state)
+            replace_file(self._layout.state, json.dumps(state).encode())
         except OSError as error:
             # A full disk must not end the parts; `moor status` shows what was last written.
             if not self._is_state_stale:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from moorage.engine.errors import FailedError
+from moorage.linux.atomic_file import replace_file
 from moorage.linux.program import UnfitProgramError, read_program
 from moorage.linux.trees import make_directories
 
@@ -64,8 +65,5 @@ class InfraProcess:
         target = self.rootfs / "init"
         if target.exists() and target.read_bytes() == content:
             return
-        # Renamed into place: the one that is there may be running.
-        scratch = target.with_suffix(".new")
-        scratch.write_bytes(content)
-        scratch.chmod(_PROGRAM_MODE)
-        scratch.replace(target)
+        # Renamed into place: the present one may be running.
+        replace_file(target, content, mode=_PROGRAM_MODE)

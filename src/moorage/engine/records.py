@@ -7,7 +7,6 @@ a power loss anyway, and a kill of the engine loses nothing.
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -21,7 +20,7 @@ from moorage.engine.networks import CniResult
 from moorage.handlers.adapters import Exit
 from moorage.handlers.definition import HandlerDefinition
 from moorage.handlers.features import HandlerFeatures
-from moorage.linux.private import write_private
+from moorage.linux.atomic_file import replace_file
 
 log = Log(__name__)
 
@@ -113,13 +112,10 @@ class RecordDirectory(Generic[Record]):
     def save(self, record: Record) -> None:
         """Write or replace a record. Raises ExhaustedError on a full disk, OSError."""
         path = self._path(record.id)
-        scratch = path.with_suffix(".new")
         try:
-            # Container environments hold secrets.
-            write_private(scratch, self._encoder.encode(record))
-            os.replace(scratch, path)
+            # Private: container environments hold secrets.
+            replace_file(path, self._encoder.encode(record))
         except OSError as error:
-            scratch.unlink(missing_ok=True)
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise ExhaustedError(f"no room for records in {self._directory}") from error
             raise

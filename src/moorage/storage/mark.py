@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from moorage.linux.durable import write_durably
+from moorage.linux.atomic_file import write_durably
 from moorage.storage.store import StoreBrokenError
 
 _HEAD = "# Written by moorage; what it is for: docs/storage.md\nstore {identity}\nrevision "

@@ -24,6 +24,7 @@ from moorage.cluster.network.rules import (
 )
 from moorage.cluster.network.subnet import host_routes
 from moorage.handlers.command import Answer, CommandError, must_run
+from moorage.linux.atomic_file import replace_file
 from moorage.linux.private import make_private
 
 _INTERFACES = Path("/sys/class/net")
@@ -212,6 +213,4 @@ async def _run(host: Host, *argv: str, given: str = "") -> Answer:
 def _write_conflist(directory: Path, text: str) -> None:
     """Write the file whole, since the engine watches the directory and would read half of it."""
     make_private(directory)
-    scratch = directory / f"{FILE_NAME}.new"
-    scratch.write_text(text)
-    scratch.replace(directory / FILE_NAME)
+    replace_file(directory / FILE_NAME, text.encode())

@@ -30,9 +30,9 @@ from moorage.cluster.parts.connection import connected
 from moorage.cluster.reserved import system_reserved
 from moorage.cluster.settings import Settings
 from moorage.cri import CriClient, CriError, engine_pb, handlers_in, handlers_of, pb
+from moorage.linux.atomic_file import write_durably
 from moorage.linux.capabilities import effective_capabilities
 from moorage.linux.descriptors import raise_descriptor_limit
-from moorage.linux.durable import write_durably
 from moorage.linux.kernel import max_pids, physical_memory_bytes
 from moorage.linux.oom import oom_score_floor, own_oom_score
 from moorage.node.agent import COMPONENT, run_node

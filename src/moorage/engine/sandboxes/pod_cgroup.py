@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from moorage.engine.context import EngineContext
 from moorage.engine.inventory import Sandbox
+from moorage.linux.atomic_file import replace_file
 from moorage.linux.private import make_private
 
 _CREATED_FILE = "cgroups"
@@ -25,9 +26,7 @@ async def create_pod_cgroup(context: EngineContext, sandbox: Sandbox) -> None:
         directory = context.paths.sandbox_files(sandbox.id)
         make_private(directory)
         # Atomically: a truncated path would name another cgroup.
-        scratch = directory / f"{_CREATED_FILE}.new"
-        scratch.write_text("\n".join(missing))
-        scratch.replace(directory / _CREATED_FILE)
+        replace_file(directory / _CREATED_FILE, "\n".join(missing).encode())
         await context.cgroups.create_parent(driver, cgroup.parent)
 
 

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from moorage.api.clock import Clock, format_time, parse_time
 from moorage.api.logs import Log
-from moorage.linux.durable import write_durably
+from moorage.linux.atomic_file import write_durably
 from moorage.node.images.verification import Access
 
 _API_VERSION = "kubelet.config.k8s.io/v1beta1"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from moorage.linux.atomic_file import replace_file
 from moorage.node.paths import NodePaths
 
 
@@ -68,6 +69,4 @@ def _read(file: Path) -> HandlerRecord | None:
 
 def _write(file: Path, record: HandlerRecord) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_name(f".{file.name}.new")
-    fresh.write_bytes(msgspec.json.encode(record))
-    fresh.rename(file)
+    replace_file(file, msgspec.json.encode(record))

@@ -18,6 +18,7 @@ from moorage.api.meta import Object
 from moorage.api.pods import Pod
 from moorage.cri import pb
 from moorage.linux import id_register
+from moorage.linux.atomic_file import replace_file
 from moorage.node.config.errors import ConfigError
 from moorage.node.paths import NodePaths
 
@@ -107,8 +108,5 @@ def _read(file: Path) -> int | None:
 def _write(file: Path, first: int) -> None:
     mapping = _Mapping(host_id=first, container_id=0, length=LENGTH)
     file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_name(f".{file.name}.new")
-    fresh.write_bytes(
-        msgspec.json.encode(_Stored(uid_mappings=(mapping,), gid_mappings=(mapping,)))
-    )
-    fresh.rename(file)
+    stored = _Stored(uid_mappings=(mapping,), gid_mappings=(mapping,))
+    replace_file(file, msgspec.json.encode(stored))

@@ -8,7 +8,6 @@ BUNDLE/log                 the shim's own log
 
 from __future__ import annotations
 
-import os
 import secrets
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +17,7 @@ import msgspec
 from moorage.handlers.adapters.adapter import Exit
 from moorage.handlers.adapters.shim.keeper import memory_file
 from moorage.handlers.adapters.shim.program import Address
+from moorage.linux.atomic_file import replace_file
 from moorage.linux.process import Identity, began
 from moorage.linux.trees import remove_tree
 
@@ -98,6 +98,4 @@ def _read(path: Path, kind: type[_Kind]) -> _Kind | None:
 
 def _write(path: Path, value: msgspec.Struct) -> None:
     # Two waiters for the same exit write it concurrently.
-    unfinished = path.with_suffix(f".{secrets.token_hex(4)}.new")
-    unfinished.write_bytes(msgspec.json.encode(value))
-    os.replace(unfinished, path)
+    replace_file(path, msgspec.json.encode(value), writer=secrets.token_hex(4))

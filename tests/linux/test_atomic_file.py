@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from moorage.linux.durable import rename_durably, write_durably
+from moorage.linux.atomic_file import rename_durably, replace_file, write_durably
 
 
 def test_a_file_is_replaced_whole_and_is_the_owners(tmp_path: Path) -> None:
@@ -51,3 +52,34 @@ def test_content_and_name_are_on_disk_before_it_returns(
     monkeypatch.setattr(os, "fsync", fsync)
     write_durably(tmp_path / "file", b"content")
     assert synced == [(".file.new", False), (tmp_path.name, True)]
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    replace_file(path, b"old")
+
+    def refuse(_descriptor: int, _mode: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fchmod", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        replace_file(path, b"new")
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert path.read_bytes() == b"old"
+
+
+def test_the_mode_is_exact_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        replace_file(tmp_path / "program", b"", mode=0o755)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "program").stat().st_mode & 0o777 == 0o755
+
+
+def test_named_writers_do_not_share_an_unfinished_file(tmp_path: Path) -> None:
+    (tmp_path / ".file.new").mkdir()
+    replace_file(tmp_path / "file", b"content", writer="second")
+    assert (tmp_path / "file").read_bytes() == b"content"

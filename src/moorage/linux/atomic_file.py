@@ -1,0 +1,66 @@
+"""Atomic file replacement: a reader, or a process after a crash, sees the old content or the new.
+
+Source: fsync(2), rename(2).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def replace_file(
+    path: Path,
+    content: bytes,
+    *,
+    mode: int = 0o600,
+    is_synced: bool = False,
+    writer: str = "",
+) -> None:
+    """Write a file with exactly that mode beside its target, and rename it into place.
+
+    With `is_synced` the content is on disk before the rename, but not the rename itself. Concurrent
+    writers of one file must take turns, or pass different `writer` names. Blocks. Raises OSError;
+    the old file stays then.
+    """
+    tag = f".{writer}" if writer else ""
+    scratch = path.with_name(f".{path.name}{tag}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    descriptor = os.open(scratch, flags, mode & 0o700)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)
+            file.write(content)
+            if is_synced:
+                file.flush()
+                os.fsync(descriptor)
+        scratch.replace(path)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Replace a file, readable by its owner only, and sync content and name to the disk.
+
+    Blocks. Raises OSError.
+    """
+    replace_file(path, content, is_synced=True)
+    _sync_directory(path.parent)
+
+
+def rename_durably(source: Path, target: Path) -> None:
+    """Rename a file or directory whose content is synced, and sync the name. Blocks.
+
+    Raises OSError.
+    """
+    source.rename(target)
+    _sync_directory(target.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
