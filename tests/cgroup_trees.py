@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux.cgroup_life import kill_processes, make_cgroup, remove_cgroup
+from moorage.linux.cgroup_control import kill_processes, make_cgroup, remove_cgroup
 from moorage.linux.cgroups import Cgroups, Layout, current_cgroups
 from tests.running import until
 

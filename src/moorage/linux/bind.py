@@ -1,6 +1,6 @@
-"""Showing a directory or file at a second place, and whether a place is a mount at all.
+"""Bind mounts, and whether a path is a mount point.
 
-Source: mount(2), MS_BIND and MS_REMOUNT; openat2(2) RESOLVE_IN_ROOT; proc(5), /proc/pid/fdinfo.
+Source: mount(2), MS_BIND and MS_REMOUNT; proc(5), /proc/pid/fdinfo.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from pathlib import Path
 from moorage.linux import libc
 from moorage.linux.descent import mount_id
 from moorage.linux.mounts import unmount
-from moorage.linux.openat import IN_ROOT, NO_MAGICLINKS, openat2
 
 
 def bind(source: Path, target: Path, *, is_read_only: bool = False) -> None:
@@ -46,18 +45,6 @@ def unmount_all(point: Path) -> None:
     """
     while is_mount_point(point):
         unmount(point)
-
-
-def open_in_root(root: Path, path: str) -> int:
-    """A descriptor (O_PATH) of a path that cannot leave `root`, whatever links it holds.
-
-    Raises OSError. Needs Linux 5.6.
-    """
-    directory = os.open(root, os.O_PATH | os.O_DIRECTORY)
-    try:
-        return openat2(directory, path, os.O_PATH, IN_ROOT | NO_MAGICLINKS)
-    finally:
-        os.close(directory)
 
 
 def _mount_id(path: Path) -> bytes:

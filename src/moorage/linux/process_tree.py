@@ -1,6 +1,6 @@
-"""Processes found by what they are: by their command line, by who started them.
+"""Process lookup by command line and by parent.
 
-For what was cut short before it had written down its own id. Looking through all processes takes
+For processes whose start was interrupted before their ids were recorded. Reading all of /proc takes
 milliseconds, so this is for failures alone. Source: proc(5), /proc/PID/cmdline, task/TID/children.
 """
 
@@ -14,21 +14,33 @@ from moorage.linux.process import Process
 _PROC = Path("/proc")
 
 
+def all_pids() -> list[int]:
+    """Return the ids of all processes. Blocks."""
+    return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdecimal()]
+
+
+def arguments(pid: int) -> list[str] | None:
+    """Return a process's argv: empty for a zombie or kernel thread, None without the process."""
+    try:
+        command_line = (_PROC / str(pid) / "cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return command_line.decode(errors="replace").split("\0")[:-1]
+
+
 def processes_of(program: Path, words: Collection[str]) -> list[int]:
-    """The ids of the processes of a program that have all of these arguments. Blocks."""
-    found = []
-    for directory in _PROC.iterdir():
-        if not directory.name.isdecimal():
-            continue
-        argv = _argv(directory)
+    """Return the ids of a program's processes that have all of these arguments. Blocks."""
+    pids = []
+    for pid in all_pids():
+        argv = arguments(pid)
         if argv and argv[0] == str(program) and set(words) <= set(argv):
-            found.append(int(directory.name))
-    return found
+            pids.append(pid)
+    return pids
 
 
 def with_descendants(pid: int) -> Iterator[int]:
-    """A process and all it started, directly or not, as far as they are still its own. Blocks."""
-    # No recursion: a container can make a chain of any length.
+    """Yield a process and its descendants. Blocks."""
+    # No recursion: a container can create a chain of any length.
     waiting = [pid]
     while waiting:
         parent = waiting.pop()
@@ -37,14 +49,14 @@ def with_descendants(pid: int) -> Iterator[int]:
 
 
 def held(pids: Collection[int]) -> list[Process]:
-    """The processes of these ids that there are; each must be closed."""
-    found = []
+    """Open the processes of these ids that exist; the caller closes them."""
+    processes = []
     for pid in pids:
         try:
-            found.append(Process(pid))
+            processes.append(Process(pid))
         except ProcessLookupError:
             continue
-    return found
+    return processes
 
 
 def _children(pid: int) -> list[int]:
@@ -54,12 +66,5 @@ def _children(pid: int) -> list[int]:
             for task in (_PROC / str(pid) / "task").iterdir()
             for child in (task / "children").read_text().split()
         ]
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-
-
-def _argv(directory: Path) -> list[str]:
-    try:
-        return (directory / "cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
     except (FileNotFoundError, ProcessLookupError):
         return []

@@ -14,7 +14,8 @@ import pytest
 from moorage.engine.cgroups import ContainerCgroups, control
 from moorage.engine.errors import FailedError, TimeLimitError
 from moorage.handlers.definition import CgroupDriver
-from moorage.linux.cgroup_life import CgroupError, has_cgroup, process_ids
+from moorage.linux import cgroup_removal
+from moorage.linux.cgroup_control import CgroupError, has_cgroup, process_ids
 from moorage.linux.cgroups import Cgroups, Layout
 from tests import cgroup_trees as trees
 from tests.running import until
@@ -172,7 +173,7 @@ async def test_what_a_cut_short_kill_holds_is_let_go_of(
             raise CgroupError(errno.EIO, "broken")
         return (held,)
 
-    monkeypatch.setattr(control, "kill_processes", kill)
+    monkeypatch.setattr(cgroup_removal, "kill_processes", kill)
     killing = asyncio.ensure_future(ContainerCgroups(trees.v1(tmp_path)).kill("/a", 20))
     await asyncio.sleep(0)
     await asyncio.sleep(0)

@@ -11,7 +11,7 @@ import pytest
 from moorage.engine.containers import log_rate
 from moorage.engine.containers.log_rate import LIMIT_BYTES_PER_S, LogRateLimiter
 from moorage.engine.inventory import Container
-from moorage.linux.cgroup_life import CgroupError
+from moorage.linux.cgroup_control import CgroupError
 from moorage.linux.cgroups import Cgroups, Layout
 from tests.clocks import settle
 from tests.engine.parts import Bench, bench, place

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 from moorage.engine.oci import Identity, resolve_identity
-from moorage.engine.oci.identity import choose_identity, parse_group, parse_passwd
+from moorage.engine.oci.identity import choose_identity, parse_group, parse_passwd, read_image_file
 
 USERS = parse_passwd("root:x:0:0:root:/root:/bin/sh\nweb:x:1001:1002::/:/bin/sh\n77:x:5:5::/:/\n")
 GROUPS = parse_group(
@@ -110,3 +112,16 @@ def test_the_primary_group_comes_first_and_no_group_twice(
 def test_any_text_can_be_read_as_either_file(text: str) -> None:
     parse_passwd(text)
     parse_group(text)
+
+
+def test_a_file_that_cannot_be_opened_is_not_taken_for_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container would run as another user than its image says."""
+
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(InvalidError, match="the image's /etc/passwd cannot be read: Input/output"):
+        read_image_file(tmp_path, "etc/passwd")

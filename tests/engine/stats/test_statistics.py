@@ -12,7 +12,7 @@ import pytest
 from moorage.api.clock import SystemClock
 from moorage.cri import pb
 from moorage.engine.stats import Statistics
-from moorage.linux.cgroup_life import make_cgroup
+from moorage.linux.cgroup_control import make_cgroup
 from moorage.linux.cgroups import Cgroups, Layout, current_cgroups
 from tests import cgroup_trees as trees
 from tests.clocks import START_NS, FakeClock

@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 
 from moorage.cri import CriClient, CriError, pb
-from moorage.linux.cgroup_life import kill_processes, remove_cgroup
+from moorage.linux.cgroup_control import kill_processes, remove_cgroup
 from moorage.linux.cgroups import current_cgroups
 from moorage.linux.mounts import current_mounts, mount, mounts_below, unmount
 from moorage.linux.process import parent, state

@@ -11,7 +11,8 @@ import pytest
 
 from moorage.handlers.adapters import AdapterError, Task, task_cgroup
 from moorage.handlers.adapters.task_cgroup import cgroup_of, remove_task_cgroup
-from moorage.linux.cgroup_life import CgroupError
+from moorage.linux import cgroup_removal
+from moorage.linux.cgroup_control import CgroupError
 
 
 @pytest.mark.parametrize(
@@ -38,9 +39,9 @@ class Kernel:
         self.busy = busy
         self.removed: list[str] = []
         self.is_there = True
-        monkeypatch.setattr(task_cgroup, "has_cgroup", lambda _cgroups, _path: self.is_there)
-        monkeypatch.setattr(task_cgroup, "remove_cgroup", self.remove)
-        monkeypatch.setattr(task_cgroup, "_REMOVE_PAUSE_S", 0)
+        monkeypatch.setattr(cgroup_removal, "has_cgroup", lambda _cgroups, _path: self.is_there)
+        monkeypatch.setattr(cgroup_removal, "remove_cgroup", self.remove)
+        monkeypatch.setattr(cgroup_removal, "RETRY_PAUSE_S", 0)
 
     def remove(self, _cgroups: object, path: str) -> None:
         self.removed.append(path)

@@ -22,7 +22,7 @@ from moorage.handlers.adapters.runsc import RunscAdapter, runsc_options
 from moorage.handlers.adapters.shim.adapter import ShimAdapter
 from moorage.handlers.adapters.shim.options import TaskOptions
 from moorage.handlers.adapters.shim.program import ShimProgram
-from moorage.linux.cgroup_life import kill_processes, remove_cgroup
+from moorage.linux.cgroup_control import kill_processes, remove_cgroup
 from moorage.linux.cgroups import current_cgroups
 from moorage.linux.process import parent, state
 from moorage.linux.reaper import Reaper

@@ -14,7 +14,7 @@ from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.nodes import NodeRuntimeHandler, NodeRuntimeHandlerFeatures
 from moorage.client.rest import UnreachableError
 from moorage.cri import CriError
-from moorage.linux.cgroup_life import CgroupError
+from moorage.linux.cgroup_control import CgroupError
 from moorage.node.config.errors import ConfigError
 from moorage.node.paths import NodePaths
 from moorage.node.pods.actions import HinderedError, PodActions, UnfinishedError

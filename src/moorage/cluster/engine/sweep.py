@@ -18,7 +18,8 @@ from moorage.api.logs import Log
 from moorage.cluster.engine.paths import ClusterEnginePaths
 from moorage.cluster.host import Cgroups
 from moorage.linux.mounts import current_mounts, mounts_below, unmount
-from moorage.linux.process import Process, parent
+from moorage.linux.process import parent
+from moorage.linux.process_tree import all_pids, arguments, held
 from moorage.linux.trees import remove_directories, remove_tree
 
 _END_DEADLINE_S = 10.0
@@ -42,7 +43,7 @@ async def end_processes(paths: ClusterEnginePaths) -> None:
 
 
 async def _kill(pids: Iterable[int]) -> None:
-    processes = [each for each in map(_hold, pids) if each is not None]
+    processes = held(tuple(pids))
     try:
         for process in processes:
             process.send(signal.SIGKILL)
@@ -118,7 +119,7 @@ def remove_directory(directory: Path) -> None:
 def descendants(ancestors: Iterable[int]) -> list[int]:
     """Processes and all below them, parents first."""
     children: dict[int, list[int]] = {}
-    for pid in _pids():
+    for pid in all_pids():
         above = parent(pid)
         if above is not None:
             children.setdefault(above, []).append(pid)
@@ -131,25 +132,7 @@ def descendants(ancestors: Iterable[int]) -> list[int]:
 def _given(directory: Path) -> list[int]:
     """The processes that were started with something of a directory among their arguments."""
     beginning = f"{directory}/"
-    return [pid for pid in _pids() if any(beginning in word for word in _arguments(pid))]
-
-
-def _arguments(pid: int) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-
-
-def _pids() -> list[int]:
-    return [int(each.name) for each in Path("/proc").iterdir() if each.name.isdecimal()]
-
-
-def _hold(pid: int) -> Process | None:
-    try:
-        return Process(pid)
-    except ProcessLookupError:
-        return None
+    return [pid for pid in all_pids() if any(beginning in word for word in arguments(pid) or ())]
 
 
 def _remove_branch(cgroup: Path, hierarchy: Path) -> None:

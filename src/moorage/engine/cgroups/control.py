@@ -7,28 +7,28 @@ the rest: parents that no client created, and cgroups that an interrupted runtim
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import PurePosixPath
 from typing import TypeVar
 
 from moorage.engine.cgroups.usage import UsageReader
 from moorage.engine.errors import FailedError, TimeLimitError
 from moorage.handlers.definition import CgroupDriver
-from moorage.linux.cgroup_life import (
+from moorage.linux.cgroup_control import (
     CgroupError,
     has_cgroup,
-    kill_processes,
     make_cgroup,
     process_ids,
-    remove_cgroup,
     remove_if_empty,
 )
+from moorage.linux.cgroup_removal import (
+    CgroupBusyError,
+    kill_and_remove_cgroup,
+    kill_cgroup,
+)
 from moorage.linux.cgroups import Cgroups
-from moorage.linux.process import Process
 
 Answer = TypeVar("Answer")
-
-_REMOVE_PAUSE_S = 0.01
 
 
 class ContainerCgroups:
@@ -67,14 +67,14 @@ class ContainerCgroups:
 
         Raises TimeLimitError if one has not by the deadline: it hangs in the kernel.
         """
-        await self._kill_until_empty(path, deadline_s, is_removed=False)
+        await _translated(kill_cgroup(self._cgroups, path, deadline_s))
 
     async def remove(self, path: str, deadline_s: float) -> None:
         """Kill the processes in a cgroup, then remove it with its descendants; absent is no error.
 
         Raises TimeLimitError as `kill` does.
         """
-        await self._kill_until_empty(path, deadline_s, is_removed=True)
+        await _translated(kill_and_remove_cgroup(self._cgroups, path, deadline_s))
 
     async def remove_if_empty(self, paths: tuple[str, ...]) -> None:
         """Remove those of the cgroups, as `create_parent` returned them, that are empty."""
@@ -99,65 +99,18 @@ class ContainerCgroups:
         """
         return await asyncio.to_thread(self._reader.oom_kills, path)
 
-    async def _kill_until_empty(self, path: str, deadline_s: float, *, is_removed: bool) -> None:
-        goal = "removed" if is_removed else "empty"
-        obstacle = "the kernel does not answer"
-        try:
-            async with asyncio.timeout(deadline_s):
-                while True:
-                    while held := await self._kill(path):
-                        pids = ", ".join(str(process.pid) for process in held)
-                        obstacle = f"SIGKILL does not end the processes {pids}"
-                        await _wait_exited(held)
-                    if not is_removed:
-                        return
-                    obstacle = await asyncio.to_thread(self._remove, path)
-                    if not obstacle:
-                        return
-                    # The kernel releases it shortly after the last exit, without a notification.
-                    await asyncio.sleep(_REMOVE_PAUSE_S)
-        except TimeoutError:
-            raise TimeLimitError(
-                f"cgroup {path} is not {goal} after {deadline_s:g} s: {obstacle}"
-            ) from None
-
     def _missing(self, paths: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(path for path in paths if not has_cgroup(self._cgroups, path))
 
-    async def _kill(self, path: str) -> tuple[Process, ...]:
-        work = asyncio.ensure_future(self._change(kill_processes, path))
-        try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
-            # The thread goes on; close the processes it returns.
-            work.add_done_callback(_close_result)
-            raise
-
-    def _remove(self, path: str) -> str:
-        """Return why the cgroup could not be removed, empty when it is gone."""
-        try:
-            remove_cgroup(self._cgroups, path)
-        except CgroupError as error:
-            return error.strerror or str(error)
-        return ""
-
     async def _change(self, call: Callable[[Cgroups, str], Answer], path: str) -> Answer:
-        try:
-            return await asyncio.to_thread(call, self._cgroups, path)
-        except CgroupError as error:
-            raise FailedError(error.strerror) from error
+        return await _translated(asyncio.to_thread(call, self._cgroups, path))
 
 
-async def _wait_exited(held: tuple[Process, ...]) -> None:
+async def _translated(call: Awaitable[Answer]) -> Answer:
+    """Await a call to the kernel. Raises TimeLimitError for a busy cgroup, FailedError."""
     try:
-        for process in held:
-            await process.ended()
-    finally:
-        for process in held:
-            process.close()
-
-
-def _close_result(work: asyncio.Future[tuple[Process, ...]]) -> None:
-    if not work.cancelled() and work.exception() is None:
-        for process in work.result():
-            process.close()
+        return await call
+    except CgroupBusyError as error:
+        raise TimeLimitError(error.strerror) from error
+    except CgroupError as error:
+        raise FailedError(error.strerror) from error

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Generic, TypeVar
 
 from moorage.engine.cgroups.files import number, numbers, read
-from moorage.linux.cgroup_life import files_below, read_text
+from moorage.linux.cgroup_control import files_below, read_text
 from moorage.linux.cgroups import Cgroups, directory_in
 
 Figures = TypeVar("Figures", bound="Usage | Accounts")

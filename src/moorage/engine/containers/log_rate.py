@@ -25,7 +25,7 @@ from moorage.engine.inventory import Container, Inventory
 from moorage.engine.paths import EnginePaths
 from moorage.handlers.adapters.conmon import monitor_pid
 from moorage.handlers.definition import CgroupDriver
-from moorage.linux.cgroup_life import (
+from moorage.linux.cgroup_control import (
     CgroupError,
     enter_cpu_cgroup,
     make_cpu_cgroup,

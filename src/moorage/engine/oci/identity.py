@@ -14,9 +14,10 @@ from pathlib import Path
 
 from moorage.cri import pb
 from moorage.engine.errors import InvalidError
-from moorage.engine.oci.securejoin import read_in_root
+from moorage.linux.securejoin import read_in_root
 
 MAX_ID = 2**31 - 1
+MAX_FILE_BYTES = 4 << 20
 
 _ROOT = "0"
 
@@ -65,9 +66,22 @@ def resolve_identity(
     return choose_identity(
         context,
         image_user,
-        parse_passwd(read_in_root(rootfs, "etc/passwd")),
-        parse_group(read_in_root(rootfs, "etc/group")),
+        parse_passwd(read_image_file(rootfs, "etc/passwd")),
+        parse_group(read_image_file(rootfs, "etc/group")),
     )
+
+
+def read_image_file(rootfs: Path, path: str) -> str:
+    """Return the text of a file in a root file system, "" without it. Blocks.
+
+    Raises InvalidError for what is not a regular file, is larger than 4 MiB, or cannot be read.
+    """
+    try:
+        return read_in_root(rootfs, path, MAX_FILE_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        raise InvalidError(f"the image's /{path} cannot be read: {error.strerror}") from error
 
 
 def choose_identity(

@@ -23,7 +23,7 @@ from moorage.engine.cgroups.measures import (
 from moorage.engine.cgroups.usage import Accounts, Usage, UsageReader, total_usage
 from moorage.engine.stats.processes import ProcessCounts, count_processes
 from moorage.engine.stats.subjects import ContainerSubject, LayerUsage
-from moorage.linux.cgroup_life import process_ids_below
+from moorage.linux.cgroup_control import process_ids_below
 from moorage.linux.cgroups import Cgroups, directory_in
 from moorage.linux.network_devices import NetworkDevice
 

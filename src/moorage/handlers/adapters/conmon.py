@@ -37,7 +37,7 @@ from moorage.handlers.adapters.adapter import (
 from moorage.handlers.adapters.command_line import logged_error, one_line
 from moorage.linux.child import Child, until_readable
 from moorage.linux.process import Process
-from moorage.linux.process_tree import held, processes_of, with_descendants
+from moorage.linux.process_tree import arguments, held, processes_of, with_descendants
 from moorage.linux.trees import make_directories
 
 CREATE_DEADLINE_S = 60.0
@@ -388,11 +388,9 @@ def hold(file: Path, argument: str) -> int | None:
         pidfd = os.pidfd_open(pid)
     except (FileNotFoundError, ValueError, ProcessLookupError):
         return None
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    except (FileNotFoundError, ProcessLookupError):
-        words = []
-    if argument and words != [""] and argument not in words:
+    argv = arguments(pid)
+    is_zombie = argv == []
+    if argument and not is_zombie and argument not in (argv or ()):
         os.close(pidfd)
         return None
     return pidfd

@@ -36,7 +36,7 @@ from moorage.handlers.adapters.monitored import MonitoredAdapter, StartedProcess
 from moorage.handlers.adapters.process_streams import ProcessStreams
 from moorage.handlers.adapters.task_cgroup import cgroup_of, remove_task_cgroup
 from moorage.handlers.definition import RunscOptions
-from moorage.linux.cgroup_life import (
+from moorage.linux.cgroup_control import (
     enter_cgroup,
     make_cgroup,
 )

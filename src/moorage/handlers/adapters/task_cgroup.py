@@ -6,15 +6,13 @@ leaves it behind. Source: OCI runtime-spec `linux.cgroupsPath`.
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 from moorage.handlers.adapters.adapter import AdapterError, Task
-from moorage.linux.cgroup_life import CgroupError, has_cgroup, remove_cgroup
+from moorage.linux.cgroup_removal import CgroupBusyError, remove_released_cgroup
 from moorage.linux.cgroups import Cgroups
 
 REMOVE_DEADLINE_S = 20.0
-_REMOVE_PAUSE_S = 0.01
 
 
 def cgroup_of(task: Task) -> str:
@@ -35,13 +33,6 @@ async def remove_task_cgroup(cgroups: Cgroups, path: str) -> None:
     if not path:
         return
     try:
-        async with asyncio.timeout(REMOVE_DEADLINE_S):
-            while has_cgroup(cgroups, path):
-                try:
-                    await asyncio.to_thread(remove_cgroup, cgroups, path)
-                except CgroupError:
-                    # The kernel releases it shortly after its last process exits, without a
-                    # notification.
-                    await asyncio.sleep(_REMOVE_PAUSE_S)
-    except TimeoutError:
-        raise AdapterError(f"something is left in the cgroup {path}") from None
+        await remove_released_cgroup(cgroups, path, REMOVE_DEADLINE_S)
+    except CgroupBusyError as error:
+        raise AdapterError(f"something is left in the cgroup {path}: {error.strerror}") from None

@@ -7,17 +7,15 @@ call blocks, possibly on kernel locks.
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from moorage.api.logs import Log
-from moorage.linux.cgroup_life import (
+from moorage.linux.cgroup_control import (
     CgroupError,
-    kill_processes,
     make_cgroup,
-    remove_cgroup,
 )
+from moorage.linux.cgroup_removal import kill_and_remove_cgroup_blocking
 from moorage.linux.cgroups import Cgroups, Layout, directory_in
 from moorage.node.cgroups.values import CgroupValues, v1_files, v2_files
 
@@ -27,8 +25,6 @@ log = Log(__name__)
 
 # The limit file of a page size on version 1 and on version 2; other hugetlb files do not match.
 _PAGE_FILE = re.compile(r"hugetlb\.(\d+[KMG]B)\.(?:limit_in_bytes|max)$")
-_REMOVE_TRIES = 20
-_REMOVE_PAUSE_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +61,7 @@ class CgroupTree:
 
     def remove(self, directory: str) -> None:
         """Kill every process in a cgroup and remove it with its descendants. Raises CgroupError."""
-        path = self.path(directory)
-        for remaining in reversed(range(_REMOVE_TRIES)):
-            for process in kill_processes(self.cgroups, path):
-                process.close()
-            try:
-                remove_cgroup(self.cgroups, path)
-            except CgroupError:
-                if not remaining:
-                    raise
-            else:
-                return
-            # The kernel releases a cgroup shortly after its last process exits.
-            time.sleep(_REMOVE_PAUSE_S)
+        kill_and_remove_cgroup_blocking(self.cgroups, self.path(directory))
 
     def _set_v1(self, path: str, values: CgroupValues) -> None:
         hugetlb = self.cgroups.v1.get("hugetlb")

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from moorage.linux import cgroup_life as life
-from moorage.linux.cgroup_life import (
+from moorage.linux import cgroup_control
+from moorage.linux.cgroup_control import (
     CgroupError,
     enter_cpu_cgroup,
     has_cgroup,
@@ -200,7 +200,7 @@ def test_a_process_enters_it_in_each_hierarchy_that_has_it(tmp_path: Path) -> No
     cgroups = trees.v1(tmp_path)
     for name in ("cpu", "memory"):
         (tmp_path / name / "pods").mkdir()
-    life.enter_cgroup(cgroups, "/pods", 7)
+    cgroup_control.enter_cgroup(cgroups, "/pods", 7)
     found = [
         each for each in sorted(cgroups.v1) if (tmp_path / each / "pods/cgroup.procs").exists()
     ]
@@ -209,7 +209,7 @@ def test_a_process_enters_it_in_each_hierarchy_that_has_it(tmp_path: Path) -> No
     (tmp_path / "cpu/pods/cgroup.procs").unlink()
     (tmp_path / "cpu/pods/cgroup.procs").mkdir()
     with pytest.raises(CgroupError, match="failed to enter cgroup /pods: Is a directory"):
-        life.enter_cgroup(cgroups, "/pods", 7)
+        cgroup_control.enter_cgroup(cgroups, "/pods", 7)
     with pytest.raises(CgroupError, match="failed to enter cgroup /pods"):
         enter_cpu_cgroup(cgroups, "/pods", 7)
 
@@ -247,9 +247,9 @@ def test_only_processes_that_are_still_in_it_are_held(
 ) -> None:
     looks = [frozenset({1, 2, 3}), frozenset(members)]
     monkeypatch.setattr(Held, "held", [])
-    monkeypatch.setattr(life, "Process", Held)
-    monkeypatch.setattr(life, "process_ids", lambda *_: looks.pop(0))
-    found = life._hold(trees.v1(tmp_path), "/pods")
+    monkeypatch.setattr(cgroup_control, "Process", Held)
+    monkeypatch.setattr(cgroup_control, "process_ids", lambda *_: looks.pop(0))
+    found = cgroup_control._hold(trees.v1(tmp_path), "/pods")
     assert [each.pid for each in found] == kept
     assert [each.pid for each in Held.held if not each.is_closed] == kept
 
@@ -265,10 +265,10 @@ def test_nothing_stays_held_when_the_cgroup_cannot_be_read(
         raise OSError(errno.EIO, "broken")
 
     monkeypatch.setattr(Held, "held", [])
-    monkeypatch.setattr(life, "Process", Held)
-    monkeypatch.setattr(life, "process_ids", look)
+    monkeypatch.setattr(cgroup_control, "Process", Held)
+    monkeypatch.setattr(cgroup_control, "process_ids", look)
     with pytest.raises(OSError, match="broken"):
-        life._hold(trees.v1(tmp_path), "/pods")
+        cgroup_control._hold(trees.v1(tmp_path), "/pods")
     assert [each.is_closed for each in Held.held] == [True, True]
 
 
@@ -292,25 +292,25 @@ def test_a_controller_that_is_kept_back_costs_no_other(
             raise OSError(errno.EINVAL, "refused")
         return whole(file, text)
 
-    monkeypatch.setattr(life, "_write", put)
+    monkeypatch.setattr(cgroup_control, "_write", put)
     monkeypatch.setattr(Path, "write_text", write_text)
-    life._pass_down(tmp_path)
+    cgroup_control._pass_down(tmp_path)
     assert asked == ["+cpu +memory", "+cpu", "+memory"]
     refused.add("+memory")
     with pytest.raises(OSError, match="refused"):
-        life._pass_down(tmp_path)
+        cgroup_control._pass_down(tmp_path)
 
 
 def test_whether_the_kernel_took_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = len(os.listdir("/proc/self/fd"))
-    assert not life._write(tmp_path / "none", "1")
+    assert not cgroup_control._write(tmp_path / "none", "1")
     assert not (tmp_path / "none").exists()
     (tmp_path / "file").touch()
-    assert life._write(tmp_path / "file", "1")
+    assert cgroup_control._write(tmp_path / "file", "1")
     assert (tmp_path / "file").read_text() == "1"
     with monkeypatch.context() as patched:
-        patched.setattr(life.os, "write", denied)
-        assert not life._write(tmp_path / "file", "2")
+        patched.setattr(cgroup_control.os, "write", denied)
+        assert not cgroup_control._write(tmp_path / "file", "2")
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -328,9 +328,9 @@ def test_a_cgroup_whose_processes_cannot_be_read_is_left_out(
             raise OSError(errno.EOPNOTSUPP, "threads only")
         return "6\n0\n"
 
-    monkeypatch.setattr(life, "read_text", read)
-    assert list(life.process_ids_below(tmp_path)) == [6]
-    assert list(life.process_ids_below(tmp_path / "none")) == []
+    monkeypatch.setattr(cgroup_control, "read_text", read)
+    assert list(cgroup_control.process_ids_below(tmp_path)) == [6]
+    assert list(cgroup_control.process_ids_below(tmp_path / "none")) == []
 
 
 def test_hierarchies_between_that_lack_a_cgroup_do_not_end_the_walk(tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_hierarchies_between_that_lack_a_cgroup_do_not_end_the_walk(tmp_path: Pa
     first, last = cgroups.hierarchies[0], cgroups.hierarchies[-1]
     for mount in (first, last):
         (mount / "pods").mkdir()
-    life.enter_cgroup(cgroups, "/pods", 7)
+    cgroup_control.enter_cgroup(cgroups, "/pods", 7)
     for mount in (first, last):
         assert (mount / "pods/cgroup.procs").read_text() == "7"
         (mount / "pods/cgroup.procs").unlink()
@@ -436,7 +436,7 @@ def test_processes_stand_still_while_they_are_killed_and_not_longer(
         states.append((directory / "freezer.state").read_text())
         return ()
 
-    monkeypatch.setattr(life, "_hold", hold)
+    monkeypatch.setattr(cgroup_control, "_hold", hold)
     kill_processes(cgroups, trees.POD)
     assert states == ["FROZEN"]
     # A file of a test keeps the end of a longer value that was there.
