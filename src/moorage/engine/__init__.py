@@ -1,10 +1,10 @@
-"""The container engine: a CRI v1 server that drives runtime handlers directly.
+"""Container engine: a CRI v1 server that drives runtime handlers directly.
 
     async with running(EngineOptions(...)) as engine: ...
 
-No pause process, no shim and no daemon between a kubelet and a runtime: namespaces are pinned,
-each container has a monitor (conmon) that outlives the engine, and what a handler is stands in a
-file. Decision: docs/decisions/021-an-engine-of-our-own.md.
+Without pause process, shim or daemon between a kubelet and a runtime: namespaces are pinned, each
+container has a monitor (conmon) that outlives the engine, and a handler is a file. Decision:
+docs/decisions/021-an-engine-of-our-own.md.
 """
 
 from moorage.engine.engine import Engine, EngineBusyError, running

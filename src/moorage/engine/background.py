@@ -1,4 +1,4 @@
-"""What runs beside the calls, for as long as the engine lives: watches, networks in advance."""
+"""Background tasks of an engine: exit watches, the network pool, the log rate limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ log = Log(__name__)
 
 
 class Background:
-    """A group of tasks of which none ends the others. `async with` cancels what is left."""
+    """A group of independent tasks. `async with` cancels those that are left."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -26,7 +26,7 @@ class Background:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run it beside everything else. What it fails with is logged: one container's trouble."""
+        """Run a coroutine as a background task. A failure is logged and affects no other task."""
         task = asyncio.create_task(_logged(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,4 +1,4 @@
-"""From a handler's definition to the adapter that drives its runtime."""
+"""Drivers: from a handler's definition to the adapter that drives its runtime."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from moorage.linux.reaper import Reaper
 
 
 class Drivers:
-    """The adapters of this engine, one for each definition and program that is in use.
+    """The adapters of an engine, one for each definition and program in use.
 
-    `async with` lets go of them; what they drive goes on.
+    `async with` closes them; their containers keep running.
     """
 
     def __init__(self, paths: EnginePaths, conmon: Path | None, reaper: Reaper) -> None:
@@ -44,7 +44,7 @@ class Drivers:
             await adapter.close()
 
     def adapter(self, definition: HandlerDefinition, program: Path) -> Adapter:
-        """The adapter of a handler. Raises FailedError when a program it needs is missing."""
+        """Return a handler's adapter. Raises FailedError when a program it needs is missing."""
         key = (definition, program)
         found = self._adapters.get(key)
         if found is None:
@@ -81,7 +81,7 @@ class Drivers:
         )
 
     def _shim(self, definition: HandlerDefinition, options: ShimOptions, program: Path) -> Adapter:
-        # Its messages take a megabyte, which engines without such a handler do without.
+        # Imported late: its protobuf messages take a megabyte.
         from moorage.handlers.adapters.shim.adapter import ShimAdapter
 
         return ShimAdapter.of(definition, options, program, self._paths.scratch)
@@ -93,7 +93,7 @@ class Drivers:
 
 
 def handler_traits(definition: HandlerDefinition, features: HandlerFeatures) -> HandlerTraits:
-    """What a handler's definition and features mean for a container's spec."""
+    """Return what a handler's definition and features mean for a container's spec."""
     return HandlerTraits(
         name=definition.name,
         annotation_patterns=definition.annotations,
@@ -102,7 +102,7 @@ def handler_traits(definition: HandlerDefinition, features: HandlerFeatures) -> 
         has_user_namespaces=features.user_namespaces,
         cgroup_driver=definition.cgroup_driver,
         is_virtualised=not isinstance(definition.options, OciOptions),
-        # gVisor knows no namespace by its path on the host.
+        # gVisor cannot join a namespace by its path on the host.
         has_processes_joined_unsaid=isinstance(definition.options, RunscOptions),
         has_host_devices_when_privileged=not definition.privileged_without_host_devices,
         default_seccomp=definition.default_seccomp,

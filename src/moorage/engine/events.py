@@ -1,7 +1,7 @@
-"""Container events: told to whoever listens, kept a while when nobody does.
+"""GetContainerEvents: event streams, and a buffer of events while there is no listener.
 
-A listener that falls behind loses the stream rather than memory; it lists then, as after any
-break. Source: CRI `GetContainerEvents`, KEP-3386.
+A listener that falls behind loses the stream, which bounds memory; it lists the containers then, as
+after any disconnect. Source: CRI `GetContainerEvents`, KEP-3386.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Events:
         self._listeners: set[asyncio.Queue[pb.ContainerEventResponse | None]] = set()
 
     def publish(self, event: pb.ContainerEventResponse) -> None:
-        """Tell every listener; with none, keep it for the next."""
+        """Send an event to every listener; without one, keep it for the next."""
         if not self._listeners:
             self._kept.append(event)
         for queue in self._listeners:
@@ -35,7 +35,7 @@ class Events:
                 queue.put_nowait(None)
 
     async def listen(self) -> AsyncIterator[pb.ContainerEventResponse]:
-        """The events from now on, and before them those that nobody heard.
+        """Yield the buffered events, then new ones.
 
         Raises ExhaustedError for a listener that is too slow.
         """

@@ -1,4 +1,4 @@
-"""Moments in which no pod is being started: for work that can wait, on a machine that is in use."""
+"""Idle gate: delays background work until no pod is being started."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from moorage.api.clock import Clock
 
 
 class IdleGate:
-    """Knows when starts are under way. A start is several calls with short pauses between."""
+    """Tracks the calls of pod starts. A start is several calls with short pauses between."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -20,7 +20,7 @@ class IdleGate:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """A call that a pod's start waits for."""
+        """Mark a call that a pod's start waits for, while the block lasts."""
         self._under_way += 1
         try:
             yield
@@ -30,7 +30,9 @@ class IdleGate:
             self._ended.set()
 
     async def wait(self, length_s: float) -> None:
-        """Return when there has been no such call for so long. No deadline: the rest goes first."""
+        """Block until there has been no such call for `length_s`. No deadline: starts have
+        priority.
+        """
         while True:
             self._ended.clear()
             if self._under_way:

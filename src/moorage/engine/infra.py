@@ -1,7 +1,7 @@
-"""The tiny init that holds what no file can: a pod's process namespace, or a virtual machine.
+"""Infra program: a tiny init for pods with a shared PID namespace or a virtual machine.
 
-A root file system of its own with one static program. It waits for signals and reaps, so a pod
-that shares its processes has an init. Source: KEP-495 (shareProcessNamespace).
+It has a root file system of its own with one static program, which waits for signals and reaps.
+Source: KEP-495 (shareProcessNamespace).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from moorage.linux.atomic_file import replace_file
 from moorage.linux.program import UnfitProgramError, read_program
 from moorage.linux.trees import make_directories
 
-# Program → its Debian package and what to run. busybox's sleep is its longest, again and again.
+# Program, Debian package, argv. busybox limits one sleep to 2147483 s.
 _CANDIDATES = (
     ("catatonit", "catatonit", ("/init", "-P")),
     (
@@ -25,22 +25,22 @@ _CANDIDATES = (
     ),
 )
 _PROGRAM_MODE = _DIRECTORY_MODE = 0o755
-# Root of a user namespace can make none in it.
+# Root of a user namespace cannot create mount points in it.
 _MOUNT_POINTS = ("dev", "etc", "proc", "sys")
 _MOUNTED_FILES = ("etc/hostname", "etc/hosts", "etc/resolv.conf")
 
 
 @dataclass(frozen=True, slots=True)
 class InfraProcess:
-    """Where the root file system is made, and where programs are looked for."""
+    """The infra root file system, and the search path for the program."""
 
     rootfs: Path
     search_path: str
 
     def prepare(self) -> tuple[str, ...]:
-        """Make the root file system if it is not there; what to run in it. Blocks.
+        """Create the root file system if it is absent. Returns the argv to run in it. Blocks.
 
-        Raises FailedError when this machine has no program for it.
+        Raises FailedError when the host has no suitable program.
         """
         complaints = []
         for name, package, argv in _CANDIDATES:

@@ -1,4 +1,4 @@
-"""Which labels a filter of the CRI asks for: equal ones, all of them."""
+"""Label selectors of CRI filters: equality, all of them."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from collections.abc import Mapping
 
 
 def has_labels(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    """Whether every wanted label is there with its value."""
+    """Return whether every selected label is present with its value."""
     return all(labels.get(name) == value for name, value in wanted.items())

@@ -1,4 +1,4 @@
-"""Removal of what an earlier engine left: whatever of it cannot be removed, the engine starts."""
+"""Leftovers of an earlier engine; a failed removal must not keep the engine from starting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ log = Log(__name__)
 
 
 def remove_leftover(path: Path) -> None:
-    """Remove a file or directory; one that cannot be is logged, and stays for the next start."""
+    """Remove a file or directory; a failure is logged, and the next start retries."""
     try:
         remove_tree(path)
     except OSError as error:

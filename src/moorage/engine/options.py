@@ -1,4 +1,4 @@
-"""How an engine is set up."""
+"""Engine options."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ CNI_CONFIGURATIONS = Path("/etc/cni/net.d")
 HANDLER_DIRECTORY = Path("/etc/moorage/handlers.d")
 
 NEEDED_PROGRAMS = {"conmon": "conmon", "skopeo": "skopeo"}
-"""The programs an engine cannot do without → their Debian packages."""
+"""Required programs, with their Debian packages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """The settings. `search_path` is where programs are looked for, as PATH.
+    """The settings of an engine. `search_path` is that for programs, as PATH.
 
-    `spare_networks` is how many networks are made in advance; `registry_mirrors` maps a registry
-    to a mirror's URL; `rlimits` are set on every container; `stream_port` is 0 for any port.
+    `spare_networks` is the number of warm networks; `registry_mirrors` maps a registry to a
+    mirror's URL; `rlimits` are set on every container; `stream_port` 0 means any port.
     """
 
     paths: EnginePaths

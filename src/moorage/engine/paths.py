@@ -1,17 +1,17 @@
-"""Where an engine keeps its things: what outlives a reboot in one directory, the rest in another.
+"""Engine directories: one that persists, and one for runtime state.
 
-    data/  images/ layers/…        the image store's own
-           sandboxes/ID.json       records: what was asked for and what became of it
-           containers/ID.json
+    data/  images/ layers/…        the image store's
+           sandboxes/ID.json       records of sandboxes
+           containers/ID.json      records of containers
     run/   engine.sock             the CRI
            n/ID/                   pinned namespaces (see `moorage.linux.pinned`)
            s/ID/                   a sandbox's hostname, hosts, resolv.conf and shm
-           b/ID/                   bundles: config.json, rootfs, what conmon or a shim keeps
+           b/ID/                   bundles: config.json, rootfs, files of conmon or a shim
            r/                      the runtimes' own state
            x/                      short-lived files and sockets
            exits/                  conmon's exit files
 
-A socket's path may have 107 bytes, so the names below `run` are short.
+The names below `run` are short because a socket's path is limited to 107 bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from moorage.linux.private import PASSABLE, make_private
 
 @dataclass(frozen=True, slots=True)
 class EnginePaths:
-    """`data` outlives a reboot, `run` does not."""
+    """The directories of an engine; `data` survives a reboot, `run` does not."""
 
     data: Path
     run: Path
@@ -35,7 +35,7 @@ class EnginePaths:
 
     @property
     def handlers(self) -> Path:
-        """Definition files of this engine's own."""
+        """The engine's own handler definitions."""
         return self.data / "handlers.d"
 
     @property
@@ -68,7 +68,7 @@ class EnginePaths:
 
     @property
     def lock(self) -> Path:
-        """Held by the engine that runs on these directories."""
+        """Lock file of the engine that uses these directories."""
         return self.run / "engine.lock"
 
     def sandbox_files(self, sandbox_id: str) -> Path:
@@ -78,11 +78,11 @@ class EnginePaths:
         return self.bundles / task_id
 
     def prepare(self) -> None:
-        """Make the directories, and close those of an earlier engine to other users.
+        """Create the directories, and restrict the modes of existing ones.
 
-        A runtime with a user namespace reaches its bundle as the namespace's root user, which is an
-        unprivileged user of the host. So the directories above bundles and sandboxes' files can be
-        searched by any user but not listed, and each bundle is private. Raises OSError.
+        A runtime with a user namespace reaches its bundle as the namespace's root, an unprivileged
+        user of the host. So the directories above bundles and sandbox files can be searched by any
+        user but not listed, and each bundle is private. Raises OSError.
         """
         for directory in (self.run, self.bundles, self.run / "s"):
             make_private(directory, PASSABLE)

@@ -1,4 +1,4 @@
-"""Which snapshotter each handler asks for, as the handlers are now."""
+"""Snapshotters by handler, following changes of the handlers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from moorage.handlers.catalogue import Catalogue
 
 
 class HandlerSnapshotters(Mapping[str, str]):
-    """Handler → snapshotter, empty for the store's own; the default handler is "" too."""
+    """Handler → snapshotter, empty for the store's own; "" is the default handler."""
 
     def __init__(self, catalogue: Callable[[], Catalogue]) -> None:
         self._catalogue = catalogue

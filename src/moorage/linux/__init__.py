@@ -1,4 +1,4 @@
-"""What is asked of the Linux kernel by name: mounts, cgroups, capabilities, processes.
+"""Linux kernel interfaces, each in one place: mounts, cgroups, namespaces, processes, files.
 
-Small modules over system calls and /proc, with no word about pods or clusters.
+Small modules over system calls and /proc, without a notion of pods or clusters.
 """

@@ -14,15 +14,14 @@ from moorage.linux.mounts import unmount
 
 
 def bind(source: Path, target: Path, *, is_read_only: bool = False) -> None:
-    """Mount what is at `source` on `target` too; nothing stays mounted on failure. Raises OSError.
-
-    The mounts below the source don't come along.
+    """Bind mount `source` on `target`, without the mounts below it. Raises OSError; nothing stays
+    mounted then.
     """
     libc.mount(source, target, flags=libc.MS_BIND)
     try:
         libc.mount(None, target, flags=libc.MS_PRIVATE)
         if is_read_only:
-            # The kernel takes the read-only flag of a bind only in a second step.
+            # The kernel accepts the read-only flag of a bind mount only on a remount.
             flags = libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY
             libc.mount(None, target, flags=flags)
     except BaseException:
@@ -31,7 +30,7 @@ def bind(source: Path, target: Path, *, is_read_only: bool = False) -> None:
 
 
 def is_mount_point(path: Path) -> bool:
-    """Whether something is mounted exactly there, binds included; false where nothing is."""
+    """Return whether a path is a mount point, bind mounts included; False for an absent path."""
     try:
         return _mount_id(path) != _mount_id(path.parent)
     except (FileNotFoundError, NotADirectoryError):
@@ -39,10 +38,7 @@ def is_mount_point(path: Path) -> bool:
 
 
 def unmount_all(point: Path) -> None:
-    """Take away all that is mounted on a place, however often; nothing there is no error.
-
-    Raises OSError.
-    """
+    """Unmount everything mounted on a path; nothing mounted is no error. Raises OSError."""
     while is_mount_point(point):
         unmount(point)
 

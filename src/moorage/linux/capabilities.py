@@ -1,4 +1,4 @@
-"""The capabilities this process has. Source: capabilities(7), linux/capability.h."""
+"""Capabilities of this process. Source: capabilities(7), linux/capability.h."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ SYS_RESOURCE = "CAP_SYS_RESOURCE"
 SYS_ADMIN = "CAP_SYS_ADMIN"
 NET_ADMIN = "CAP_NET_ADMIN"
 
-# In the order of their numbers, 0 first.
+# Indexed by their numbers.
 NAMES = (
     "CAP_CHOWN",
     "CAP_DAC_OVERRIDE",
@@ -68,13 +68,13 @@ NEEDED = (
     "CAP_SYS_CHROOT",
     "CAP_SYS_PTRACE",
 )
-"""What an engine that runs containers for others cannot do without."""
+"""Required by an engine that runs containers."""
 
 _EFFECTIVE = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
 
 
 def effective_capabilities(status: str) -> frozenset[str]:
-    """The effective capabilities in the text of a /proc/PID/status."""
+    """Return the effective capabilities in the text of a /proc/PID/status."""
     found = _EFFECTIVE.search(status)
     mask = int(found.group(1), 16) if found else 0
     return frozenset(name for number, name in enumerate(NAMES) if mask >> number & 1)

@@ -1,9 +1,9 @@
-"""The life of a cgroup in all hierarchies: made with those above it, emptied, removed.
+"""Cgroup control: create, enter, freeze, kill and remove cgroups in all hierarchies.
 
-A cgroup is named by its path, as OCI's `cgroupsPath`, and is a directory in every hierarchy. What
-limits it gets is not decided here. Everything blocks for some system calls, on kernel locks at
-times, and nothing waits. All raise CgroupError, and ValueError for a path that names the root.
-Source: cgroups(7), kernel cgroup-v1 and cgroup-v2 documents.
+A cgroup is named by its path, as OCI's `cgroupsPath`, and is a directory in every hierarchy. The
+caller sets its limits. Every call blocks for some system calls, at times on kernel locks, and none
+waits. All raise CgroupError, and ValueError for a path that names the root. Source: cgroups(7),
+kernel cgroup-v1 and cgroup-v2 documents.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ from moorage.linux.trees import Step, remove_directories, walk
 
 log = Log(__name__)
 
-# More are held in turns, so that a fork bomb does not use up this process's descriptors.
+# Above this, processes are opened in batches, so that a fork bomb cannot exhaust this process's
+# descriptors.
 HELD_AT_ONCE = 256
 _CPUSET_FILES = ("cpuset.cpus", "cpuset.mems")
 _MAKE_TRIES = 3
 _CGROUP_MODE = 0o755
 _MAY_BE_CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
-# The file that stops a cgroup's processes, with what stops them and what lets them go on.
+# Freezer file, with the values that freeze and thaw.
 _FREEZERS = (("freezer.state", "FROZEN", "THAWED"), ("cgroup.freeze", "1", "0"))
 
 
 class CgroupError(OSError):
-    """A cgroup that could not be made, changed or removed; the text names it."""
+    """A cgroup could not be created, changed or removed; the text names it."""
 
 
 def make_cgroup(cgroups: Cgroups, path: str) -> tuple[str, ...]:
-    """Make a cgroup with those above it, where missing; the ones that were, outermost first.
+    """Create a cgroup and its parents, where missing. Returns the created ones, outermost first.
 
-    On version 2 every controller is passed down; on version 1 cpusets take what is above them.
+    Version 2 delegates every controller; on version 1, cpusets are copied from the parent.
     """
     tries = _MAKE_TRIES
     while True:
@@ -47,18 +48,18 @@ def make_cgroup(cgroups: Cgroups, path: str) -> tuple[str, ...]:
         try:
             return _make(cgroups, path)
         except OSError as error:
-            # A parent that was empty until now may be removed by someone meanwhile.
+            # An empty parent may be removed by another process meanwhile.
             if not tries or not isinstance(error, FileNotFoundError):
                 raise _failure("create", path, error) from error
 
 
 def has_cgroup(cgroups: Cgroups, path: str) -> bool:
-    """Whether the cgroup is there, in any hierarchy."""
+    """Return whether the cgroup exists in any hierarchy."""
     return any(directory.is_dir() for directory in cgroups.directories(path))
 
 
 def enter_cgroup(cgroups: Cgroups, path: str, pid: int) -> None:
-    """Move a process into a cgroup, in every hierarchy that has it."""
+    """Move a process into a cgroup, in every hierarchy that has it. Raises CgroupError."""
     for directory in cgroups.directories(path):
         try:
             (directory / "cgroup.procs").write_text(str(pid))
@@ -69,10 +70,10 @@ def enter_cgroup(cgroups: Cgroups, path: str, pid: int) -> None:
 
 
 def make_cpu_cgroup(cgroups: Cgroups, path: str, quota_us: int, period_us: int) -> None:
-    """Make a cgroup that limits processor time, in the cpu controller's hierarchy alone.
+    """Create a cgroup with a CPU quota, in the cpu controller's hierarchy alone.
 
     Its processes together run `quota_us` in every `period_us`, both in microseconds. Raises
-    CgroupError, also on a machine without the controller.
+    CgroupError, also without the controller.
     """
     mount = _cpu_hierarchy(cgroups, path)
     try:
@@ -88,7 +89,7 @@ def make_cpu_cgroup(cgroups: Cgroups, path: str, quota_us: int, period_us: int) 
 
 
 def enter_cpu_cgroup(cgroups: Cgroups, path: str, pid: int) -> None:
-    """Move a process into a cgroup from `make_cpu_cgroup`; a process that has ended is no error.
+    """Move a process into a cgroup of `make_cpu_cgroup`; a process that has exited is no error.
 
     Raises CgroupError.
     """
@@ -108,9 +109,9 @@ def _cpu_hierarchy(cgroups: Cgroups, path: str) -> Path:
 
 
 def process_ids(cgroups: Cgroups, path: str) -> frozenset[int]:
-    """The processes in a cgroup and below it, in any hierarchy.
+    """Return the ids of the processes in a cgroup and its descendants, in any hierarchy.
 
-    Without those of other process namespaces, which have no id here.
+    Processes of foreign PID namespaces, which have no id here, are left out.
     """
     return frozenset(
         pid for directory in cgroups.directories(path) for pid in process_ids_below(directory)
@@ -118,23 +119,24 @@ def process_ids(cgroups: Cgroups, path: str) -> frozenset[int]:
 
 
 def process_ids_below(directory: Path) -> Iterator[int]:
-    """The processes in a cgroup of one hierarchy, and below it."""
+    """Yield the ids of the processes in a cgroup of one hierarchy and its descendants."""
     for opened in files_below(directory, "cgroup.procs"):
         try:
             text = read_text(opened)
         except OSError:
-            # It has gone meanwhile, or holds only threads of a process that is listed above it.
+            # The cgroup is gone, or is threaded: its parent lists the process.
             continue
-        # A process of another namespace is shown as 0, which to kill(2) means: all of my own.
+        # PID 0 belongs to a foreign PID namespace; kill(0) would signal our own process group.
         yield from (pid for pid in map(int, text.split()) if pid > 0)
 
 
 def kill_processes(cgroups: Cgroups, path: str) -> tuple[Process, ...]:
-    """Send SIGKILL to everything in a cgroup and below; who got it, for the caller to close.
+    """Send SIGKILL to the processes in a cgroup and its descendants. Returns them, for the caller
+    to close.
 
-    They are stopped meanwhile, so that none slips away by forking. With very many processes, and
-    where nothing can be stopped, some are left: call it again until the answer is empty. Raises
-    CgroupError, with nothing killed, when this process itself is in there.
+    They are frozen meanwhile, so that none escapes by forking. With very many processes, or without
+    a freezer, some remain: call it again until the result is empty. Raises CgroupError, with
+    nothing killed, when this process itself is in the cgroup.
     """
     if os.getpid() in process_ids(cgroups, path):
         raise CgroupError(errno.EBUSY, f"cgroup {path} holds this process itself: not killed")
@@ -149,7 +151,7 @@ def kill_processes(cgroups: Cgroups, path: str) -> tuple[Process, ...]:
 
 
 def remove_cgroup(cgroups: Cgroups, path: str) -> None:
-    """Remove a cgroup without processes, and those below; nothing happens when there is none."""
+    """Remove a cgroup without processes, and its descendants; absent is no error."""
     for directory in cgroups.directories(path):
         try:
             remove_directories(directory)
@@ -160,7 +162,7 @@ def remove_cgroup(cgroups: Cgroups, path: str) -> None:
 
 
 def remove_if_empty(cgroups: Cgroups, path: str) -> None:
-    """Remove a cgroup in each hierarchy where it has neither processes nor cgroups below it."""
+    """Remove a cgroup in each hierarchy where it has neither processes nor children."""
     for directory in cgroups.directories(path):
         try:
             directory.rmdir()
@@ -174,12 +176,12 @@ def _make(cgroups: Cgroups, path: str) -> tuple[str, ...]:
     made: dict[str, None] = {}
     for mount in cgroups.hierarchies:
         try:
-            # A hybrid's version 2 passes nothing down: a controller in use there could not be
+            # On a hybrid, version 2 delegates nothing: a controller in use there could not be
             # mounted as version 1 any more, where runtimes look for it.
             passes_down = cgroups.layout is Layout.V2 and mount == cgroups.unified
             made |= dict.fromkeys(_make_in(mount, path, passes_down=passes_down))
         except OSError as error:
-            # What has no controllers limits nobody, and may belong to the host's own init.
+            # A hierarchy without controllers is optional, and may belong to the host's init.
             is_needed = mount in needed or cgroups.layout is Layout.V2
             if is_needed or error.errno not in _MAY_BE_CLOSED:
                 raise
@@ -190,7 +192,7 @@ def _make(cgroups: Cgroups, path: str) -> tuple[str, ...]:
 
 
 def _make_in(mount: Path, path: str, *, passes_down: bool) -> Iterator[str]:
-    """Make a cgroup in one hierarchy; the paths of those that were missing."""
+    """Create a cgroup in one hierarchy; yields the paths of those that were missing."""
     directory = mount
     for name in directory_in(mount, path).relative_to(mount).parts:
         if passes_down:
@@ -198,7 +200,7 @@ def _make_in(mount: Path, path: str, *, passes_down: bool) -> Iterator[str]:
         directory = directory / name
         try:
             directory.mkdir()
-            # Whatever the umask: users in containers read the figures of their own.
+            # Whatever the umask: users in containers read their own cgroup's files.
             directory.chmod(_CGROUP_MODE)
         except FileExistsError:
             if not directory.is_dir():
@@ -208,7 +210,7 @@ def _make_in(mount: Path, path: str, *, passes_down: bool) -> Iterator[str]:
 
 
 def _inherit_cpuset(mount: Path, path: str) -> None:
-    """A new cpuset is empty, and no process may enter an empty one."""
+    """Copy each parent's cpuset: a new one is empty, and no process may enter an empty one."""
     directory = mount
     for name in directory_in(mount, path).relative_to(mount).parts:
         above, directory = directory, directory / name
@@ -218,7 +220,7 @@ def _inherit_cpuset(mount: Path, path: str) -> None:
 
 
 def _pass_down(directory: Path) -> None:
-    """Let the cgroups below one use every controller that it has itself."""
+    """Delegate a cgroup's controllers to its children."""
     control = directory / "cgroup.subtree_control"
     missing = set((directory / "cgroup.controllers").read_text().split())
     missing -= set(control.read_text().split())
@@ -230,7 +232,8 @@ def _pass_down(directory: Path) -> None:
         refused = [name for name in sorted(missing) if not _write(control, f"+{name}")]
         if len(refused) == len(missing):
             raise
-        # One that the kernel keeps back (cpu with real-time processes) costs no other.
+        # One controller that the kernel refuses (cpu with real-time processes) must not affect the
+        # others.
         log.warning(
             "controllers not passed down", cgroup=directory, controllers=refused, error=error
         )
@@ -248,13 +251,13 @@ def _frozen(directories: Iterable[Path]) -> Iterator[None]:
         yield
     finally:
         for directory, file, go_on in stopped:
-            # What was stopped before, further down too, cannot die on version 1 until it goes on.
+            # Thaw descendants too: a process that was frozen before cannot die on version 1.
             for opened in files_below(directory, file, os.O_WRONLY):
                 _put(opened, go_on)
 
 
 def _hold(cgroups: Cgroups, path: str) -> tuple[Process, ...]:
-    """The processes of a cgroup, held before they are looked up: no id is another's by now."""
+    """Open the processes of a cgroup, then check that they are still members: pids are reused."""
     found: list[Process] = []
     try:
         for pid in sorted(process_ids(cgroups, path))[:HELD_AT_ONCE]:
@@ -274,10 +277,10 @@ def _hold(cgroups: Cgroups, path: str) -> tuple[Process, ...]:
 
 
 def files_below(directory: Path, name: str, flags: int = os.O_RDONLY) -> Iterator[int]:
-    """Open the file of that name in a cgroup and in each below it, deepest first.
+    """Yield an open descriptor of a file in a cgroup and in each descendant, deepest first.
 
-    Yields: descriptors, each valid until the next. Cgroups without the file are left out, and so
-    are those that go meanwhile. A container may have made them deeper than a path can say.
+    Each is valid until the next. Cgroups without the file, or removed meanwhile, are left out.
+    Works below PATH_MAX, since a container may nest cgroups deeper.
     """
     try:
         for visit in walk(directory, directories_only=True):
@@ -296,13 +299,13 @@ def files_below(directory: Path, name: str, flags: int = os.O_RDONLY) -> Iterato
 
 
 def read_text(descriptor: int) -> str:
-    """The content of an open cgroup file. Raises OSError."""
+    """Return the content of an open cgroup file. Raises OSError."""
     with open(descriptor, closefd=False) as file:
         return file.read()
 
 
 def _write(file: Path, content: str) -> bool:
-    """Whether the kernel took it; the file must be there already."""
+    """Write an existing file. Returns whether the kernel accepted the value."""
     try:
         descriptor = os.open(file, os.O_WRONLY)
     except OSError:

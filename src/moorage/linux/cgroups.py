@@ -1,8 +1,8 @@
-"""Which cgroup versions this machine has, and where each controller is.
+"""Cgroup layout of the host: which versions are mounted, and where each controller is.
 
-Pure, from the mounts, except `current_cgroups`. A hybrid has controllers on version 1 and a
-version 2 hierarchy beside them; a controller can only be in one of the two. Source: cgroups(7),
-systemd's "legacy", "hybrid" and "unified" layouts.
+Pure, from the mounts, except `current_cgroups`. A hybrid has controllers on version 1 and a version
+2 hierarchy beside them; a controller is in one of the two. Source: cgroups(7), systemd's "legacy",
+"hybrid" and "unified" layouts.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Layout(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cgroups:
-    """The machine's cgroups.
+    """The host's cgroups.
 
-    `v1` maps each controller on version 1 to its mount point; `unified` is where version 2 is
-    mounted and `v2` the controllers it holds. `hierarchies` are all mount points, named ones too.
+    `v1` maps each controller on version 1 to its mount point; `unified` is version 2's mount point
+    and `v2` its controllers. `hierarchies` are all mount points, those of named hierarchies too.
     """
 
     layout: Layout
@@ -56,7 +56,7 @@ class Cgroups:
 
     @property
     def is_hugetlb_apart(self) -> bool:
-        """A hybrid whose hugetlb is on version 2, where version 1 runtimes don't find it."""
+        """Whether hugetlb is on version 2 of a hybrid, where version 1 runtimes do not find it."""
         return self.layout is Layout.HYBRID and "hugetlb" in self.v2
 
     @property
@@ -67,22 +67,22 @@ class Cgroups:
         return tuple(name for name in NEEDED_ON_V1 if name not in self.v1)
 
     def mount_of(self, controller: str) -> Path | None:
-        """The hierarchy that holds a controller, None on a machine without it."""
+        """Return the mount point of a controller's hierarchy, None without the controller."""
         if controller in self.v1:
             return self.v1[controller]
         return self.unified if controller in self.v2 else None
 
     def directories(self, path: str) -> tuple[Path, ...]:
-        """Where a cgroup is, or would be, in every hierarchy.
+        """Return a cgroup's directory in every hierarchy, existing or not.
 
         `path` is as OCI's `cgroupsPath`: absolute, without the mount point. Raises ValueError when
-        it is not, or names the root: that one is nobody's to change.
+        it is not, or names the root.
         """
         return tuple(directory_in(mount, path) for mount in self.hierarchies)
 
 
 def directory_in(mount: Path, path: str) -> Path:
-    """Where a cgroup is in one hierarchy. Raises ValueError as `directories` does."""
+    """Return a cgroup's directory in one hierarchy. Raises ValueError as `directories` does."""
     names = PurePosixPath(path).parts
     if len(names) < 2 or names[0] != "/" or ".." in names:
         raise ValueError(f"cgroup path {path!r} is not an absolute path below the root")
@@ -90,7 +90,7 @@ def directory_in(mount: Path, path: str) -> Path:
 
 
 def current_cgroups() -> Cgroups:
-    """The cgroups of the machine this process runs on. Blocks."""
+    """Return the host's cgroups. Blocks."""
     mounts = current_mounts()
     unified = unified_mount(mounts)
     controllers = (unified / "cgroup.controllers").read_text() if unified else ""
@@ -98,7 +98,7 @@ def current_cgroups() -> Cgroups:
 
 
 def cgroups_of(mounts: Iterable[Mount], unified_controllers: str) -> Cgroups:
-    """The cgroups in a list of mounts; with the text of version 2's `cgroup.controllers`."""
+    """Return the cgroups in a list of mounts, with the text of version 2's `cgroup.controllers`."""
     v1: dict[str, Path] = {}
     unified: Path | None = None
     hierarchies: list[Path] = []
@@ -122,7 +122,7 @@ def cgroups_of(mounts: Iterable[Mount], unified_controllers: str) -> Cgroups:
 
 
 def unified_mount(mounts: Iterable[Mount]) -> Path | None:
-    """Where version 2 is mounted."""
+    """Return version 2's mount point, None without it."""
     return next((mount.point for mount in mounts if mount.kind == "cgroup2"), None)
 
 

@@ -1,7 +1,7 @@
-"""A program started by this process: quickly, and awaited without a thread of its own.
+"""Child process: started with little overhead, and awaited on the event loop without a thread.
 
-Its end is learnt through a pidfd, on the event loop. A `Reaper` in the same process may take its
-status first, and hands it over. Source: pidfd_open(2), waitid(2).
+Its exit is detected through a pidfd. A `Reaper` in the same process may collect the status first,
+and passes it on. Source: pidfd_open(2), waitid(2).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-# Runtimes and plugins make files for others, containers among them, whatever this process does.
+# Runtimes and plugins create files that containers read, whatever this process's umask.
 _UMASK = 0o022
 
 
 class Child:
-    """A running program of ours. `wait` may be called by several tasks."""
+    """A child process. Several tasks may await it."""
 
-    # The kernel has one table of children for each process, so this is one for each process too.
+    # The kernel has one table of children for each process, hence a class variable.
     awaited: ClassVar[dict[int, Child]] = {}
-    """Those whose status has not been taken, by process id."""
+    """Children whose status has not been collected, by process id."""
 
     def __init__(
         self,
@@ -37,8 +37,9 @@ class Child:
         directory: Path | None = None,
         is_apart: bool = False,
     ) -> None:
-        """Start it. `passing` are descriptors it inherits under their numbers; with `is_apart` it
-        gets a session of its own, so that `end` ends what it started too. Raises OSError.
+        """Start the program. `passing` are descriptors it inherits under their numbers; with
+        `is_apart` it gets a session of its own, so that `end` kills its descendants too. Raises
+        OSError.
         """
         self._process = subprocess.Popen(
             argv,
@@ -53,7 +54,7 @@ class Child:
         )
         self.pid = self._process.pid
         self._is_apart = is_apart
-        # Nothing else runs on the loop between the start and this line.
+        # No await between the start and this line.
         self.awaited[self.pid] = self
         try:
             self._pidfd = os.pidfd_open(self.pid)
@@ -68,20 +69,20 @@ class Child:
         return self._process.returncode is not None
 
     def hand_over(self, status: int) -> None:
-        """Say how it ended, by whoever took its status: negative for a signal."""
+        """Set the exit status that another has collected: negative for a signal."""
         self._process.returncode = status
         self.awaited.pop(self.pid, None)
 
     async def wait(self) -> int:
-        """Its exit status, negative for a signal."""
+        """Wait for the exit. Returns the status, negative for a signal."""
         while not self.has_ended:
             await until_readable(self._pidfd)
         status: int = self._process.returncode
         return status
 
     async def end(self) -> int:
-        """Kill it if it still runs; its exit status."""
-        # Until its status is taken, its id is given to no other process.
+        """Kill it if it runs. Returns the exit status."""
+        # Its id is not reused until its status is collected.
         if not self.has_ended:
             if self._is_apart:
                 os.killpg(self.pid, signal.SIGKILL)
@@ -97,22 +98,22 @@ class Child:
             self.hand_over(exit_status(ended))
 
     def close(self) -> None:
-        """Let go of it; for a program that has ended."""
+        """Close the pidfd of an exited child."""
         if self._pidfd >= 0:
             os.close(self._pidfd)
             self._pidfd = -1
 
 
 def exit_status(ended: os.waitid_result) -> int:
-    """The status of a process that has ended, negative for a signal."""
+    """Return the exit status in a waitid result, negative for a signal."""
     return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
 
 async def until_readable(descriptor: int) -> None:
-    """Return when a descriptor can be read from: for a pidfd, when its process has ended."""
+    """Block until a descriptor is readable: for a pidfd, until its process has exited."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
-    # Two tasks may await one process, and a loop takes one reader for each descriptor.
+    # Several tasks may await one process, but a loop has one reader for each descriptor.
     own = os.dup(descriptor)
     loop.add_reader(own, ready.set)
     try:

@@ -1,11 +1,10 @@
-"""A descent into a directory tree by descriptors, of any depth and with few of them open.
+"""Directory descent by descriptors, to any depth and with few of them open.
 
-Recursion, a descriptor for each level, or whole paths would each end at a depth that any writer can
-exceed: Python's stack, the limit on open files, PATH_MAX. So only the last levels stay open; a
-level above them is opened again through `..`, and compared with what was there on the way down.
-Symlinks are never followed, and mount points only on request. Imports the standard library and its
-neighbour alone, for the program that unpacks layers.
-Source: openat(2), path_resolution(7); the fts(3) of GNU for going up.
+Recursion, a descriptor for each level, and whole paths each fail at a depth that any writer can
+exceed: Python's stack, the limit of open files, PATH_MAX. So only the deepest levels stay open; a
+level above is reopened through `..` and compared with what it was on the way down. Symlinks are
+never followed, mount points only on request. Imports the standard library and its neighbours alone,
+for the program that unpacks layers. Source: openat(2), path_resolution(7); fts(3).
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ _WITHIN_MOUNT = NO_XDEV | NO_SYMLINKS | NO_MAGICLINKS
 
 
 class Descent:
-    """A place in a tree, which begins at its root. `with` closes what it has open."""
+    """A position in a tree, starting at its root. `with` closes its descriptors."""
 
     def __init__(self, root: int, *, crosses_mounts: bool = False) -> None:
-        """`root` is the descriptor of a directory; the caller closes it, afterwards."""
+        """Start at a directory's descriptor, which the caller closes afterwards."""
         self._root = root
         self._crosses_mounts = crosses_mounts
         self._names: list[str] = []
         self._identities: list[tuple[int, int]] = []
-        # The deepest levels, without gaps; the root is none of them.
+        # The deepest levels, without gaps; without the root.
         self._open: deque[int] = deque()
 
     def __enter__(self) -> Self:
@@ -44,23 +43,23 @@ class Descent:
 
     @property
     def directory(self) -> int:
-        """The descriptor of the present place, valid until the next move."""
+        """The descriptor of the current directory, valid until the next move."""
         return self._open[-1] if self._open else self._root
 
     @property
     def depth(self) -> int:
-        """How many levels the present place is below the root."""
+        """How many levels the current directory is below the root."""
         return len(self._names)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that lead from the root to the present place."""
+        """The names from the root to the current directory."""
         return tuple(self._names)
 
     def enter(self, name: str) -> os.stat_result:
-        """Go into a directory of the present one; returns its status.
+        """Enter a subdirectory. Returns its status.
 
-        Raises OSError and stays: ENOTDIR or ELOOP for what is no directory, EXDEV for a mount
+        Raises OSError and stays: ENOTDIR or ELOOP for what is not a directory, EXDEV for a mount
         point, EACCES.
         """
         found = self._opened(name)
@@ -77,10 +76,10 @@ class Descent:
         return status
 
     def leave(self) -> str | None:
-        """Go up to the parent; returns the name of the directory that was left.
+        """Go up to the parent. Returns the name of the directory that was left.
 
-        Where the parent was moved away meanwhile, goes up to the next one that is where it was, and
-        returns None; `depth` says which.
+        If the parent was moved meanwhile, goes up to the nearest ancestor that was not, and returns
+        None; `depth` says which.
         """
         name = self._names.pop()
         self._identities.pop()
@@ -119,7 +118,7 @@ class Descent:
         return found
 
     def _find_again(self) -> None:
-        """Open the levels above by their names, as deep as they are still what they were."""
+        """Reopen the levels above by name, as far as they are still the same directories."""
         names, identities = self._names, self._identities
         self._names, self._identities = [], []
         for name, identity in zip(names, identities, strict=True):
@@ -135,7 +134,7 @@ class Descent:
 
 
 def mount_id(descriptor: int) -> bytes:
-    """The id of the mount that an open file is on. Raises OSError. Source: proc(5), fdinfo."""
+    """Return the id of an open file's mount. Raises OSError. Source: proc(5), fdinfo."""
     with open(f"/proc/self/fdinfo/{descriptor}", "rb") as info:
         for line in info:
             if line.startswith(b"mnt_id:"):
@@ -144,7 +143,7 @@ def mount_id(descriptor: int) -> bytes:
 
 
 def _parent(directory: int, identity: tuple[int, int]) -> int | None:
-    """The parent of a directory, None where it is not the one of that device and inode."""
+    """Open the parent of a directory; None if it has another device and inode."""
     try:
         parent = os.open("..", _DIRECTORY, dir_fd=directory)
     except OSError:

@@ -1,4 +1,4 @@
-"""How many descriptors this process may open. Source: getrlimit(2)."""
+"""Limit of open descriptors of this process. Source: getrlimit(2)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import resource
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit of open descriptors to the hard one. Returns the limit that holds now.
+    """Raise the soft limit of open descriptors to the hard one. Returns the new limit.
 
-    Not for processes that start containers: those would inherit it, and programs that close every
+    Not for processes that start containers: those inherit it, and programs that close every
     descriptor up to the limit take minutes for that.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -18,5 +18,5 @@ def raise_descriptor_limit() -> int:
 
 
 def descriptor_limit() -> int:
-    """Return how many descriptors this process may open now."""
+    """Return the current limit of open descriptors."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

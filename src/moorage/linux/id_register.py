@@ -1,9 +1,9 @@
-"""The machine's register of node agents that hand out ranges of user ids.
+"""Register of node agents that allocate user id ranges on this host.
 
-Ranges belong to the host, and a host may have several clusters. Each agent's pod directories say
-which ranges it uses (`PODS/UID/userns`); the register only says where those directories are, one
-file an agent, and its lock makes choosing and noting a range one step. A directory that is gone has
-no pods: its entry is dropped. The register is kept on disk, since pod directories outlive a reboot.
+Ranges belong to the host, and a host may have several clusters. Each agent's pod directories record
+the ranges in use (`PODS/UID/userns`); the register lists those directories, one file for each
+agent, and its lock makes choosing and recording a range atomic. An entry whose directory is gone is
+dropped. The register is kept on disk, since pod directories survive a reboot.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from moorage.linux.private import make_private, write_private
 
 REGISTER = Path("/var/lib/moorage-idmaps")
 KUBELET_PODS = Path("/var/lib/kubelet/pods")
-"""A kubelet's own, whose file form is the same."""
+"""The pod directories of a kubelet, whose `userns` files have the same format."""
 
 
 @contextmanager
 def locked_register(register: Path) -> Iterator[None]:
-    """Hold the register for this process; blocks while another does. Raises OSError."""
+    """Lock the register; blocks while another process holds it. Raises OSError."""
     while True:
         make_private(register)
         descriptor = os.open(register, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # Its last user may have removed it while this one waited.
+            # Its last user may have removed it before the lock was free.
             if os.fstat(descriptor).st_nlink:
                 yield
                 return
@@ -39,14 +39,14 @@ def locked_register(register: Path) -> Iterator[None]:
 
 
 def enter(register: Path, pods: Path) -> None:
-    """Note that an agent has its pod directories there; the register is locked."""
+    """Register an agent's pod directories. The caller holds the lock."""
     file = _entry(register, pods)
     if not file.exists():
         write_private(file, os.fsencode(pods.resolve()))
 
 
 def others(register: Path, pods: Path) -> list[Path]:
-    """Return the pod directories of the other agents, and drop those that are gone."""
+    """Return the pod directories of other agents; drops those that are gone."""
     own, found = _entry(register, pods), [KUBELET_PODS]
     for file in register.iterdir():
         place = Path(os.fsdecode(file.read_bytes()))
@@ -58,7 +58,7 @@ def others(register: Path, pods: Path) -> list[Path]:
 
 
 def forget(pods: Path, register: Path = REGISTER) -> None:
-    """Drop an agent whose pods and their directories are gone, and an empty register."""
+    """Remove an agent whose pod directories are gone, and an empty register."""
     if not register.is_dir():
         return
     with locked_register(register):

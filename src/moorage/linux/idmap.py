@@ -1,7 +1,7 @@
-"""Mounts that show files under other owners, for containers in user namespaces.
+"""Idmapped mounts, which show files under other owners, for containers in user namespaces.
 
-A mapping is held by a user namespace; a directory cloned with it shows each owner inside the range
-as the owner it is mapped to. Source: mount_setattr(2) MOUNT_ATTR_IDMAP (Linux 5.12; below overlayfs
+A user namespace holds the mapping; a directory cloned with it shows each owner inside the range as
+the owner it is mapped to. Source: mount_setattr(2) MOUNT_ATTR_IDMAP (Linux 5.12; below overlayfs
 since 5.19), open_tree(2), move_mount(2), user_namespaces(7).
 """
 
@@ -27,12 +27,12 @@ _UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
 
 
 class IdmapUnsupportedError(OSError):
-    """The kernel, or this file system, has no mounts with other owners; the text says which."""
+    """The kernel or the file system does not support idmapped mounts; the text says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdRange:
-    """So many ids from `container_id` on are `host_id` and on outside."""
+    """`length` ids from `container_id` on, mapped to `host_id` and on."""
 
     container_id: int
     host_id: int
@@ -41,34 +41,34 @@ class IdRange:
 
 @dataclass(frozen=True, slots=True)
 class IdMappings:
-    """Who the users and groups of a user namespace are outside."""
+    """The uid and gid mappings of a user namespace."""
 
     users: tuple[IdRange, ...]
     groups: tuple[IdRange, ...]
 
     @property
     def root(self) -> tuple[int, int]:
-        """Uid and gid outside of root inside. Raises OSError when root is not mapped."""
+        """Host uid and gid of the namespace's root. Raises OSError when root is not mapped."""
         return self.user(0), self.group(0)
 
     def user(self, number: int) -> int:
-        """The uid outside of one inside. Raises OSError when it is not mapped."""
+        """Return the host uid of a uid in the namespace. Raises OSError when it is not mapped."""
         return _outside(number, self.users)
 
     def group(self, number: int) -> int:
-        """The gid outside of one inside. Raises OSError when it is not mapped."""
+        """Return the host gid of a gid in the namespace. Raises OSError when it is not mapped."""
         return _outside(number, self.groups)
 
 
 @contextmanager
 def held_user_namespace(mappings: IdMappings, kinds: Sequence[str] = ()) -> Iterator[Path]:
-    """The /proc directory of a process in a user namespace with these mappings, while the block
-    lasts.
+    """Hold a new user namespace with these mappings while the block lasts. Yields the /proc
+    directory of a process in it.
 
-    It has new namespaces of the other `kinds` (`net`, `ipc`, `uts`) too, which belong to the user
-    namespace. Blocks for some milliseconds. Raises OSError when the kernel refuses it.
+    The process has new namespaces of the other `kinds` (`net`, `ipc`, `uts`) too, owned by the user
+    namespace. Blocks for some milliseconds. Raises OSError.
     """
-    # A process of its own, since one with several threads cannot enter a new user namespace.
+    # In a child, since a multi-threaded process cannot unshare its user namespace.
     holder = subprocess.Popen(
         ["unshare", "--user", *(f"--{kind}" for kind in kinds), "sh", "-c", "echo; read line"],
         stdin=subprocess.PIPE,
@@ -90,7 +90,7 @@ def held_user_namespace(mappings: IdMappings, kinds: Sequence[str] = ()) -> Iter
 
 @contextmanager
 def user_namespace(mappings: IdMappings) -> Iterator[int]:
-    """A descriptor of a user namespace with these mappings. Raises OSError."""
+    """Yield a descriptor of a user namespace with these mappings. Raises OSError."""
     with held_user_namespace(mappings) as directory:
         descriptor = os.open(directory / "ns/user", os.O_RDONLY)
     try:
@@ -100,7 +100,7 @@ def user_namespace(mappings: IdMappings) -> Iterator[int]:
 
 
 def mount_idmapped(source: Path, target: Path, namespace: int) -> None:
-    """Show a directory at `target` with owners as that user namespace maps them.
+    """Mount a directory at `target` with owners mapped by a user namespace.
 
     Raises IdmapUnsupportedError, OSError; nothing is mounted then.
     """
@@ -108,7 +108,7 @@ def mount_idmapped(source: Path, target: Path, namespace: int) -> None:
         _SYS_OPEN_TREE, source, libc.AT_FDCWD, os.fsencode(source), _OPEN_TREE_CLONE | os.O_CLOEXEC
     )
     try:
-        # struct mount_attr: what to set, what to clear, propagation, the user namespace.
+        # struct mount_attr: attr_set, attr_clr, propagation, userns_fd.
         change = struct.pack("QQQQ", _MOUNT_ATTR_IDMAP, 0, libc.MS_PRIVATE, namespace)
         try:
             libc.syscall(

@@ -15,13 +15,13 @@ _TASK_LIMITS = (Path("/proc/sys/kernel/pid_max"), Path("/proc/sys/kernel/threads
 
 
 def kernel_version(release: str) -> tuple[int, int]:
-    """Major and minor of a kernel's release; (0, 0) for a name without them."""
+    """Return the major and minor version in a kernel release; (0, 0) if it has none."""
     found = _RELEASE.match(release)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def can_open_kvm() -> bool:
-    """Whether this process can open /dev/kvm, which virtual machines need."""
+    """Return whether this process can open /dev/kvm, which virtual machines need."""
     try:
         os.close(os.open(_KVM, os.O_RDWR))
     except OSError:
@@ -32,7 +32,7 @@ def can_open_kvm() -> bool:
 def max_pids() -> int:
     """Return how many processes and threads the kernel allows at once. Raises OSError.
 
-    Source: kubelet's node allocatable, which takes the lower of both settings.
+    The lower of both settings, as in the kubelet's node allocatable.
     """
     return min(int(path.read_text()) for path in _TASK_LIMITS)
 

@@ -1,4 +1,4 @@
-"""Which TCP ports a process listens on, and which process listens on a Unix socket.
+"""Listening sockets: a process's TCP ports, and the process behind a Unix socket.
 
 Source: proc(5) `/proc/PID/net/tcp`, unix(7) SO_PEERCRED.
 """
@@ -28,9 +28,9 @@ def listener_of(path: Path) -> int:
 
 
 def tcp_listeners(pid: int) -> tuple[tuple[IPv4Address, int], ...]:
-    """Return address and port of each TCP socket that a process of this network listens on.
+    """Return address and port of each listening TCP socket in this network namespace.
 
-    Those for IPv6 count where they take IPv4 too. Raises OSError.
+    IPv6 sockets count where they accept IPv4 too. Raises OSError.
     """
     process = Path(f"/proc/{pid}")
     if os.stat(process / "ns/net").st_ino != os.stat("/proc/self/ns/net").st_ino:
@@ -50,12 +50,12 @@ def _target(link: Path) -> str:
     try:
         return os.readlink(link)
     except FileNotFoundError:
-        # Closed since the directory was read.
+        # Closed after the directory was read.
         return ""
 
 
 def _address(digits: str) -> IPv4Address | None:
-    """An address as the kernel prints it: words of four bytes in the order of the machine."""
+    """Return an address from /proc/net/tcp: words of four bytes in host byte order."""
     words = [int(digits[at : at + 8], 16) for at in range(0, len(digits), 8)]
     packed = struct.pack(f"={len(words)}I", *words)
     if len(packed) == 4:

@@ -1,4 +1,4 @@
-"""What is mounted where, and the two calls that change it.
+"""Mount table, mount and unmount.
 
 Source: proc(5), "/proc/pid/mountinfo"; mount(2); umount2(2).
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from moorage.linux import libc
 
 NO_PRIVILEGE = libc.MS_NOSUID | libc.MS_NODEV
-"""MS_NOSUID and MS_NODEV: set-user-id bits, capabilities and devices in it have no effect."""
+"""MS_NOSUID and MS_NODEV: set-user-id bits, capabilities and devices have no effect."""
 NO_EXECUTION = libc.MS_NOEXEC
 """MS_NOEXEC."""
 
@@ -24,7 +24,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One mount: where, which kind of file system, and that file system's own options."""
+    """A mount: its mount point, file system type, source and file system options."""
 
     point: Path
     kind: str
@@ -33,33 +33,35 @@ class Mount:
 
 
 def parse_mounts(mountinfo: str) -> tuple[Mount, ...]:
-    """The mounts in the text of a mountinfo file, in the kernel's order: parents first."""
-    # Names may hold what `splitlines` takes for a line's end; the kernel escapes newlines only.
+    """Return the mounts in the text of a mountinfo file, in the kernel's order: parents first."""
+    # A name may contain what `splitlines` splits at; the kernel escapes newlines only.
     return tuple(filter(None, map(_parse, mountinfo.split("\n"))))
 
 
 def current_mounts() -> tuple[Mount, ...]:
-    """The mounts this process sees."""
+    """Return the mounts of this mount namespace."""
     return parse_mounts(os.fsdecode(MOUNTINFO.read_bytes()))
 
 
 def mounts_below(directory: Path, mounts: Iterable[Mount]) -> list[Mount]:
-    """The mounts at a directory or under it, innermost first: the order to unmount them in."""
+    """Return the mounts at or below a directory, innermost first: the order to unmount them in."""
     return [each for each in reversed(tuple(mounts)) if each.point.is_relative_to(directory)]
 
 
 def mount(source: str, point: Path, kind: str, options: str, flags: int = 0) -> None:
-    """Mount a file system; `flags` are of mount(2). Raises OSError."""
+    """Mount a file system; `flags` are those of mount(2). Raises OSError."""
     libc.mount(source, point, kind, flags, options)
 
 
 def unmount(point: Path) -> None:
-    """Take a mount away, at once for new users and later for those in it. Raises OSError."""
+    """Unmount lazily: at once from the tree, and for current users when they are done. Raises
+    OSError.
+    """
     libc.umount(point, libc.MNT_DETACH)
 
 
 def _parse(line: str) -> Mount | None:
-    # The number of fields before the dash varies, so the line is cut at the dash.
+    # The number of fields before the dash varies.
     left, dash, right = line.partition(" - ")
     place, described = left.split(" "), right.split(" ")
     if not dash or len(place) < 5 or len(described) < 3:

@@ -1,8 +1,8 @@
-"""Entering namespaces that exist: for the time of one call, in a thread of its own.
+"""Entering existing namespaces for one call, in a thread of its own.
 
-A thread's namespaces are its alone and go with it. A socket belongs for good to the network
-namespace its maker was in, so whoever holds it can connect it from any thread.
-Source: namespaces(7), setns(2), network_namespaces(7).
+A thread's namespaces are its own and end with it. A socket belongs to the network namespace in
+which it was created, so any thread can connect it. Source: namespaces(7), setns(2),
+network_namespaces(7).
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ T = TypeVar("T")
 
 
 class EnterError(OSError):
-    """The kernel did not let us into a namespace; the text says into which."""
+    """A namespace could not be entered; the text names it."""
 
 
 async def in_namespace(file: Path, kind: int, work: Callable[[], T]) -> T:
-    """What `work` gives when it is called in the namespace of that file; `kind` is `NETWORK`.
+    """Call `work` in the namespace of a file; `kind` is `NETWORK`. Returns its result.
 
-    `work` must be short: it cannot be cancelled, and its result is dropped when the caller is.
-    Raises EnterError, and what `work` raises.
+    `work` must be short: it cannot be cancelled, and its result is dropped if the caller is. Raises
+    EnterError, and what `work` raises.
     """
     loop = asyncio.get_running_loop()
     result: asyncio.Future[T] = loop.create_future()
 
     def settle(value: T | None, error: BaseException | None) -> None:
         if result.done():
-            # The caller has been cancelled.
+            # The caller was cancelled.
             if isinstance(value, socket.socket):
                 value.close()
         elif error is not None:
@@ -59,9 +59,9 @@ async def in_namespace(file: Path, kind: int, work: Callable[[], T]) -> T:
 
 
 async def connected_socket(file: Path | None, host: str, port: int) -> socket.socket:
-    """A TCP socket connected to a literal address as seen in a network namespace.
+    """Connect a TCP socket to a literal address, IPv4 or IPv6, in a network namespace.
 
-    None is our own namespace. IPv6 when the address is. Raises OSError (EnterError, refused).
+    `file` None is this process's own namespace. Raises OSError (EnterError, refused).
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
@@ -80,7 +80,7 @@ async def connected_socket(file: Path | None, host: str, port: int) -> socket.so
 
 
 def enter(file: Path, kind: int) -> None:
-    """Put the calling thread into the namespace of a file, for the rest of its life.
+    """Move the calling thread into the namespace of a file, for the rest of its life.
 
     Raises EnterError.
     """

@@ -1,8 +1,7 @@
-"""What passed through the network devices of a namespace, without a process in it.
+"""Network device statistics of a network namespace, without a process in it.
 
-A thread enters one namespace after the other and reads there; it ends afterwards, so that nothing
-else ever runs in a namespace that is not its own.
-Source: setns(2); proc_pid_net(5), "/proc/pid/net/dev".
+A thread enters one namespace after the other and reads there. It ends afterwards, so that nothing
+else runs in a foreign namespace. Source: setns(2); proc_pid_net(5), "/proc/pid/net/dev".
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from moorage.linux import libc
 log = Log(__name__)
 
 _COLUMNS = 16
-# Where the columns are that matter: bytes, packets, errors and drops, received and sent.
+# First columns of bytes, packets, errors and drops, received and sent.
 _RECEIVED = 0
 _SENT = 8
 
@@ -42,7 +41,7 @@ class NetworkDevice:
 
 
 def parse_network_devices(text: str) -> tuple[NetworkDevice, ...]:
-    """The devices in the text of /proc/PID/net/dev, the loopback left out."""
+    """Return the devices in the text of /proc/PID/net/dev, without the loopback."""
     found = []
     for line in text.split("\n"):
         before, _, after = line.rpartition(":")
@@ -56,9 +55,9 @@ def parse_network_devices(text: str) -> tuple[NetworkDevice, ...]:
 
 
 def read_network_devices(namespaces: Iterable[Path]) -> dict[Path, tuple[NetworkDevice, ...]]:
-    """The devices of each network namespace, given by the file that pins it. Blocks.
+    """Return the devices of each network namespace, given by the file that pins it. Blocks.
 
-    One that cannot be entered is missing in the answer: it has gone, or CAP_SYS_ADMIN is lacking.
+    A namespace that cannot be entered is left out: it is gone, or CAP_SYS_ADMIN is missing.
     """
     found: dict[Path, tuple[NetworkDevice, ...]] = {}
 

@@ -23,7 +23,7 @@ def own_oom_score() -> str:
 def oom_score_floor(own: Iterable[str], own_score: str) -> int:
     """Return the lowest oom_score_adj this process may set: its own, unless it may lower it.
 
-    `own` are the names of its capabilities.
+    `own` are its capabilities.
     """
     if SYS_RESOURCE in own or not own_score:
         return LOWEST_OOM_SCORE

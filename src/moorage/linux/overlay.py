@@ -1,7 +1,7 @@
-"""Whether overlay mounts work on a directory's file system: tried, since no flag tells.
+"""Overlay support of a directory's file system, tested by mounting one.
 
-An overlay on an overlay (a data directory inside a container) is refused by the kernel only when
-mounted, and whether another file system can be below one depends on its features.
+The kernel refuses an overlay on an overlay (a data directory inside a container) only when it is
+mounted, and support for another file system below one depends on its features.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ _DIRECTORIES = ("lower", "upper", "work", "merged")
 
 
 def supports_overlay(directory: Path) -> bool:
-    """Whether an overlay with its layers in that directory can be mounted; false without the right
-    to.
+    """Return whether an overlay with its layers in a directory can be mounted.
 
-    The directory must exist. Leaves nothing behind.
+    False without the privilege. The directory must exist. Leaves nothing behind.
     """
     try:
         scratch = Path(tempfile.mkdtemp(prefix=".overlay-", dir=directory))

@@ -1,7 +1,7 @@
-"""Namespaces that live without a process: made, then held by mounts on files.
+"""Pinned namespaces: created in a thread and held by bind mounts on files, without a process.
 
-A thread makes them for itself alone, mounts each on a file, and ends. User namespaces can only be
-made by a process with one thread, so those are made by a short-lived child.
+User namespaces can only be created by a single-threaded process, so a short-lived child creates
+those.
 
     directory/net  directory/ipc  directory/uts  [directory/user]
 
@@ -35,7 +35,7 @@ _IFF_UP = 1
 
 
 class NamespaceError(OSError):
-    """The kernel refused to make or change a namespace; the text says which step."""
+    """The kernel refused to create or change a namespace; the text names the step."""
 
 
 def create(
@@ -46,12 +46,11 @@ def create(
     sysctls: Mapping[Path, str] = {},
     mappings: IdMappings | None = None,
 ) -> None:
-    """Make the namespaces and pin each in the directory, loopback up, hostname and sysctls set.
+    """Create namespaces and pin them in a directory; sets loopback up, hostname and sysctls.
 
-    With mappings they belong to a new user namespace, which is pinned too.
-
-    `sysctls` maps files below /proc/sys to values. Takes about a millisecond. Raises
-    NamespaceError; nothing is pinned then.
+    With mappings they belong to a new user namespace, which is pinned too. `sysctls` maps files
+    below /proc/sys to values. Takes about a millisecond. Raises NamespaceError; nothing is pinned
+    then.
     """
     directory.mkdir(parents=True, exist_ok=True)
 
@@ -79,7 +78,7 @@ def create(
 def configure(
     directory: Path, kinds: Sequence[str], hostname: str, sysctls: Mapping[Path, str]
 ) -> None:
-    """Give pinned namespaces of these kinds a hostname and sysctls. Raises NamespaceError."""
+    """Set hostname and sysctls of pinned namespaces of these kinds. Raises NamespaceError."""
 
     def work() -> None:
         for kind in kinds:
@@ -99,16 +98,14 @@ def move(directory: Path, target: Path) -> None:
 
 
 def release(directory: Path) -> None:
-    """Unpin whatever is in the directory and remove it; gone already is no error. Raises
-    OSError.
-    """
+    """Unpin the namespaces in a directory and remove it; absent is no error. Raises OSError."""
     if not directory.is_dir():
         return
     for pinned in directory.iterdir():
         try:
             unmount(pinned)
         except OSError as error:
-            # Never mounted: making it was cut short.
+            # Never mounted: its creation was interrupted.
             if error.errno not in (22, 2):
                 raise
         pinned.unlink(missing_ok=True)
@@ -116,7 +113,7 @@ def release(directory: Path) -> None:
 
 
 def is_pinned(file: Path) -> bool:
-    """Whether a namespace is mounted on that file: it has another device than its directory."""
+    """Return whether a namespace is pinned on a file: its device differs from its directory's."""
     try:
         return file.stat().st_dev != file.parent.stat().st_dev
     except FileNotFoundError:
@@ -130,7 +127,7 @@ def _make_in_user_namespace(directory: Path, kinds: Sequence[str], mappings: IdM
 
 
 def _in_thread(work: Callable[[], None]) -> None:
-    """Run it in a thread that ends: its namespaces are its own, and go with it."""
+    """Run `work` in a thread of its own, whose namespaces end with it. Raises what it raises."""
     failure: list[BaseException] = []
 
     def guarded() -> None:

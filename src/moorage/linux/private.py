@@ -1,11 +1,11 @@
-"""Directories and files that other users of this machine cannot reach.
+"""Private directories and files, which other users of the host cannot reach.
 
     0700  a directory for its owner alone
-    0710  one that the root user of a user namespace may go through, by its group on the host
-    0711  one that leads to such directories: anyone may go through, and sees no names
+    0710  one that root of a user namespace may search, by its group on the host
+    0711  one that leads to such directories: any user may search but not list it
     0600  a file
 
-Modes are exact whatever the umask, and what is there already is tightened.
+Modes are exact whatever the umask, and those of existing directories are tightened.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 PRIVATE, PASSABLE = 0o700, 0o711
 PRIVATE_FILE = 0o600
 UMASK = 0o077
-"""For a process that makes such files."""
+"""For a process that creates such files."""
 
 _FOR_GROUP = 0o710
 
 
 def make_private(path: Path, mode: int = PRIVATE) -> None:
-    """Make a directory with those above it, or take away what others may do in it.
+    """Create a directory and its parents, or tighten an existing one.
 
-    One with the sticky bit is shared by all, as /tmp, and is left alone. Raises OSError.
+    A directory with the sticky bit, as /tmp, is shared and left alone. Raises OSError.
     """
     make_directories(path, mode)
     present = os.stat(path).st_mode
@@ -41,9 +41,9 @@ def make_private(path: Path, mode: int = PRIVATE) -> None:
 
 
 def make_private_for(path: Path, mappings: IdMappings | None) -> None:
-    """Make a private directory that the root user of a user namespace may go through too.
+    """Create a private directory that root of a user namespace may search too.
 
-    Without mappings it is its owner's alone. Raises OSError.
+    Without mappings only its owner may. Raises OSError.
     """
     make_private(path)
     if mappings is not None:
@@ -52,7 +52,7 @@ def make_private_for(path: Path, mappings: IdMappings | None) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read; not forced to the disk. Raises OSError."""
+    """Write a file that only its owner can read, without a sync. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     descriptor = os.open(path, flags, PRIVATE_FILE)
     with os.fdopen(descriptor, "wb") as file:

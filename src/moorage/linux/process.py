@@ -1,7 +1,7 @@
-"""A process that may be our child or one that an earlier Moorage left: told apart, awaited, ended.
+"""Process handles, for children and for processes that an earlier Moorage started.
 
-A process id alone is no name, since the kernel gives it out again; with the time the process began
-it is one. What becomes of the process is learnt through its pidfd, which works for both kinds.
+A process id alone is reused by the kernel; with the start time it identifies a process. Its exit is
+detected through its pidfd, which works for both.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _START_TIME_FIELD = 21
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """A process on this boot: its id, and when it began in ticks since then."""
+    """A process on this boot: its id, and its start time in ticks since the boot."""
 
     pid: int
     began_ticks: int
 
 
 class Process:
-    """A running process. Several tasks may await its end."""
+    """A running process. Several tasks may await its exit."""
 
     def __init__(self, pid: int, child: subprocess.Popen[bytes] | None = None) -> None:
-        """Raises ProcessLookupError when there is no such process."""
+        """Open a process. Raises ProcessLookupError."""
         self.pid = pid
         self._child = child
         self._pidfd = os.pidfd_open(pid)
@@ -57,12 +57,12 @@ class Process:
 
     @classmethod
     def find(cls, identity: Identity) -> Self | None:
-        """The process of that identity, None when it is no more."""
+        """Open the process of that identity; None if it has exited."""
         try:
             process = cls(identity.pid)
         except ProcessLookupError:
             return None
-        # Only after it is held by its pidfd can its id not be given to another.
+        # Only while the pidfd is open cannot the id refer to another process.
         if began(identity.pid) != identity.began_ticks or state(identity.pid) == "Z":
             process.close()
             return None
@@ -70,21 +70,21 @@ class Process:
 
     @property
     def identity(self) -> Identity:
-        """Raises ProcessLookupError when it has ended."""
+        """The process's identity. Raises ProcessLookupError when it has exited."""
         ticks = began(self.pid)
         if ticks is None:
             raise ProcessLookupError(self.pid)
         return Identity(self.pid, ticks)
 
     async def ended(self) -> str:
-        """Wait until it has ended; how it did, as far as that can be known."""
+        """Wait for the exit. Returns its description, "ended" if it is not a child."""
         await until_readable(self._pidfd)
         if self._child is None:
             return "ended"
         return _ending(self._child.wait())
 
     async def stop(self, patience_s: float) -> None:
-        """End it with SIGTERM, and with SIGKILL after so many seconds. Returns when it is gone."""
+        """Send SIGTERM, and SIGKILL after `patience_s`. Returns when the process has exited."""
         self.send(signal.SIGTERM)
         try:
             async with asyncio.timeout(patience_s):
@@ -94,37 +94,39 @@ class Process:
             await self.ended()
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal; nothing happens when it has ended."""
+        """Send a signal; a process that has exited is no error."""
         try:
             signal.pidfd_send_signal(self._pidfd, number)
         except ProcessLookupError:
             return
 
     def close(self) -> None:
-        """Let go of it, running or not."""
+        """Close the pidfd; the process is not affected."""
         os.close(self._pidfd)
 
 
 def began(pid: int) -> int | None:
-    """When a process began, in ticks since the boot; None when there is none."""
+    """Return a process's start time in ticks since the boot; None without the process."""
     fields = _stat(pid)
     return int(fields[_START_TIME_FIELD - 2]) if fields else None
 
 
 def state(pid: int) -> str:
-    """The state letter of a process, empty when there is none."""
+    """Return a process's state letter, empty without the process."""
     fields = _stat(pid)
     return fields[0] if fields else ""
 
 
 def parent(pid: int) -> int | None:
-    """The parent's id of a process, None when there is no such process."""
+    """Return the id of a process's parent, None without the process."""
     fields = _stat(pid)
     return int(fields[1]) if fields else None
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the name, which may hold blanks. Source: proc(5)."""
+    """Return the fields of /proc/PID/stat after the name, which may contain blanks. Source:
+    proc(5).
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

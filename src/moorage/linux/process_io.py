@@ -1,4 +1,4 @@
-"""What a process has read and written. Source: proc_pid_io(5)."""
+"""Process I/O accounting. Source: proc_pid_io(5)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _WRITTEN = "wchar:"
 
 
 def written_bytes(pid: int) -> int | None:
-    """Return how many bytes a process has passed to write(2) and its like, ever.
+    """Return how many bytes a process has passed to write(2) and similar calls.
 
-    None when the kernel does not count it. Raises OSError when the process has ended, or is
-    another user's.
+    None when the kernel does not count them. Raises OSError when the process has exited, or belongs
+    to another user.
     """
     for line in Path(f"/proc/{pid}/io").read_text().splitlines():
         if line.startswith(_WRITTEN):

@@ -1,7 +1,7 @@
-"""Programs of this machine that can be the content of an image: static ones.
+"""Static programs of the host, which can be the content of an image.
 
-An image made here has no libraries, so a program that needs a dynamic linker would not start in
-it. The architecture of the image is that of the program. Source: elf(5).
+An image made from one has no libraries, so a program that needs a dynamic linker would not start.
+The image has the program's architecture. Source: elf(5).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 _MAGIC = b"\x7fELF"
 _PT_INTERP = 3
-# e_ident[EI_CLASS], e_ident[EI_DATA] as they are in the file.
+# e_ident[EI_CLASS] and e_ident[EI_DATA].
 _CLASS_64 = 2
 _ENDIANNESS = {1: "<", 2: ">"}
 
@@ -43,7 +43,7 @@ _PLATFORMS = {
 
 
 class UnfitProgramError(Exception):
-    """A program that cannot stand alone in an image; the text says what to install."""
+    """A program cannot run alone in an image; the text says what to install."""
 
     def __init__(self, path: Path, why: str, package: str) -> None:
         super().__init__(f"{path} {why}; a static one is needed: apt-get install {package}")
@@ -51,16 +51,17 @@ class UnfitProgramError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A static program: its bytes and what they run on."""
+    """A static program: its content and platform."""
 
     content: bytes
     platform: Platform
 
 
 def read_program(path: Path, package: str) -> Program:
-    """The program at a path; `package` is the one that has a static build of it.
+    """Read a program; `package` is the one that has a static build of it.
 
-    Raises UnfitProgramError for what is absent, no ELF file, dynamic, or of an unknown machine.
+    Raises UnfitProgramError for a file that is absent, not ELF, dynamic, or of an unknown
+    architecture.
     """
     try:
         content = path.read_bytes()

@@ -1,9 +1,8 @@
-"""Takes in orphans: processes whose parents ended, which become children of this process.
+"""Child subreaper: orphaned descendants become children of this process, which reaps them.
 
-A container's helpers put themselves apart, and commands in containers are left behind by the
-runtime that started them. Unless somebody reaps them at once, a pid namespace cannot end and
-runtimes wait for each other; a machine's init may take its time. So this process is the subreaper
-of all it starts, and takes every status; a `Child` gets its own handed over.
+A container's helpers daemonise, and commands in containers outlive the runtime that started them.
+Unless they are reaped at once, a PID namespace cannot end and runtimes wait for each other; the
+host's init may take its time. This process collects every status; a `Child` gets its own passed on.
 Source: prctl(2) PR_SET_CHILD_SUBREAPER, waitid(2).
 """
 
@@ -24,15 +23,15 @@ _MOST_RECORDS = 4096
 
 
 class Reaper:
-    """The taker of orphans, one in a process. `async with` is its life."""
+    """The subreaper, one for each process. `async with` is its lifetime."""
 
     def __init__(self) -> None:
-        # An orphan may end before anybody asks for it; the oldest are forgotten.
+        # An orphan may exit before its status is asked for; the oldest are dropped.
         self._statuses: OrderedDict[int, int] = OrderedDict()
         self._watched: dict[int, asyncio.Future[int]] = {}
 
     async def __aenter__(self) -> Self:
-        """Raises OSError."""
+        """Become the subreaper. Raises OSError."""
         libc.set_child_subreaper(is_on=True)
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self.reap)
         self.reap()
@@ -43,10 +42,10 @@ class Reaper:
         libc.set_child_subreaper(is_on=False)
 
     def watch(self, pid: int) -> asyncio.Future[int]:
-        """An orphan's exit code, 128 + n for signal n: done as soon as its status is taken.
+        """Return a future of an orphan's exit code, 128 + n for signal n.
 
-        Until then its id is given to no other process. Raises ProcessLookupError when it has never
-        been our child.
+        Its id is not reused before the future is done. Raises ProcessLookupError when it has never
+        been a child of this process.
         """
         future = self._watched.get(pid)
         if future is not None:
@@ -57,14 +56,14 @@ class Reaper:
                 raise ProcessLookupError(f"process {pid} is not our child")
             future.set_result(self._statuses.pop(pid))
             return future
-        # Ids come again soon: what is on record under this one was an earlier process's.
+        # Process ids are reused: a status recorded under this id was an earlier process's.
         self._statuses.pop(pid, None)
         self._watched[pid] = future
         self.reap()
         return future
 
     def reap(self) -> None:
-        """Take the statuses of all children that have ended, and hand over those of programs."""
+        """Collect the statuses of all exited children, and pass on those of `Child` programs."""
         while (ended := _next_ended()) is not None:
             status = exit_status(ended)
             program = Child.awaited.get(ended.si_pid)

@@ -1,9 +1,9 @@
-"""Directory trees that a hostile writer may have made: walking, measuring and removing them.
+"""Directory trees that a hostile writer may have created: walk, measure and remove them.
 
-Depth, path length, names that are not UTF-8, links, mount points and concurrent changes are all
-handled: see `descent`. Nothing here follows a symlink or crosses a mount point, so removing a
-directory with something still mounted in it fails and leaves what is mounted alone.
-Imports the standard library and its neighbours alone, for the program that unpacks layers.
+Depth, path length, names that are not UTF-8, links, mount points and concurrent changes are
+handled: see `descent`. No function follows a symlink or crosses a mount point, so removing a
+directory with a mount in it fails and leaves the mounted tree alone. Imports the standard library
+and its neighbours alone, for the program that unpacks layers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _IMMUTABLE, _APPEND_ONLY = 0x10, 0x20
 
 
 class Step(Enum):
-    """What a walk has come to: a directory before and after what is in it, or anything else."""
+    """A step of a walk: a directory before and after its content, or any other entry."""
 
     ENTER = "enter"
     OTHER = "other"
@@ -42,9 +42,9 @@ class Step(Enum):
 
 
 class Visit(NamedTuple):
-    """One step of a walk: `name` in the directory with the descriptor `directory`, which is valid
-    until the next step. For ENTER, `directory` is the one entered. The root is `.` in itself.
-    `status` is that of the entry itself, never of a link's target.
+    """A visit of a walk: the entry `name` of the directory with the descriptor `directory`, which
+    is valid until the next visit. For ENTER, `directory` is the one entered. The root is `.` in
+    itself. `status` is that of the entry itself, never of a link's target.
     """
 
     step: Step
@@ -54,17 +54,17 @@ class Visit(NamedTuple):
 
 
 class DiskUse(NamedTuple):
-    """What is taken on a disk."""
+    """Disk use in bytes and inodes."""
 
     size_bytes: int
     inodes: int
 
 
 def walk(root: Path, *, directories_only: bool = False) -> Iterator[Visit]:
-    """Visit everything in a directory, itself first and last.
+    """Yield every entry of a directory; the directory itself first and last.
 
-    What is mounted below the root is left out, and so is what vanishes or is moved meanwhile.
-    Raises OSError when the root cannot be opened.
+    Mounts below the root are left out, and so are entries that vanish or move meanwhile. Raises
+    OSError when the root cannot be opened.
     """
     top = os.open(root, _DIRECTORY)
     try:
@@ -75,10 +75,10 @@ def walk(root: Path, *, directories_only: bool = False) -> Iterator[Visit]:
 
 
 def disk_use(roots: Iterable[Path]) -> DiskUse:
-    """Measure directories, themselves included; what has several names counts once. Blocks.
+    """Measure directories, themselves included; hard links count once. Blocks.
 
-    What vanishes meanwhile counts for nothing, and so does what is mounted there. Raises OSError
-    for a root that cannot be opened, unless it is absent. Source: du(1).
+    Entries that vanish meanwhile and mounts are left out. Raises OSError for a root that cannot be
+    opened, unless it is absent. Source: du(1).
     """
     size_bytes, inodes = 0, 0
     seen: set[tuple[int, int]] = set()
@@ -101,11 +101,11 @@ def disk_use(roots: Iterable[Path]) -> DiskUse:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file, or a directory with all that is in it; absent is no error. Blocks.
+    """Remove a file, or a directory with its content; absent is no error. Blocks.
 
-    Goes on after what cannot be removed, and then raises the first OSError of all: EBUSY for a
-    mount point, whose content is never touched; ENOTEMPTY when others keep on adding. Files that
-    were made immutable are removed where this process may do that.
+    Continues after an entry that cannot be removed, and then raises the first OSError: EBUSY for a
+    mount point, whose content is never touched; ENOTEMPTY when others keep adding entries.
+    Immutable files are removed if this process may clear the flag.
     """
     try:
         parent = os.open(path.parent, _DIRECTORY)
@@ -126,7 +126,8 @@ def remove_entry(directory: int, name: str, *, within: Path = Path()) -> None:
 
 
 def remove_directories(root: Path) -> None:
-    """Remove a directory and those below it, as a cgroup whose files are the kernel's. Blocks.
+    """Remove a directory and its subdirectories, as of a cgroup, whose files are the kernel's.
+    Blocks.
 
     Raises FileNotFoundError when it is absent, OSError for the first that cannot be removed.
     """
@@ -142,7 +143,7 @@ def remove_directories(root: Path) -> None:
 
 
 def make_directory(path: Path, mode: int = 0o700) -> None:
-    """Make a directory with exactly that mode, whatever the umask. Raises OSError."""
+    """Create a directory with exactly that mode, whatever the umask. Raises OSError."""
     path.mkdir(mode)
     made = os.open(path, _DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -153,11 +154,11 @@ def make_directory(path: Path, mode: int = 0o700) -> None:
 
 
 def make_directories(path: Path, mode: int = 0o700) -> None:
-    """Make a directory and those above it that are missing, as deep as a path can be.
+    """Create a directory and its missing parents, to any depth.
 
-    Those made get exactly that mode, whatever the umask. Raises OSError: FileExistsError where
-    something else is in the way, FileNotFoundError where a file system takes no directories, as
-    /proc: the one above is there, and the one below still cannot be made.
+    Created ones get exactly that mode, whatever the umask. Raises OSError: FileExistsError if
+    another kind of file is in the way, FileNotFoundError if the file system allows no directories,
+    as /proc.
     """
     waiting = [path]
     tried: set[Path] = set()
@@ -178,7 +179,7 @@ def make_directories(path: Path, mode: int = 0o700) -> None:
 
 
 class _Walk:
-    """One walk. `pending` are the directories still to be visited, for each level."""
+    """A walk. `pending` are the directories still to be visited, for each level."""
 
     def __init__(self, place: Descent, *, directories_only: bool) -> None:
         self._place = place
@@ -195,7 +196,7 @@ class _Walk:
                 try:
                     status = place.enter(name)
                 except OSError:
-                    # Gone or replaced meanwhile, a mount point, or closed to this user.
+                    # Gone or replaced meanwhile, a mount point, or not accessible to this user.
                     continue
                 yield from self._enter(name, status)
                 continue
@@ -207,7 +208,7 @@ class _Walk:
         yield Visit(Step.LEAVE, place.directory, ".", self._entered[0])
 
     def _enter(self, name: str, status: os.stat_result) -> Iterator[Visit]:
-        """Visit the directory just entered, and what is in it but directories."""
+        """Visit the directory just entered, and its entries other than directories."""
         directory = self._place.directory
         yield Visit(Step.ENTER, directory, name, status)
         below: list[str] = []
@@ -228,7 +229,7 @@ class _Walk:
 
 
 class _Removal:
-    """One removal. `pending` are the directories still to be removed, for each level."""
+    """A removal. `pending` are the directories still to be removed, for each level."""
 
     def __init__(self, place: Descent, within: Path) -> None:
         self._place = place
@@ -238,7 +239,7 @@ class _Removal:
         self._failure: OSError | None = None
 
     def remove(self, name: str) -> OSError | None:
-        """Remove a name of the root directory; return the first failure, None if there was none."""
+        """Remove an entry of the root directory. Returns the first failure, None without one."""
         place, pending = self._place, self._pending
         pending.append([])
         self._unlink(name, pending[0])
@@ -253,7 +254,7 @@ class _Removal:
         return self._failure
 
     def _unlink(self, name: str, directories: list[str]) -> None:
-        """Remove a name, or note it as a directory. A directory refuses by EISDIR."""
+        """Remove an entry, or record it as a directory, for which unlink fails with EISDIR."""
         try:
             _unlocked(self._place.directory, name, os.unlink)
         except IsADirectoryError:
@@ -262,7 +263,7 @@ class _Removal:
             self._note(error, name)
 
     def _descend(self, name: str) -> None:
-        """Enter a directory and remove what is in it but directories."""
+        """Enter a directory and remove its entries other than directories."""
         try:
             self._enter(name)
         except OSError as error:
@@ -302,7 +303,7 @@ class _Removal:
             elif error.errno != errno.ENOTEMPTY:
                 self._note(error, name)
             elif self._failure is None and self._tries:
-                # Another process added or moved something into it.
+                # Another process added an entry or moved one into it.
                 self._tries -= 1
                 self._pending[-1].append(name)
             elif self._failure is None:
@@ -335,16 +336,16 @@ def _unlocked(directory: int, name: str, act: _Act) -> None:
 
 
 def _unlock(directory: int, name: str) -> None:
-    """Make a directory writable to its owner, and neither it nor the entry immutable.
+    """Make a directory writable to its owner, and clear the immutable flag of it and the entry.
 
-    As far as this process may: the second attempt says what is still missing.
+    As far as this process may: the second attempt reports what is still missing.
     """
     _clear_flags(directory)
     with suppress(PermissionError):
         os.fchmod(directory, stat.S_IMODE(os.fstat(directory).st_mode) | 0o700)
     entry = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=directory)
     try:
-        # Opening anything else, a device or a FIFO, would have effects.
+        # Opening a device or a FIFO without O_PATH would have effects.
         if stat.S_IFMT(os.fstat(entry).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
             return
         opened = os.open(f"/proc/self/fd/{entry}", os.O_RDONLY)
@@ -359,7 +360,7 @@ def _unlock(directory: int, name: str) -> None:
 
 
 def _clear_flags(descriptor: int) -> None:
-    """Clear the flags that forbid removal, where there are such flags and this process may."""
+    """Clear the flags that forbid removal, if the file system has them and this process may."""
     with suppress(OSError):
         (flags,) = struct.unpack(
             "i", fcntl.ioctl(descriptor, _FS_IOC_GETFLAGS, struct.pack("i", 0))

@@ -19,7 +19,7 @@ _ROOT = 0
 
 @dataclass(frozen=True, slots=True)
 class Distrust:
-    """What is wrong with a path, or with one above it or on the way to it."""
+    """What is wrong with a path, a parent of it, or a link on the way."""
 
     path: Path
     problem: str
@@ -32,7 +32,7 @@ class Distrust:
 def distrust(path: Path) -> Distrust | None:
     """Return why a file or directory is not trusted, None if it is.
 
-    A path that does not exist is trusted. Costs a system call for each part of the path.
+    A path that does not exist is trusted. Costs one system call for each component.
     """
     owners = {_ROOT, os.geteuid()}
     pending = deque(Path(os.path.abspath(path)).parts[1:])
@@ -65,7 +65,7 @@ def _judge(place: Path, status: os.stat_result, owners: set[int]) -> Distrust | 
             place, f"belongs to uid {status.st_uid}, not to root", f"chown root {place}"
         )
     if stat.S_ISLNK(status.st_mode):
-        # A link has no mode of its own; who may change it is said by its directory.
+        # A link has no mode of its own; its directory's mode decides who may change it.
         return None
     mode = stat.S_IMODE(status.st_mode)
     if stat.S_ISDIR(status.st_mode) and mode & stat.S_ISVTX:

@@ -1,8 +1,8 @@
-"""The forms in which the kernel writes a cgroup's figures.
+"""Parsers of cgroup files.
 
-Pure, except `read`. Whatever is not of the form is passed over: files differ between kernels, and
-a figure less must not cost the others. Source: kernel cgroup-v2 document, "Interface Files";
-cgroup-v1 blkio document; Documentation/accounting/psi.rst.
+Pure, except `read`. Malformed content is ignored: files differ between kernels, and one missing
+figure must not affect the others. Source: kernel cgroup-v2 document, "Interface Files"; cgroup-v1
+blkio document; Documentation/accounting/psi.rst.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NS_PER_US = 1000
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """How long tasks waited: ever, in nanoseconds, and lately, in per cent."""
+    """Stall time of tasks: the total in nanoseconds, recent averages in per cent."""
 
     total_ns: int
     average_10: float
@@ -29,7 +29,7 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """Waiting for one resource: `some` tasks at a time, or all of them (`full`)."""
+    """Pressure of one resource: `some` tasks stalled at a time, or all of them (`full`)."""
 
     some: Stall
     full: Stall
@@ -37,7 +37,7 @@ class Pressure:
 
 @dataclass(frozen=True, slots=True)
 class DeviceUsage:
-    """What was read from and written to a block device: bytes and operations."""
+    """I/O of a block device: bytes and operations."""
 
     major: int
     minor: int
@@ -48,7 +48,7 @@ class DeviceUsage:
 
 
 def read(file: str) -> str:
-    """A file's text; empty when it is not there, or the cgroup goes while it is read."""
+    """Return a file's text; empty when it does not exist, or is removed while it is read."""
     try:
         descriptor = os.open(file, os.O_RDONLY)
     except OSError:
@@ -62,7 +62,7 @@ def read(file: str) -> str:
 
 
 def number(text: str) -> int | None:
-    """The only number of a file; None for `max` and for version 1's way of saying so."""
+    """Return the only number of a file; None for `max` and version 1's equivalent."""
     word = text.strip()
     if not (word.isascii() and word.isdecimal()):
         return None
@@ -71,7 +71,7 @@ def number(text: str) -> int | None:
 
 
 def numbers(text: str) -> dict[str, int | None]:
-    """The numbers of a file with a key and a number on each line."""
+    """Return the numbers of a file with a key and a number on each line."""
     found: dict[str, int | None] = {}
     for line in text.split("\n"):
         key, _, value = line.partition(" ")
@@ -81,7 +81,7 @@ def numbers(text: str) -> dict[str, int | None]:
 
 
 def pressure(text: str) -> Pressure | None:
-    """The two lines of a pressure file; `full` is all zero on kernels that don't measure it."""
+    """Return the two lines of a pressure file; `full` is zero on kernels that do not measure it."""
     stalls = dict(filter(None, map(_stall, text.split("\n"))))
     if "some" not in stalls:
         return None
@@ -89,7 +89,7 @@ def pressure(text: str) -> Pressure | None:
 
 
 def devices_v2(text: str) -> tuple[DeviceUsage, ...]:
-    """The devices in `io.stat`: `8:0 rbytes=1 wbytes=2 rios=3 wios=4 …`."""
+    """Return the devices in `io.stat`: `8:0 rbytes=1 wbytes=2 rios=3 wios=4 …`."""
     found = []
     for name, words in _by_device(text):
         values = {key: number(value) or 0 for key, _, value in (w.partition("=") for w in words)}
@@ -99,7 +99,7 @@ def devices_v2(text: str) -> tuple[DeviceUsage, ...]:
 
 
 def devices_v1(bytes_text: str, operations_text: str) -> tuple[DeviceUsage, ...]:
-    """The devices in blkio's `io_service_bytes` and `io_serviced`: `8:0 Read 123` on each line."""
+    """Return the devices in blkio's `io_service_bytes` and `io_serviced`: `8:0 Read 123`."""
     found: dict[tuple[int, int], dict[str, int]] = {}
     for kind, text in (("bytes", bytes_text), ("count", operations_text)):
         for name, words in _by_device(text):

@@ -1,8 +1,8 @@
-"""What a cgroup says about itself besides single figures: waiting, devices, huge pages.
+"""Cgroup pressure, block device I/O and huge pages.
 
-Pressure is only measured by version 2. On a hybrid the same cgroup may be there too, made by the
-runtime; it counts when it holds the processes. Every call blocks for some system calls.
-Source: kernel cgroup-v2 document; cgroup-v1 blkio and hugetlb documents.
+Only version 2 measures pressure. On a hybrid the runtime may have created the same cgroup there; it
+counts if it holds the processes. Every call blocks for some system calls. Source: kernel cgroup-v2
+document; cgroup-v1 blkio and hugetlb documents.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from moorage.engine.cgroups.files import (
 )
 from moorage.linux.cgroups import Cgroups, Layout, directory_in
 
-# Which pairs of files version 1 may have, whole cgroups with those below them first.
+# Pairs of files that version 1 may have, recursive ones first.
 _BLKIO = (
     ("throttle.io_service_bytes_recursive", "throttle.io_serviced_recursive"),
     ("throttle.io_service_bytes", "throttle.io_serviced"),
 )
 _PAGES = re.compile(r"hugetlb\.(\d+[KMG]B)\.(?:usage_in_bytes|current)$")
-# The largest use ever is kept by version 1 only.
+# Only version 1 records the maximum usage.
 _PAGES_V1 = ("usage_in_bytes", "max_usage_in_bytes")
 _PAGES_V2 = ("current", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Pressures:
-    """Waiting for each resource; None where it is not measured."""
+    """Pressure of each resource; None where it is not measured."""
 
     cpu: Pressure | None = None
     memory: Pressure | None = None
@@ -45,7 +45,7 @@ class Pressures:
 
 @dataclass(frozen=True, slots=True)
 class PageUsage:
-    """Huge pages of one size, named as the kernel does (`2MB`); in bytes."""
+    """Huge pages of one size, named as by the kernel (`2MB`); in bytes."""
 
     size: str
     used: int
@@ -53,7 +53,7 @@ class PageUsage:
 
 
 def read_pressures(cgroups: Cgroups, path: str) -> Pressures:
-    """What a cgroup's tasks waited for."""
+    """Return a cgroup's pressure."""
     if cgroups.unified is None:
         return Pressures()
     directory = directory_in(cgroups.unified, path)
@@ -64,7 +64,7 @@ def read_pressures(cgroups: Cgroups, path: str) -> Pressures:
 
 
 def read_devices(cgroups: Cgroups, path: str) -> tuple[DeviceUsage, ...]:
-    """What a cgroup read from and wrote to block devices."""
+    """Return a cgroup's block device I/O."""
     blkio = cgroups.v1.get("blkio")
     if blkio is not None:
         directory = directory_in(blkio, path)
@@ -76,7 +76,7 @@ def read_devices(cgroups: Cgroups, path: str) -> tuple[DeviceUsage, ...]:
 
 
 def read_huge_pages(cgroups: Cgroups, path: str) -> tuple[PageUsage, ...]:
-    """How many bytes of each huge page size a cgroup uses."""
+    """Return a cgroup's huge page usage by page size."""
     mount = cgroups.mount_of("hugetlb")
     if mount is None:
         return ()

@@ -1,8 +1,8 @@
-"""Where a container's cgroup is, and how a runtime is told.
+"""Cgroup paths of containers and pods, and their form in the OCI spec.
 
-Pure. With the cgroupfs driver the directory is named outright; with systemd a runtime is given a
-slice, a prefix and an id, and systemd makes of it a directory for each part of the slice's name.
-Source: OCI runtime spec "Cgroups Path"; systemd.slice(5); KEP-2033 for slices of pods.
+Pure. The cgroupfs driver names the directory; with systemd a runtime gets a slice, a prefix and an
+id, and systemd creates a directory for each part of the slice's name. Source: OCI runtime spec
+"Cgroups Path"; systemd.slice(5); KEP-2033 for slices of pods.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from moorage.engine.errors import InvalidError
 from moorage.handlers.definition import CgroupDriver
 
 SCOPE_PREFIX = "cri-moorage"
-# Where a container goes whose sandbox names no parent, as from crictl without a kubelet.
+# For containers of sandboxes without a `cgroup_parent`, as from crictl without a kubelet.
 DEFAULT_PARENT = "/moorage"
 DEFAULT_SLICE = "system.slice"
 _SLICE = ".slice"
@@ -26,9 +26,9 @@ _SLICE_NAME = re.compile(r"[A-Za-z0-9:_.\\]+(?:-[A-Za-z0-9:_.\\]+)*\.slice")
 class CgroupPath:
     """A container's cgroup.
 
-    `path` and `parent` are where it and the pod's are in each hierarchy, absolute without the mount
-    point; `oci` is what `linux.cgroupsPath` says. `is_parent_shared` when no parent was named, so
-    that what is above it is not the pod's.
+    `path` and `parent` are the container's and the pod's in each hierarchy, absolute without the
+    mount point; `oci` is `linux.cgroupsPath`. `is_parent_shared` is set when no parent was named,
+    so that the parent is not the pod's own.
     """
 
     path: str
@@ -38,9 +38,9 @@ class CgroupPath:
 
 
 def container_cgroup(driver: CgroupDriver, parent: str, container_id: str) -> CgroupPath:
-    """The cgroup of a container (or a sandbox's task) under the sandbox's `cgroup_parent`.
+    """Return the cgroup of a container or infra task under the sandbox's `cgroup_parent`.
 
-    Raises InvalidError when the driver can make nothing under such a parent.
+    Raises InvalidError for a parent that the driver cannot use.
     """
     above = parent_cgroup(driver, parent)
     if driver is CgroupDriver.CGROUPFS:
@@ -55,9 +55,9 @@ def container_cgroup(driver: CgroupDriver, parent: str, container_id: str) -> Cg
 
 
 def parent_cgroup(driver: CgroupDriver, parent: str) -> str:
-    """Where a sandbox's `cgroup_parent` is in each hierarchy.
+    """Return a sandbox's `cgroup_parent` as a path in each hierarchy.
 
-    Raises InvalidError when it is no place below the root.
+    Raises InvalidError when it is not below the root.
     """
     if driver is CgroupDriver.SYSTEMD:
         return slice_path(PurePosixPath(parent or DEFAULT_SLICE).name)
@@ -70,7 +70,7 @@ def parent_cgroup(driver: CgroupDriver, parent: str) -> str:
 
 
 def slice_path(name: str) -> str:
-    """The directory of a slice: `a-b.slice` is `/a.slice/a-b.slice`. Raises InvalidError."""
+    """Return a slice's directory: `a-b.slice` is `/a.slice/a-b.slice`. Raises InvalidError."""
     if not _SLICE_NAME.fullmatch(name):
         raise InvalidError(
             f"cgroup parent {name!r} is no systemd slice: give a name such as pods-a.slice, or "

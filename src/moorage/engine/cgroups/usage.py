@@ -1,9 +1,9 @@
-"""What a cgroup uses, read from whichever hierarchy of the machine says it.
+"""Cgroup resource usage, from version 1 or version 2.
 
-A table says for each figure which files may hold it, on version 1 and on version 2; a reader keeps
-the part of the table that fits its machine. Two groups: `Usage` is what statistics ask for often,
-`Accounts` what only metrics need. A figure that nobody keeps here is None.
-Source: kernel cgroup-v1 documents (cpuacct, memory, pids), cgroup-v2 document.
+A table maps each figure to the files that may hold it, on either version; a reader keeps the part
+that fits the host. `Usage` has what statistics read often, `Accounts` what only metrics need. A
+figure that the host does not record is None. Source: kernel cgroup-v1 documents (cpuacct, memory,
+pids), cgroup-v2 document.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LIMITS = ("memory_limit", "swap_limit")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Time in nanoseconds, memory in bytes; limits are None where there is none."""
+    """Time in nanoseconds, memory in bytes; a limit is None where there is none."""
 
     cpu_ns: int | None = None
     memory: int | None = None
@@ -37,21 +37,25 @@ class Usage:
 
     @property
     def working_set(self) -> int | None:
-        """Memory that cannot be dropped at once: all but file pages that were not used lately."""
+        """Memory without the file pages that were not used recently, which can be reclaimed at
+        once.
+        """
         if self.memory is None:
             return None
         return max(self.memory - (self.inactive_file or 0), 0)
 
     @property
     def available(self) -> int | None:
-        """What its own limit leaves, None without one. Source: CRI `available_bytes`."""
+        """Memory left below the cgroup's own limit, None without one. Source: CRI
+        `available_bytes`.
+        """
         if self.memory_limit is None or self.working_set is None:
             return None
         return max(self.memory_limit - self.working_set, 0)
 
 
 def total_usage(usages: Iterable[Usage]) -> Usage:
-    """What several cgroups use together; limits of parts are none of the whole."""
+    """Return the sum of several cgroups' usage, without limits."""
     every = tuple(usages)
     values: dict[str, int | None] = {}
     for field in fields(Usage):
@@ -81,9 +85,10 @@ class Accounts:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One place of a figure: a file's only number, or the one after a key.
+    """The place of a figure: a file's only number, or the one after a key.
 
-    `controller` is empty for what every cgroup of version 2 has. `scale` makes the figure's unit.
+    `controller` is empty for files of every version 2 cgroup. `scale` converts to the figure's
+    unit.
     """
 
     controller: str
@@ -103,7 +108,7 @@ def _v2(file: str, key: str = "", scale: int = 1, controller: str | None = None)
 
 
 _USAGE: Mapping[str, tuple[Source, ...]] = {
-    # Version 2 counts time in every cgroup, its cpu controller there or not.
+    # Version 2 counts CPU time in every cgroup, even without its cpu controller.
     "cpu_ns": (_v1("cpuacct", "usage"), _v2("cpu.stat", "usage_usec", 1000, "")),
     "memory": (_v1("memory", "usage_in_bytes"), _v2("memory.current")),
     "inactive_file": (
@@ -142,7 +147,7 @@ _ACCOUNTS: Mapping[str, tuple[Source, ...]] = {
 
 
 class UsageReader:
-    """Reads cgroups of one machine. Every call blocks, for about 10 µs a file."""
+    """Reads the host's cgroups. Every call blocks, for about 10 µs a file."""
 
     def __init__(self, cgroups: Cgroups) -> None:
         self._cgroups = cgroups
@@ -150,25 +155,28 @@ class UsageReader:
         self._accounts = _Plan(cgroups, Accounts, _ACCOUNTS)
 
     def usage(self, path: str) -> Usage:
-        """What a cgroup and those below it use; nothing is known of one that is not there."""
+        """Return the usage of a cgroup and its descendants; all None without the cgroup."""
         usage = self._usage.figures(path)
         if self._cgroups.mount_of("memory") == self._cgroups.unified:
             return usage
         return _with_swap_alone(usage)
 
     def accounts(self, path: str) -> Accounts:
-        """The rest of the figures of a cgroup."""
+        """Return the remaining figures of a cgroup."""
         return self._accounts.figures(path)
 
     def oom_kills(self, path: str) -> int | None:
-        """Processes killed for memory in a cgroup and below; None when nobody counts."""
+        """Return how many processes were killed for memory in a cgroup and its descendants.
+
+        None when the kernel does not count them.
+        """
         memory = self._cgroups.mount_of("memory")
         if memory is None:
             return None
         directory = directory_in(memory, path)
         if memory == self._cgroups.unified:
             return self._accounts.figures(path).oom_kills
-        # Version 1 counts each cgroup apart.
+        # Version 1 counts each cgroup separately.
         found = [
             numbers(_text(opened)).get("oom_kill")
             for opened in files_below(directory, "memory.oom_control")
@@ -178,7 +186,7 @@ class UsageReader:
 
 
 def _text(opened: int) -> str:
-    """The content of a cgroup's file, empty where the cgroup has gone meanwhile."""
+    """Return the content of an open cgroup file, empty if the cgroup is gone."""
     try:
         return read_text(opened)
     except OSError:
@@ -186,7 +194,7 @@ def _text(opened: int) -> str:
 
 
 class _Plan(Generic[Figures]):
-    """The part of a table that fits a machine, by file."""
+    """The part of a table that fits a host, by file."""
 
     def __init__(
         self, cgroups: Cgroups, shape: type[Figures], table: Mapping[str, tuple[Source, ...]]
@@ -223,7 +231,7 @@ def _mount(cgroups: Cgroups, source: Source) -> str:
 
 
 def _with_swap_alone(usage: Usage) -> Usage:
-    """Version 1 limits memory and swap together; here the limit is that of swap."""
+    """Return the usage with the limit of swap alone; version 1 limits memory and swap together."""
     limit, both = usage.memory_limit, usage.swap_limit
     alone = None if limit is None or both is None else max(both - limit, 0)
     return Usage(

@@ -1,12 +1,12 @@
-"""Log rate limit: a container that floods its log takes neither the disk nor the processors.
+"""Log rate limit: a container that floods its log must exhaust neither disk nor CPU.
 
 conmon copies output as fast as a container writes it (`yes` makes 280 MB of log a second), in a
 process that no pod's cgroup limits. Once a second the limiter reads how much each conmon has
 written. One that exceeds the limit moves into a cgroup with a small CPU quota, which all such
-monitors of a cgroup root share. The kernel keeps it there whatever becomes of the engine, nothing
-of the log is lost, and the container blocks in write(2). It stays there until it ends.
+monitors of a cgroup root share. It stays there until it exits, even without the engine. No log line
+is lost: the container blocks in write(2).
 
-Only containers with a conmon: a shim's output passes through the engine, which limits it itself
+Only for containers with a conmon: a shim's output passes through the engine, which limits it itself
 (`handlers.adapters.fifo_streams`). Source: cgroup-v2 `cpu.max`, cgroup-v1 `cpu.cfs_quota_us`;
 proc_pid_io(5).
 """
@@ -37,11 +37,11 @@ from moorage.linux.process_io import written_bytes
 log = Log(__name__)
 
 LIMIT_BYTES_PER_S = 16 * 1024 * 1024
-"""Above it a monitor is throttled."""
+"""A monitor above this rate is throttled."""
 
 _PERIOD_S = 1.0
 _CGROUP = "throttled-monitors"
-# Ten per cent of one processor writes about 25 MB of log a second.
+# A tenth of a CPU writes about 25 MB of log a second.
 _QUOTA_US, _QUOTA_PERIOD_US = 10_000, 100_000
 
 
@@ -52,7 +52,7 @@ class _Reading:
 
 
 class LogRateLimiter:
-    """Throttles the monitors of an engine's containers. `run()` goes on until cancelled."""
+    """Throttles the monitors of an engine's containers. `run()` returns only by cancellation."""
 
     def __init__(
         self, inventory: Inventory, paths: EnginePaths, cgroups: Cgroups, clock: Clock
@@ -62,7 +62,8 @@ class LogRateLimiter:
         self._cgroups = cgroups
         self._clock = clock
         self._monitors: dict[str, int] = {}
-        """Process ids by container, to read only: a monitor is verified before it is throttled."""
+        """Process ids by container, for reading only: a monitor is verified before it is throttled.
+        """
         self._readings: dict[str, _Reading] = {}
         self._throttled: dict[str, str] = {}
 
@@ -98,7 +99,7 @@ class LogRateLimiter:
             try:
                 written = self._written_bytes(container)
             except OSError:
-                # It ended between the two reads, or its process id is another process's now.
+                # It exited between the two reads, or its process id was reused.
                 self._monitors.pop(container.id, None)
                 continue
             if written is None:
@@ -110,7 +111,7 @@ class LogRateLimiter:
                 self._throttle(container)
 
     def _written_bytes(self, container: Container) -> int | None:
-        """Return what the container's monitor has written, None without one. Raises OSError."""
+        """Return how much the container's monitor has written, None without one. Raises OSError."""
         pid = self._monitors.get(container.id)
         if pid is None:
             pid = monitor_pid(self._paths.bundle(container.id))
@@ -148,13 +149,13 @@ def _exceeds_limit(before: _Reading, now: _Reading) -> bool:
 
 
 def _has_own_cgroup(container: Container) -> bool:
-    """systemd's slices are systemd's: no cgroup of ours goes below them."""
+    """Return whether the monitor may be moved: systemd owns the cgroups below its slices."""
     is_cgroupfs = container.sandbox.record.definition.cgroup_driver is CgroupDriver.CGROUPFS
     return is_cgroupfs and bool(container.record.log_path)
 
 
 def _throttled_cgroup(container: Container) -> str:
-    """Beside the pods' cgroups, below the first directory of their path."""
+    """Return the cgroup of throttled monitors, in the first directory of the pods' cgroup path."""
     parent = container.sandbox.config.linux.cgroup_parent
     own = container_cgroup(CgroupDriver.CGROUPFS, parent, container.id)
     return str(PurePosixPath("/", PurePosixPath(own.path).parts[1], _CGROUP))

@@ -1,4 +1,4 @@
-"""The CRI as a gRPC service: each call is a method of one of the objects here."""
+"""gRPC services of the CRI: each RPC is a method of one of the servicers here."""
 
 from moorage.engine.service.server import serve
 

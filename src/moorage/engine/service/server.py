@@ -1,8 +1,8 @@
-"""Binds the calls of the CRI's services, and of our own, to methods, and errors to gRPC's codes.
+"""gRPC server: binds RPCs to servicer methods, and errors to gRPC codes.
 
-A call `RunPodSandbox` is the method `run_pod_sandbox` of whichever object has it; a streaming call
-is an asynchronous generator. A caller that goes away does not interrupt what changes the engine:
-it runs to its end, and a later list tells of it. Source: CRI v1; gRPC status codes.
+`RunPodSandbox` is the method `run_pod_sandbox` of the servicer that has it; a streaming RPC is an
+asynchronous generator. A client that disconnects does not interrupt a unary call: it completes, and
+a later list shows the result. Source: CRI v1; gRPC status codes.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ Streaming = Callable[[Any], AsyncIterator[Any]]
 
 @asynccontextmanager
 async def serve(socket: Path, calls: Iterable[object]) -> AsyncIterator[None]:
-    """Answer the CRI on a socket with the methods of these objects, while the block lasts.
+    """Serve the CRI on a socket with the methods of these servicers, while the block lasts.
 
-    A socket that is there already is replaced. Raises OSError when it cannot be made.
+    Replaces an existing socket. Raises OSError when it cannot be created.
     """
     server = aio.server(
         options=[
@@ -57,7 +57,7 @@ async def serve(socket: Path, calls: Iterable[object]) -> AsyncIterator[None]:
     for file in (pb.DESCRIPTOR, engine_pb.DESCRIPTOR):
         for service in file.services_by_name.values():
             server.add_generic_rpc_handlers((_service_handler(service, objects),))
-    # Bound under another name: nobody connects before it is served.
+    # Bound under another name, so that no client connects before it is served.
     scratch = socket.with_suffix(".new")
     scratch.unlink(missing_ok=True)
     server.add_insecure_port(f"unix:{scratch}")
@@ -84,7 +84,7 @@ def _service_handler(
 
 
 def method_name(call: str) -> str:
-    """`RunPodSandbox` → `run_pod_sandbox`."""
+    """Return an RPC's method name: `RunPodSandbox` → `run_pod_sandbox`."""
     return _WORD.sub("_", call).lower()
 
 
@@ -138,7 +138,7 @@ def _streaming(
 
 
 def answer_to(call: str, error: Exception) -> tuple[grpc.StatusCode, str]:
-    """The status and sentence for what went wrong; what nobody foresaw is logged whole."""
+    """Return the gRPC status and message for an error; logs an unexpected one in full."""
     if isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         return answer_to(call, error.exceptions[0])
     if isinstance(error, EngineError):
@@ -151,7 +151,7 @@ def answer_to(call: str, error: Exception) -> tuple[grpc.StatusCode, str]:
 
 
 def _note_abandoned(call: str, done: asyncio.Future[Any]) -> None:
-    """Nobody waits for the answer any more, so a failure is only logged."""
+    """Log the failure of a call whose client has disconnected."""
     error = None if done.cancelled() else done.exception()
     if error is not None:
         log.warning("call failed after its caller had gone", call=call, reason=error)
