@@ -1,4 +1,6 @@
-"""The engine's images: pulled by skopeo, unpacked once, mounted as root filesystems and volumes."""
+"""Image store: pulls by skopeo, layers unpacked once, root filesystems and image volumes
+mounted.
+"""
 
 from moorage.engine.images.credentials import Credentials
 from moorage.engine.images.image import Image, ImageConfiguration

@@ -1,7 +1,6 @@
-"""Images in a file: what an OCI archive or one of docker's holds, and where in it.
+"""Image archives: the images in an OCI archive or one of `docker save`, and where their blobs are.
 
-Layers are not copied out: they are read where they lie. Only an archive that is compressed as a
-whole is written out plainly first.
+Layers are read in place. Only an archive that is compressed as a whole is decompressed first.
 Source: OCI image-spec, "Image Layout"; docker save; containerd's import for the names.
 """
 
@@ -47,7 +46,7 @@ _COPIED_BYTES = 1 << 20
 class ArchivedImage:
     """An image in an archive: its names, its configuration, its layers' blobs from the bottom up.
 
-    `digests` are full names with the digest of the manifest, where there is one.
+    `digests` are full names with the manifest's digest, if it has a manifest.
     """
 
     tags: tuple[str, ...]
@@ -71,9 +70,10 @@ class _Part:
 def read_archive(
     archive: Path, scratch: Path, platform: Platform, limits: ImageLimits | None = None
 ) -> tuple[ArchivedImage, ...]:
-    """The images in an archive. Blocks; `scratch` is a directory for a copy of a packed one.
+    """Return the images in an archive. Blocks.
 
-    Raises MalformedImageError, OSError.
+    `scratch` is a directory for the decompressed copy of a compressed archive. Raises
+    MalformedImageError, OSError.
     """
     with archive.open("rb") as file:
         is_packed = file.read(2) == _GZIP_MAGIC
@@ -98,7 +98,9 @@ def read_archive(
 def _copy_bounded(
     reader: gzip.GzipFile, writer: IO[bytes], limits: ImageLimits, scratch: Path
 ) -> None:
-    """Raises MalformedImageError, OSError when it would leave too little of the disk."""
+    """Copy, with a limit. Raises MalformedImageError, OSError when too little of the disk would be
+    left.
+    """
     left, reserve = limits.unpacked_bytes, limits.reserve_bytes(scratch)
     while chunk := reader.read(_COPIED_BYTES):
         left -= len(chunk)
@@ -112,7 +114,7 @@ def _copy_bounded(
 
 
 class _Contents:
-    """The files of an archive by their path."""
+    """The files of an archive by path."""
 
     def __init__(self, archive: Path) -> None:
         self.path = archive
@@ -133,7 +135,7 @@ class _Contents:
                         raise MalformedImageError(f"it has more than {_ENTRIES_LIMIT} files")
         except tarfile.TarError as error:
             raise MalformedImageError(f"archive {archive} cannot be read: {error}") from error
-        # Docker has equal layers of several images in the archive once, and links to it.
+        # Docker stores equal layers of several images once, and links to them.
         for path, target in links.items():
             found = _followed(target, links, self._parts)
             if found is not None:
@@ -155,7 +157,7 @@ class _Contents:
             return file.read(part.length)
 
     def checked(self, digest: str) -> bytes:
-        """A small blob of an OCI layout whose content is what its name says."""
+        """Return a small blob of an OCI layout whose content matches the digest in its name."""
         content = self.document(_blob_path(digest))
         if digest_of(content) != digest:
             raise MalformedImageError(f"blob {digest} in {self.path} has another digest")
@@ -202,7 +204,7 @@ def _archived(contents: _Contents, entry: Descriptor, platform: Platform) -> Arc
 
 def _names(entry: Descriptor) -> tuple[tuple[str, ...], tuple[str, ...]]:
     annotations = entry.annotations or {}
-    # The second annotation may hold a tag alone, which names nothing by itself.
+    # The second annotation may hold a tag alone, which is not a name.
     text = annotations.get(_FULL_NAME) or annotations.get(_REF_NAME, "")
     if not text or (_FULL_NAME not in annotations and not set(text) & set("/:@")):
         return (), ()
@@ -230,7 +232,7 @@ def _read_saved(contents: _Contents) -> tuple[ArchivedImage, ...]:
 
 
 def _packing(contents: _Contents, path: str) -> str:
-    """Docker's manifest does not say; the first bytes do."""
+    """Return a layer's compression by its first bytes; docker's manifest does not say it."""
     blob = contents.blob(path)
     with blob.path.open("rb") as file:
         file.seek(blob.offset)
@@ -249,7 +251,7 @@ def _blob_path(digest: str) -> str:
 
 
 def layers_in(image: ArchivedImage) -> tuple[str, ...]:
-    """The diff-ids of an image, as many as it has blobs. Raises MalformedImageError."""
+    """Return the diff-ids of an image, as many as it has blobs. Raises MalformedImageError."""
     _, layers = read_configuration(image.configuration)
     if len(layers) != len(image.blobs):
         raise MalformedImageError(

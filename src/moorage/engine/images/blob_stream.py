@@ -1,8 +1,8 @@
-"""The archive inside a blob, decompressed and hashed on both sides while it is read.
+"""Blob stream: the archive inside a blob, decompressed and hashed while it is read.
 
-Memory stays small whatever the blob says of itself. Used by `unpack`, so it imports the standard
-library alone. Source: OCI image-spec, layer media types; a layer's digest is that of the blob, its
-diff-id that of the archive in it.
+Memory is bounded whatever the blob claims. Used by `unpack`, so it imports the standard library
+alone. Source: OCI image-spec, layer media types; a layer's digest is that of the blob, its diff-id
+that of the archive in it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _GZIP_WBITS = 31
 
 
 class LayerError(Exception):
-    """The layer is not what was promised, or is malformed."""
+    """The layer does not match its digest, or is malformed."""
 
 
 class BlobStream:
-    """What `tarfile` reads from: an object with `read`."""
+    """A stream for `tarfile`: an object with `read`."""
 
     def __init__(
         self,
@@ -34,18 +34,17 @@ class BlobStream:
         compression: str,
         limit_bytes: int = _LIMIT_BYTES,
     ) -> None:
-        """The blob is `length` bytes of the file from `offset`; it may hold twice `limit_bytes`.
+        """Read a blob of `length` bytes from `offset` of a file; it may hold twice `limit_bytes`,
+        since an archive has headers and padding beside its content.
 
-        An archive is more than its content: headers, padding.
-
-        Raises LayerError when that compression is unknown or its program is missing.
+        Raises LayerError when the compression is unknown or its program is missing.
         """
         blob.seek(offset)
         self._blob = blob
         self._left = length
         self._plain_left = 2 * limit_bytes + _CHUNK_BYTES
         self._packed = hashlib.sha256()
-        # A blob that is not packed is its own content: one sum serves for both.
+        # An uncompressed blob is its own content: one hash serves for both.
         self._plain = hashlib.sha256() if compression else self._packed
         self._rest = memoryview(b"")
         opened = _DECODERS.get(compression)
@@ -54,7 +53,7 @@ class BlobStream:
         self._chunks = opened(self)
 
     def read(self, size: int) -> bytes:
-        """Up to `size` bytes of the archive, fewer only at its end. Raises LayerError."""
+        """Return up to `size` bytes of the archive, fewer only at its end. Raises LayerError."""
         parts, wanted = [], size
         while wanted:
             if not self._rest:
@@ -73,7 +72,7 @@ class BlobStream:
         return b"".join(parts)
 
     def packed(self) -> Iterator[bytes]:
-        """The blob as it is stored. Raises LayerError when it is shorter than it should be."""
+        """Yield the blob as stored. Raises LayerError when it is truncated."""
         while self._left:
             chunk = self._blob.read(min(_CHUNK_BYTES, self._left))
             if not chunk:
@@ -83,7 +82,9 @@ class BlobStream:
             yield chunk
 
     def digests(self) -> tuple[str, str]:
-        """Read to the end; return the digests of the blob and of its content. Raises LayerError."""
+        """Read to the end. Returns the digests of the blob and of its content. Raises
+        LayerError.
+        """
         while self.read(_CHUNK_BYTES):
             continue
         for _ in self.packed():
@@ -91,7 +92,9 @@ class BlobStream:
         return f"sha256:{self._packed.hexdigest()}", f"sha256:{self._plain.hexdigest()}"
 
     def check(self, digest: str, diff_id: str) -> None:
-        """Read to the end and compare; an empty digest is not known. Raises LayerError."""
+        """Read to the end and compare the digests; an empty one is not compared. Raises
+        LayerError.
+        """
         packed, plain = self.digests()
         if digest and digest != packed:
             raise LayerError(f"the blob's digest is {packed}")
@@ -111,20 +114,20 @@ def _open_gzip(stream: BlobStream) -> Iterator[bytes]:
             chunk = packed
             while chunk:
                 if decoder.eof:
-                    # Members follow one another, and zeros may fill up the end.
+                    # Gzip members may follow one another, with zeros as padding at the end.
                     chunk = chunk.lstrip(b"\0")
                     if chunk:
                         decoder = zlib.decompressobj(_GZIP_WBITS)
                     continue
                 is_begun = True
-                # Bounded: a few bytes may stand for gigabytes.
+                # Bounded: a few compressed bytes may expand to gigabytes.
                 plain = decoder.decompress(chunk, _CHUNK_BYTES)
                 chunk = decoder.unused_data if decoder.eof else decoder.unconsumed_tail
                 if plain:
                     yield plain
     except zlib.error as error:
         raise LayerError(f"the blob cannot be decompressed: {error}") from error
-    # What was decompressed already and did not fit the bound any more.
+    # Decompressed already, beyond the bound of the previous read.
     if is_begun and (plain := decoder.flush()):
         yield plain
     if is_begun and not decoder.eof:
@@ -132,7 +135,7 @@ def _open_gzip(stream: BlobStream) -> Iterator[bytes]:
 
 
 def _open_zstd(stream: BlobStream) -> Iterator[bytes]:
-    """Python 3.11 has no zstd, so the program does it; it is started here and now."""
+    """Start the zstd program: Python 3.11 has no zstd."""
     try:
         program = subprocess.Popen(
             ["zstd", "--decompress", "--stdout", "--quiet"],
@@ -159,7 +162,7 @@ def _zstd_chunks(stream: BlobStream, program: subprocess.Popen[bytes]) -> Iterat
         except (LayerError, OSError) as error:  # handed to the reader below
             failures.append(error)
 
-    # Daemonic: when unpacking fails early, nobody reads on and the process must still end.
+    # Daemonic: when unpacking fails early, the writer must not keep the process alive.
     feeder = threading.Thread(target=feed, daemon=True)
     feeder.start()
     while chunk := source.read(_CHUNK_BYTES):

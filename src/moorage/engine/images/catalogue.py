@@ -1,10 +1,10 @@
-"""The images of a store: their index, their layers, and what may be thrown away.
+"""Image catalogue: the images of a store, their index and layers, and garbage collection.
 
     install: layers unpacked → configuration and index written, in one turn → found by name
-    collect: what neither an image, nor a mount, nor work under way needs
+    collect: removes layers that no image, mount or running work needs
 
-The index is changed in threads that take turns, so that no cancellation comes between the file and
-what is believed to be in it.
+Threads that change the index take turns, so that no cancellation separates the file from its copy
+in memory.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _UNPACK_AT_ONCE = 4
 
 
 class Catalogue:
-    """What images there are."""
+    """The images of a store."""
 
     def __init__(
         self, files: index.IndexFiles, layers: Layers, in_use: Callable[[], set[str]]
     ) -> None:
-        """`in_use` tells the layers that mounts stand on."""
+        """`in_use` returns the layers that mounts use."""
         self._files = files
         self.layers = layers
         self._in_use = in_use
@@ -44,19 +44,21 @@ class Catalogue:
         self._slots = asyncio.Semaphore(_UNPACK_AT_ONCE)
 
     def load(self) -> None:
-        """Read what there is. Blocks. Raises OSError."""
+        """Load the index and layers. Blocks. Raises OSError."""
         self.layers.load()
         self._images = self._files.load(self.layers)
 
     def find(self, reference: str) -> Image:
-        """The image of that id (or its beginning), tag or digest. Raises NotFoundError."""
+        """Return the image of that id (or id prefix), tag or digest. Raises NotFoundError."""
         return index.find(self._images, reference)
 
     def all(self) -> tuple[Image, ...]:
         return tuple(self._images.values())
 
     async def configuration(self, image: Image) -> bytes:
-        """The image's configuration blob. Raises NotFoundError when it was removed meanwhile."""
+        """Return an image's configuration blob. Raises NotFoundError when it was removed
+        meanwhile.
+        """
         try:
             return await asyncio.to_thread(self._files.configuration, image.id)
         except FileNotFoundError as error:
@@ -64,7 +66,7 @@ class Catalogue:
 
     @contextmanager
     def holding(self, layers: Collection[str]) -> Iterator[None]:
-        """Keep these layers, there or not yet, from being collected meanwhile."""
+        """Keep these layers, present or not, from being collected while the block lasts."""
         self._held.update(layers)
         try:
             yield
@@ -79,10 +81,10 @@ class Catalogue:
         tags: Sequence[str],
         digests: Sequence[str],
     ) -> Image:
-        """Have an image under these names; `blobs` go with their diff-ids.
+        """Install an image under these names; `blobs` correspond to its diff-ids.
 
-        Raises EngineError, MalformedImageError; names stay as they were then, and the caller
-        collects what was unpacked in vain.
+        Raises EngineError, MalformedImageError; the names are unchanged then, and the caller
+        collects the unpacked layers.
         """
         image_id = digest_of(configuration)
         name = next(iter((*tags, *digests)), image_id)
@@ -94,7 +96,7 @@ class Catalogue:
             return await self._commit(image, configuration)
 
     async def rename(self, image: Image, tags: Sequence[str], digests: Sequence[str]) -> Image:
-        """Give an image that is there more names. Raises NotFoundError, EngineError."""
+        """Give an existing image more names. Raises NotFoundError, EngineError."""
         with self.holding(image.layers):
             configuration = await self.configuration(image)
             named = self._files.image(configuration, image.id, tags, digests, image.size_bytes)
@@ -109,7 +111,7 @@ class Catalogue:
         await self.collect()
 
     async def collect(self) -> None:
-        """Delete the layers that nobody needs. Raises EngineError."""
+        """Delete the unused layers. Raises EngineError."""
         needed = {layer for image in self._images.values() for layer in image.layers}
         needed |= self._in_use() | set(self._held)
         try:
@@ -117,7 +119,7 @@ class Catalogue:
         except OSError as error:
             raise failure("layers that nobody needs", error) from error
         for directory in doomed:
-            # One that stays is removed at the next start; who asks for removals cannot help it.
+            # The next start removes it; the caller of a removal cannot act on the failure.
             await in_thread(remove_leftover, directory)
 
     async def _unpack(self, blobs: Sequence[tuple[str, Blob]], name: str) -> None:
@@ -133,7 +135,7 @@ class Catalogue:
             async with self._slots:
                 await self.layers.add(diff_id, blob, name, diff_ids)
             size_bytes, _ = self.layers.size(diff_ids)
-            # Layers are unpacked beside one another, each within what the others had left.
+            # Layers are unpacked concurrently, each within what the others left of the limits.
             if size_bytes > limits.unpacked_bytes:
                 raise FailedError(
                     f'failed to unpack image "{name}": it unpacks to more than '
@@ -147,7 +149,7 @@ class Catalogue:
                     if diff_id not in self.layers:
                         tasks.create_task(one(diff_id, blob))
         except BaseExceptionGroup as group:
-            # They fail for one reason, as a rule; the first says it.
+            # They usually fail for one reason; the first reports it.
             raise group.exceptions[0] from None
 
     async def _commit(self, image: Image, configuration: bytes) -> Image:
@@ -159,7 +161,7 @@ class Catalogue:
     def _put(self, image: Image, configuration: bytes) -> Image:
         with self._turn:
             images = index.with_image(self._images, image)
-            # The index names only what is there.
+            # The index names only what is on disk.
             self._files.keep(image.id, configuration)
             self._files.save(images)
             self._images = images

@@ -1,7 +1,7 @@
-"""Who to be at a registry: from the CRI's words to a file for the program that pulls.
+"""Registry credentials: from the CRI's `AuthConfig` to a file for skopeo.
 
-The file, and never the command line, holds secrets: any user may read others' command lines.
-Source: CRI AuthConfig; containers-auth.json(5).
+Secrets are in the file, never on the command line, which any user may read. Source: CRI AuthConfig;
+containers-auth.json(5).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HUB_HOSTS = frozenset({"index.docker.io", "registry-1.docker.io", DEFAULT_REGIS
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A user's name and password, or an identity token; neither is shown."""
+    """A user's name and password, or an identity token; its repr shows neither."""
 
     username: str = ""
     password: str = field(default="", repr=False)
@@ -34,9 +34,9 @@ class Credentials:
 
     @classmethod
     def of(cls, auth: pb.AuthConfig, reference: Reference) -> Credentials | None:
-        """What the CRI gave for an image; None when it is nothing, or for another server.
+        """Return the credentials in an `AuthConfig`; None when it is empty, or for another server.
 
-        Raises InvalidError for an `auth` that is none, UnsupportedCallError for a registry token.
+        Raises InvalidError for a malformed `auth`, UnsupportedCallError for a registry token.
         """
         if auth.server_address and _host(auth.server_address) != _host(reference.registry):
             return None
@@ -47,7 +47,7 @@ class Credentials:
         if auth.identity_token:
             return cls(identity_token=auth.identity_token)
         if auth.registry_token:
-            # The puller takes one on its command line only, where everyone could read it.
+            # skopeo takes a registry token on its command line only, where any user could read it.
             raise UnsupportedCallError(
                 f"registry tokens are not supported for {reference.full}: give a user name and "
                 "password, or an identity token"
@@ -59,7 +59,7 @@ class Credentials:
 def credentials_file(
     directory: Path, name: str, reference: Reference, credentials: Credentials | None
 ) -> Iterator[Path | None]:
-    """A file for the puller, gone afterwards; None without credentials. Raises OSError."""
+    """Write a credentials file for the block; yields None without credentials. Raises OSError."""
     if credentials is None:
         yield None
         return
@@ -85,11 +85,11 @@ def _decoded(auth: str) -> tuple[str, str]:
     username, colon, password = plain.partition(":")
     if not colon:
         raise InvalidError("the credentials' auth is not base64 of user:password")
-    # Some tools fill up with zero bytes.
+    # Some tools pad with zero bytes.
     return username, password.strip("\0")
 
 
 def _host(server: str) -> str:
-    """The host and port in `https://host/v1/`, `//host` or `host`."""
+    """Return the host and port in `https://host/v1/`, `//host` or `host`."""
     host = urlsplit(server if "//" in server else f"//{server}").netloc
     return DEFAULT_REGISTRY if host in _HUB_HOSTS else host

@@ -1,6 +1,6 @@
-"""An image: what it is called, how it is started, which layers it stands on.
+"""Image values: names, configuration and layers.
 
-Values only. Source: OCI image-spec, "Image Configuration"; CRI Image.
+Pure. Source: OCI image-spec, "Image Configuration"; CRI Image.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from collections.abc import Mapping
 import msgspec
 
 DOCUMENT_LIMIT_BYTES = 8 << 20
-"""Of a manifest and of a configuration."""
+"""Size limit of a manifest and of a configuration."""
 
 SHA256 = "sha256:"
 
-# Of an int64. What is longer is not even parsed: the interpreter refuses very long numbers.
+# Digits of an int64. A longer number is not parsed: Python refuses very long ones.
 _MAX_UID = 2**63 - 1
 _UID_DIGITS = 1000
 
 
 class MalformedImageError(ValueError):
-    """A manifest, an index or a configuration that cannot be read; the text says what is wrong."""
+    """A manifest, an index or a configuration cannot be read; the text says what is wrong."""
 
 
 class ImageConfiguration(msgspec.Struct, frozen=True):
-    """How a container of the image is started when nothing else is asked for."""
+    """The defaults for a container of the image."""
 
     user: str = ""
     env: tuple[str, ...] = ()
@@ -41,9 +41,9 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     """An image of the store.
 
     `id` is the digest of its configuration blob; `tags` are full names with tag, `digests` full
-    names with the digest of the manifest as the registry serves it (that of the list, for an image
-    with several platforms). `layers` are diff-ids from the bottom up; `size_bytes` is what they
-    take on disk, shared ones included.
+    names with the digest of the manifest as the registry serves it (that of the index, for an image
+    with several platforms). `layers` are diff-ids from the bottom up; `size_bytes` is their size on
+    disk, shared ones included.
     """
 
     id: str
@@ -56,16 +56,16 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def uid(self) -> int | None:
-        """The numeric user it runs as, None when it names one. Source: CRI Image.uid."""
+        """The numeric user of the image, None when it names one. Source: CRI Image.uid."""
         user = self._user
         if not (user.isdecimal() and user.isascii()):
             return None
-        # Beyond the message's range it counts as a name, as in containerd: no user has it.
+        # A number beyond the message's range counts as a name, as in containerd.
         return int(user) if len(user) <= _UID_DIGITS and int(user) <= _MAX_UID else None
 
     @property
     def username(self) -> str:
-        """The user's name, empty when it is a number or none was said."""
+        """The user's name, empty when it is a number or none is set."""
         return "" if self.uid is not None else self._user
 
     @property
@@ -74,7 +74,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name to show to users."""
         return next(iter((*self.tags, *self.digests)), self.id)
 
 
@@ -100,7 +100,7 @@ class _Blob(msgspec.Struct):
 
 
 def read_configuration(blob: bytes) -> tuple[ImageConfiguration, tuple[str, ...]]:
-    """The configuration in a configuration blob, and the diff-ids from the bottom up.
+    """Parse a configuration blob. Returns the configuration and the diff-ids from the bottom up.
 
     Raises MalformedImageError.
     """
@@ -128,7 +128,7 @@ def read_configuration(blob: bytes) -> tuple[ImageConfiguration, tuple[str, ...]
 
 
 def check_digest(text: str) -> str:
-    """The digest, known to be one; it becomes a file's name. Raises MalformedImageError."""
+    """Validate a digest, since it becomes a file name. Raises MalformedImageError."""
     hexadecimal = text.removeprefix(SHA256)
     if len(text) != len(SHA256) + 64 or len(hexadecimal) != 64:
         raise MalformedImageError(f"{text!r} is no sha256 digest")

@@ -1,7 +1,6 @@
-"""How images come in: from registries and from archives, by way of a directory that goes
-afterwards.
+"""Image importer: pulls from registries and loads from archives, through a temporary directory.
 
-Pulls of one name with the same credentials are one pull.
+Concurrent pulls of one name with the same credentials share one pull.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ from moorage.linux.trees import remove_tree
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """An image from an archive, and the names it has there, which may not be all it has here."""
+    """An image from an archive, and its names there, which may be fewer than its names in the
+    store.
+    """
 
     image: Image
     names: tuple[str, ...]
 
 
 class ImageImporter:
-    """Pulls and loads into a catalogue. `directory` is for blobs on their way, `run` for
-    secrets.
-    """
+    """Pulls and loads into a catalogue. `directory` is for blobs in transit, `run` for secrets."""
 
     def __init__(
         self,
@@ -60,7 +59,7 @@ class ImageImporter:
         self._single_flight = single_flight
 
     def load_directories(self) -> None:
-        """Make the directories, and remove what an earlier life left there. Blocks. Raises
+        """Create the directories, and remove what an earlier engine left in them. Blocks. Raises
         OSError.
         """
         for each in (self._directory, self._run):
@@ -75,7 +74,7 @@ class ImageImporter:
     async def pull(
         self, reference: Reference, credentials: Credentials | None, progress: Progress
     ) -> Image:
-        """The image as the registry has it now. Raises EngineError."""
+        """Return the image as the registry serves it now. Raises EngineError."""
         return await self._single_flight.join(
             (reference.full, credentials), lambda: self._pull(reference, credentials, progress)
         )
@@ -116,7 +115,7 @@ class ImageImporter:
                 offer = await self._puller.offer(reference, auth, digest, content)
                 async with self._tidied(), self._scratch() as directory:
                     layers = self._catalogue.layers
-                    # What is there now is not fetched, so it must stay.
+                    # A present layer is not fetched, so it must not be collected.
                     with self._catalogue.holding(offer.layers):
                         await self._puller.fetch(offer, auth, layers, directory, progress)
                         return await self._catalogue.install(
@@ -133,7 +132,7 @@ class ImageImporter:
 
     @asynccontextmanager
     async def _tidied(self) -> AsyncIterator[None]:
-        """Collect what was unpacked in vain, also when the work was broken off."""
+        """Collect unpacked layers that no image uses, also after a cancellation."""
         try:
             yield
         except BaseException:

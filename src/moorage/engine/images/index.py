@@ -1,4 +1,4 @@
-"""Which images there are and what they are called: values, and one file that survives a crash.
+"""Image index: the images and their names, in one file that survives a crash.
 
     index.json                   ids, names, layers
     configurations/<id>          each image's configuration as it was published
@@ -40,13 +40,13 @@ class _File(msgspec.Struct, frozen=True):
 
 
 Images = Mapping[str, Image]
-"""Images by their id."""
+"""Images by id."""
 
 
 def find(images: Images, reference: str) -> Image:
-    """The image of that id (with or without `sha256:`, or its beginning), tag or digest.
+    """Return the image of that id (with or without `sha256:`, or a prefix), tag or digest.
 
-    Raises NotFoundError when there is none, or when several ids begin so.
+    Raises NotFoundError when there is none, or when several ids match.
     """
     bare = reference.removeprefix(SHA256)
     found = images.get(SHA256 + bare)
@@ -64,9 +64,9 @@ def find(images: Images, reference: str) -> Image:
 
 
 def with_image(images: Images, image: Image) -> dict[str, Image]:
-    """The images and one more: its tags are taken from those that had them.
+    """Return the images with one added; its tags are removed from other images.
 
-    Names that an image of the same id has already stay.
+    An image of the same id keeps its names.
     """
     changed = {}
     for each in images.values():
@@ -87,21 +87,21 @@ def with_image(images: Images, image: Image) -> dict[str, Image]:
 
 
 def without_image(images: Images, image_id: str) -> dict[str, Image]:
-    """The images but one."""
+    """Return the images without one."""
     return {each: image for each, image in images.items() if each != image_id}
 
 
 class IndexFiles:
-    """The files behind the index. Two writers must take turns."""
+    """The files of the index. Two writers must take turns."""
 
     def __init__(self, directory: Path, pinned: Collection[str]) -> None:
-        """`pinned` are full names of images that may not be collected."""
+        """`pinned` are full names of images that kubelets must not collect."""
         self._index = directory / "index.json"
         self._configurations = directory / "configurations"
         self._pinned = frozenset(pinned)
 
     def load(self, present: Container[str]) -> dict[str, Image]:
-        """The images whose layers are all present. Blocks. Raises OSError."""
+        """Load the images whose layers are all present. Blocks. Raises OSError."""
         make_private(self._configurations)
         try:
             read = msgspec.json.decode(self._index.read_bytes(), type=_File)
@@ -130,7 +130,7 @@ class IndexFiles:
         self, configuration: bytes, image_id: str, tags: Iterable[str], digests: Iterable[str],
         size_bytes: int,
     ) -> Image:  # fmt: skip
-        """An image from its parts. Raises MalformedImageError."""
+        """Build an image from its parts. Raises MalformedImageError."""
         read, layers = read_configuration(configuration)
         tags = tuple(tags)
         return Image(
@@ -144,15 +144,15 @@ class IndexFiles:
         )
 
     def configuration(self, image_id: str) -> bytes:
-        """An image's configuration as it was published. Blocks. Raises OSError."""
+        """Return an image's configuration as it was published. Blocks. Raises OSError."""
         return self._configuration(image_id).read_bytes()
 
     def keep(self, image_id: str, configuration: bytes) -> None:
-        """Have an image's configuration before the index names it. Blocks. Raises OSError."""
+        """Write an image's configuration, before the index names it. Blocks. Raises OSError."""
         write_durably(self._configuration(image_id), configuration)
 
     def save(self, images: Images) -> None:
-        """Blocks until it is on disk. Raises OSError; the former index stays then."""
+        """Write the index durably. Blocks. Raises OSError; the former index stays then."""
         entries = tuple(
             _Entry(each.id, each.tags, each.digests, each.size_bytes) for each in images.values()
         )

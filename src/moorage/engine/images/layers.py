@@ -1,10 +1,10 @@
-"""Layers, each unpacked once and shared by the images that stand on it.
+"""Image layers, each unpacked once and shared by the images that use it.
 
-    layers/<diff-id>/tree        what the layer holds, with overlayfs's marks
+    layers/<diff-id>/tree        the layer's files, with overlayfs's marks
     layers/<diff-id>/layer.json  its size, and what it hides
-    layers/.new-…  layers/.old-…  being made, being removed
+    layers/.new-…  layers/.old-…  being unpacked, being removed
 
-A layer has its name only when all of it is on disk, so what has a name is whole.
+A layer gets its name only when all of it is on disk, so a named layer is complete.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ log = Log(__name__)
 _UNPACK = Path(__file__).with_name("unpack.py")
 _RECORD, _TREE = "layer.json", "tree"
 _NEW, _OLD = ".new-", ".old-"
-# It reads a file of this machine, and ends with it.
+# It reads a file of the host, and exits after it.
 _LONGEST_S = 86_400.0
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""The errors of a file system without room."""
+"""The errors of a full file system."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """Where a layer's blob is: `length` bytes of a file. An empty digest is not known."""
+    """The place of a layer's blob: `length` bytes of a file. An empty digest is unknown."""
 
     path: Path
     length: int
@@ -57,7 +57,7 @@ class Blob:
 
 
 class LayerRecord(msgspec.Struct, frozen=True, rename={"size_bytes": "bytes"}):
-    """What is known of an unpacked layer. The paths are relative to its tree."""
+    """The metadata of an unpacked layer. The paths are relative to its tree."""
 
     size_bytes: int
     inodes: int
@@ -76,7 +76,9 @@ class Layers:
         is_marked: bool,
         limits: ImageLimits | None = None,
     ) -> None:
-        """`is_marked`: leave overlayfs's marks in the trees, which only some file systems can."""
+        """`is_marked`: leave overlayfs's marks in the trees, which only some file systems
+        support.
+        """
         self._directory = directory
         self._single_flight = single_flight
         self._is_marked = is_marked
@@ -84,7 +86,7 @@ class Layers:
         self._sizes: dict[str, tuple[int, int]] = {}
 
     def load(self) -> None:
-        """See what is there, and remove what was being made or removed. Blocks. Raises OSError."""
+        """Load the layers, and remove incomplete ones. Blocks. Raises OSError."""
         make_private(self._directory)
         for each in self._directory.iterdir():
             if each.name.startswith("."):
@@ -93,7 +95,7 @@ class Layers:
             try:
                 record = read_record(each)
             except (OSError, msgspec.DecodeError) as error:
-                # Images that need it are forgotten, and pulled again.
+                # Images that need it are dropped from the index, and pulled again.
                 log.warning("layer cannot be read and is removed", layer=each.name, reason=error)
                 remove_leftover(each)
             else:
@@ -103,34 +105,34 @@ class Layers:
         return diff_id in self._sizes
 
     def path(self, diff_id: str) -> Path:
-        """The layer's directory."""
+        """Return the layer's directory."""
         return self._directory / diff_id.removeprefix(SHA256)
 
     def stack(self, diff_ids: Sequence[str]) -> list[Path]:
-        """The directories to build a tree of, from the bottom up.
+        """Return the directories to stack, from the bottom up.
 
-        Of a layer that comes twice only the upper one counts: it says again all that the lower one
-        said, and overlayfs refuses both.
+        Of a layer that occurs twice only the upper one counts: it repeats the content of the lower
+        one, and overlayfs refuses both.
         """
         once = dict.fromkeys(reversed(diff_ids))
         return [self.path(each) for each in reversed(once)]
 
     def size(self, diff_ids: Collection[str]) -> tuple[int, int]:
-        """Bytes and inodes of layers that are there, each counted once."""
+        """Return bytes and inodes of present layers, each counted once."""
         found = [self._sizes[each] for each in set(diff_ids) if each in self._sizes]
         return sum(size for size, _ in found), sum(inodes for _, inodes in found)
 
     @property
     def total(self) -> tuple[int, int]:
-        """Bytes and inodes of all layers."""
+        """Return bytes and inodes of all layers."""
         return self.size(self._sizes)
 
     async def add(self, diff_id: str, blob: Blob, image: str, others: Collection[str] = ()) -> None:
-        """Unpack a layer unless it is there; asked for twice at once, it is done once.
+        """Unpack a layer unless it is present; concurrent calls share the work.
 
         `others` are the image's other layers, which count for its limits. Raises FailedError for a
-        blob that is not what the image says or exceeds a limit, ExhaustedError when the disk is
-        full; nothing stays then.
+        blob that does not match the image or exceeds a limit, ExhaustedError when the disk is full;
+        leaves nothing behind then.
         """
         if diff_id not in self._sizes:
             await self._single_flight.join(
@@ -138,9 +140,10 @@ class Layers:
             )
 
     def discard(self, needed: Collection[str]) -> list[Path]:
-        """Take away all layers but these; returns directories that only wait to be deleted.
+        """Remove all layers but these from the store. Returns directories that only need to be
+        deleted.
 
-        Two renames at the most for each, so that nobody finds half a layer.
+        At most two renames each, so that no reader finds half a layer.
         """
         directories = []
         for diff_id in [each for each in self._sizes if each not in needed]:
@@ -181,7 +184,7 @@ class Layers:
             await in_thread(remove_tree, scratch)
 
     def _budget(self, others: Collection[str]) -> dict[str, int]:
-        """What a layer may take beside the image's layers that are there already."""
+        """Return what a layer may take beside the image's layers that are present."""
         limits = self.limits
         size_bytes, entries = self.size(others)
         return {
@@ -199,17 +202,17 @@ class Layers:
 
 
 def tree_of(layer: Path) -> Path:
-    """What a layer's directory holds of the image."""
+    """Return the tree in a layer's directory."""
     return layer / _TREE
 
 
 def read_record(layer: Path) -> LayerRecord:
-    """What is known of the layer in a directory. Blocks. Raises OSError."""
+    """Read the metadata in a layer's directory. Blocks. Raises OSError."""
     return msgspec.json.decode((layer / _RECORD).read_bytes(), type=LayerRecord)
 
 
 async def _run(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Have the job done by a process that is killed when this is cancelled; what it says of it."""
+    """Run the unpacker in a child, which is killed on cancellation. Returns its output."""
     argv: list[str | Path] = [sys.executable, "-I", "-S", _UNPACK]
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
     try:

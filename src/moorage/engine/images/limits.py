@@ -1,4 +1,4 @@
-"""Limits of an image's size on disk.
+"""Size limits of images on disk.
 
 A small layer can unpack to any number of bytes: by compression, sparse entries or entries without
 content. So bytes and entries are counted while it is unpacked, and a part of the disk stays free.
@@ -15,10 +15,11 @@ _GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageLimits:
-    """For each image: bytes and entries of all its layers when unpacked, and how many layers.
+    """Limits for each image: bytes and entries of all its layers when unpacked, and number of
+    layers.
 
-    `depth` is of names in a path, `xattr_bytes` of all attributes of one entry. `free_bytes` of the
-    disk are left, or a twentieth of it where that is less.
+    `depth` is the number of names in a path, `xattr_bytes` the size of all attributes of one entry.
+    `free_bytes` of the disk stay free, or a twentieth of it where that is less.
     """
 
     unpacked_bytes: int = 128 * _GIB

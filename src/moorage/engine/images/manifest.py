@@ -1,4 +1,4 @@
-"""What a registry or an archive says an image consists of: lists of platforms, and manifests.
+"""Image manifests and indexes of registries and archives.
 
 Pure. Source: OCI image-spec, "Image Index" and "Image Manifest"; docker's manifest version 2,
 schema 2, and its manifest list.
@@ -22,7 +22,7 @@ from moorage.engine.images.image import (
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _SCHEMA_1 = "application/vnd.docker.distribution.manifest.v1"
 
-# What the kernel calls the machine → architecture and variants, the best first.
+# uname's machine → architecture and variants, the preferred first.
 _ARCHITECTURES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "x86_64": ("amd64", ("",)),
     "aarch64": ("arm64", ("v8", "")),
@@ -35,14 +35,14 @@ _ARCHITECTURES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "loongarch64": ("loong64", ("",)),
 }
 
-# How a layer's media type ends → its compression.
+# End of a layer's media type → its compression.
 _COMPRESSIONS = (("tar", ""), ("gzip", "gzip"), ("zstd", "zstd"))
 _FOREIGN = ("nondistributable", "foreign")
 
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """Which images run here: the variants are in order of preference."""
+    """The platform of this host; variants are in order of preference."""
 
     architecture: str
     variants: tuple[str, ...] = ("",)
@@ -60,7 +60,7 @@ class _PlatformObject(msgspec.Struct):
 
 
 class Descriptor(msgspec.Struct, rename="camel"):
-    """A blob as a manifest names it."""
+    """A blob as a manifest refers to it."""
 
     digest: str
     size: int
@@ -70,13 +70,13 @@ class Descriptor(msgspec.Struct, rename="camel"):
 
     @property
     def compression(self) -> str:
-        """`gzip`, `zstd`, or empty for a plain archive; the media type where it is another."""
+        """`gzip`, `zstd`, or empty for a plain archive; the media type itself if it is another."""
         ends = (name for end, name in _COMPRESSIONS if self.media_type.endswith(end))
         return next(ends, self.media_type)
 
 
 class Manifest(msgspec.Struct, rename="camel"):
-    """An image for one platform."""
+    """The manifest of an image for one platform."""
 
     config: Descriptor
     layers: tuple[Descriptor, ...]
@@ -85,7 +85,7 @@ class Manifest(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A list of images: platforms of one, or the contents of an archive."""
+    """An index: platforms of one image, or the images of an archive."""
 
     manifests: tuple[Descriptor, ...]
 
@@ -101,7 +101,7 @@ def digest_of(content: bytes) -> str:
 
 
 def read_manifest(content: bytes) -> Manifest | Index:
-    """What a manifest's bytes say, every digest known to be one. Raises MalformedImageError."""
+    """Parse a manifest or index and validate its digests. Raises MalformedImageError."""
     if len(content) > DOCUMENT_LIMIT_BYTES:
         raise MalformedImageError(f"its manifest is larger than {DOCUMENT_LIMIT_BYTES} bytes")
     try:
@@ -124,7 +124,7 @@ def read_manifest(content: bytes) -> Manifest | Index:
 
 
 def pick(index: Index, platform: Platform) -> Descriptor:
-    """The entry of a list for this machine. Raises MalformedImageError when there is none."""
+    """Return the entry of an index for this platform. Raises MalformedImageError without one."""
     for variant in platform.variants:
         for entry in index.manifests:
             about = entry.platform

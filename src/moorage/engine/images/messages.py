@@ -1,4 +1,4 @@
-"""Images in the CRI's words. Pure. Source: CRI Image, FilesystemUsage."""
+"""CRI messages of images. Pure. Source: CRI Image, FilesystemUsage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from moorage.engine.images.usage import FilesystemUsage
 
 
 def image_message(image: Image) -> pb.Image:
-    """An image as kubelets list it."""
+    """Return an image's message in `ListImages`."""
     message = pb.Image(
         id=image.id,
         repo_tags=image.tags,
@@ -25,7 +25,7 @@ def image_message(image: Image) -> pb.Image:
 
 
 def usage_message(usage: FilesystemUsage) -> pb.FilesystemUsage:
-    """What a file system holds, for evictions."""
+    """Return the usage of a file system, which kubelets read for evictions."""
     return pb.FilesystemUsage(
         timestamp=usage.timestamp_ns,
         fs_id=pb.FilesystemIdentifier(mountpoint=str(usage.mountpoint)),
@@ -35,6 +35,6 @@ def usage_message(usage: FilesystemUsage) -> pb.FilesystemUsage:
 
 
 def verbose_info(image: Image, configuration: bytes) -> dict[str, str]:
-    """What `crictl inspecti` shows beside; the keys are containerd's."""
+    """Return the verbose info that `crictl inspecti` shows; the keys are containerd's."""
     shown = {"imageSpec": json.loads(configuration), "layers": image.layers}
     return {"info": json.dumps(shown)}

@@ -1,8 +1,8 @@
-"""Root filesystems by copying: for hosts where overlayfs is refused, such as inside a container.
+"""Native snapshotter: root filesystems by copying, where overlayfs is refused, as in a container.
 
-Each container has all of its image's files on disk for itself; blocks are shared where the file
-system can. Slow and large, but it works everywhere.
-Source: OCI image-spec, "Applying Changesets".
+Each container has its own copy of the image's files; blocks are shared where the file system
+supports reflinks. Slow and large, but it works everywhere. Source: OCI image-spec, "Applying
+Changesets".
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _owner(mappings: IdMappings | None) -> Owner:
 
 
 def _hide(root: Path, whiteouts: Collection[str], opaques: Collection[str]) -> None:
-    """Remove what a layer hides of those below it."""
+    """Remove the entries that a layer hides."""
     for path in opaques:
         with _descended(root, Path(path).parts) as place:
             if place is not None:
@@ -91,7 +91,7 @@ def _hide(root: Path, whiteouts: Collection[str], opaques: Collection[str]) -> N
 
 @contextmanager
 def _descended(root: Path, parts: Sequence[str]) -> Iterator[Descent | None]:
-    """A directory below the root, reached without following links; None where there is none."""
+    """Descend from the root without following links; None if the directory does not exist."""
     with _opened(root) as top, Descent(top) as place:
         try:
             for part in parts:
@@ -114,16 +114,16 @@ def _opened(directory: Path) -> Iterator[int]:
 
 
 class _Copy:
-    """One layer copied over what is there. Links are never followed."""
+    """A copy of one layer over the present content. Links are never followed."""
 
     def __init__(self, owner: Owner, whiteouts: Collection[str]) -> None:
         self._owner = owner
         self._whiteouts = whiteouts
-        # Where the first name of a file with several names was copied to.
+        # Where the first name of a hard-linked file was copied to.
         self._copied: dict[int, tuple[str, ...]] = {}
 
     def tree(self, source: Path, target: Path) -> None:
-        """Copy a directory's content and attributes, those last: filling it changes its times."""
+        """Copy a directory's content, then its attributes: filling it changes its times."""
         with _opened(target) as root, Descent(root) as place:
             for visit in walk(source):
                 is_root = visit.name == "."
@@ -158,7 +158,7 @@ class _Copy:
 
     def _attributes(self, visit: Visit, place: Descent) -> None:
         status = visit.status
-        # Calls for extended attributes take paths alone.
+        # The calls for extended attributes take paths alone.
         source = f"/proc/self/fd/{visit.directory}/{visit.name}"
         target = f"/proc/self/fd/{place.directory}/{visit.name}"
         os.chown(target, *self._owner(status), follow_symlinks=False)
@@ -172,7 +172,7 @@ class _Copy:
 
 
 def _make_directory(place: Descent, name: str) -> None:
-    """Make a directory unless there is one; anything else in its place is removed."""
+    """Create a directory unless it exists; any other entry in its place is removed."""
     try:
         present = os.stat(name, dir_fd=place.directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -185,7 +185,7 @@ def _make_directory(place: Descent, name: str) -> None:
 
 
 def _link(root: int, first: Sequence[str], directory: int, name: str) -> None:
-    """Give a file that was copied another name; both may be deeper than a path can say."""
+    """Hard-link a copied file; both paths may exceed PATH_MAX."""
     with Descent(root) as place:
         for part in first[:-1]:
             place.enter(part)

@@ -1,9 +1,8 @@
-"""Root filesystems by overlayfs: layers are shared, and only what a container writes is its own.
+"""Overlayfs snapshotter: layers are shared, and a container owns only what it writes.
 
-One mount(2), no program. The kernel takes a page of options at most, so where the directories'
-names are too long for it, or hold characters that mean something there, they are named by
-descriptors: some 220 layers fit then. Budget of a mount: 2 ms
-(`bench/hotpaths.py`). Source: kernel documentation, "Overlay Filesystem".
+One mount(2), no program. The kernel limits options to a page, so where the directories' names are
+too long or contain separators, they are named by descriptors: some 220 layers fit then. Budget of a
+mount: 2 ms (`bench/hotpaths.py`). Source: kernel documentation, "Overlay Filesystem".
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _UPPER, _WORK, _EMPTY = "upper", "work", "empty"
 
 
 class Overlayfs:
-    """The snapshotter `overlayfs`. `scratch` is a directory for mounts of a moment."""
+    """The snapshotter `overlayfs`. `scratch` is a directory for short-lived mounts."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
@@ -37,8 +36,8 @@ class Overlayfs:
         upper, work = home / _UPPER, home / _WORK
         lowers = _lowers(home, layers)
         if not upper.is_dir():
-            # The upper directory is the root that a container sees, and the work directory comes
-            # first so that an upper directory means that both are there.
+            # The upper directory is the root that a container sees. The work directory is created
+            # first, so that an upper directory implies both.
             work.mkdir(exist_ok=True, mode=0o700)
             _make_alike(upper, lowers[0], mappings)
         with _mapped(lowers, mappings, self._scratch) as shown:
@@ -47,7 +46,7 @@ class Overlayfs:
     def mount_read_only(self, home: Path, layers: Sequence[Path], target: Path) -> None:
         empty = home / _EMPTY
         empty.mkdir(exist_ok=True)
-        # Without a writable directory the kernel wants two others.
+        # Without an upper directory the kernel requires two lower ones.
         _mount(target, [*_lowers(home, layers), empty], ())
 
     def writable(self, home: Path) -> Path:
@@ -55,24 +54,26 @@ class Overlayfs:
 
 
 def options(lowers: Sequence[str], writable: Sequence[str]) -> str:
-    """The mount options: directories from the top down, then upper and work directory if any."""
+    """Return the mount options: lower directories from the top down, then upper and work
+    directory.
+    """
     words = [f"lowerdir={':'.join(lowers)}"]
     words += [f"{key}={path}" for key, path in zip(("upperdir", "workdir"), writable, strict=False)]
     return ",".join(words)
 
 
 def _lowers(home: Path, layers: Sequence[Path]) -> list[Path]:
-    """From the top down, as overlayfs wants them; an image may have no layer at all."""
+    """Return the lower directories from the top down, as overlayfs requires."""
     if layers:
         return [tree_of(each) for each in reversed(layers)]
     empty = home / _EMPTY
-    # What a container sees of it is its root.
+    # An image may have no layer; the container then sees this directory as its root.
     make_directories(empty, 0o755)
     return [empty]
 
 
 def _make_alike(upper: Path, top: Path, mappings: IdMappings | None) -> None:
-    """A directory with the mode and owner of the topmost layer's root."""
+    """Create a directory with the mode and owner of the topmost layer's root."""
     found = top.stat()
     scratch = upper.with_name(f".{upper.name}.new")
     scratch.mkdir(exist_ok=True)
@@ -101,7 +102,7 @@ def _mount(target: Path, lowers: Sequence[Path], writable: Sequence[Path]) -> No
 def _mapped(
     lowers: Sequence[Path], mappings: IdMappings | None, scratch: Path
 ) -> Iterator[list[Path]]:
-    """The same directories with owners mapped, for as long as it takes to build a mount on them."""
+    """Yield idmapped mounts of the directories while a mount on them is created."""
     if mappings is None:
         yield list(lowers)
         return
@@ -110,7 +111,7 @@ def _mapped(
         place = Path(tempfile.mkdtemp(prefix="idmap-", dir=scratch))
         stack.callback(place.rmdir)
         shown: list[Path] = []
-        # One mapped mount for each directory that holds layers: all of them, as a rule, in one.
+        # One idmapped mount for each parent directory of layers: usually one for all.
         points: dict[Path, Path] = {}
         for lower in lowers:
             holder = lower.parent.parent

@@ -1,10 +1,10 @@
-"""One pull: from a name to blobs in a directory of its own.
+"""Image pull: from a name to blobs in a directory of its own.
 
-    manifest → (platform's manifest) → configuration → the layers that the store doesn't have
+    manifest → (platform's manifest) → configuration → the layers that the store lacks
 
 The manifest and the configuration are checked here against their digests, the layers when they are
-unpacked. A layer that is there already is stood for by an empty file of its size, so that it is not
-fetched: blobs need not be kept for that.
+unpacked. A layer that is present is represented by a sparse file of its size, so that skopeo does
+not fetch it.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ from moorage.engine.images.skopeo import Progress, Skopeo
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a registry has under the name asked for.
+    """What a registry serves under the requested name.
 
-    `exact` names the manifest for this platform, `digest` is that of what is served first.
+    `exact` names the manifest for this platform, `digest` is that of the manifest or index served
+    first.
     """
 
     asked: Reference
@@ -54,7 +55,7 @@ class Offer:
     layers: tuple[str, ...]
 
     def blobs(self, directory: Path) -> list[tuple[str, Blob]]:
-        """Each layer's diff-id and its blob, once it was fetched into that directory."""
+        """Return each layer's diff-id and its blob, fetched into that directory."""
         return [
             (diff_id, Blob(blob_file(directory, each), each.size, 0, each.digest, each.compression))
             for diff_id, each in zip(self.layers, self.manifest.layers, strict=True)
@@ -62,7 +63,7 @@ class Offer:
 
 
 class Puller:
-    """Asks registries by way of skopeo."""
+    """Pulls from registries with skopeo."""
 
     def __init__(self, skopeo: Skopeo, platform: Platform, limits: ImageLimits) -> None:
         self._limits = limits
@@ -70,14 +71,14 @@ class Puller:
         self._platform = platform
 
     async def digest(self, reference: Reference, auth: Path | None) -> tuple[str, bytes]:
-        """The digest and bytes of what a registry serves under a name. Raises EngineError."""
+        """Return the digest and bytes that a registry serves under a name. Raises EngineError."""
         content = await self._skopeo.manifest(reference, auth, reference.full)
         return _checked(reference, reference, content), content
 
     async def offer(
         self, reference: Reference, auth: Path | None, digest: str, content: bytes
     ) -> Offer:
-        """What is behind a manifest: an image for this machine's platform. Raises EngineError."""
+        """Resolve a manifest to an image for this platform. Raises EngineError."""
         try:
             manifest = read_manifest(content)
             exact = _at(reference, digest)
@@ -109,7 +110,7 @@ class Puller:
         directory: Path,
         progress: Progress,
     ) -> None:
-        """Put the blobs of the layers that are not present into a directory. Raises EngineError."""
+        """Fetch the blobs of the missing layers into a directory. Raises EngineError."""
         self._check_size(offer, present, directory)
         await asyncio.to_thread(_stand_in, offer, present, directory)
         await self._skopeo.copy(
@@ -119,7 +120,7 @@ class Puller:
         self._check_layers(offer, present, directory)
 
     def _check_size(self, offer: Offer, present: Container[str], directory: Path) -> None:
-        """Refuse what would not fit, by what its manifest says, before anything is fetched."""
+        """Refuse an image that would not fit, by its manifest, before anything is fetched."""
         needed = sum(
             each.size
             for diff_id, each in zip(offer.layers, offer.manifest.layers, strict=True)
@@ -132,7 +133,7 @@ class Puller:
                 f"its layers are {in_words(needed)}, more than {in_words(limits.unpacked_bytes)}; "
                 "use a smaller image, or raise the engine's --image-limit",
             )
-        # What needs no room is not refused for want of it.
+        # A pull that needs no room is never refused.
         free = max(0, shutil.disk_usage(directory).free - limits.reserve_bytes(directory))
         if needed > free:
             raise ExhaustedError(
@@ -148,7 +149,7 @@ class Puller:
 
 
 def blob_file(directory: Path, blob: Descriptor) -> Path:
-    """Where a blob comes to be."""
+    """Return the file of a blob in a directory."""
     return directory / "blobs/sha256" / blob.digest.removeprefix(SHA256)
 
 
@@ -156,18 +157,18 @@ def _stand_in(offer: Offer, present: Container[str], directory: Path) -> None:
     (directory / "blobs/sha256").mkdir(parents=True)
     for diff_id, each in zip(offer.layers, offer.manifest.layers, strict=True):
         if diff_id in present:
-            # Only its size is asked for, and a hole takes no room.
+            # Only its size is checked, and a hole takes no room.
             with blob_file(directory, each).open("wb") as file:
                 os.truncate(file.fileno(), each.size)
 
 
 def _at(reference: Reference, digest: str) -> Reference:
-    """The same repository at exactly that manifest, whatever the tag comes to mean meanwhile."""
+    """Return the reference of exactly that manifest, even if the tag moves meanwhile."""
     return parse(f"{reference.repository}@{check_digest(digest)}")
 
 
 def _checked(asked: Reference, exact: Reference, content: bytes) -> str:
-    """The digest of what was served. Raises FailedError when another was asked for."""
+    """Return the digest of the served bytes. Raises FailedError if another was requested."""
     digest = digest_of(content)
     if exact.digest and exact.digest != digest:
         raise _failure(asked, f"the registry served {digest} for {exact.digest}")

@@ -1,7 +1,7 @@
-"""What a failed pull is called, from what the program that pulls had to say.
+"""Pull errors, classified by skopeo's output.
 
-Pure. Kubelets look for some of these words at the beginning; the others are containerd's, which
-people know. Source: CRI errors `ErrRegistryUnavailable`, `ErrSignatureValidationFailed`.
+Pure. Kubelets match some of these texts at the beginning; the others are containerd's. Source: CRI
+errors `ErrRegistryUnavailable`, `ErrSignatureValidationFailed`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _failed(image: str, why: str) -> EngineError:
     return FailedError(f'failed to pull image "{image}": {why}')
 
 
-# The first that fits; what is more telling stands first, since messages hold one another.
+# The first match counts: more specific messages come first, since messages contain one another.
 _CAUSES: tuple[tuple[re.Pattern[str], Callable[[str, str], EngineError]], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), make)
     for pattern, make in (
@@ -69,7 +69,7 @@ _CAUSES: tuple[tuple[re.Pattern[str], Callable[[str, str], EngineError]], ...] =
 
 
 def refusal(image: str, output: str) -> EngineError:
-    """The error for an image whose pull failed with that output."""
+    """Return the error of a pull that failed with that output."""
     why = message_in(output)
     for pattern, make in _CAUSES:
         if pattern.search(why):
@@ -78,7 +78,7 @@ def refusal(image: str, output: str) -> EngineError:
 
 
 def message_in(output: str) -> str:
-    """The last message of the program's log, on one line; all of it when it has none."""
+    """Return the last message of skopeo's log on one line; the whole output if it has none."""
     found = _LAST_MESSAGE.findall(output)
     text = re.sub(r"\\(.)", r"\1", found[-1]) if found else output
     return " ".join(text.split())[:_LONGEST] or "the program that pulls said nothing"

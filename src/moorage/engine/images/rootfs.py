@@ -1,10 +1,10 @@
-"""The root filesystems of containers: which layers each stands on, and what it wrote.
+"""Container root filesystems: the layers each uses, and what its container wrote.
 
     containers/<id>/rootfs.json   snapshotter and layers: kept until the container is removed
-    containers/<id>/…             what the snapshotter keeps, the container's own files among it
+    containers/<id>/…             the snapshotter's files, the container's own among them
 
-A record is on disk before anything is mounted, so that after a crash nothing is mounted that
-nobody knows of, and no layer is thrown away that something stands on.
+The record is on disk before the mount, so that after a crash every mount has a record, and no layer
+in use is collected.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OLD = ".old-"
 
 
 class RootfsRecord(msgspec.Struct, frozen=True):
-    """What a root filesystem stands on."""
+    """The snapshotter and layers of a root filesystem."""
 
     image: str
     snapshotter: str
@@ -45,7 +45,7 @@ class RootfsRecord(msgspec.Struct, frozen=True):
 
 
 class RootFilesystems:
-    """The root filesystems of a store, by the container's id."""
+    """The root filesystems of a store, by container id."""
 
     def __init__(
         self, directory: Path, layers: Layers, snapshotters: Mapping[str, Snapshotter]
@@ -56,7 +56,7 @@ class RootFilesystems:
         self._records: dict[str, RootfsRecord] = {}
 
     def load(self) -> None:
-        """See what is there. Blocks. Raises OSError."""
+        """Load the records. Blocks. Raises OSError."""
         make_private(self._directory)
         for home in self._directory.iterdir():
             if home.name.startswith("."):
@@ -66,7 +66,7 @@ class RootFilesystems:
                 content = (home / _RECORD).read_bytes()
                 self._records[home.name] = msgspec.json.decode(content, type=RootfsRecord)
             except (OSError, msgspec.DecodeError):
-                # Cut short before anything was mounted on it.
+                # Its creation was interrupted before the mount.
                 remove_leftover(home)
 
     @property
@@ -74,7 +74,7 @@ class RootFilesystems:
         return tuple(self._records)
 
     def layers_of(self, container_id: str) -> tuple[str, ...]:
-        """The diff-ids a container stands on, from the bottom up. Raises NotFoundError."""
+        """Return the diff-ids of a container's layers, from the bottom up. Raises NotFoundError."""
         return self._record(container_id).layers
 
     def layers_in_use(self) -> set[str]:
@@ -88,9 +88,9 @@ class RootFilesystems:
         snapshotter: str,
         mappings: IdMappings | None,
     ) -> None:
-        """Show a container's root filesystem at `target`; it may be there already.
+        """Mount a container's root filesystem at `target`; mounted already is no error.
 
-        Raises FailedError, ExhaustedError; a container that had none before has none then.
+        Raises FailedError, ExhaustedError; a new container has no root filesystem then.
         """
         record = self._records.get(container_id)
         is_new = record is None
@@ -107,7 +107,7 @@ class RootFilesystems:
             ) from error
 
     async def unmount(self, container_id: str, target: Path) -> None:
-        """Take a root filesystem away from a place; nothing there is no error.
+        """Unmount a root filesystem; nothing mounted is no error.
 
         Raises FailedError.
         """
@@ -119,7 +119,7 @@ class RootFilesystems:
             ) from error
 
     async def remove(self, container_id: str) -> None:
-        """Forget a container's root filesystem and what it wrote; unknown is no error.
+        """Remove a container's root filesystem and what it wrote; absent is no error.
 
         It must be unmounted. Raises FailedError.
         """
@@ -131,19 +131,19 @@ class RootFilesystems:
             raise failure(f"container {container_id}: root filesystem", error) from error
 
     async def usage(self, container_id: str) -> tuple[int, int]:
-        """Bytes and inodes that a container takes for itself. Raises NotFoundError."""
+        """Return bytes and inodes of what a container wrote. Raises NotFoundError."""
         writable = self._writable(container_id, self._record(container_id))
         return await asyncio.to_thread(disk_use, [writable])
 
     async def total_usage(self) -> tuple[int, int]:
-        """Bytes and inodes that all containers take."""
+        """Return bytes and inodes of what all containers wrote."""
         directories = [self._writable(*each) for each in self._records.items()]
         return await asyncio.to_thread(disk_use, directories)
 
     async def keep_only(self, known: Collection[str]) -> None:
         """Unmount and remove the root filesystems of all other containers.
 
-        One that cannot be is logged, and stays for the next start.
+        A failure is logged; the next start retries.
         """
         for container_id in self.ids:
             if container_id in known:
@@ -180,16 +180,16 @@ class RootFilesystems:
 
 
 def write_home(home: Path, name: str, record: msgspec.Struct) -> None:
-    """A directory with its record. Blocks. Raises OSError."""
+    """Create a directory with its record. Blocks. Raises OSError."""
     home.mkdir(mode=0o700)
     scratch = home / f".{name}.new"
-    # Not synced: after a crash of the machine nothing is mounted on it any more.
+    # Not synced: after a power loss nothing is mounted on it.
     scratch.write_bytes(msgspec.json.encode(record))
     scratch.rename(home / name)
 
 
 def remove_home(home: Path) -> None:
-    """Remove a directory with its record, in one step for whoever looks. Blocks. Raises OSError."""
+    """Remove a directory with its record atomically, by a rename first. Blocks. Raises OSError."""
     doomed = home.with_name(f"{_OLD}{secrets.token_hex(8)}")
     try:
         home.rename(doomed)
@@ -199,7 +199,7 @@ def remove_home(home: Path) -> None:
 
 
 def failure(what: str, error: OSError) -> EngineError:
-    """The engine's error for one of the file system's."""
+    """Return the engine's error for an OSError."""
     why = error.strerror or str(error)
     about = f" ({os.fsdecode(error.filename)})" if isinstance(error.filename, str | bytes) else ""
     if error.errno in FULL:

@@ -1,10 +1,10 @@
-"""Images written to an OCI archive, for other engines to load.
+"""Image export: OCI archives that other engines load.
 
-A store keeps no blobs, only unpacked layers, so layers are packed again: entries in order of their
-paths, the layer's whiteouts put back. A layer whose very bytes are known (`known`, a directory of
-blobs by diff-id) is written as it was. An image of such layers alone keeps its id; of any other the
-files are the same and the id is not, since an id is the digest of the packed bytes.
-Source: OCI image-spec, "Image Layout", "Image Layer Filesystem Changeset".
+A store keeps no blobs, only unpacked layers, so layers are packed again: entries sorted by path,
+with the layer's whiteouts. A layer whose original blob is available (`known`, a directory of blobs
+by diff-id) is written unchanged. An image of such layers alone keeps its id; any other has the same
+files and another id, since an id depends on the packed bytes. Source: OCI image-spec, "Image
+Layout", "Image Layer Filesystem Changeset".
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SaveableImage:
 
 @dataclass(frozen=True, slots=True)
 class SavedImage:
-    """What was written: `is_exact` when the image has kept its id."""
+    """A written image; `is_exact` when it has kept its id."""
 
     name: str
     id: str
@@ -61,7 +61,7 @@ class SavedImage:
 
 @dataclass(slots=True)
 class _Blobs:
-    """Blobs that wait to be put into the archive, by digest."""
+    """Blobs to be put into the archive, by digest."""
 
     scratch: Path
     sizes: dict[str, int] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class _Blobs:
         return self.scratch / digest.removeprefix(SHA256)
 
     def add(self, content: bytes) -> str:
-        """Keep a blob; return its digest."""
+        """Add a blob. Returns its digest."""
         name = oci_archive.digest(content)
         self.path(name).write_bytes(content)
         self.sizes[name] = len(content)
@@ -109,7 +109,7 @@ def save_images(
 def _describe(
     image: SaveableImage, packed: Mapping[str, str], blobs: _Blobs
 ) -> tuple[oci_archive.Document, SavedImage]:
-    """Keep an image's configuration and manifest; return its entry in the index, and its id."""
+    """Add an image's configuration and manifest. Returns its index entry, and its id."""
     layers = [packed[diff_id] for diff_id, _ in image.layers]
     is_exact = layers == [diff_id for diff_id, _ in image.layers]
     content = image.configuration
@@ -133,7 +133,7 @@ def _describe(
 
 
 def _pack(diff_id: str, layer: Path, blobs: _Blobs, known: Path | None) -> str:
-    """Have a layer as an uncompressed blob; its digest, which is its diff-id too."""
+    """Pack a layer as an uncompressed blob. Returns its digest, which is its diff-id too."""
     scratch = blobs.scratch / ".packing"
     source = None if known is None else known / diff_id.removeprefix(SHA256)
     if source is not None and source.is_file():
@@ -161,7 +161,7 @@ def pack_layer(tree: Path, record: LayerRecord, target: BinaryIO) -> None:
             oci_archive.add_file(archive, _OPAQUE, b"")
         for path in _paths(tree):
             if path in hidden:
-                # Overlayfs's own mark, where the tree has it.
+                # Overlayfs's own whiteout, if the tree has it.
                 continue
             _pack_entry(archive, tree / path, path, links)
             if path in opaque:
@@ -179,7 +179,7 @@ def _pack_entry(
     header = tarfile.TarInfo(path)
     header.uid, header.gid = status.st_uid, status.st_gid
     header.mode = stat.S_IMODE(status.st_mode)
-    # A reader takes the time as a float, which is good for microseconds.
+    # A reader parses the time as a float, which is exact to microseconds.
     header.mtime, rest = divmod(round(status.st_mtime_ns / _MICRO_NS), _MICRO)
     header.type = _TYPES[stat.S_IFMT(status.st_mode)]
     inode = (status.st_dev, status.st_ino)
@@ -205,7 +205,7 @@ def _pack_entry(
 
 
 def _pax_xattrs(place: Path) -> dict[str, str]:
-    """The attributes that belong to the image, as records of a pax header."""
+    """Return the image's extended attributes as records of a pax header."""
     return {
         _XATTR + name: os.getxattr(place, name, follow_symlinks=False).decode(
             "utf-8", "surrogateescape"
@@ -216,7 +216,7 @@ def _pax_xattrs(place: Path) -> dict[str, str]:
 
 
 def _paths(tree: Path) -> Iterator[str]:
-    """What is below a tree, parents first, in order of names; without recursion."""
+    """Yield the paths below a tree, parents first, sorted; without recursion."""
     waiting = _names(tree, "")
     while waiting:
         path = waiting.pop()
@@ -227,7 +227,7 @@ def _paths(tree: Path) -> Iterator[str]:
 
 
 def _names(tree: Path, directory: str) -> list[str]:
-    """The paths in a directory, the first one last."""
+    """Return the paths in a directory in reverse order."""
     names = sorted(os.listdir(tree / directory), reverse=True)
     return [f"{directory}/{name}" if directory else name for name in names]
 

@@ -1,6 +1,6 @@
-"""The CRI's image calls over a store.
+"""Image RPCs of the CRI: PullImage, ListImages, ImageStatus, RemoveImage, ImageFsInfo.
 
-Source: CRI ImageService. What fails raises an EngineError, which the server maps.
+Source: CRI ImageService. Failures raise an EngineError, which the server maps.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _IMAGES_A_MESSAGE = 200
 
 
 class ImageServicer:
-    """The six calls, each from request to reply.
+    """The image service over a store.
 
-    `snapshotters` maps the handlers there are to the snapshotter each asks for, empty for the
-    store's own; it is looked at anew in each call, so that handlers may come and go.
+    `snapshotters` maps each handler to its snapshotter, empty for the store's own; it is read at
+    each call, so that handlers may change.
     """
 
     def __init__(self, images: ImageStore, snapshotters: Mapping[str, str]) -> None:
@@ -36,14 +36,14 @@ class ImageServicer:
     async def stream_images(
         self, request: pb.StreamImagesRequest
     ) -> AsyncIterator[pb.StreamImagesResponse]:
-        """The list in several messages, each well below a message's limit."""
+        """Yield the list in several messages, each well below the message size limit."""
         found = self._filtered(request.filter.image.image)
         for begin in range(0, len(found), _IMAGES_A_MESSAGE):
             part = found[begin : begin + _IMAGES_A_MESSAGE]
             yield pb.StreamImagesResponse(images=[image_message(each) for each in part])
 
     async def image_status(self, request: pb.ImageStatusRequest) -> pb.ImageStatusResponse:
-        """A reply without an image means that there is none. Raises NotFoundError never."""
+        """Return an image's status; a response without an image means that it is absent."""
         found = self._filtered(_name(request.image))
         if not found:
             return pb.ImageStatusResponse()
@@ -54,7 +54,7 @@ class ImageServicer:
         return pb.ImageStatusResponse(image=image_message(image), info=info)
 
     async def pull_image(self, request: pb.PullImageRequest) -> pb.PullImageResponse:
-        """The reply's reference is the image's id. Raises EngineError."""
+        """Pull an image. Returns its id as the reference. Raises EngineError."""
         name = _name(request.image)
         self._check_handler(request.image.runtime_handler)
         try:
@@ -66,7 +66,7 @@ class ImageServicer:
         return pb.PullImageResponse(image_ref=image.id)
 
     async def remove_image(self, request: pb.RemoveImageRequest) -> pb.RemoveImageResponse:
-        """Unknown is no error. Raises EngineError."""
+        """Remove an image; absent is no error. Raises EngineError."""
         await self._images.remove(_name(request.image))
         return pb.RemoveImageResponse()
 
@@ -78,9 +78,9 @@ class ImageServicer:
         )
 
     def snapshotter_for(self, handler: str) -> str:
-        """The snapshotter for a handler's containers, empty for the store's own.
+        """Return the snapshotter for a handler's containers, empty for the store's own.
 
-        Raises InvalidError for a handler that is not there.
+        Raises InvalidError for an unknown handler.
         """
         self._check_handler(handler)
         return self._snapshotters.get(handler, "")

@@ -1,6 +1,6 @@
-"""Work that several ask for and one does: pulls of one image, unpacking of one layer.
+"""Single flight: concurrent callers of one pull or unpack share the work.
 
-A call ends early only when all that wait for it have gone.
+The work is cancelled only when all its callers are.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ class _Call(Generic[Result]):
 
 
 class SingleFlight(Generic[Result]):
-    """SingleFlight by their key; their tasks live in the group given."""
+    """Running work by key; its tasks belong to the given group."""
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
         self._calls_by_key: dict[Hashable, _Call[Result]] = {}
 
     async def join(self, key: Hashable, start: Callable[[], Awaitable[Result]]) -> Result:
-        """The result of the work under way for that key, or of `start` if none is.
+        """Wait for the running work of that key, or start it. Returns its result.
 
-        Raises what the work raises. A caller that is cancelled and was the last to wait returns
-        after the work has cleaned up.
+        Raises what the work raises. If the last waiting caller is cancelled, the work is cancelled,
+        and the caller returns after its cleanup.
         """
         call = self._calls_by_key.get(key)
         if call is None:
@@ -44,7 +44,7 @@ class SingleFlight(Generic[Result]):
         finally:
             call.waiting -= 1
             if not call.waiting and not call.outcome.done():
-                # Whoever comes now begins anew, and does not join what is being broken off.
+                # A later caller starts anew rather than joining work that is being cancelled.
                 self._forget(key, call)
                 assert call.task is not None
                 call.task.cancel()
@@ -60,7 +60,8 @@ class SingleFlight(Generic[Result]):
             raise
         except BaseException as error:
             call.outcome.set_exception(error)
-            # All may have gone in the meantime; a failure nobody heard is not the loop's concern.
+            # All callers may have been cancelled; retrieve the exception so that the loop does not
+            # log it.
             call.outcome.exception()
             if not isinstance(error, Exception):
                 raise

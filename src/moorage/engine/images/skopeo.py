@@ -1,10 +1,10 @@
-"""The program that speaks to registries, run once for each question.
+"""skopeo runs, one for each request to a registry.
 
     manifest(name) → bytes     configuration(name) → bytes     copy(name) → blobs in a directory
 
-It gets credentials in a file, mirrors in another, and is killed when the question is taken back or
-nothing moves for too long. Source: skopeo(1), skopeo-copy(1), containers-registries.conf(5),
-containers-policy.json(5).
+It gets credentials in a file, mirrors in another, and is killed on cancellation or when no data
+arrives for too long. Source: skopeo(1), skopeo-copy(1), containers-registries.conf(5), containers-
+policy.json(5).
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from moorage.handlers.command import Answer, CommandError, run
 log = Log(__name__)
 
 _POLICIES = (Path("/etc/containers/policy.json"),)
-# A pull may take long; what ends it is that nothing moves.
+# A pull may take long; it fails when no data arrives.
 _LONGEST_S = 86_400.0
 _LOOK_EVERY_S = 0.5
 _PASSED = ("PATH", "HOME", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
            "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")  # fmt: skip
 
 Progress = Callable[[int], None]
-"""Told the bytes that have arrived, now and then."""
+"""Called now and then with the bytes that have arrived."""
 
 
 class _UnansweredError(Exception):
-    """The program failed; the text is what it said."""
+    """skopeo failed; the text is its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skopeo:
-    """How to run it. `mirrors` maps a registry to the URL asked in its stead."""
+    """skopeo's settings. `mirrors` maps a registry to its mirror's URL."""
 
     program: Path
     run: Path
@@ -52,19 +52,19 @@ class Skopeo:
     stall_s: float
 
     def configure(self) -> None:
-        """Write the file of mirrors. Blocks. Raises OSError."""
+        """Write the mirrors file. Blocks. Raises OSError."""
         if self.mirrors:
             self._registries.write_text(registries_file(self.mirrors))
 
     async def manifest(self, reference: Reference, auth: Path | None, about: str) -> bytes:
-        """The manifest as the registry serves it, whose digest names the image.
+        """Return the manifest as the registry serves it, whose digest names the image.
 
-        `about` is what the image is called in errors. Raises EngineError.
+        `about` is the image's name in errors. Raises EngineError.
         """
         return await self._inspect(reference, auth, (), about)
 
     async def configuration(self, reference: Reference, auth: Path | None, about: str) -> bytes:
-        """The configuration blob of an image for one platform. Raises EngineError."""
+        """Return an image's configuration blob for one platform. Raises EngineError."""
         return await self._inspect(reference, auth, ("--config",), about)
 
     async def copy(
@@ -77,13 +77,13 @@ class Skopeo:
         *,
         is_oci: bool,
     ) -> None:
-        """Put the blobs into `directory/blobs/sha256`, but for those that are there.
+        """Fetch blobs into `directory/blobs/sha256`, but for those present.
 
-        `is_oci` says which kind of manifest it is. Raises EngineError.
+        `is_oci` is the manifest's kind. Raises EngineError.
         """
         blobs = directory / "blobs"
-        # A docker manifest is written anew as an OCI one, and its layers stay as they are; an OCI
-        # manifest's layers could be packed anew unless told otherwise.
+        # A docker manifest is converted to an OCI one, with its layers unchanged; an OCI manifest's
+        # layers could be recompressed without --preserve-digests.
         form = ("--preserve-digests",) if is_oci else ("--dest-oci-accept-uncompressed-layers",)
         argv = [
             *self._start(), "copy", "--quiet", *form, *self._source("--src-", reference, auth),
@@ -108,19 +108,19 @@ class Skopeo:
             raise refusal(about, str(error)) from error
 
     def _start(self) -> list[str]:
-        # Without the engine nobody waits for the image, so the program must not outlive it.
+        # skopeo must not outlive the engine.
         guard = shutil.which("setpriv")
         wrapper = [guard, "--pdeathsig", "KILL", "--"] if guard else []
         words = [*wrapper, str(self.program), "--tmpdir", str(self.run)]
         if self.mirrors:
             words += ["--registries-conf", str(self._registries)]
         if not any(path.exists() for path in _POLICIES):
-            # A machine without a policy has asked for no signatures.
+            # A host without a policy file requires no signatures.
             words.append("--insecure-policy")
         return words
 
     def _source(self, prefix: str, reference: Reference, auth: Path | None) -> list[str]:
-        # Never the logins of whoever started the engine: pods bring their own.
+        # Never the logins of the engine's user: pods bring their own.
         words = [f"{prefix}no-creds"] if auth is None else [f"{prefix}authfile", str(auth)]
         if is_loopback(reference.registry):
             words.append(f"{prefix}tls-verify=false")
@@ -153,7 +153,7 @@ class Skopeo:
         return answer.output
 
     async def _answer(self, argv: Sequence[str], environment: Mapping[str, str]) -> Answer | None:
-        """What it left; None when it could not be run."""
+        """Return the output file's content; None if skopeo could not be run."""
         try:
             return await run(
                 argv, deadline_s=_LONGEST_S, environment=environment, directory=self.run
@@ -163,7 +163,7 @@ class Skopeo:
             return None
 
     async def _stalled(self, measure: Callable[[], int], progress: Progress) -> None:
-        """Tell the progress; returns when there was none for too long."""
+        """Report the progress; returns when there was none for too long."""
         loop = asyncio.get_running_loop()
         seen, moved_s = measure(), loop.time()
         while True:
@@ -177,7 +177,7 @@ class Skopeo:
 
 
 def is_loopback(registry: str) -> bool:
-    """Whether a registry is on this machine, where plain HTTP is as good as HTTPS."""
+    """Return whether a registry is on this host, where plain HTTP is acceptable."""
     host = urlsplit(f"//{registry}").hostname or ""
     if host == "localhost":
         return True
@@ -188,7 +188,7 @@ def is_loopback(registry: str) -> bool:
 
 
 def registries_file(mirrors: Mapping[str, str]) -> str:
-    """The registries.conf (version 2) for a mapping of registries to the mirrors' URLs."""
+    """Return registries.conf (version 2) for a mapping of registries to mirror URLs."""
     lines = []
     for registry, url in mirrors.items():
         parts = urlsplit(url)
@@ -206,10 +206,10 @@ def registries_file(mirrors: Mapping[str, str]) -> str:
 
 
 def _size(directory: Path) -> int:
-    """Bytes on disk, so that what only stands for a blob counts for nothing."""
+    """Return the bytes on disk, so that a sparse placeholder counts for nothing."""
     try:
         with os.scandir(directory) as entries:
             return sum(entry.stat(follow_symlinks=False).st_blocks * 512 for entry in entries)
     except FileNotFoundError:
-        # Not begun, or a blob got its name between the two looks.
+        # Not started, or a blob was renamed between the two reads.
         return 0

@@ -1,11 +1,11 @@
-"""The engine's images: pulled, loaded, found, removed, and mounted.
+"""Image store: pull, load, find, remove and mount images.
 
     registry ── Puller ──► blobs ── Layers ──► trees ── Snapshotter ──► mounts
-                                      ▲                       ▲
-                 index of images ─────┘   root filesystems, volumes (what keeps layers)
+                  ▲                       ▲
+                index of images ─────┘   root filesystems, volumes (what keeps layers)
 
-Blobs are deleted once they are unpacked. A layer goes when no image, container, volume or pull
-needs it. Decision: docs/decisions/018-images-by-skopeo.md.
+Blobs are deleted once they are unpacked. A layer is deleted when no image, container, volume or
+pull needs it. Decision: docs/decisions/018-images-by-skopeo.md.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ _STALL_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class ImagePaths:
-    """Where the store keeps things: `data` outlives a reboot, `run` need not."""
+    """The directories of a store; `data` survives a reboot, `run` need not."""
 
     data: Path
     run: Path
 
 
 class ImageStore:
-    """One store over its two directories; nobody else may write there."""
+    """The store over its two directories, which no other process may write."""
 
     def __init__(
         self,
@@ -72,11 +72,11 @@ class ImageStore:
         stall_s: float = _STALL_S,
         limits: ImageLimits | None = None,
     ) -> None:
-        """`snapshotter` is overlayfs or native, found out when empty; `mirrors` maps a registry to
-        the URL asked in its stead; `pinned` are images not to be collected; a pull that does not
-        move for `stall_s` seconds has failed.
+        """`snapshotter` is overlayfs or native, detected when empty; `mirrors` maps a registry to a
+        mirror's URL; `pinned` are images that kubelets must not collect; a pull without data for
+        `stall_s` seconds fails.
 
-        Raises InvalidError for names that are none.
+        Raises InvalidError for invalid image names.
         """
         if snapshotter not in ("", OVERLAYFS, NATIVE):
             raise InvalidError(f"snapshotter {snapshotter!r} is neither overlayfs nor native")
@@ -88,7 +88,7 @@ class ImageStore:
         self._platform = platform or Platform.of_this_machine()
 
     async def __aenter__(self) -> Self:
-        """Read what is there and remove what was left half made. Raises OSError."""
+        """Load the store and remove incomplete entries. Raises OSError."""
         async with AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             await asyncio.to_thread(self._prepare)
@@ -99,7 +99,7 @@ class ImageStore:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Pulls must have ended or been cancelled by their callers. What is mounted stays."""
+        """Close the store. The callers must have ended their pulls. Mounts stay."""
         await self._exit.aclose()
 
     def _prepare(self) -> None:
@@ -134,18 +134,20 @@ class ImageStore:
 
     @property
     def snapshotter(self) -> str:
-        """The name of the snapshotter for those who ask for none."""
+        """The name of the default snapshotter."""
         return self._chosen
 
     def find(self, reference: str) -> Image:
-        """The image of that id (or its beginning), tag or digest. Raises NotFoundError."""
+        """Return the image of that id (or id prefix), tag or digest. Raises NotFoundError."""
         return self._catalogue.find(reference)
 
     def all(self) -> tuple[Image, ...]:
         return self._catalogue.all()
 
     async def configuration(self, image: Image) -> bytes:
-        """The image's configuration blob. Raises NotFoundError when it was removed meanwhile."""
+        """Return an image's configuration blob. Raises NotFoundError when it was removed
+        meanwhile.
+        """
         return await self._catalogue.configuration(image)
 
     async def pull(
@@ -155,10 +157,11 @@ class ImageStore:
         *,
         progress: Progress | None = None,
     ) -> Image:
-        """The image of that name as the registry has it now, with all its layers.
+        """Pull an image with all its layers. Returns it as the registry serves it now.
 
-        Two that ask for the same with the same credentials share one pull; `progress` is told of
-        one's own alone. Raises InvalidError, NotFoundError, FailedError, ExhaustedError.
+        Concurrent calls with the same name and credentials share one pull; `progress` is called
+        only by a pull that this call started. Raises InvalidError, NotFoundError, FailedError,
+        ExhaustedError.
         """
         parsed = _reference(reference)
         image = await self._importer.pull(parsed, credentials, progress or _unheard)
@@ -166,16 +169,16 @@ class ImageStore:
         return image
 
     async def load(self, archive: Path) -> tuple[Image, ...]:
-        """All images of an OCI archive or a docker archive, under the names they have there.
+        """Load all images of an OCI or docker archive, under their names there.
 
         Raises FailedError, ExhaustedError.
         """
         return tuple(each.image for each in await self._load_archive(archive))
 
     async def load_names(self, archive: Path) -> tuple[str, ...]:
-        """Load all images of an archive; return the names they have there, an id for one without.
+        """Load all images of an archive. Returns their names there, an id for one without.
 
-        Raises: FailedError, ExhaustedError.
+        Raises FailedError, ExhaustedError.
         """
         loaded = await self._load_archive(archive)
         return tuple(dict.fromkeys(name for each in loaded for name in each.names))
@@ -189,9 +192,9 @@ class ImageStore:
     async def save(
         self, references: Sequence[str], target: Path, known: Path | None = None
     ) -> tuple[SavedImage, ...]:
-        """Write images to a new OCI archive, under the names they are asked for by.
+        """Write images to a new OCI archive, under the requested names.
 
-        `known` is a directory of layers' blobs, by the digits of their diff-ids. Raises
+        `known` is a directory of layer blobs, named by the digits of their diff-ids. Raises
         NotFoundError, FailedError when the file exists or cannot be written.
         """
         images = [self.find(each) for each in references]
@@ -213,9 +216,9 @@ class ImageStore:
                 raise FailedError(f"images cannot be saved to {target}: {error}") from error
 
     async def remove(self, reference: str) -> None:
-        """Remove the image under all its names; unknown is no error.
+        """Remove an image under all its names; absent is no error.
 
-        Layers that containers or volumes stand on stay until those are gone. Raises FailedError.
+        Layers that containers or volumes use stay until those are removed. Raises FailedError.
         """
         try:
             image = self.find(reference)
@@ -225,7 +228,7 @@ class ImageStore:
         log.info("image removed", image=image.name, id=image.id)
 
     async def usage(self) -> StoreUsage:
-        """Disk taken by images and by what containers wrote."""
+        """Return the disk usage of images and of what containers wrote."""
         images = self._catalogue.layers.total
         containers = await self._rootfs.total_usage()
         now_ns = time.time_ns()
@@ -244,7 +247,7 @@ class ImageStore:
         id_mappings: IdMappings | None = None,
         snapshotter: str = "",
     ) -> None:
-        """Show a container's root filesystem at `target`, made at the first call.
+        """Mount a container's root filesystem at `target`, created at the first call.
 
         Idempotent. With mappings, owners are those of the user namespace. Raises FailedError,
         ExhaustedError. Budget: 2 ms.
@@ -253,7 +256,7 @@ class ImageStore:
         await self._rootfs.mount(container_id, image, target, name, id_mappings)
 
     async def unmount_rootfs(self, container_id: str, target: Path) -> None:
-        """Take it away from there; what the container wrote stays. Raises FailedError."""
+        """Unmount a root filesystem; what the container wrote stays. Raises FailedError."""
         await self._rootfs.unmount(container_id, target)
 
     async def remove_rootfs(self, container_id: str) -> None:
@@ -262,36 +265,36 @@ class ImageStore:
         await self._catalogue.collect()
 
     def rootfs_layers(self, container_id: str) -> tuple[str, ...]:
-        """The diff-ids a container stands on, from the bottom up. Raises NotFoundError."""
+        """Return the diff-ids of a container's layers, from the bottom up. Raises NotFoundError."""
         return self._rootfs.layers_of(container_id)
 
     async def writable_usage(self, container_id: str) -> tuple[int, int]:
-        """Bytes and inodes of what a container wrote. Raises NotFoundError."""
+        """Return bytes and inodes of what a container wrote. Raises NotFoundError."""
         return await self._rootfs.usage(container_id)
 
     async def mount_image(self, image: Image, target: Path, *, sub_path: str = "") -> None:
-        """Show an image, or a file or directory of it, at `target` for reading.
+        """Mount an image, or a file or directory of it, read-only at `target`.
 
         Idempotent. Raises FailedError whose text begins with `ImageVolumeMountFailed`.
         """
         await self._volumes.mount(image, target, sub_path)
 
     async def unmount_image(self, target: Path) -> None:
-        """Take an image volume away; nothing there is no error. Raises FailedError."""
+        """Unmount an image volume; nothing mounted is no error. Raises FailedError."""
         await self._volumes.unmount(target)
         await self._catalogue.collect()
 
     async def recover(self, known_container_ids: Collection[str]) -> None:
-        """Remove the root filesystems of containers nobody knows, and layers nobody needs.
+        """Remove the root filesystems of unknown containers, and unused layers.
 
-        To be called once at start.
+        Call it once at start.
         """
         await self._rootfs.keep_only(known_container_ids)
         await self._catalogue.collect()
 
 
 def _saved_name(reference: str, image: Image) -> str:
-    """The full name asked for; for an id the image's own name."""
+    """Return the requested full name; for an id, the image's own name."""
     named = (*image.tags, *image.digests)
     try:
         full = parse(reference).full
@@ -303,10 +306,10 @@ def _saved_name(reference: str, image: Image) -> str:
 def _save(
     images: Sequence[SaveableImage], target: Path, known: Path | None
 ) -> tuple[SavedImage, ...]:
-    """Write the archive; what could not be finished is removed. Blocks. Raises OSError."""
+    """Write the archive; removes it on failure. Blocks. Raises OSError."""
     with target.open("xb") as file:
         try:
-            # Beside the archive: the store's own scratch may be in memory.
+            # Beside the archive: the store's scratch directory may be in memory.
             return save_images(images, file, target.parent, known)
         except BaseException:
             target.unlink()
@@ -321,4 +324,4 @@ def _reference(name: str) -> Reference:
 
 
 def _unheard(_arrived_bytes: int) -> None:
-    """Nobody asked to be told."""
+    """Ignore the progress."""

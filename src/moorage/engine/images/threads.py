@@ -1,7 +1,7 @@
-"""Blocking work off the event loop that is not left behind by a cancellation.
+"""Blocking work in threads that completes before a cancellation is passed on.
 
-A thread cannot be broken off. Whoever cleans up after a cancelled call must know that the work has
-ended: an unmount before the mount would leave the mount.
+A thread cannot be cancelled. Cleanup after a cancelled call must run after the work: an unmount
+before the mount would leave it mounted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 async def in_thread(
     work: Callable[Words, Result], *words: Words.args, **named: Words.kwargs
 ) -> Result:
-    """The result of work done in a thread; a cancellation is passed on after the work has ended.
+    """Run work in a thread. Returns its result; a cancellation is raised after the work has ended.
 
     Raises what the work raises.
     """
@@ -25,6 +25,6 @@ async def in_thread(
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        # It is a few system calls, or the copy of a tree at the worst: it ends.
+        # It is a few system calls, at most the copy of a tree: it ends.
         await asyncio.wait((running,))
         raise

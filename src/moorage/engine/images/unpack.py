@@ -1,12 +1,11 @@
-"""One layer unpacked, by a process of its own that has nothing but the layer's directory.
+"""Layer unpacker: a child process confined to the layer's directory.
 
     job (JSON on stdin) → child: chroot into the directory → tree and record, or an error on stdout
 
-What a layer says is not trusted: its paths and links are followed only after the chroot, so they
-cannot lead out, and memory is limited. Run as a file, so that it starts without the rest of
-Moorage: it imports `blob_stream`, `linux.trees` and the standard library alone.
-Source: OCI image-spec, "Image Layer Filesystem Changeset"; overlayfs, "whiteouts and opaque
-directories".
+A layer is not trusted: its paths and links are followed only after the chroot, and memory is
+limited. Run as a file, so that it starts without the rest of Moorage: it imports `blob_stream`,
+`linux.trees`, `linux.libc` and the standard library alone. Source: OCI image-spec, "Image Layer
+Filesystem Changeset"; overlayfs, "whiteouts and opaque directories".
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
-    # An isolated interpreter does not look beside the program it runs.
+    # An isolated interpreter does not import from the program's directory.
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from blob_stream import BlobStream, LayerError  # type: ignore[import-not-found]
 
-    # The packages above `linux` are empty; those above this file are not.
+    # The `__init__` modules above `linux` import nothing; those above this file do.
     sys.path.append(str(Path(__file__).resolve().parents[3]))
 else:
     from moorage.engine.images.blob_stream import BlobStream, LayerError
@@ -38,10 +37,10 @@ from moorage.linux import libc
 from moorage.linux.trees import disk_use, make_directories, remove_tree
 
 _CHUNK_BYTES = 1 << 20
-# tarfile copies what is left of its buffer at each read: a large one makes small files dear.
+# tarfile copies the rest of its buffer at each read: a large buffer makes small files slow.
 _BUFFER_BYTES = 1 << 15
 _MEMORY_BYTES = 1 << 30
-# What an entry without content takes on disk, roughly: inode and name.
+# Approximate disk use of an entry without content: inode and name.
 _ENTRY_BYTES = 512
 _CHECKED_EACH_BYTES = 16 << 20
 _HOW = (
@@ -51,7 +50,7 @@ _HOW = (
 _WHITEOUT, _OPAQUE, _HIDDEN = ".wh.", ".wh..wh..opq", ".wh..wh."
 _OPAQUE_XATTR = "trusted.overlay.opaque"
 _XATTR = "SCHILY.xattr."
-# Others would speak to overlayfs or to the host's security modules in the layer's name.
+# Other namespaces would reach overlayfs or the host's security modules.
 _KEPT_XATTRS = ("user.", "security.capability")
 _DROPPED_XATTRS = ("user.overlay.",)
 _UNMARKABLE = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EINVAL})
@@ -65,7 +64,7 @@ _SHOWN_DIGITS = 40
 
 
 class Budget:
-    """What a layer may still take. Raises LayerError, or ENOSPC where the disk's reserve begins."""
+    """The remaining limits of a layer. Raises LayerError, or ENOSPC for the disk's reserve."""
 
     def __init__(
         self, *, size_bytes: int, entries: int, depth: int, xattr_bytes: int, reserve_bytes: int
@@ -87,7 +86,7 @@ class Budget:
         self.take(_ENTRY_BYTES)
 
     def take(self, size_bytes: int) -> None:
-        """Count bytes about to be written."""
+        """Count bytes that are about to be written."""
         self._left_bytes -= size_bytes
         if self._left_bytes < 0:
             limit = self._size_bytes
@@ -111,7 +110,7 @@ class Budget:
 
 
 class Extraction:
-    """Entries put below the root directory, one after another."""
+    """Extracts entries below the root directory."""
 
     def __init__(self, budget: Budget, *, is_marked: bool) -> None:
         """`is_marked`: leave overlayfs's marks in the tree; else they are only listed."""
@@ -131,7 +130,7 @@ class Extraction:
         }
 
     def add(self, archive: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
-        """Raises LayerError, OSError."""
+        """Extract an entry. Raises LayerError, OSError."""
         path = _path(entry.name)
         self._budget.entry(path)
         _check_numbers(path, entry)
@@ -152,21 +151,21 @@ class Extraction:
         if entry.isdir():
             self._directory_times[path] = _nanoseconds(entry)
             if path in self.whiteouts:
-                # Hidden below and made anew: nothing of the lower one shows.
+                # Hidden and created again: nothing of the lower directory shows.
                 self.whiteouts.discard(path)
                 self._make_opaque(path)
         else:
             self.whiteouts.discard(path)
 
     def finish(self) -> None:
-        """Set the times of directories, which filling them changed."""
+        """Set the times of directories, which extraction has changed."""
         for path, moment in sorted(self._directory_times.items(), reverse=True):
             if os.path.isdir(f"/{path}"):
                 os.utime(f"/{path}", ns=(moment, moment), follow_symlinks=False)
 
     def _make_room(self, path: str, directory: str, entry: tarfile.TarInfo) -> None:
         if directory:
-            # A file in the way of a directory is the layer's own contradiction, and an error.
+            # A file in place of a directory contradicts the layer itself: an error.
             make_directories(Path(f"/{directory}"), 0o755)
         try:
             present = os.lstat(f"/{path}")
@@ -186,7 +185,7 @@ class Extraction:
             self._make_opaque(directory)
             return
         if name.startswith(_HIDDEN):
-            # Notes that AUFS kept for itself.
+            # AUFS metadata.
             return
         hidden = name.removeprefix(_WHITEOUT)
         if hidden in ("", ".", ".."):
@@ -216,7 +215,7 @@ class Extraction:
     def _hard_link(self, path: str, entry: tarfile.TarInfo) -> None:
         target = _path(entry.linkname)
         if target not in self._made:
-            # Only what this layer brought: a link must not reach a mark or a made-up directory.
+            # Only entries of this layer: a link must not reach a mark or an implied directory.
             raise LayerError(f"hard link {path} to {target}, which is not in the layer before it")
         os.link(f"/{target}", f"/{path}", follow_symlinks=False)
 
@@ -240,7 +239,7 @@ class Extraction:
                 if not chunk:
                     raise LayerError(f"file {path} is cut short")
                 left -= len(chunk)
-                # Sparse entries say more bytes than the archive has.
+                # A sparse entry is larger than its data in the archive.
                 self._budget.take(len(chunk))
                 while chunk:
                     chunk = chunk[target.write(chunk) :]
@@ -249,7 +248,7 @@ class Extraction:
         full = f"/{path}"
         os.chown(full, entry.uid, entry.gid, follow_symlinks=False)
         if not entry.issym():
-            # After the owner, whose change takes set-user-id away.
+            # After the owner, whose change clears set-user-id.
             os.chmod(full, entry.mode & 0o7777)
         attributes = _attributes(entry)
         if attributes:
@@ -258,7 +257,8 @@ class Extraction:
             try:
                 os.setxattr(full, name, content, follow_symlinks=False)
             except OSError as error:
-                # As containerd does: an attribute this file system cannot hold is left out.
+                # As containerd does: an attribute that this file system does not support is left
+                # out.
                 if error.errno not in _UNMARKABLE:
                     raise
         moment = _nanoseconds(entry)
@@ -266,7 +266,7 @@ class Extraction:
 
 
 def _path(name: str) -> str:
-    """A path below the root without dots. Raises LayerError for one that would leave it."""
+    """Return a path below the root without dots. Raises LayerError if it leaves the root."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts or "\0" in name:
         raise LayerError(f"entry {name!r} leaves the layer")
@@ -274,7 +274,7 @@ def _path(name: str) -> str:
 
 
 def _attributes(entry: tarfile.TarInfo) -> dict[str, bytes]:
-    """The extended attributes that are kept."""
+    """Return the extended attributes to keep."""
     found = {}
     for key, value in entry.pax_headers.items():
         name = key.removeprefix(_XATTR)
@@ -284,18 +284,18 @@ def _attributes(entry: tarfile.TarInfo) -> dict[str, bytes]:
 
 
 def _check_numbers(path: str, entry: tarfile.TarInfo) -> None:
-    """Refuse numbers that no file can have; PAX headers hold any. Raises LayerError."""
+    """Refuse numbers out of range; PAX headers hold any. Raises LayerError."""
     if entry.size < 0:
         raise LayerError(f"entry {path} has a negative size")
     for what, number in (("user", entry.uid), ("group", entry.gid)):
-        # The last one means "leave as it is". Source: chown(2).
+        # The last id means "leave unchanged". Source: chown(2).
         if not 0 <= number < _NO_ID:
             raise LayerError(
                 f"entry {path} belongs to {what} {_shown(number)}, which is none: ids go from 0 to "
                 f"{_NO_ID - 1}"
             )
     if not abs(entry.mtime) <= _LATEST_S:
-        # Not a number is not less or equal either.
+        # NaN compares false.
         raise LayerError(f"entry {path} has the modification time {entry.mtime}, which is none")
     major, minor = entry.devmajor, entry.devminor
     if entry.isdev() and not (0 <= major < _MAJORS and 0 <= minor < _MINORS):
@@ -305,7 +305,7 @@ def _check_numbers(path: str, entry: tarfile.TarInfo) -> None:
 
 
 def _shown(number: int) -> str:
-    """A number for people; a header can hold one of thousands of digits."""
+    """Return a number for messages; a header can hold one of thousands of digits."""
     text = str(number) if abs(number) < 1 << 128 else hex(number)
     return text if len(text) <= _SHOWN_DIGITS else f"{text[:_SHOWN_DIGITS]}…"
 
@@ -315,8 +315,8 @@ def _nanoseconds(entry: tarfile.TarInfo) -> int:
 
 
 def run(job: dict[str, Any]) -> None:
-    """Unpack, write the record and have both on disk. Raises LayerError, OSError, TarError."""
-    # When the engine dies this must not go on behind the back of its successor.
+    """Unpack, write the record and sync both. Raises LayerError, OSError, TarError."""
+    # When the engine dies, this process must not race its successor.
     libc.set_parent_death_signal(signal.SIGKILL)
     if os.getppid() != job["parent"]:
         raise LayerError("the engine has ended")
@@ -327,7 +327,7 @@ def run(job: dict[str, Any]) -> None:
         stream = BlobStream(
             blob, job["offset"], job["length"], job["compression"], job["budget"]["size_bytes"]
         )
-        # Loaded while they can still be found.
+        # Load the codec before the chroot.
         "x".encode("idna")
         os.chroot(job["directory"])
         os.chdir("/")
@@ -336,7 +336,7 @@ def run(job: dict[str, Any]) -> None:
         with tarfile.open(fileobj=stream, mode="r|", bufsize=_BUFFER_BYTES) as archive:
             while (entry := archive.next()) is not None:
                 extraction.add(archive, entry)
-                # The archive would remember every entry.
+                # The archive would keep every entry in memory.
                 archive.members.clear()  # type: ignore[attr-defined]
         stream.check(job["digest"], job["diff_id"])
         extraction.finish()
@@ -353,7 +353,7 @@ def run(job: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """Exit status 0, or 1 with `error` and whether the disk is `full` on stdout."""
+    """Return exit status 0, or 1 with `error` and whether the disk is `full` on stdout."""
     try:
         run(json.load(sys.stdin))
     except (

@@ -1,4 +1,4 @@
-"""How much disk directories take. Source: CRI FilesystemUsage."""
+"""Disk usage values. Source: CRI FilesystemUsage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class FilesystemUsage:
-    """What is taken on the file system mounted at `mountpoint`, at a moment in Unix nanoseconds."""
+    """Usage of the file system mounted at `mountpoint`, at a time in Unix nanoseconds."""
 
     timestamp_ns: int
     mountpoint: Path
@@ -18,7 +18,7 @@ class FilesystemUsage:
 
 @dataclass(frozen=True, slots=True)
 class StoreUsage:
-    """Disk for images, and for what containers wrote."""
+    """Usage of images, and of what containers wrote."""
 
     images: FilesystemUsage
     containers: FilesystemUsage

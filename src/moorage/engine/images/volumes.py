@@ -1,8 +1,8 @@
-"""Images mounted as volumes: read-only, whole or a part.
+"""Image volumes: images mounted read-only, whole or in part.
 
-    volumes/<hash of the target>/volume.json   where it is mounted and on which layers
+    volumes/<hash of the target>/volume.json   its target and its layers
 
-Source: CRI Mount.image and image_sub_path; the kubelet looks for `ImageVolumeMountFailed`.
+Source: CRI Mount.image and image_sub_path; the kubelet matches `ImageVolumeMountFailed`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _REFUSED = "ImageVolumeMountFailed"
 
 
 class VolumeRecord(msgspec.Struct, frozen=True):
-    """An image shown somewhere."""
+    """A mounted image."""
 
     target: str
     image: str
@@ -40,12 +40,12 @@ class VolumeRecord(msgspec.Struct, frozen=True):
 
 
 class ImageVolumes:
-    """The image volumes of a store, by the place they are mounted on."""
+    """The image volumes of a store, by mount point."""
 
     def __init__(
         self, directory: Path, stages: Path, layers: Layers, snapshotter: Snapshotter
     ) -> None:
-        """`stages` is a directory for mounts of a moment."""
+        """`stages` is a directory for short-lived mounts."""
         self._directory = directory
         self._stages = stages
         self._layers = layers
@@ -53,12 +53,14 @@ class ImageVolumes:
         self._records: dict[Path, VolumeRecord] = {}
 
     def load(self) -> None:
-        """See what is mounted, and forget what isn't any more. Blocks. Raises OSError."""
+        """Load the records, and drop those that are not mounted any more. Blocks. Raises
+        OSError.
+        """
         make_private(self._directory)
         make_private(self._stages)
         for stage in self._stages.iterdir():
             unmount_all(stage)
-            # Directories only, and only empty ones: what is still mounted must not be emptied.
+            # Empty directories only: a mounted tree must not be removed.
             for inner in stage.iterdir():
                 unmount_all(inner)
                 inner.rmdir()
@@ -68,7 +70,7 @@ class ImageVolumes:
             try:
                 record = msgspec.json.decode((home / _RECORD).read_bytes(), type=VolumeRecord)
             except (OSError, msgspec.DecodeError):
-                # Cut short before anything was mounted on it.
+                # Its creation was interrupted before the mount.
                 record = None
             if record is not None and is_mount_point(Path(record.target)):
                 self._records[Path(record.target)] = record
@@ -79,7 +81,7 @@ class ImageVolumes:
         return {layer for record in self._records.values() for layer in record.layers}
 
     async def mount(self, image: Image, target: Path, sub_path: str) -> None:
-        """Show an image, or the file or directory `sub_path` of it, at `target`.
+        """Mount an image, or the file or directory `sub_path` of it, at `target`.
 
         Idempotent. Raises FailedError, ExhaustedError; nothing is mounted then.
         """
@@ -98,7 +100,7 @@ class ImageVolumes:
             raise failure(f"{_REFUSED}: image {image.name} at {target}", error) from error
 
     async def unmount(self, target: Path) -> None:
-        """Take an image volume away; nothing there is no error. Raises FailedError."""
+        """Unmount an image volume; nothing mounted is no error. Raises FailedError."""
         try:
             await in_thread(unmount_all, target)
             if self._records.pop(target, None) is not None:
@@ -121,7 +123,7 @@ class ImageVolumes:
             self._snapshotter.mount_read_only(home, layers, stage)
             _bind_part(stage, sub_path, target)
         finally:
-            # The part keeps alive what it is of.
+            # The bind mount of the part keeps the file system alive.
             unmount_all(stage)
             stage.rmdir()
 

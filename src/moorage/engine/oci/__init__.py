@@ -1,11 +1,11 @@
-"""From what the CRI asks to what an OCI runtime is given: `config.json`.
+"""OCI specs: from the CRI's configuration to a runtime's `config.json`.
 
     found = await asyncio.to_thread(look_up_container, config, handler, host, CdiDirectories())
     identity = await asyncio.to_thread(resolve_identity, security_context, image.user, rootfs)
     document = SpecWriter(host).container(ContainerRequest(...), found)
 
-`look_up_…` and `resolve_identity` read the host and the root file system; everything else decides
-from values. Whatever cannot be raises `InvalidError` with the field and the remedy.
+`look_up_…` and `resolve_identity` read the host and the root file system; everything else is pure.
+An invalid configuration raises `InvalidError` with the field and the remedy.
 """
 
 from moorage.engine.oci.capabilities import container_capabilities

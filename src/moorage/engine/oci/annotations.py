@@ -1,7 +1,7 @@
-"""The annotations of a spec: what runtimes with a sandbox of their own go by.
+"""Spec annotations, from which virtualised runtimes learn whether a task is the sandbox or joins
+one.
 
-A virtualised runtime learns from them whether a task is the sandbox or joins one. Both engines'
-spellings are written, since each runtime knows at least one of them.
+Both containerd's and CRI-O's keys are written, since each runtime knows at least one of them.
 Source: containerd `annotations`, CRI-O `annotations`; gVisor and Kata read either.
 """
 
@@ -20,7 +20,7 @@ _SIZES = (("cpu-period", "cpu_period"), ("cpu-quota", "cpu_quota"), ("cpu-shares
 
 
 def container_annotations(request: ContainerRequest) -> dict[str, str]:
-    """The OCI annotations of a container's spec."""
+    """Return the annotations of a container's spec."""
     config, sandbox, handler = request.config, request.sandbox, request.handler
     passed = _passed(sandbox.config.annotations, handler.annotation_patterns)
     passed |= _passed(config.annotations, handler.container_annotation_patterns)
@@ -33,7 +33,9 @@ def container_annotations(request: ContainerRequest) -> dict[str, str]:
 
 
 def sandbox_annotations(request: SandboxRequest) -> dict[str, str]:
-    """The OCI annotations of a sandbox's spec, with the size of the pod if the caller told it."""
+    """Return the annotations of a sandbox's spec, with the pod's resources if the client
+    set them.
+    """
     sandbox = request.sandbox
     config = sandbox.config
     return (

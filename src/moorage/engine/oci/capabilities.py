@@ -1,4 +1,4 @@
-"""Which capabilities a container's process has.
+"""Container capabilities.
 
 Source: CRI Capability; containerd's default set; capabilities(7).
 """
@@ -33,14 +33,14 @@ DEFAULT = frozenset(
 )
 
 _ALL = "ALL"
-# gVisor's older builds refuse a whole spec for one of these.
+# Older gVisor builds refuse a whole spec for one of these.
 _NEWEST = frozenset({"CAP_PERFMON", "CAP_BPF", "CAP_CHECKPOINT_RESTORE"})
 _ORDER = {name: number for number, name in enumerate(NAMES)}
 
 
 @dataclass(frozen=True, slots=True)
 class CapabilitySets:
-    """The sets of one process, names with CAP_.
+    """The capability sets of a process, names with CAP_.
 
     `held` is bounding, effective and permitted alike; `ambient` is inheritable too.
     """
@@ -49,7 +49,7 @@ class CapabilitySets:
     ambient: frozenset[str] = frozenset()
 
     def document(self) -> dict[str, list[str]]:
-        """The OCI `process.capabilities`."""
+        """Return the OCI `process.capabilities`."""
         held, ambient = in_order(self.held), in_order(self.ambient)
         return {
             "bounding": held,
@@ -63,11 +63,11 @@ class CapabilitySets:
 def container_capabilities(
     context: pb.LinuxContainerSecurityContext, host: HostFacts, *, is_virtualised: bool = False
 ) -> CapabilitySets:
-    """The sets of a container: `ALL` first, then single additions, then what is dropped.
+    """Return a container's sets: `ALL` first, then single additions, then drops.
 
-    A runtime with a kernel of its own gives capabilities in that kernel, so there the engine's own
-    don't matter. Raises InvalidError for a name the kernel does not know, and for one that is asked
-    for by name and the engine does not have.
+    A runtime with a kernel of its own grants capabilities in that kernel, whatever the engine has.
+    Raises InvalidError for a name the kernel does not know, and for one requested by name that the
+    engine does not have.
     """
     givable = host.known_capabilities if is_virtualised else host.own_capabilities
     every = givable - _NEWEST if is_virtualised else givable
@@ -91,7 +91,7 @@ def container_capabilities(
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """The names in the kernel's order."""
+    """Return the names in the kernel's order."""
     return sorted(names, key=_ORDER.__getitem__)
 
 
@@ -100,7 +100,7 @@ def _names(asked: Iterable[str], host: HostFacts) -> frozenset[str]:
 
 
 def _name(asked: str, host: HostFacts) -> str:
-    """The kernel's name; the CRI's comes without CAP_, though people write it."""
+    """Return the kernel's name; the CRI's has no CAP_ prefix, though clients add it."""
     upper = asked.upper()
     if upper == _ALL:
         return _ALL

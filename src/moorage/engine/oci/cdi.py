@@ -1,7 +1,7 @@
-"""Devices by name, as vendors describe them in files: what a name adds to a spec.
+"""CDI devices: what a device name adds to a spec, as vendors' files describe it.
 
 Files are JSON or YAML in two directories; the later directory wins where both describe a device.
-They are read when a container asks for one, so that what a vendor's tool writes counts at once.
+They are read when a container requests a device, so that a vendor tool's output applies at once.
 Source: CNCF Container Device Interface 1.0, "CDI JSON Specification"; CRI CDIDevice.
 """
 
@@ -30,7 +30,7 @@ _QUALIFIED = re.compile(
 
 
 class DeviceNode(msgspec.Struct, frozen=True, rename="camel"):
-    """A node to make; what is not said is read from the host's."""
+    """A device node; absent fields are read from the host's node."""
 
     path: str
     host_path: str = ""
@@ -59,7 +59,7 @@ class Hook(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ContainerEdits(msgspec.Struct, frozen=True, rename="camel"):
-    """What a device adds to a container."""
+    """The edits of a device to a container."""
 
     env: tuple[str, ...] = ()
     device_nodes: tuple[DeviceNode, ...] = ()
@@ -88,7 +88,7 @@ class CdiDevice(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CdiSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """One file: the devices of one vendor and class."""
+    """A CDI file: the devices of one vendor and class."""
 
     cdi_version: str
     kind: str
@@ -98,20 +98,20 @@ class CdiSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class CdiDirectories:
-    """The directories with descriptions, later ones before earlier ones."""
+    """The directories of CDI files, in order of precedence."""
 
     directories: Sequence[Path] = field(default=DEFAULT_DIRECTORIES)
 
     def edits(self, names: Sequence[str]) -> ContainerEdits:
-        """What these devices add together. Blocks.
+        """Return the merged edits of devices. Blocks.
 
-        Raises InvalidError naming those that no file describes, with the files that are broken.
+        Raises InvalidError naming the unknown devices, and the broken files.
         """
         specs, complaints = self._read()
         return merged_edits(names, specs, complaints)
 
     def _read(self) -> tuple[list[list[CdiSpec]], list[str]]:
-        """The descriptions of each directory, the one that counts most first."""
+        """Return the specs of each directory, the highest precedence first."""
         complaints: list[str] = []
         found = []
         for directory in reversed(self.directories):
@@ -130,7 +130,7 @@ class CdiDirectories:
 
 
 def requested_devices(config: pb.ContainerConfig) -> tuple[str, ...]:
-    """The names a container asks for, in the CRI's field or, as before it, in annotations."""
+    """Return the devices that a container requests, in the CRI's field or in annotations."""
     names = [each.name for each in config.CDI_devices]
     for key, value in sorted(config.annotations.items()):
         if key.startswith(_ANNOTATION):
@@ -139,7 +139,7 @@ def requested_devices(config: pb.ContainerConfig) -> tuple[str, ...]:
 
 
 def parse_spec(content: bytes, *, is_json: bool) -> CdiSpec:
-    """The description in a file. Raises ValueError."""
+    """Parse a CDI file. Raises ValueError."""
     try:
         if is_json:
             return msgspec.json.decode(content, type=CdiSpec)
@@ -151,9 +151,9 @@ def parse_spec(content: bytes, *, is_json: bool) -> CdiSpec:
 def merged_edits(
     names: Iterable[str], directories: Sequence[Sequence[CdiSpec]], complaints: Sequence[str] = ()
 ) -> ContainerEdits:
-    """What devices add together: a file's own part once, then each device's.
+    """Merge the edits of devices: a file's own once, then each device's.
 
-    A name that two files of one directory describe is nobody's. Raises InvalidError.
+    A name that two files of one directory describe is a conflict. Raises InvalidError.
     """
     edits = NO_EDITS
     unresolved = []

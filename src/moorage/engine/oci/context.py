@@ -1,6 +1,6 @@
-"""What a spec is made for: the pod's sandbox, the image, the handler, and the one container.
+"""Inputs of a spec: the pod's sandbox, the image, the handler, and the container.
 
-Values only. Whoever drives the engine fills them in; the rules beside this module read them.
+Values only. The engine's RPCs fill them in, and the rules beside this module read them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ UNCONFINED_SECCOMP = "unconfined"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerTraits:
-    """What a handler's file and its runtime's features say that shapes a spec.
+    """A handler's definition and runtime features, as far as they shape a spec.
 
-    The patterns are shell globs over annotation keys: the pod's are passed on to the sandbox and
-    to containers, the container's own to containers. `default_seccomp` is what RuntimeDefault
-    means: `builtin`, `unconfined`, or the absolute path of a profile. `is_virtualised` says that
-    containers run under a kernel of the runtime's own, and `has_processes_joined_unsaid` that
-    there a container without a process namespace in its spec has the pod's.
+    The patterns are shell globs over annotation keys: the pod's are passed to the sandbox and to
+    containers, the container's own to containers. `default_seccomp` is the meaning of
+    RuntimeDefault: `builtin`, `unconfined`, or the absolute path of a profile. `is_virtualised`:
+    containers run under a kernel of the runtime's own; with `has_processes_joined_unsaid`, a
+    container without a PID namespace in its spec joins the pod's there.
     """
 
     name: str = ""
@@ -46,7 +46,7 @@ class HandlerTraits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rlimit:
-    """A limit of setrlimit(2), its name spelled as there: `RLIMIT_NOFILE`."""
+    """A limit of setrlimit(2), with its name there: `RLIMIT_NOFILE`."""
 
     name: str
     soft: int
@@ -55,7 +55,9 @@ class Rlimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxFiles:
-    """The pod's files that its containers see; None leaves one out. `shm` is a mounted tmpfs."""
+    """The sandbox's files to mount into containers; None leaves one out. `shm` is a mounted
+    tmpfs.
+    """
 
     hostname: Path | None = None
     hosts: Path | None = None
@@ -76,7 +78,7 @@ class SandboxFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxContext:
-    """A pod's sandbox as its containers find it.
+    """A sandbox as the specs of its containers need it.
 
     The namespace paths are pinned files, "" where nothing is pinned; then those of the infra
     process are joined, whose process id on this host is `infra_pid`. `hostname` is the pod's, or
@@ -95,7 +97,7 @@ class SandboxContext:
 
     @property
     def options(self) -> pb.NamespaceOption:
-        """The namespaces that were asked for the pod."""
+        """The pod's namespace options."""
         return self.config.linux.security_context.namespace_options
 
     @property
@@ -105,7 +107,7 @@ class SandboxContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageDefaults:
-    """What an image says that a container may leave unsaid."""
+    """An image's defaults for what the container does not set."""
 
     user: str = ""
     env: tuple[str, ...] = ()
@@ -116,10 +118,10 @@ class ImageDefaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerRequest:
-    """One container to be made.
+    """The inputs of a container's spec.
 
-    `target_pid` is the first process, on this host, of the container whose process namespace is to
-    be joined. Limits that are not in `rlimits` are those of the runtime's own process.
+    `target_pid` is the first process, on this host, of the container whose PID namespace is to be
+    joined. Limits that are not in `rlimits` are those of the runtime's own process.
     """
 
     id: str
@@ -135,7 +137,7 @@ class ContainerRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxRequest:
-    """A task to be made that holds a pod's namespaces, or is a virtualised runtime's sandbox."""
+    """The inputs of an infra task's spec: it holds a pod's namespaces, or a virtualised runtime."""
 
     sandbox: SandboxContext
     argv: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""The devices of a container: which nodes it gets, and which its cgroup lets it use.
+"""Container devices: device nodes, and the rules of the device cgroup.
 
-Reading the host's nodes is apart from deciding. Source: CRI Device; OCI runtime-spec, "Devices"
+Reading the host's nodes is separate from deciding. Source: CRI Device; OCI runtime-spec, "Devices"
 and "Device whitelist".
 """
 
@@ -21,13 +21,13 @@ from moorage.engine.oci.cdi import DeviceNode
 ALL_ACCESS = "rwm"
 _DEV = Path("/dev")
 _DESCRIBED_MODE = 0o660
-# Not nodes of the machine: each container has its own of these.
+# Not nodes of the host: each container has its own of these.
 _OWN_DIRECTORIES = frozenset({"pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev"})
 _OWN_NODES = frozenset({"console", "ptmx"})
 
 _Number = int | None
 _STANDARD: tuple[tuple[str, _Number, _Number, str], ...] = (
-    # Making nodes gives nobody the right to use them.
+    # mknod grants no access to the device.
     ("c", None, None, "m"),
     ("b", None, None, "m"),
     ("c", 1, 3, ALL_ACCESS),  # null
@@ -40,12 +40,12 @@ _STANDARD: tuple[tuple[str, _Number, _Number, str], ...] = (
     ("c", 5, 2, ALL_ACCESS),  # ptmx
     ("c", 136, None, ALL_ACCESS),  # pts/*
 )
-"""Type, major, minor and access of what every container may use; None is any number."""
+"""Type, major, minor and access of the devices that every container may use; None is any number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostDevice:
-    """A node to be made in a container. `kind` is `c` or `b`."""
+    """A node to create in a container. `kind` is `c` or `b`."""
 
     path: str
     kind: str
@@ -74,7 +74,7 @@ class HostDevice:
 
 
 def device_rules(devices: Iterable[HostDevice], *, is_all_allowed: bool) -> list[dict[str, Any]]:
-    """The cgroup's rules: everything, or nothing but the standard nodes and these devices."""
+    """Return the cgroup's rules: all devices, or only the standard ones and these."""
     if is_all_allowed:
         return [{"allow": True, "access": ALL_ACCESS}]
     return [
@@ -85,7 +85,7 @@ def device_rules(devices: Iterable[HostDevice], *, is_all_allowed: bool) -> list
 
 
 def asked_devices(asked: Iterable[pb.Device]) -> tuple[HostDevice, ...]:
-    """The devices that are asked for; a directory means those in it. Blocks.
+    """Return the requested devices; a directory means the devices in it. Blocks.
 
     Raises InvalidError for a path without a device, or permissions other than r, w and m.
     """
@@ -106,15 +106,15 @@ def asked_devices(asked: Iterable[pb.Device]) -> tuple[HostDevice, ...]:
 
 
 def described_devices(nodes: Iterable[DeviceNode]) -> tuple[HostDevice, ...]:
-    """The devices of CDI descriptions; what those don't say is read from the host. Blocks.
+    """Return the devices of CDI files; absent fields are read from the host's nodes. Blocks.
 
-    Raises InvalidError for one that is neither described nor there.
+    Raises InvalidError for one that has neither.
     """
     return tuple(_described(each) for each in nodes)
 
 
 def all_host_devices(directory: Path = _DEV) -> tuple[HostDevice, ...]:
-    """Every device of the machine, as a privileged container sees them. Blocks."""
+    """Return every device of the host, for a privileged container. Blocks."""
     return tuple(
         device
         for path in _walk(directory)
@@ -124,7 +124,7 @@ def all_host_devices(directory: Path = _DEV) -> tuple[HostDevice, ...]:
 
 
 def read_device(path: Path, target: str, permissions: str) -> HostDevice | None:
-    """The device at a path of the host; None when there is none there. Blocks."""
+    """Return the device at a path of the host; None without one. Blocks."""
     try:
         found = path.lstat()
     except OSError:
@@ -188,14 +188,14 @@ def _read(host: Path, target: str, permissions: str) -> Iterator[HostDevice]:
 
 
 def _walk(directory: Path) -> Iterator[Path]:
-    """Everything but directories, at any depth that a path can have."""
+    """Yield all entries but directories, as deep as a path can name."""
     waiting = [str(directory)]
     while waiting:
         try:
             with os.scandir(waiting.pop()) as found:
                 entries = sorted(found, key=lambda each: each.name)
         except OSError:
-            # Gone meanwhile, or deeper than a path can say.
+            # Gone meanwhile, or deeper than PATH_MAX.
             continue
         inner = [each for each in entries if each.is_dir(follow_symlinks=False)]
         yield from (Path(each.path) for each in entries if each not in inner)

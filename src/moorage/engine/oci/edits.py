@@ -1,4 +1,4 @@
-"""Applies what CDI devices add to a spec. Pure.
+"""CDI edits of a spec. Pure.
 
 Source: CNCF Container Device Interface 1.0, `containerEdits`; OCI runtime-spec, "POSIX-platform
 Hooks".
@@ -24,9 +24,9 @@ _MOUNT_OPTIONS = ("ro", "nosuid", "nodev", "bind")
 
 
 def apply_edits(spec: Document, edits: ContainerEdits) -> Document:
-    """The spec with a container's edits: environment, mounts, groups and hooks.
+    """Return the spec with a container's edits: environment, mounts, groups and hooks.
 
-    Its nodes are among the spec's devices already. Raises InvalidError for an unknown hook.
+    The device nodes are in the spec already. Raises InvalidError for an unknown hook.
     """
     if edits == NO_EDITS:
         return spec

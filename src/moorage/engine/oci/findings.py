@@ -1,7 +1,7 @@
-"""What is looked up on the host for one container, before its spec is decided.
+"""Host lookups for one container's spec.
 
-The only part that reads the host for each container, and it reads only what this one needs: most
-containers cost one call for each mount. Source: containerd, for making a source that is absent.
+The only part of the spec that reads the host for each container, and only what that one needs:
+mostly one call for each mount. Source: containerd, for creating an absent source.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _MISSING_MODE = 0o755
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What was found.
+    """The results of the lookups.
 
-    `sources` maps each mount's host_path to where it really is. `peers` is empty when no mount
-    travels, `seccomp` None when the profile is not a file's, `app_armor` the loaded profiles.
+    `sources` maps each mount's host_path to its real path. `peers` is empty without mount
+    propagation, `seccomp` None when the profile is not a file's, `app_armor` the loaded profiles.
     """
 
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -56,9 +56,9 @@ class Findings:
 def look_up_container(
     config: pb.ContainerConfig, handler: HandlerTraits, host: HostFacts, cdi: CdiDirectories
 ) -> Findings:
-    """What a container's spec needs to know. Blocks.
+    """Look up what a container's spec needs. Blocks.
 
-    Makes directories for mount sources that are absent. Raises InvalidError naming the field.
+    Creates directories for absent mount sources. Raises InvalidError naming the field.
     """
     security = config.linux.security_context
     travels = any(each.propagation != pb.PROPAGATION_PRIVATE for each in config.mounts)
@@ -77,7 +77,7 @@ def look_up_container(
     return Findings(
         sources={each.host_path: _source(each) for each in config.mounts},
         peers=parse_peers(os.fsdecode(MOUNTINFO.read_bytes())) if travels else (),
-        # A node can be made once: what was asked for is more particular than what is there.
+        # A node can be created once: a requested device is more specific than the host's.
         devices=tuple({each.path: each for each in devices}.values()),
         edits=edits,
         seccomp=_profile(security, handler, host),
@@ -88,7 +88,7 @@ def look_up_container(
 def look_up_sandbox(
     config: pb.PodSandboxConfig, handler: HandlerTraits, host: HostFacts
 ) -> Findings:
-    """What a sandbox's spec needs to know. Blocks. Raises InvalidError naming the field."""
+    """Look up what a sandbox's spec needs. Blocks. Raises InvalidError naming the field."""
     security = config.linux.security_context
     return Findings(
         seccomp=_profile(security, handler, host),
@@ -117,11 +117,11 @@ def _source(mount: pb.Mount) -> str:
 
 
 def _real(path: str) -> str:
-    """A path without links, resolved by the kernel where it exists. Raises OSError."""
+    """Return a path without links, resolved by the kernel if it exists. Raises OSError."""
     try:
         found = os.open(path, os.O_PATH)
     except FileNotFoundError:
-        # Chains longer than the kernel follows, on which this recurses, were refused above.
+        # Link chains too long for the kernel, on which this would recurse, were refused above.
         return os.path.realpath(path)
     try:
         return os.readlink(f"/proc/self/fd/{found}")

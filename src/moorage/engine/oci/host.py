@@ -1,4 +1,4 @@
-"""What a spec must know of the machine: looked at once, at the engine's start.
+"""Host facts for specs, read once at the engine's start.
 
 Source: proc(5); capabilities(7); the kernel's cgroup-v1 and cgroup-v2 documents.
 """
@@ -20,7 +20,7 @@ _V2_SWAP = "memory.swap.max"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """The machine. `oom_score_floor` is the lowest oom_score_adj this process may give.
+    """The host. `oom_score_floor` is the lowest oom_score_adj this process may set.
 
     `machine` is uname's name of the processor. The capability names have their CAP_.
     """
@@ -39,7 +39,7 @@ class HostFacts:
 
 
 def look_at_host() -> HostFacts:
-    """The facts of this machine and process. Blocks. Raises OSError without /proc."""
+    """Return the facts of this host and process. Blocks. Raises OSError without /proc."""
     status = Path("/proc/self/status").read_text()
     own = effective_capabilities(status)
     uname = os.uname()
@@ -60,17 +60,17 @@ def look_at_host() -> HostFacts:
 
 
 def known_capabilities(last: str) -> frozenset[str]:
-    """The capabilities of a kernel whose highest has that number; all we know without one."""
+    """Return the capabilities of a kernel with that highest number; all known ones without it."""
     return frozenset(NAMES[: int(last) + 1] if last.isdecimal() else NAMES)
 
 
 def has_controller(cgroups: Cgroups, name: str) -> bool:
-    """Whether a runtime finds the controller: on a hybrid it looks at version 1 only."""
+    """Return whether a runtime finds the controller: on a hybrid it reads version 1 only."""
     return name in (cgroups.v2 if cgroups.layout is Layout.V2 else cgroups.v1)
 
 
 def _has_swap_accounting(cgroups: Cgroups) -> bool:
-    """Version 2 shows the file in every group but the root, so any group tells."""
+    """Return whether swap is counted: on version 2 any cgroup but the root has the file."""
     if cgroups.layout is Layout.V2 and cgroups.unified is not None:
         return any(cgroups.unified.glob(f"*/{_V2_SWAP}"))
     memory = cgroups.v1.get("memory")
@@ -78,7 +78,7 @@ def _has_swap_accounting(cgroups: Cgroups) -> bool:
 
 
 def _text(path: str) -> str:
-    """A file's text without its line's end, "" when the kernel has no such file."""
+    """Return a file's text without the newline, "" without the file."""
     try:
         return Path(path).read_text().strip()
     except OSError:

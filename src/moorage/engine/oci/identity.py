@@ -1,9 +1,8 @@
-"""Which user and groups a container's process gets, as the container's own files name them.
+"""Process identity: user and groups, resolved with the image's passwd and group files.
 
-The choice is pure; the passwd and group files are read from the root file system without following
-a link out of it. The result is also what ContainerStatus.user reports.
-Source: CRI LinuxContainerSecurityContext, KEP-3619 (supplementalGroupsPolicy), OCI image-spec
-`config.User`, passwd(5), group(5).
+The choice is pure; the files are read without following a link out of the root file system.
+ContainerStatus.user reports the result too. Source: CRI LinuxContainerSecurityContext, KEP-3619
+(supplementalGroupsPolicy), OCI image-spec `config.User`, passwd(5), group(5).
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ _ROOT = "0"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A process's user. `additional_gids` begins with `gid`, so that a group that is denied
-    something cannot be shed. `username` is the passwd file's, "" when it names no such user.
+    """A process's user. `additional_gids` begins with `gid`, so that a process cannot drop a group
+    to which access is denied. `username` is the passwd file's, "" when it names no such user.
     """
 
     uid: int
@@ -34,7 +33,7 @@ class Identity:
     username: str = ""
 
     def message(self) -> pb.ContainerUser:
-        """What a container's status reports."""
+        """Return the user in a container's status."""
         return pb.ContainerUser(
             linux=pb.LinuxContainerUser(
                 uid=self.uid, gid=self.gid, supplemental_groups=self.additional_gids
@@ -59,7 +58,8 @@ class GroupEntry:
 def resolve_identity(
     context: pb.LinuxContainerSecurityContext, image_user: str, rootfs: Path
 ) -> Identity:
-    """Who the container's process is. Blocks: reads two small files of the root file system.
+    """Return the identity of a container's process. Blocks: reads two files of the root file
+    system.
 
     Raises InvalidError for names that the image does not know.
     """
@@ -90,10 +90,10 @@ def choose_identity(
     users: Iterable[PasswdEntry],
     groups: Iterable[GroupEntry],
 ) -> Identity:
-    """Who the process is: the container's wish, else the image's, else root.
+    """Return the identity: the container's user, else the image's, else root.
 
-    A group that is not asked for is the user's primary one, else 0. Policy Merge adds the groups
-    whose members name the user; Strict does not. Raises InvalidError.
+    The default group is the user's primary one, else 0. Policy Merge adds the groups whose members
+    name the user; Strict does not. Raises InvalidError.
     """
     wanted_user, wanted_group = _wanted(context, image_user)
     known, listed = tuple(users), tuple(groups)
@@ -109,7 +109,7 @@ def choose_identity(
 
 
 def parse_passwd(text: str) -> tuple[PasswdEntry, ...]:
-    """The users of a passwd file; lines that are none are passed over, as libc does."""
+    """Return the users of a passwd file; malformed lines are ignored, as by libc."""
     return tuple(
         PasswdEntry(fields[0], int(fields[2]), int(fields[3]))
         for fields in _lines(text, 4)
@@ -118,7 +118,7 @@ def parse_passwd(text: str) -> tuple[PasswdEntry, ...]:
 
 
 def parse_group(text: str) -> tuple[GroupEntry, ...]:
-    """The groups of a group file; lines that are none are passed over."""
+    """Return the groups of a group file; malformed lines are ignored."""
     return tuple(
         GroupEntry(fields[0], int(fields[2]), tuple(filter(None, fields[3].split(","))))
         for fields in _lines(text, 4)
@@ -127,7 +127,7 @@ def parse_group(text: str) -> tuple[GroupEntry, ...]:
 
 
 def _wanted(context: pb.LinuxContainerSecurityContext, image_user: str) -> tuple[str, str]:
-    """User and group as they are asked for, each a name, a number, or "" for the group."""
+    """Return the requested user and group, each a name, a number, or "" for the group."""
     has_uid, name = context.HasField("run_as_user"), context.run_as_username
     if has_uid and name:
         raise InvalidError(
@@ -150,7 +150,7 @@ def _wanted(context: pb.LinuxContainerSecurityContext, image_user: str) -> tuple
 
 
 def _find_user(wanted: str, users: tuple[PasswdEntry, ...]) -> PasswdEntry | None:
-    """The entry of a user. A number needs none."""
+    """Return a user's entry. A number needs none."""
     if _is_number(wanted):
         uid = int(wanted)
         return next((each for each in users if each.uid == uid), None)

@@ -19,7 +19,7 @@ from moorage.engine.oci.seccomp.choice import SecurityContext
 
 APP_ARMOR_PROFILES = Path("/sys/kernel/security/apparmor/profiles")
 DEFAULT_APP_ARMOR = ("cri-moorage", "cri-containerd.apparmor.d", "crio-default", "docker-default")
-"""What RuntimeDefault means: the first of these that the node has loaded."""
+"""The meaning of RuntimeDefault: the first of these that the node has loaded."""
 
 _LOCALHOST = "localhost/"
 _OLDER_DEFAULT = "runtime/default"
@@ -33,7 +33,7 @@ _RUNTIME_DEFAULT = pb.SecurityProfile.RuntimeDefault
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """SELinux labels, "" where there are none: the process's and that of its files."""
+    """SELinux labels of the process and of its files, "" without one."""
 
     process: str = ""
     mount: str = ""
@@ -43,19 +43,19 @@ NO_LABELS = Labels()
 
 
 def parse_app_armor_profiles(text: str) -> frozenset[str]:
-    """The names in the kernel's list of loaded profiles: `NAME (MODE)` each."""
+    """Return the names in the kernel's list of loaded profiles: `NAME (MODE)` each."""
     return frozenset(line.rpartition(" (")[0] for line in text.split("\n") if " (" in line)
 
 
 def needs_app_armor_profiles(context: SecurityContext, host: HostFacts) -> bool:
-    """Whether it must be known which profiles are loaded."""
+    """Return whether the list of loaded profiles is needed."""
     return host.has_app_armor and not (context.privileged and _asked(context) is None)
 
 
 def app_armor_profile(context: SecurityContext, host: HostFacts, loaded: Collection[str]) -> str:
-    """The profile's name, "" for none. What nobody asked for is the default where one is loaded.
+    """Return the AppArmor profile's name, "" for none; by default RuntimeDefault if one is loaded.
 
-    Raises InvalidError when what is asked for cannot be had.
+    Raises InvalidError when the requested profile is not available.
     """
     asked = _asked(context)
     kind, name = asked or (_RUNTIME_DEFAULT, "")
@@ -87,9 +87,10 @@ def app_armor_profile(context: SecurityContext, host: HostFacts, loaded: Collect
 def selinux_labels(
     own: SecurityContext, pods: pb.LinuxSandboxSecurityContext, sandbox_id: str, host: HostFacts
 ) -> Labels:
-    """The labels of a container (or sandbox, given twice); a pod's containers share categories.
+    """Return the labels of a container (or sandbox, given twice); a pod's containers share
+    categories.
 
-    Raises InvalidError for a level that is none.
+    Raises InvalidError for an invalid level.
     """
     if not host.has_selinux or own.privileged:
         return NO_LABELS
@@ -107,17 +108,21 @@ def selinux_labels(
 
 
 def _level_of(sandbox_id: str) -> str:
-    """Two categories of the sandbox's own, so that pods are kept apart with no list of them."""
+    """Return two categories derived from the sandbox's id, which separate pods without a
+    registry.
+    """
     digest = int.from_bytes(hashlib.sha256(sandbox_id.encode()).digest()[:8], "big")
     first, rest = digest % _CATEGORIES, digest // _CATEGORIES
-    # From one of the other categories: a pair is of two.
+    # From the other categories: a pair has two different ones.
     second = (first + 1 + rest % (_CATEGORIES - 1)) % _CATEGORIES
     low, high = sorted((first, second))
     return f"s0:c{low},c{high}"
 
 
 def _asked(context: SecurityContext) -> tuple[pb.SecurityProfile.ProfileType.ValueType, str] | None:
-    """What is asked for and, for a profile of the node's, its name; None when nothing is."""
+    """Return the requested type and, for a profile of the node's, its name; None without a
+    request.
+    """
     if context.HasField("apparmor"):
         reference = context.apparmor.localhost_ref
         return context.apparmor.profile_type, reference.removeprefix(_LOCALHOST)

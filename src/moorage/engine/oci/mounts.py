@@ -1,8 +1,7 @@
-"""The mounts of a container: the kernel's file systems, the pod's files, then what the CRI asks.
+"""Container mounts: the kernel's file systems, the pod's files, then the CRI's mounts.
 
-Pure: where a source really is, and how mounts travel, was looked up before.
-Source: CRI Mount; OCI runtime-spec, "Mounts" and "Default Filesystems"; KEP-3857 (read-only
-recursively).
+Pure: real source paths and propagation are looked up before. Source: CRI Mount; OCI runtime-spec,
+"Mounts" and "Default Filesystems"; KEP-3857 (read-only recursively).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from moorage.engine.oci.propagation import OPTIONS, verify_source
 _TTY_GROUP = 5
 _SHM = "/dev/shm"
 _RESOLV_CONF = "/etc/resolv.conf"
-# On older kernels a file system in memory cannot be mounted with other ids.
+# Older kernels cannot idmap a tmpfs.
 _IDMAPPED_TMPFS = (6, 3)
 _NEVER_EXECUTED = ("nosuid", "noexec", "nodev")
 _POD_FILE_OPTIONS = ("rbind", "rprivate")
@@ -46,15 +45,15 @@ _KERNEL: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("/sys", "sysfs", "sysfs", _NEVER_EXECUTED),
     ("/sys/fs/cgroup", "cgroup", "cgroup", (*_NEVER_EXECUTED, "relatime")),
 )
-"""Destination, type, source and options of what the kernel shows in every container."""
+"""Destination, type, source and options of the kernel's file systems in every container."""
 _READ_ONLY_UNLESS_PRIVILEGED = ("/sys", "/sys/fs/cgroup")
 
 
 def container_mounts(request: ContainerRequest, host: HostFacts, found: Findings) -> list[Document]:
-    """The OCI `mounts`, in the order to mount them.
+    """Return the OCI `mounts`, in the order to mount them.
 
-    What the CRI mounts takes the place of what would be there; a mount on /dev also of the
-    kernel's below it. Raises InvalidError.
+    A CRI mount replaces a default one at its destination; a mount on /dev also those below it.
+    Raises InvalidError.
     """
     config = request.config
     security = config.linux.security_context
@@ -71,13 +70,13 @@ def container_mounts(request: ContainerRequest, host: HostFacts, found: Findings
         *(each for each in files if _has_place(each["destination"], asked)),
         *(_asked_mount(each, request.handler, found) for each in config.mounts),
     ]
-    # A mount must come after the one it lies in; equals stay in the order they were asked.
+    # A mount must come after the one that contains it; equals stay in the requested order.
     own.sort(key=lambda each: _depth(each["destination"]))
     return defaults + own
 
 
 def sandbox_mounts(request: SandboxRequest) -> list[Document]:
-    """The OCI `mounts` of the task that holds a pod's namespaces."""
+    """Return the OCI `mounts` of an infra task."""
     sandbox = request.sandbox
     mounts = _kernel_mounts(
         is_privileged=sandbox.config.linux.security_context.privileged,
@@ -92,7 +91,9 @@ def sandbox_mounts(request: SandboxRequest) -> list[Document]:
 
 
 def relabelled_paths(config: pb.ContainerConfig, found: Findings) -> tuple[Path, ...]:
-    """The host paths to be given the container's mount label, where SELinux is on."""
+    """Return the host paths to relabel with the container's mount label, where SELinux is
+    enabled.
+    """
     return tuple(
         Path(found.sources[each.host_path]) for each in config.mounts if each.selinux_relabel
     )
@@ -116,7 +117,7 @@ def _kernel_mounts(
 
 def _in_user_namespace(mount: Document, users: UserNamespace, is_on_host_network: bool) -> Document:
     if mount["destination"] == "/sys" and is_on_host_network:
-        # The network namespace is not the user namespace's own, so the kernel refuses a sysfs.
+        # The user namespace does not own the network namespace, so the kernel refuses a sysfs.
         options = [*_NEVER_EXECUTED, "rbind", "rro"]
         return {"destination": "/sys", "type": "bind", "source": "/sys", "options": options}
     if mount["destination"] == "/dev/pts" and users.gids["size"] <= _TTY_GROUP:
@@ -163,7 +164,7 @@ def _destination(mount: pb.Mount) -> str:
     path = mount.container_path
     if not path.startswith("/"):
         raise InvalidError(f"mounts has container_path {path!r}; it must be an absolute path")
-    # `//` at the start is a name of its own to POSIX, not to Linux.
+    # A leading `//` is distinct in POSIX, not in Linux.
     return posixpath.normpath("/" + path.lstrip("/"))
 
 
@@ -174,8 +175,8 @@ def _is_replaced(destination: str, asked: Mapping[str, Any]) -> bool:
 
 
 def _has_place(destination: str, asked: Mapping[str, pb.Mount]) -> bool:
-    """Whether a pod's file is to be mounted: not where the CRI mounts something else, and not in
-    what travels back to the host, whose own file it would then hide.
+    """Return whether a pod's file is to be mounted: not where the CRI mounts something else, and
+    not in a bidirectional mount, where it would hide the host's own file.
     """
     return destination not in asked and not any(
         mount.propagation == pb.PROPAGATION_BIDIRECTIONAL

@@ -1,4 +1,4 @@
-"""Which namespaces a container joins, makes, or shares with the host.
+"""Container namespaces: joined, created, or shared with the host.
 
 Source: CRI NamespaceOption and UserNamespace; OCI runtime-spec, "Namespaces"; KEP-127.
 """
@@ -28,7 +28,7 @@ _ID_SPACE = 2**32
 
 @dataclass(frozen=True, slots=True)
 class UserNamespace:
-    """The one range of users and the one of groups that a pod's ids are mapped to."""
+    """The single uid range and the single gid range of a pod's user namespace."""
 
     uids: Mapping
     gids: Mapping
@@ -37,7 +37,7 @@ class UserNamespace:
 def user_namespace(
     options: pb.NamespaceOption, handler: HandlerTraits | None = None
 ) -> UserNamespace | None:
-    """The pod's user namespace; None when it has the host's. With a handler, whether that can.
+    """Return the pod's user namespace; None when it has the host's. A handler's support is checked.
 
     Raises InvalidError unless there is one range for users and one for groups, each with id 0.
     """
@@ -73,7 +73,7 @@ def id_mappings(options: pb.NamespaceOption) -> IdMappings | None:
 
 
 def verify_sandbox_namespaces(options: pb.NamespaceOption, handler: HandlerTraits) -> None:
-    """Raise InvalidError for modes that no pod can have."""
+    """Raise InvalidError for namespace modes that a pod cannot have."""
     _verify_modes(options)
     if options.pid == pb.TARGET:
         raise InvalidError("namespace_options.pid TARGET is for containers; use POD for a pod")
@@ -87,10 +87,10 @@ def _id_ranges(mappings: Iterable[pb.IDMapping]) -> tuple[IdRange, ...]:
 
 
 def container_namespaces(request: ContainerRequest, host: HostFacts) -> list[dict[str, str]]:
-    """The OCI `linux.namespaces` of a container.
+    """Return the OCI `linux.namespaces` of a container.
 
-    Raises InvalidError for modes that cannot be, or that differ from the sandbox's;
-    PreconditionError when the pod's namespaces are gone.
+    Raises InvalidError for modes that are invalid or differ from the sandbox's; PreconditionError
+    when the pod's namespaces are gone.
     """
     security = request.config.linux.security_context
     options, sandbox = security.namespace_options, request.sandbox
@@ -111,7 +111,7 @@ def container_namespaces(request: ContainerRequest, host: HostFacts) -> list[dic
 
 
 def sandbox_namespaces(sandbox: SandboxContext, host: HostFacts) -> list[dict[str, str]]:
-    """The OCI `linux.namespaces` of the task that holds a pod's: what is pinned is joined."""
+    """Return the OCI `linux.namespaces` of an infra task: pinned ones are joined."""
     options = sandbox.options
     found = [{"type": "mount"}]
     if options.network != pb.NODE:
@@ -128,14 +128,14 @@ def sandbox_namespaces(sandbox: SandboxContext, host: HostFacts) -> list[dict[st
 
 
 def mapping_fields(users: UserNamespace | None) -> dict[str, list[Mapping]]:
-    """The id mappings, for OCI's `linux` object or for one of its mounts."""
+    """Return the id mappings, for OCI's `linux` object or one of its mounts."""
     if users is None:
         return {}
     return {"uidMappings": [users.uids], "gidMappings": [users.gids]}
 
 
 def mappings(ranges: Any) -> list[Mapping]:
-    """CRI IDMappings as OCI's."""
+    """Return CRI IDMappings as OCI's."""
     return [
         {"containerID": each.container_id, "hostID": each.host_id, "size": each.length}
         for each in ranges
@@ -169,7 +169,7 @@ def _verify_modes(options: pb.NamespaceOption) -> None:
 
 
 def _verify_agreement(own: pb.NamespaceOption, pods: pb.NamespaceOption) -> None:
-    """No container has more of the host's than its pod. What it leaves unsaid is POD, the pod's."""
+    """Refuse a container that shares more with the host than its pod. The default is POD."""
     for field in _MODES:
         if getattr(own, field) == pb.NODE != getattr(pods, field):
             raise InvalidError(
@@ -183,7 +183,7 @@ def _verify_agreement(own: pb.NamespaceOption, pods: pb.NamespaceOption) -> None
 
 
 def _pid(options: pb.NamespaceOption, request: ContainerRequest) -> dict[str, str] | None:
-    # Unsaid is POD on the wire; a pod that shares no process namespace has none to join.
+    # POD is the wire's default; a pod that shares no PID namespace has none to join.
     mode = options.pid if options.pid != pb.POD else request.sandbox.options.pid
     if mode == pb.NODE:
         return None
@@ -202,7 +202,7 @@ def _pid(options: pb.NamespaceOption, request: ContainerRequest) -> dict[str, st
 
 
 def _joined(kind: str, pinned: str, request: ContainerRequest) -> dict[str, str]:
-    """The pod's namespace: the pinned one, or the holder's."""
+    """Return the pod's namespace: the pinned one, or the infra process's."""
     sandbox = request.sandbox
     if pinned:
         return _entry(kind, pinned)
@@ -218,7 +218,7 @@ def _joined(kind: str, pinned: str, request: ContainerRequest) -> dict[str, str]
 
 
 def _cgroup(host: HostFacts, *, is_privileged: bool) -> list[dict[str, str]]:
-    """A cgroup namespace hides the host's tree; version 1 has no use for it."""
+    """Return a cgroup namespace, which hides the host's tree; not on version 1."""
     return [_entry("cgroup", "")] if host.is_cgroup_v2 and not is_privileged else []
 
 

@@ -1,4 +1,4 @@
-"""What a container runs: its command, environment, directory, and a second process beside it.
+"""Container process: command, environment and working directory, and those of an exec.
 
 Source: CRI ContainerConfig; OCI runtime-spec, "Process"; the Kubernetes table of `command` and
 `args` against an image's entrypoint and command.
@@ -20,7 +20,7 @@ _TERMINAL_TYPE = "xterm"
 
 
 def arguments(config: pb.ContainerConfig, image: ImageDefaults) -> list[str]:
-    """The command line. A command of one's own drops both of the image's.
+    """Return the argv. The container's command drops both of the image's.
 
     Raises InvalidError when there is none.
     """
@@ -39,9 +39,9 @@ def arguments(config: pb.ContainerConfig, image: ImageDefaults) -> list[str]:
 
 
 def environment(config: pb.ContainerConfig, image: ImageDefaults, hostname: str) -> list[str]:
-    """The environment as NAME=VALUE: the image's, then HOSTNAME, then the container's.
+    """Return the environment as NAME=VALUE: the image's, then HOSTNAME, then the container's.
 
-    A name that comes again keeps its place and takes the later value. Raises InvalidError.
+    A repeated name keeps its place and takes the later value. Raises InvalidError.
     """
     found = {"PATH": DEFAULT_PATH}
     if config.tty:
@@ -59,29 +59,29 @@ def environment(config: pb.ContainerConfig, image: ImageDefaults, hostname: str)
 
 
 def working_directory(config: pb.ContainerConfig, image: ImageDefaults) -> str:
-    """Where the command begins, an absolute path; runtimes create it."""
+    """Return the working directory, an absolute path; runtimes create it."""
     return posixpath.join("/", config.working_dir or image.working_dir)
 
 
 def user_document(identity: Identity) -> dict[str, Any]:
-    """The OCI `process.user`."""
+    """Return the OCI `process.user`."""
     return {
         "uid": identity.uid,
         "gid": identity.gid,
-        # Linux sorts them; a kernel of the runtime's own shows them as they come.
+        # Linux sorts them; a guest kernel shows them in this order.
         "additionalGids": sorted(identity.additional_gids),
     }
 
 
 def rlimit_documents(limits: Iterable[Rlimit]) -> list[dict[str, Any]]:
-    """The OCI `process.rlimits`."""
+    """Return the OCI `process.rlimits`."""
     return [{"type": each.name, "soft": each.soft, "hard": each.hard} for each in limits]
 
 
 def exec_process(
     argv: Sequence[str], process: Mapping[str, Any], *, has_terminal: bool = False
 ) -> dict[str, Any]:
-    """The OCI `process` for another command in a container, given the container's own.
+    """Return the OCI `process` of an exec, derived from the container's own.
 
     It has the same user, environment, directory, capabilities and limits. Raises InvalidError.
     """

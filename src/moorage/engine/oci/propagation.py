@@ -1,7 +1,7 @@
-"""How mounts travel between the host and a container, and what a source must be for that.
+"""Mount propagation between host and container, and what it requires of the source.
 
-Pure, from the text of a mountinfo file. Source: CRI MountPropagation; mount_namespaces(7);
-proc(5) for `shared:` and `master:`; containerd's sentences, which users look for.
+Pure, from the text of a mountinfo file. Source: CRI MountPropagation; mount_namespaces(7); proc(5)
+for `shared:` and `master:`; containerd's messages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SLAVE = "rslave"
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """How one mount travels."""
+    """The propagation of one mount."""
 
     point: str
     is_shared: bool
@@ -39,14 +39,14 @@ class Peers:
 
 
 def parse_peers(mountinfo: str) -> tuple[Peers, ...]:
-    """Each mount of a mountinfo file, in the kernel's order."""
+    """Return each mount's propagation, in the order of a mountinfo file."""
     return tuple(filter(None, map(_parse, mountinfo.split("\n"))))
 
 
 def verify_source(
     propagation: pb.MountPropagation.ValueType, source: str, mounts: Iterable[Peers]
 ) -> None:
-    """Raise InvalidError when mounts under a source cannot travel as they are to.
+    """Raise InvalidError when a source does not support the requested propagation.
 
     `source` is resolved; private mounts need nothing.
     """
@@ -66,13 +66,17 @@ def verify_source(
 
 
 def rootfs_propagation(asked: Iterable[pb.MountPropagation.ValueType]) -> str:
-    """The OCI `linux.rootfsPropagation` that mounts so asked for need, "" for the runtime's own."""
+    """Return the OCI `linux.rootfsPropagation` that these mounts need, "" for the runtime's
+    default.
+    """
     options = {OPTIONS[each] for each in asked}
     return next((each for each in (_SHARED, _SLAVE) if each in options), "")
 
 
 def _mount_of(source: str, mounts: Iterable[Peers]) -> Peers:
-    """The mount a path is on: the deepest, and of several on one point the last, which hides."""
+    """Return the mount of a path: the deepest, and of several on one point the last, which
+    hides.
+    """
     above = {source, *map(str, PurePosixPath(source).parents)}
     best = Peers("/", is_shared=False, is_slave=False)
     for mount in mounts:

@@ -1,4 +1,4 @@
-"""Limits: the CRI's resources as OCI's, for a new container or for one that runs.
+"""Resource limits: the CRI's as OCI's, for a new container or an update.
 
 Source: CRI LinuxContainerResources; OCI runtime-spec, "Control groups".
 """
@@ -23,10 +23,10 @@ _PAGE_SIZE = re.compile(r"^[1-9][0-9]*[KMG]B$")
 
 
 def resources_of(asked: pb.LinuxContainerResources, host: HostFacts) -> dict[str, Any]:
-    """The OCI `linux.resources` for what is asked; what is not asked is left out, so unchanged.
+    """Return the OCI `linux.resources`; absent fields are left out, so unchanged.
 
-    Memory with swap is limited to the memory limit unless another is given. Page sizes are left
-    out on a machine that does not count huge pages. Raises InvalidError.
+    Swap is limited to the memory limit unless a swap limit is set. Huge page limits are left out on
+    a host that does not count them. Raises InvalidError.
     """
     found: dict[str, Any] = {}
     cpu = {name: value for name, field in _CPU if (value := getattr(asked, field))}
@@ -42,7 +42,7 @@ def resources_of(asked: pb.LinuxContainerResources, host: HostFacts) -> dict[str
 
 
 def oom_score(asked: int, host: HostFacts) -> int:
-    """The oom_score_adj to give: the asked one, or the lowest this engine may give.
+    """Return the oom_score_adj: the requested one, or the lowest this engine may set.
 
     Raises InvalidError beyond -1000 and 1000.
     """

@@ -1,8 +1,8 @@
-"""Kernel parameters of a pod: which namespace each belongs to and which file sets it.
+"""Pod sysctls: the namespace each belongs to, and the file that sets it.
 
-A pod without a process to hold its namespaces has them written from inside the pinned ones; a
-holder gets them in its spec. Source: namespaces(7), sysctl(8) for the spelling; containerd 2's
-defaults for the network.
+Without an infra process they are written inside the pinned namespaces; an infra process gets them
+in its spec. Source: namespaces(7), sysctl(8) for the spelling; containerd 2's defaults for the
+network.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _UNPRIVILEGED_PING = ("net.ipv4.ping_group_range", "0 2147483647")
 
 @dataclass(frozen=True, slots=True)
 class Sysctl:
-    """One parameter. `namespace` is the OCI type of the namespace it is of; `file` sets it."""
+    """A sysctl. `namespace` is the OCI type of the namespace it belongs to; `file` sets it."""
 
     key: str
     value: str
@@ -42,10 +42,9 @@ class Sysctl:
 
 
 def sandbox_sysctls(config: pb.PodSandboxConfig) -> tuple[Sysctl, ...]:
-    """The parameters of a pod, with those any pod of its own network gets.
+    """Return a pod's sysctls, with the defaults for a pod with its own network.
 
-    Raises InvalidError for one that belongs to the whole machine, or to a namespace the pod shares
-    with it.
+    Raises InvalidError for one that belongs to the host, or to a namespace the pod shares with it.
     """
     linux = config.linux
     options = linux.security_context.namespace_options
@@ -70,7 +69,7 @@ def sandbox_sysctls(config: pb.PodSandboxConfig) -> tuple[Sysctl, ...]:
 
 
 def sysctl(key: str, value: str) -> Sysctl:
-    """A parameter by its name, dots or slashes between the parts. Raises InvalidError."""
+    """Return a sysctl by its name, separated by dots or slashes. Raises InvalidError."""
     path = sysctl_path(key)
     namespace = _EXACT.get(path) or next(
         (kind for prefix, kind in _PREFIXES if path.startswith(prefix)), ""
@@ -84,8 +83,8 @@ def sysctl(key: str, value: str) -> Sysctl:
 
 
 def sysctl_path(key: str) -> str:
-    """The path below /proc/sys: the first separator says which kind the key uses, and the other
-    one stands for itself (`net.ipv4.conf.eth0/1.forwarding`). Raises InvalidError.
+    """Return the path below /proc/sys: the first separator determines the form, and the other one
+    stands for itself (`net.ipv4.conf.eth0/1.forwarding`). Raises InvalidError.
     """
     first = next((each for each in key if each in "./"), "")
     path = key.translate(str.maketrans("./", "/.")) if first == "." else key

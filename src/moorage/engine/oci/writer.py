@@ -1,8 +1,8 @@
-"""Puts an OCI `config.json` together, for a container and for a pod's sandbox.
+"""Spec writer: assembles an OCI `config.json`, for a container and for an infra task.
 
-Pure: values and findings in, a JSON object out. Each part is decided by the module of its name.
-The object that does it keeps what is the same for every pod of a machine.
-Source: OCI runtime-spec 1.0.2, which every runtime of the last years accepts.
+Pure: values and lookups in, a JSON object out. Each part is decided by the module of its name. The
+writer caches what is the same for every pod of a host. Source: OCI runtime-spec 1.0.2, which all
+current runtimes accept.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ OCI_VERSION = "1.0.2"
 
 
 class SpecWriter:
-    """Writes specs for one machine. Safe for use by many threads."""
+    """Writes specs for one host. Thread-safe."""
 
     def __init__(self, host: HostFacts) -> None:
         self._host = host
         self._profiles = SeccompProfiles(host.machine, host.kernel)
 
     def container(self, request: ContainerRequest, found: Findings) -> Document:
-        """The `config.json` of a container. Parts of it are shared: don't change it.
+        """Return the `config.json` of a container. Parts of it are shared: do not modify it.
 
-        Hot path: within 0.5 ms (bench/hotpaths.py). Raises
-        InvalidError naming the field that cannot be; PreconditionError when the sandbox is gone.
+        Hot path: within 0.5 ms (bench/hotpaths.py). Raises InvalidError naming the field,
+        PreconditionError when the sandbox is gone.
         """
         config, sandbox, handler = request.config, request.sandbox, request.handler
         security = config.linux.security_context
@@ -117,11 +117,10 @@ class SpecWriter:
         return apply_edits(spec, found.edits)
 
     def sandbox(self, request: SandboxRequest, found: Findings) -> Document:
-        """The `config.json` of the task that holds a pod's namespaces, or is its sandbox.
+        """Return the `config.json` of an infra task.
 
-        It has no capabilities, and a share of the processor that only lets it wait; a virtualised
-        runtime's sandbox is where the containers run, so it has no share of its own.
-        Raises InvalidError.
+        It has no capabilities and the lowest CPU share; a virtualised runtime's sandbox runs the
+        containers, so it has no share of its own. Raises InvalidError.
         """
         sandbox, handler = request.sandbox, request.handler
         linux_config = sandbox.config.linux
@@ -194,7 +193,7 @@ class SpecWriter:
         capabilities: CapabilitySets,
         found: Findings,
     ) -> None:
-        """Set the seccomp profile, when there is one."""
+        """Set the seccomp profile, if there is one."""
         chosen = choose_seccomp(
             security, handler.default_seccomp, has_seccomp=self._host.has_seccomp
         )
@@ -202,7 +201,7 @@ class SpecWriter:
             linux["seccomp"] = self._profiles.built_in(capabilities.held)
         elif chosen.path:
             if found.seccomp is None:
-                # Written without, the container would run unconfined and nobody would know.
+                # Without the profile the container would silently run unconfined.
                 raise ValueError(f"seccomp profile {chosen.path} has not been looked up")
             linux["seccomp"] = found.seccomp
 
@@ -218,7 +217,7 @@ def _verify_privilege(config: pb.ContainerConfig, sandbox: SandboxContext) -> No
 
 
 def _sandbox_user(security: pb.LinuxSandboxSecurityContext) -> dict[str, Any]:
-    """The holder's user, by number only: it has no passwd file."""
+    """Return the infra process's user, by number only: it has no passwd file."""
     if security.HasField("run_as_group") and not security.HasField("run_as_user"):
         raise InvalidError("run_as_group of the sandbox is specified without user; set run_as_user")
     uid, gid = security.run_as_user.value, security.run_as_group.value

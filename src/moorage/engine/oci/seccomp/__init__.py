@@ -1,4 +1,4 @@
-"""System calls: the built-in profile, profiles of the node's files, and none."""
+"""Seccomp profiles: the built-in one, those of the node's files, and none."""
 
 from moorage.engine.oci.seccomp.choice import SeccompChoice, choose_seccomp
 from moorage.engine.oci.seccomp.files import read_profile

@@ -1,6 +1,7 @@
-"""Which profile a process is to have, from the CRI's two fields and the handler's default.
+"""Seccomp profile choice, from the CRI's two fields and the handler's default.
 
-Source: CRI LinuxContainerSecurityContext: `seccomp` comes before the older `seccomp_profile_path`.
+Source: CRI LinuxContainerSecurityContext: `seccomp` takes precedence over the older
+`seccomp_profile_path`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ NO_PROFILE = SeccompChoice()
 def choose_seccomp(
     context: SecurityContext, handler_default: str, *, has_seccomp: bool
 ) -> SeccompChoice:
-    """The profile of a container or sandbox; privileged ones have none. Raises InvalidError."""
+    """Return the profile of a container or sandbox; a privileged one has none. Raises
+    InvalidError.
+    """
     if context.privileged:
         return NO_PROFILE
     chosen = _asked(context, handler_default)

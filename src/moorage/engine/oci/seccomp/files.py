@@ -1,4 +1,4 @@
-"""Profiles of the node's own files: OCI's `linux.seccomp` as JSON.
+"""Seccomp profiles of the node's files: OCI's `linux.seccomp` as JSON.
 
 Source: CRI SecurityProfile.localhost_ref; OCI runtime-spec, "Seccomp".
 """
@@ -25,7 +25,7 @@ _FIELDS = (
 
 
 def read_profile(path: str) -> Document:
-    """The profile in a file. Blocks. Raises InvalidError naming the file."""
+    """Read a profile. Blocks. Raises InvalidError naming the file."""
     place = Path(path)
     if not place.is_absolute():
         raise InvalidError(f"seccomp profile {path!r} is no absolute path; give the whole path")

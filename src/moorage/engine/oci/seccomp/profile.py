@@ -1,4 +1,4 @@
-"""The built-in profile for a set of capabilities, made once for each set.
+"""Built-in seccomp profile, cached for each set of capabilities.
 
 Pure. Source: OCI runtime-spec, "Seccomp"; clone(2), personality(2), vsock(7).
 """
@@ -28,9 +28,10 @@ _FIRST_ON_S390 = 1
 
 
 class SeccompProfiles:
-    """The built-in profiles of one machine, kept: a few hundred names needn't be sorted per pod.
+    """The built-in profiles of one host, cached: sorting a few hundred names for each pod is
+    avoided.
 
-    What is returned is shared; don't change it.
+    The returned profiles are shared; do not modify them.
     """
 
     def __init__(self, machine: str, kernel: tuple[int, int]) -> None:
@@ -39,8 +40,8 @@ class SeccompProfiles:
         self._made: dict[frozenset[str], Document] = {}
 
     def built_in(self, capabilities: frozenset[str]) -> Document:
-        """The profile for a process with those capabilities, as OCI's `linux.seccomp`."""
-        # Only these make a difference, so the number of profiles is bounded by what pods use.
+        """Return the profile for a process with those capabilities, as OCI's `linux.seccomp`."""
+        # Only these affect the profile, so the number of profiles is bounded.
         telling = frozenset(capabilities & BY_CAPABILITY.keys())
         found = self._made.get(telling)
         if found is None:
@@ -52,7 +53,7 @@ class SeccompProfiles:
 def built_in_profile(
     capabilities: Collection[str], machine: str, kernel: tuple[int, int]
 ) -> Document:
-    """The profile that RuntimeDefault means when a handler's file names no other."""
+    """Return the profile of RuntimeDefault, unless a handler's file names another."""
     return {
         "defaultAction": _REFUSE,
         "defaultErrnoRet": _EPERM,
@@ -60,7 +61,7 @@ def built_in_profile(
         "syscalls": [
             _rule(sorted(_names(capabilities, machine, kernel))),
             *(_rule(["personality"], _is(0, each)) for each in PERSONALITIES),
-            # A socket to the hypervisor passes by every network policy.
+            # A vsock to the hypervisor bypasses every network policy.
             _rule(["socket"], {"index": 0, "value": AF_VSOCK, "op": "SCMP_CMP_NE"}),
             *([] if "CAP_SYS_ADMIN" in capabilities else _clone_rules(machine)),
         ],
@@ -75,10 +76,10 @@ def _names(capabilities: Collection[str], machine: str, kernel: tuple[int, int])
 
 
 def _clone_rules(machine: str) -> list[Document]:
-    """New processes and threads, but no new namespaces.
+    """Return rules that allow new processes and threads, but no new namespaces.
 
-    A filter cannot look at clone3's flags, which lie in memory; told that there is no such call,
-    libraries fall back to clone.
+    A filter cannot inspect clone3's flags, which are in memory; on ENOSYS libraries fall back to
+    clone.
     """
     index = _FIRST_ON_S390 if machine == "s390x" else 0
     return [

@@ -1,10 +1,10 @@
-"""The built-in profile's data: which system calls a container may make, and on what condition.
+"""Built-in seccomp profile data: the system calls a container may make, and their conditions.
 
-Everything that is not named here is refused with EPERM. Left out are calls that reach beyond the
-container (modules, clocks, swap, reboot, keyrings, io_uring, userfaultfd) and those that no program
-needs any more. Names of other processors and of newer kernels do no harm: runtimes pass over what
-their seccomp library does not know.
-Source: the kernel's syscall tables and man pages; the allow-list Docker and containerd share.
+All others are refused with EPERM. Left out are calls that reach beyond the container (modules,
+clocks, swap, reboot, keyrings, io_uring, userfaultfd) and obsolete ones. Names of other
+architectures and of newer kernels do no harm: runtimes ignore what their seccomp library does not
+know. Source: the kernel's syscall tables and man pages; the allow-list that Docker and containerd
+share.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ ALLOWED: Mapping[str, str] = {
         lsm_get_self_attr lsm_list_modules uretprobe
     """,
 }
-"""Names by subject: allowed to every container."""
+"""Names by subject, allowed to every container."""
 
 SINCE_KERNEL: Mapping[str, tuple[int, int]] = {
-    # Before, a traced process could slip past the filter.
+    # Earlier, a traced process could bypass the filter.
     "ptrace": (4, 8),
 }
 
@@ -130,13 +130,13 @@ BY_CAPABILITY: Mapping[str, str] = {
     "CAP_SYS_TIME": "clock_settime clock_settime64 settimeofday stime",
     "CAP_SYS_TTY_CONFIG": "vhangup",
 }
-"""Names a capability adds. Those of several are added once."""
+"""Names that a capability adds. Those of several are added once."""
 
 NEW_NAMESPACES = 0x7E020000
 """CLONE_NEW*: mount, cgroup, uts, ipc, user, pid, net."""
 AF_VSOCK = 40
 PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
-"""Linux, 32 bit, uname26, both, and asking without change."""
+"""Linux, 32 bit, uname26, both, and a query."""
 
 ARCHITECTURES: Mapping[str, tuple[str, ...]] = {
     "x86_64": ("SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"),
