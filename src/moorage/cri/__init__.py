@@ -1,4 +1,4 @@
-"""The Container Runtime Interface: the seam between the node agent and any container engine."""
+"""Container Runtime Interface: the client and its messages, between node agent and engine."""
 
 from moorage.cri.client import CriClient, CriError
 from moorage.cri.engine_probe import Probed, UnusableEngineError, probe

@@ -1,4 +1,4 @@
-"""Compiles proto files to Python: run by the build hook, never by a running Moorage."""
+"""Proto compiler: generates Python modules; run by the build hook, never at run time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 
 _MESSAGES = ("python_out", "mypy_out")
 _SERVICES = ("grpc_python_out", "mypy_grpc_out")
-# protoc's plugin → the function of `mypy_protobuf.main` that it runs.
+# protoc's plugin → its entry point in `mypy_protobuf.main`.
 _PLUGINS = {"protoc-gen-mypy": "main", "protoc-gen-mypy_grpc": "grpc"}
 
 
 def generate_stubs(proto: Path, target: Path, source: Path, *, has_services: bool) -> None:
-    """Write the Python modules of a proto file, and their type stubs, into the directory `target`.
+    """Write the Python modules and type stubs of a proto file into the directory `target`.
 
     `source` is the directory that packages are imported from. gRPC stubs are written too with
     `has_services`. Raises RuntimeError with the compiler's exit status when the file does not
@@ -25,11 +25,11 @@ def generate_stubs(proto: Path, target: Path, source: Path, *, has_services: boo
     from grpc_tools import protoc
 
     target.mkdir(exist_ok=True)
-    # Well-known types of protobuf come with its compiler.
+    # protobuf's well-known types come with the compiler.
     well_known = Path(protoc.__file__).parent / "_proto"
     outputs = (*_MESSAGES, *_SERVICES) if has_services else _MESSAGES
     with tempfile.TemporaryDirectory() as scratch:
-        # The path below the root becomes the Python package the stubs import each other by.
+        # The path below the root becomes the Python package by which the stubs import each other.
         root = Path(scratch)
         copy = root / target.relative_to(source) / proto.name
         copy.parent.mkdir(parents=True)
@@ -54,8 +54,7 @@ def generate_stubs(proto: Path, target: Path, source: Path, *, has_services: boo
 def _write_plugins(directory: Path) -> Iterator[Path]:
     """Write the plugins' programs, which run in this interpreter with this search path.
 
-    Those that pip installs are in no known place: an isolated build has them outside PATH and away
-    from the interpreter.
+    In pip's isolated build the installed ones are neither on PATH nor beside the interpreter.
     """
     for name, function in _PLUGINS.items():
         code = f"import sys; sys.path[:] = {sys.path!r}\n"

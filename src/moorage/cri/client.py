@@ -1,10 +1,10 @@
-"""Calling a container engine over the CRI.
+"""CRI client: calls of a container engine.
 
     async with CriClient("unix:///run/containerd/containerd.sock") as cri:
         reply = await cri.call(cri.runtime.Version, pb.VersionRequest())
 
-Every failure is a `CriError` that carries the engine's own words. Source: CRI v1, kubelet's
-deadlines (`runtimeRequestTimeout`, 2 minutes; twice that for RunPodSandbox).
+Every failure is a `CriError` with the engine's message. Source: CRI v1, kubelet's deadlines
+(`runtimeRequestTimeout`, 2 minutes; twice that for RunPodSandbox).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MESSAGE_LIMIT_BYTES = 16 * 1024 * 1024
 
 
 class CriError(Exception):
-    """A refused or failed call: which one, the gRPC code, and the engine's sentence."""
+    """A refused or failed call: its name, the gRPC code, and the engine's message."""
 
     def __init__(self, method: str, code: grpc.StatusCode, sentence: str) -> None:
         super().__init__(f"rpc error: code = {_spoken(code)} desc = {sentence}")
@@ -48,12 +48,12 @@ class CriError(Exception):
 
     @property
     def is_unimplemented(self) -> bool:
-        """The engine is older than the call."""
+        """Whether the engine does not implement the call."""
         return self.code is grpc.StatusCode.UNIMPLEMENTED
 
     @property
     def is_unreachable(self) -> bool:
-        """Nobody answers at the endpoint (now)."""
+        """Whether nothing answers at the endpoint."""
         return self.code is grpc.StatusCode.UNAVAILABLE
 
     @property
@@ -70,7 +70,7 @@ class CriClient:
     runtime: RuntimeServiceAsyncStub
     images: ImageServiceAsyncStub
     engine: EngineAsyncStub
-    """What only an engine of ours answers; others say UNIMPLEMENTED."""
+    """The extension of Moorage's engine; other engines answer UNIMPLEMENTED."""
 
     def __init__(self, endpoint: str) -> None:
         if not endpoint.startswith("unix:///"):
@@ -86,8 +86,8 @@ class CriClient:
                 ("grpc.default_authority", "localhost"),
                 ("grpc.max_receive_message_length", _MESSAGE_LIMIT_BYTES),
                 ("grpc.max_send_message_length", _MESSAGE_LIMIT_BYTES),
-                # A connection of its own: with a shared one, a new client waits out the pause
-                # that an older client's failure began, although the engine is back.
+                # Without a shared subchannel: a new client would wait out the backoff of an older
+                # client's failure, although the engine is back.
                 ("grpc.use_local_subchannel_pool", 1),
                 ("grpc.initial_reconnect_backoff_ms", 100),
                 ("grpc.max_reconnect_backoff_ms", 2000),
@@ -109,7 +109,7 @@ class CriClient:
         *,
         timeout_s: float | None = REQUEST_TIMEOUT_S,
     ) -> Reply:
-        """One call; None waits for ever (image pulls). Raises CriError."""
+        """Call an RPC; `deadline_s` None waits for ever (image pulls). Raises CriError."""
         try:
             return await method(request, timeout=timeout_s)
         except aio.AioRpcError as error:
@@ -118,7 +118,7 @@ class CriClient:
     async def stream(
         self, method: grpc.aio.UnaryStreamMultiCallable[Request, Reply], request: Request
     ) -> AsyncIterator[Reply]:
-        """The replies of a streaming call, until the engine ends it. Raises CriError."""
+        """Yield the responses of a streaming RPC, until the engine ends it. Raises CriError."""
         try:
             async for reply in method(request):
                 yield reply
@@ -133,5 +133,5 @@ def _translated(method: object, error: aio.AioRpcError) -> CriError:
 
 
 def _spoken(code: grpc.StatusCode) -> str:
-    """The code as Go prints it: `NotFound`, `DeadlineExceeded`."""
+    """Return the code as Go prints it: `NotFound`, `DeadlineExceeded`."""
     return "".join(word.capitalize() for word in code.name.split("_"))

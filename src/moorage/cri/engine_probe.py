@@ -1,7 +1,7 @@
-"""Probing an engine before anything is built on it: is it there, is it CRI v1, does it fit.
+"""Engine probe: is it reachable, is it CRI v1, is it suitable.
 
-Each answer is given at once, in the order in which a person would look: the socket, who listens,
-what it speaks, how it is configured. Source: CRI v1, kubelet's checks of a runtime at its start.
+The checks run in the order in which a person would make them: the socket, the listener, the API
+version, the configuration. Source: CRI v1, kubelet's checks of a runtime at its start.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ADVICE = "start the engine, or give its socket's path with --cri"
 
 
 class UnusableEngineError(Exception):
-    """An engine that cannot be used; the text says why and what to do."""
+    """An engine cannot be used; the text says why and what to do."""
 
     def __init__(self, endpoint: str, why: str) -> None:
         super().__init__(f"the engine at {endpoint} cannot be used: {why}")
@@ -37,7 +37,7 @@ class UnusableEngineError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """An engine that can be used. `complaint` says what keeps pods from running all the same."""
+    """A usable engine. `complaint` says what still keeps pods from running."""
 
     name: str
     version: str
@@ -46,7 +46,7 @@ class Probed:
 
 
 async def probe(endpoint: str) -> Probed:
-    """Return what the engine at `unix:///path` is. Raises UnusableEngineError within seconds."""
+    """Probe the engine at `unix:///path`. Raises UnusableEngineError within seconds."""
     await asyncio.to_thread(_check_socket, endpoint)
     async with CriClient(endpoint) as cri:
         try:
@@ -62,7 +62,7 @@ async def probe(endpoint: str) -> Probed:
 
 
 def _check_socket(endpoint: str) -> None:
-    """Check that somebody listens at the socket. Blocks."""
+    """Check that a process listens at the socket. Blocks. Raises UnusableEngineError."""
     path = Path(endpoint.removeprefix("unix://"))
     try:
         mode = os.stat(path).st_mode
@@ -126,7 +126,7 @@ async def _speaks_former_version(endpoint: str) -> bool:
 
 
 async def _check_driver(cri: CriClient, engine: str) -> None:
-    """Refuse the systemd cgroup driver; engines too old to say are taken at their default."""
+    """Refuse the systemd cgroup driver; engines too old to report it have the default."""
     try:
         reply = await cri.call(
             cri.runtime.RuntimeConfig, pb.RuntimeConfigRequest(), timeout_s=_TIMEOUT_S
@@ -146,7 +146,7 @@ async def _check_driver(cri: CriClient, engine: str) -> None:
 
 
 async def _condition_complaint(cri: CriClient) -> str:
-    """What the engine lacks for a pod's network. Raises UnusableEngineError when not ready."""
+    """Return what the engine lacks for pod networks. Raises UnusableEngineError when not ready."""
     status = await cri.call(cri.runtime.Status, pb.StatusRequest(), timeout_s=_TIMEOUT_S)
     conditions = {each.type: each for each in status.status.conditions}
     for name in ("RuntimeReady", "NetworkReady"):

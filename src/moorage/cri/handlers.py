@@ -1,8 +1,8 @@
-"""Which runtime handlers an engine offers, whatever its age.
+"""Runtime handlers of an engine, of any version.
 
-Engines since 2024 list them in `Status` (KEP-3857, KEP-127). Older containerd says so only in the
-configuration it prints on a verbose `Status`. An engine that does neither is refused by name: a
-class could neither be placed nor refused in time.
+Engines since 2024 list them in `Status` (KEP-3857, KEP-127). Older containerd reports them only in
+the configuration of a verbose `Status`. An engine that does neither is refused: a class could not
+be scheduled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CONFIGURATION = "config"
 
 
 class HandlersUnknownError(Exception):
-    """The engine answers, but does not tell its runtime handlers."""
+    """The engine does not report its runtime handlers."""
 
     def __init__(self, engine: str, endpoint: str) -> None:
         super().__init__(
@@ -38,13 +38,14 @@ class _ContainerdConfiguration(msgspec.Struct, frozen=True):
 
 
 async def handlers_of(cri: CriClient) -> tuple[NodeRuntimeHandler, ...]:
-    """`node.status.runtimeHandlers` for an engine; the name `""` is its default handler.
+    """Return `node.status.runtimeHandlers` for an engine; the name `""` is its default handler.
 
-    Raises HandlersUnknownError for an engine that does not tell, CriError when it fails.
+    Raises HandlersUnknownError for an engine that does not report them, CriError when the call
+    fails.
     """
     listed = handlers_in(await _status(cri, is_verbose=False))
     if not listed:
-        # The verbose form costs an engine its whole configuration, so only where it is needed.
+        # The verbose form makes an engine serialise its whole configuration, so only if needed.
         listed = handlers_in(await _status(cri, is_verbose=True))
     if not listed:
         version = await cri.call(
@@ -56,10 +57,10 @@ async def handlers_of(cri: CriClient) -> tuple[NodeRuntimeHandler, ...]:
 
 
 def handlers_in(reply: pb.StatusResponse) -> tuple[NodeRuntimeHandler, ...]:
-    """The handlers a `Status` reply tells of, in the engine's order; none when it doesn't tell.
+    """Return the handlers in a `Status` response, in the engine's order; none if it lists none.
 
     Both features are always written, as the kubelet does; an engine too old to list its handlers
-    honours neither, whatever its runtimes can do.
+    supports neither, whatever its runtimes support.
     """
     if reply.runtime_handlers:
         return tuple(
@@ -79,11 +80,11 @@ async def _status(cri: CriClient, *, is_verbose: bool) -> pb.StatusResponse:
 
 
 def _configured(configuration: str) -> list[str]:
-    """The handler names in containerd's configuration, the default first."""
+    """Return the handler names in containerd's configuration, the default first."""
     try:
         told = msgspec.json.decode(configuration, type=_ContainerdConfiguration)
     except (msgspec.DecodeError, msgspec.ValidationError):
-        # Other engines print something else here, or nothing.
+        # Other engines have another format here, or nothing.
         return []
     names = sorted(told.containerd.runtimes)
     return ["", *names] if told.containerd.default_runtime_name in names else names

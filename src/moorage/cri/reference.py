@@ -1,7 +1,7 @@
-"""What an image's name says: registry, repository, tag and digest.
+"""Image references: registry, repository, tag and digest.
 
-The engine and the agent must read names alike. Pure. Source: the distribution project's reference
-grammar, with docker.io and `latest` where a name leaves them out.
+The engine and the node agent must parse names alike. Pure. Source: the distribution project's
+reference grammar, with docker.io and `latest` as defaults.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _ID = re.compile(r"[0-9a-f]{64}")
 
 
 class InvalidReferenceError(ValueError):
-    """A name that is none; the text is the kubelet's."""
+    """An invalid image name; the text is the kubelet's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A parsed image name. `tag` is `latest` when neither tag nor digest was written."""
+    """A parsed image name. `tag` is `latest` when neither tag nor digest was given."""
 
     registry: str
     path: str
@@ -40,14 +40,14 @@ class Reference:
 
     @property
     def repository(self) -> str:
-        """Registry and path, what credentials are looked up by."""
+        """Registry and path, by which credentials are looked up."""
         return f"{self.registry}/{self.path}"
 
     @property
     def full(self) -> str:
-        """The one spelling of the name: by digest when it has one, else by tag.
+        """The canonical name: by digest if it has one, else by tag.
 
-        A tag beside a digest says nothing more and is dropped, as containerd does.
+        A tag beside a digest is dropped, as in containerd.
         """
         if self.digest:
             return f"{self.repository}@{self.digest}"
@@ -55,7 +55,7 @@ class Reference:
 
 
 def parse(image: str) -> Reference:
-    """The parts of an image name. Raises InvalidReferenceError."""
+    """Parse an image name. Raises InvalidReferenceError."""
     match = _REFERENCE.fullmatch(image)
     if match is None or _ID.fullmatch(image) or len(match["path"]) > 255:
         why = "invalid reference format"
@@ -75,7 +75,7 @@ def parse(image: str) -> Reference:
 
 
 def with_default_tag(image: str) -> str:
-    """The name as written, with `:latest` where it has neither tag nor digest."""
+    """Return the name as given, with `:latest` if it has neither tag nor digest."""
     parsed = parse(image)
     if parsed.digest or image.endswith(f":{parsed.tag}"):
         return image

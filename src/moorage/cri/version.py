@@ -1,8 +1,7 @@
-"""Versions as engines, runtimes and tools print them.
+"""Versions of engines, runtimes and tools, parsed from their output.
 
-Each program has its own way to say it, yet all print the number with dots, first among such words.
-Distributions append their own marks, which stay in the text that people see and are left out of
-what is compared.
+Formats differ, but all print the dotted number before others. Distribution suffixes stay in the
+displayed text and are ignored in comparisons.
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# Neither `io.containerd.kata.v2` nor `libbpf1` is a version: no word may run into it.
+# Neither `io.containerd.kata.v2` nor `libbpf1` is a version: it must not adjoin a word.
 _VERSION = re.compile(r"(?<![\w.])v?((\d+(?:\.\d+)+)[\w+~-]*(?:\.[\w+~-]+)*)")
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version: its numbers for comparing, its text as the program wrote it."""
+    """A version: its numbers for comparison, its text as printed."""
 
     numbers: tuple[int, ...]
     text: str
@@ -26,7 +25,9 @@ class Version:
         return self.numbers[0]
 
     def is_before(self, numbers: tuple[int, ...]) -> bool:
-        """Whether this is older than the version with those numbers; missing ones count as 0."""
+        """Return whether this is older than the version with those numbers; missing ones count as
+        0.
+        """
         width = max(len(numbers), len(self.numbers))
         return _padded(self.numbers, width) < _padded(numbers, width)
 
@@ -35,7 +36,7 @@ class Version:
 
 
 def parse_version(printed: str) -> Version | None:
-    """The version in what a program prints when asked for it, None when there is none."""
+    """Return the version in a program's output, None without one."""
     found = _VERSION.search(printed)
     if found is None:
         return None

@@ -1,10 +1,10 @@
-"""The websocket that carries one byte stream to the client: a log in messages.
+"""Byte stream websocket: carries one byte stream to the client, such as a log.
 
     "", binary.k8s.io       binary messages, the bytes
     base64.binary.k8s.io    text messages, each base64 of its own bytes
 
-The first message is empty, so a client sees at once that the stream stands. What the client sends
-is ignored; its close ends the stream, and so does a message of more than 4 KiB. Source:
+The first message is empty, so that a client sees that the stream is open. The client's messages are
+ignored; its close ends the stream, and so does a message of more than 4 KiB. Source:
 `k8s.io/streaming` `httpstream/wsstream` (`Reader`).
 """
 
@@ -24,20 +24,20 @@ UNNAMED = ""
 PROTOCOLS = (UNNAMED, BINARY, BASE64)
 
 _CHUNK_BYTES = 32 * 1024
-# Of what is ignored little needs to be kept.
+# Ignored messages need little buffer.
 _LARGEST_IGNORED_BYTES = 4 * 1024
 # RFC 6455 §5.5: a control frame has at most 125 bytes, two of which are the code.
 _REASON_BYTES = 123
 
 
 class BrokenStreamError(Exception):
-    """The source of the pieces broke off. The text is for the client."""
+    """The source of the stream failed. The text is for the client."""
 
 
 def chosen_protocol(offered: Iterable[str]) -> str | None:
     """Return the first offered subprotocol that is known; UNNAMED if none is offered.
 
-    Returns None if all that is offered is unknown.
+    Returns None if no offered one is known.
     """
     names = tuple(offered) or (UNNAMED,)
     return next((name for name in names if name in PROTOCOLS), None)
@@ -46,10 +46,10 @@ def chosen_protocol(offered: Iterable[str]) -> str | None:
 async def send_bytes(
     request: web.BaseRequest, protocol: str, pieces: AsyncIterable[bytes]
 ) -> web.WebSocketResponse:
-    """Accept the upgrade in `protocol` and send the pieces until their end or the client's close.
+    """Accept the upgrade in `protocol` and send the chunks until their end or the client's close.
 
-    A stream that breaks closes the websocket with code 1011 and the reason. Raises OSError if the
-    client is gone without a close.
+    A failing source closes the websocket with code 1011 and the reason. Raises OSError if the
+    client disconnects without a close.
     """
     websocket = await accept(request, protocol, largest_bytes=_LARGEST_IGNORED_BYTES)
 

@@ -1,4 +1,4 @@
-"""The server's side of a websocket whose messages belong to numbered channels.
+"""Channel websocket, server side: messages belong to numbered channels.
 
     message = channel, then bytes     binary: one byte     base64 text: one digit
     255, n                            channel n ends (version 5 of the command protocol)
@@ -25,24 +25,24 @@ _DIGIT_ZERO = ord("0")
 
 
 class ChannelError(OSError):
-    """A message that names no channel, or is not what its protocol says."""
+    """A message without a channel, or not in its protocol's form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coding:
-    """How a message is written. With `can_end` a client can end a single channel."""
+    """A message encoding. With `can_end` a client can close a single channel."""
 
     is_base64: bool = False
     can_end: bool = False
 
     def encode(self, channel: int, data: bytes) -> bytes | str:
-        """A message, binary or text."""
+        """Return a message, binary or text."""
         if self.is_base64:
             return f"{chr(_DIGIT_ZERO + channel)}{base64.b64encode(data).decode()}"
         return bytes((channel,)) + data
 
     def decode(self, message: bytes) -> tuple[int, bytes]:
-        """Channel and bytes of a message. Raises ChannelError."""
+        """Return channel and bytes of a message. Raises ChannelError."""
         if not message:
             raise ChannelError("a message is empty and names no channel")
         if not self.is_base64:
@@ -54,7 +54,7 @@ class Coding:
 
 
 class SocketChannel:
-    """One channel. Reads and writes raise OSError once the client has gone."""
+    """A channel. Reads and writes raise OSError once the client has disconnected."""
 
     can_half_close = False
 
@@ -64,23 +64,23 @@ class SocketChannel:
         self.inbox = Inbox()
 
     async def read(self) -> bytes:
-        """What has arrived, at least a byte; empty once the client has ended the channel."""
+        """Return received bytes, at least one; empty once the client has closed the channel."""
         return await self.inbox.read()
 
     async def write(self, data: bytes) -> None:
-        """Send; no bytes are a message too."""
+        """Send bytes; none are a message too."""
         for start in range(0, max(len(data), 1), _CHUNK_BYTES):
             await self._socket.send(self._number, data[start : start + _CHUNK_BYTES])
 
     async def write_eof(self) -> None:
-        """Nothing: a server cannot end one channel, only the whole."""
+        """Do nothing: a server cannot close one channel, only the websocket."""
 
     async def reset(self) -> None:
-        """Take no more from it. The client cannot be told."""
+        """Ignore further input. The client cannot be notified."""
         self.inbox.discard()
 
     def discard(self) -> None:
-        """Forget whatever the client sends on it."""
+        """Ignore what the client sends."""
         self.inbox.discard()
 
 
@@ -96,7 +96,7 @@ class ChannelSocket:
         self.channels = tuple(SocketChannel(self, number) for number in range(count))
 
     async def run(self) -> None:
-        """Take what the client sends until it closes or has gone. Raises ChannelError."""
+        """Receive until the client closes or disconnects. Raises ChannelError."""
         error: OSError = ConnectionResetError("the client has gone")
         try:
             while (message := await next_message(self._websocket)) is not None:
@@ -110,7 +110,7 @@ class ChannelSocket:
                 channel.inbox.end(error)
 
     async def send(self, channel: int, data: bytes) -> None:
-        """For the channels: one message. Raises OSError when the client has gone."""
+        """Send one message, for the channels. Raises OSError when the client has disconnected."""
         message = self._coding.encode(channel, data)
         if isinstance(message, str):
             await self._websocket.send_str(message)

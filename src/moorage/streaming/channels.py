@@ -1,11 +1,11 @@
-"""The command streams of a websocket client (v5) spoken to an upstream in SPDY (v4).
+"""Command stream bridge: a websocket client (v5) to an upstream in SPDY (v4).
 
     websocket: first byte of a message is its channel: 0 stdin, 1 stdout, 2 stderr, 3 error,
                4 resize, 255 "this channel ends" (the byte after it says which)
     SPDY:      a stream each, named by its `streamtype` header
 
-Version 5 adds only the end of a single channel, which SPDY has as a flag; the status object on
-the error stream is the same. Source: KEP-4006, apimachinery `remotecommand` constants.
+Version 5 adds only the end of a single channel, which SPDY has as a flag; the status object on the
+error stream is the same. Source: KEP-4006, apimachinery `remotecommand` constants.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ V4 = "v4.channel.k8s.io"
 
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 _NAMES = {_STDIN: "stdin", _STDOUT: "stdout", _STDERR: "stderr", _ERROR: "error", _RESIZE: "resize"}
-# Engines wait for the streams in no order, but the error stream is made first by every client.
+# Engines accept the streams in any order, but every client opens the error stream first.
 _ORDER = (_ERROR, _STDIN, _STDOUT, _STDERR, _RESIZE)
 
 
 def wanted_channels(query: Mapping[str, str]) -> tuple[int, ...]:
-    """The channels of an exec or attach request, by its query (`stdin=true`, `tty=1`, …).
+    """Return the channels of an exec or attach request, by its query (`stdin=true`, `tty=1`, …).
 
-    As everywhere in the API's queries, all but `0` and `false` means yes.
+    As in all queries of the API, any value but `0` and `false` means true.
     """
 
     def asks(name: str) -> bool:
@@ -49,7 +49,7 @@ def wanted_channels(query: Mapping[str, str]) -> tuple[int, ...]:
 
 
 async def open_streams(session: SpdySession, channels: Sequence[int]) -> dict[int, int]:
-    """Open a stream for each channel; channel → stream. Raises SpdyError."""
+    """Open a stream for each channel. Returns channel → stream. Raises SpdyError."""
     return {channel: await session.open({"streamtype": _NAMES[channel]}) for channel in channels}
 
 
@@ -59,7 +59,7 @@ async def bridge(
     streams: Mapping[int, int],
     deadlines: Deadlines,
 ) -> None:
-    """Carry both ways until the upstream's streams have ended or either side has gone.
+    """Copy both ways until the upstream's streams have ended or either side has disconnected.
 
     Raises OSError when a connection breaks.
     """

@@ -1,9 +1,9 @@
-"""A two-way byte stream on an event loop's transport: what every protocol here runs on.
+"""Byte stream connection on an event loop's transport, below every protocol here.
 
-Unlike asyncio's own stream pair it delivers what arrived before an error, and tells that only
-after: a container engine that closes with unread input resets the connection right behind the
-command's exit status, which must not be lost. Reading pauses the transport when nobody takes the
-bytes; writing waits while the peer does not.
+Unlike asyncio's streams it delivers received bytes before an error: a container engine that closes
+with unread input resets the connection right after the command's exit status, which must not be
+lost. Reading pauses the transport when the bytes are not consumed; writing blocks while the peer
+does not read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from moorage.streaming.inbox import Inbox
 
 _WRITE_HIGH_BYTES = 256 * 1024
 _CLOSE_S = 5.0
-# Dead peers are found as fast as Go's servers and clients find them.
+# Dead peers are detected as fast as by Go's servers and clients.
 _KEEPALIVE = (
     (socket.TCP_KEEPIDLE, 15),
     (socket.TCP_KEEPINTVL, 15),
@@ -26,9 +26,9 @@ _KEEPALIVE = (
 
 
 class Connection(asyncio.Protocol):
-    """A byte stream; `async with` closes it, at once when the block fails or is cancelled.
+    """A byte stream. `async with` closes it, and aborts it when the block fails or is cancelled.
 
-    The callbacks of `asyncio.Protocol` belong to the event loop.
+    The callbacks of `asyncio.Protocol` are for the event loop.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Connection(asyncio.Protocol):
 
     @classmethod
     def on(cls, transport: asyncio.Transport) -> Self:
-        """The connection of a transport that some other protocol served until now."""
+        """Return the connection of a transport that another protocol has served."""
         connection = cls()
         transport.set_protocol(connection)
         connection.connection_made(transport)
@@ -64,7 +64,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def can_half_close(self) -> bool:
-        """Whether this side can end its direction alone; over TLS it can't."""
+        """Whether this side can close its direction alone; not over TLS."""
         return not self._is_lost and self._transport.can_write_eof()
 
     @property
@@ -72,44 +72,45 @@ class Connection(asyncio.Protocol):
         return self._is_lost or self._transport.is_closing()
 
     async def read(self) -> bytes:
-        """What has arrived, at least a byte; empty once the peer has ended. Raises OSError."""
+        """Return received bytes, at least one; empty at EOF. Raises OSError."""
         data = await self._inbox.read()
         self._resume_reading()
         return data
 
     def unread(self, data: bytes) -> None:
-        """Put back what was read too far."""
+        """Put back bytes that were read too far."""
         self._inbox.unread(data)
 
     async def write(self, data: bytes) -> None:
-        """Send; returns when the transport has room again. Raises OSError when it is lost."""
+        """Send; blocks until the transport has room again. Raises OSError when the connection is
+        lost.
+        """
         self.send(data)
         if not self._writable.is_set():
             await self.drain()
 
     def send(self, data: bytes) -> None:
-        """Send without waiting, for what is small and must not be cut by a cancellation."""
+        """Send without blocking, for small data that a cancellation must not truncate."""
         if self.is_closing:
             raise ConnectionResetError("the connection is lost")
         self._transport.write(data)
 
     async def drain(self) -> None:
-        """Return when the transport has room. Raises OSError when the connection is lost."""
+        """Block until the transport has room. Raises OSError when the connection is lost."""
         await self._writable.wait()
         if self._is_lost:
             raise ConnectionResetError("the connection is lost")
 
     async def write_eof(self) -> None:
-        """End this direction, where the transport can (see `can_half_close`)."""
+        """Close this direction, if the transport can (see `can_half_close`)."""
         if self.can_half_close and not self._transport.is_closing():
             self._transport.write_eof()
 
     async def aclose(self, within_s: float = _CLOSE_S) -> None:
-        """Send what is still to be sent and close; abort when that takes longer than `within_s`.
+        """Flush and close; abort after `within_s`.
 
-        Where the transport can, this side ends first and goes on reading until the peer ends too:
-        closing over unread input makes the kernel send a reset, which can destroy our last bytes
-        on their way.
+        If the transport can, this side half-closes first and reads until the peer closes too:
+        closing with unread input makes the kernel send a reset, which can destroy bytes in flight.
         """
         self._inbox.discard()
         try:
@@ -128,7 +129,7 @@ class Connection(asyncio.Protocol):
             raise
 
     def abort(self) -> None:
-        """Drop the connection and whatever was not sent."""
+        """Drop the connection with unsent data."""
         self._inbox.discard()
         if not self._is_lost:
             self._transport.abort()

@@ -1,8 +1,7 @@
-"""How long an interactive session may wait, and the timer of its silence.
+"""Session deadlines, and the idle timer.
 
-A session that nobody uses holds a connection on every machine it crosses; these limits end it.
-Source: the kubelet's and the CRI streaming library's defaults (30 s to create the streams, 4 h
-idle).
+An unused session holds a connection on every host it crosses; these limits end it. Source: the
+kubelet's and the CRI streaming library's defaults (30 s to create the streams, 4 h idle).
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from moorage.api.clock import Clock, SystemClock, sleep_unless_set
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
-    """Seconds. `half_open_s` bounds the silence of one side after the other has ended, `drain_s`
-    that of the output of a process that has ended.
+    """Deadlines in seconds. `half_open_s` limits the silence of one side after the other has
+    closed, `drain_s` that of the output of a process that has exited.
     """
 
     dial_s: float = 30.0
@@ -28,7 +27,7 @@ class Deadlines:
 
 
 class IdleTimer:
-    """Notices that nothing has passed for a while. Whoever passes bytes calls `touch`."""
+    """Expires after a time without traffic. `touch` restarts it."""
 
     def __init__(self, limit_s: float, clock: Clock | None = None) -> None:
         self._limit_s = limit_s
@@ -37,17 +36,17 @@ class IdleTimer:
         self.touch()
 
     def touch(self) -> None:
-        """Something has passed just now."""
+        """Record traffic."""
         self._last = self._clock.monotonic()
 
     def tighten(self, limit_s: float) -> None:
-        """Allow no more silence than that from now on."""
+        """Reduce the limit."""
         self._limit_s = min(self._limit_s, limit_s)
         self.touch()
         self._tightened.set()
 
     async def expired(self) -> None:
-        """Return once the limit has passed without a touch."""
+        """Block until the limit has passed without a touch."""
         while (remaining := self._last + self._limit_s - self._clock.monotonic()) > 0:
             self._tightened.clear()
             await sleep_unless_set(self._clock, remaining, self._tightened)

@@ -1,4 +1,4 @@
-"""Asking a server for an upgrade: the kubelet's endpoint, an engine's streaming address.
+"""Upgrade client: to the kubelet's endpoint, or an engine's streaming URL.
 
     async with dial(upstream, "POST", SPDY, lines) as answer:   # Upgraded or Refused
 
@@ -34,9 +34,9 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class DialError(StatusError):
-    """The upstream could not be reached, or did not answer as an HTTP server does.
+    """The upstream is unreachable, or did not respond as an HTTP server.
 
-    Status 500 without a reason, as the Kubernetes API answers it.
+    Status 500 without a reason, as in the Kubernetes API.
     """
 
     @classmethod
@@ -48,9 +48,9 @@ class DialError(StatusError):
 class Upstream:
     """A server's address for one upgrade.
 
-    `url` is `http://` or `https://`, path and query included, already escaped. `ssl` decides how
-    the server proves itself and with which certificate we do; `server_name` replaces the URL's
-    host in that proof. With `socket` the connection is made to that Unix socket. `headers` go with
+    `url` is `http://` or `https://`, path and query included, already escaped. `ssl` verifies the
+    server and holds the client certificate; `server_name` replaces the URL's host in the
+    verification. With `socket` the connection is made to that Unix socket. `headers` are added to
     the request (a bearer token).
     """
 
@@ -62,7 +62,7 @@ class Upstream:
 
     @property
     def place(self) -> str:
-        """Where it is, for messages: no path, which may hold a token."""
+        """The address for messages, without the path, which may hold a token."""
         if self.socket is not None:
             return str(self.socket)
         try:
@@ -73,7 +73,7 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True)
 class Upgraded:
-    """A 101 answer and the byte stream behind it."""
+    """A 101 response and the byte stream after it."""
 
     head: AnswerHead
     connection: Connection
@@ -81,7 +81,7 @@ class Upgraded:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Any other answer, with the beginning of its body (64 KiB)."""
+    """Any other response, with the beginning of its body (64 KiB)."""
 
     head: AnswerHead
     body: bytes
@@ -95,7 +95,7 @@ async def dial(
     lines: Iterable[tuple[str, str]] = (),
     deadlines: Deadlines | None = None,
 ) -> AsyncIterator[Upgraded | Refused]:
-    """Connect, ask for the upgrade, and yield the answer. Raises DialError."""
+    """Connect, request the upgrade, and yield the response. Raises DialError."""
     limits = deadlines or Deadlines()
     try:
         async with asyncio.timeout(limits.dial_s):

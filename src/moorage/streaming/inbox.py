@@ -1,8 +1,8 @@
-"""Bytes that have arrived and wait for their reader, in order, with their end.
+"""Inbox: received bytes that wait for their reader, in order, with EOF or an error.
 
-Connections, SPDY streams and websocket channels all receive through one of these: whoever feeds
-it looks whether it is full and stops reading its own source then, which is the whole of the
-backpressure. An error is the last thing the reader gets, after every byte that came before it.
+Connections, SPDY streams and websocket channels all receive through one. The feeder stops reading
+its source while the inbox is full, which is the backpressure. The reader gets an error only after
+every byte before it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ LIMIT_BYTES = 256 * 1024
 
 
 class Inbox:
-    """One feeder, one reader. `limit_bytes` is when it counts as full; feeding still works then."""
+    """A buffer for one feeder and one reader. It is full from `limit_bytes` on; feeding still
+    works.
+    """
 
     __slots__ = ("_arrived", "_error", "_has_ended", "_limit", "_pieces", "_room", "_size")
 
@@ -30,7 +32,7 @@ class Inbox:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more will come, though some may still be unread."""
+        """Whether no more bytes will come, though some may be unread."""
         return self._has_ended
 
     @property
@@ -38,7 +40,7 @@ class Inbox:
         return self._size >= self._limit
 
     def feed(self, data: bytes) -> None:
-        """Add bytes. After the end they are dropped: nobody will read them."""
+        """Add bytes; dropped after the end."""
         if self._has_ended or not data:
             return
         self._pieces.append(data)
@@ -48,7 +50,7 @@ class Inbox:
         self._arrived.set()
 
     def end(self, error: Exception | None = None) -> None:
-        """Nothing more comes; the reader then gets `error`, or the end. The first end counts."""
+        """End the input; the reader then gets `error`, or EOF. Only the first call counts."""
         if self._has_ended:
             return
         self._has_ended = True
@@ -57,21 +59,21 @@ class Inbox:
         self._room.set()
 
     def discard(self) -> None:
-        """End it and forget what was not read: the reader has gone."""
+        """End the input and drop unread bytes: the reader is gone."""
         self._pieces.clear()
         self._size = 0
         self.end()
         self._room.set()
 
     def unread(self, data: bytes) -> None:
-        """Put back what was read too far."""
+        """Put back bytes that were read too far."""
         if data:
             self._pieces.appendleft(data)
             self._size += len(data)
             self._arrived.set()
 
     async def read(self) -> bytes:
-        """All that is there, at least a byte; empty at the end. Raises the error it ended with."""
+        """Return all bytes, at least one; empty at EOF. Raises the error of `end`."""
         while not self._pieces:
             if self._has_ended:
                 if self._error is not None:
@@ -86,5 +88,5 @@ class Inbox:
         return data
 
     async def room(self) -> None:
-        """Return when it is no longer full, or has ended."""
+        """Block until it is not full, or has ended."""
         await self._room.wait()

@@ -1,4 +1,4 @@
-"""Two connections as one: what comes in on either goes out on the other.
+"""Pipe: copies between two connections in both directions.
 
 Source: the kubelet's and the API server's upgrade-aware proxies.
 """
@@ -14,7 +14,7 @@ from moorage.streaming.race import first_to_end
 
 
 class ByteStream(Protocol):
-    """What can be joined: a connection, or a websocket that carries bytes."""
+    """A stream to join: a connection, or a websocket that carries bytes."""
 
     @property
     def can_half_close(self) -> bool: ...
@@ -27,9 +27,9 @@ class ByteStream(Protocol):
 
 
 async def join(client: ByteStream, upstream: Connection, deadlines: Deadlines) -> None:
-    """Copy both ways until the upstream has ended, the client has gone, or nothing passes.
+    """Copy both ways until the upstream closes, the client disconnects, or the idle limit passes.
 
-    The client's end is passed on where the upstream can hear it alone, and the upstream then has
+    The client's EOF is passed on if the upstream supports half-close; the upstream then has
     `half_open_s` of silence to finish. Raises OSError when a connection breaks.
     """
     timer = IdleTimer(deadlines.idle_s)
@@ -40,7 +40,7 @@ async def join(client: ByteStream, upstream: Connection, deadlines: Deadlines) -
             return
         await upstream.write_eof()
         timer.tighten(deadlines.half_open_s)
-        # The upstream's own end decides now.
+        # From here on only the upstream's EOF ends it.
         await asyncio.get_running_loop().create_future()
 
     await first_to_end(

@@ -1,4 +1,4 @@
-"""Waiting for the first of several things to end, and ending the others."""
+"""Race: waits for the first of several coroutines, and cancels the others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 async def first_to_end(*running: Coroutine[Any, Any, None]) -> None:
-    """Run all until one ends; its exception, if it has one, is raised when the rest has stopped."""
+    """Run all until one returns; raises its exception, if any, after the others have stopped."""
     tasks = [asyncio.ensure_future(each) for each in running]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,8 +1,8 @@
-"""Taking a request's connection away from the HTTP server that read its head.
+"""Connection takeover from the HTTP server that has read the request's head.
 
     connection = await take_over(request, SPDY, lines)   # 101 is sent
     …
-    return HandledResponse()                             # what the handler gives the HTTP server
+    return HandledResponse()                             # the handler's response object
 
 Source: RFC 9110 §7.8.
 """
@@ -22,9 +22,9 @@ from moorage.streaming.upgrade import switching_head
 async def take_over(
     request: web.BaseRequest, protocol: str, lines: Iterable[tuple[str, str]]
 ) -> Connection:
-    """Accept the upgrade; from here on the connection is the caller's, and must be closed by it.
+    """Accept the upgrade. Returns the connection, which the caller must close.
 
-    Raises ConnectionResetError when the client has gone.
+    Raises ConnectionResetError when the client has disconnected.
     """
     transport = request.transport
     if transport is None:
@@ -32,15 +32,15 @@ async def take_over(
     former = request.protocol
     connection = Connection.on(transport)
     if (handler := asyncio.current_task()) is not None:
-        # The HTTP server keeps what it has of a connection until it hears that it is lost, and
-        # some cancel the handler then: so it hears when the handler has ended.
+        # The HTTP server keeps its connection state until connection_lost, and some servers cancel
+        # the handler then: so it is called after the handler.
         handler.add_done_callback(lambda _: former.connection_lost(None))
     await connection.write(switching_head(protocol, lines))
     return connection
 
 
 class HandledResponse(web.StreamResponse):
-    """Nothing to send: the connection was not the HTTP server's any more."""
+    """A response that sends nothing: the connection is not the HTTP server's any more."""
 
     def __init__(self) -> None:
         super().__init__(status=101)

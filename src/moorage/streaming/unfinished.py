@@ -1,8 +1,8 @@
-"""Unfinished messages: a bound on what websocket clients begin to send and do not end.
+"""Unfinished websocket messages: a bound on their memory.
 
-The HTTP library keeps a message until its last byte has come, up to its limit for one. Thousands of
-clients that each send all but the last byte would take all memory, so the bytes of unfinished
-messages are held from a budget; short ones are free. Everything that depends on the inside of
+The HTTP library buffers a message until its last byte, up to its limit for one. Thousands of
+clients that each send all but the last byte would exhaust memory, so the bytes of unfinished
+messages are taken from a budget; short ones are free. All that depends on the internals of
 aiohttp's `WebSocketResponse` is in this file. Hot path: a few steps for each read of a socket.
 """
 
@@ -38,10 +38,10 @@ class Unfinished:
         return self._budget.held
 
     def bound(self, request: web.BaseRequest, websocket: web.WebSocketResponse, user: str) -> None:
-        """Count what arrives on a websocket that was just prepared, until it is lost.
+        """Count the bytes received on a websocket that was just prepared, until it is lost.
 
-        `user` is whose share it takes, "" for those without limits. A message for which there is
-        no room closes the websocket with code 1009.
+        `user` is the budget's user, "" for one without limits. A message for which there is no room
+        closes the websocket with code 1009.
         """
         connection: Any = request.protocol
         if connection._payload_parser is not None:
@@ -50,7 +50,7 @@ class Unfinished:
 
 
 class _CountingParser:
-    """The library's parser of one websocket, with the bytes of the unfinished message counted."""
+    """The library's parser of one websocket, counting the bytes of the unfinished message."""
 
     def __init__(
         self, parser: Any, websocket: web.WebSocketResponse, budget: Budget, user: str
@@ -64,12 +64,12 @@ class _CountingParser:
         self._has_failed = False
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """Called by the connection for all that arrives."""
+        """Parse received bytes; called by the connection."""
         if self._has_failed:
             return True, b""
         whole = len(self._queue._buffer)
         result: tuple[bool, bytes] = self._parser.feed_data(data)
-        # Nothing is taken from the queue meanwhile. A control frame may come amid a message.
+        # The queue is not read meanwhile. A control frame may come amid a message.
         if any(message.type in _DATA for message, _ in islice(self._queue._buffer, whole, None)):
             self._give_back()
             return result
@@ -89,7 +89,7 @@ class _CountingParser:
         return result
 
     def feed_eof(self) -> None:
-        """Called by the connection when it is lost."""
+        """Handle EOF; called by the connection when it is lost."""
         self._parser.feed_eof()
         self._give_back()
 

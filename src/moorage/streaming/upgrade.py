@@ -1,10 +1,10 @@
-"""What an HTTP upgrade asks for and how its two heads are written.
+"""HTTP upgrade heads: parsing the request, writing both heads, choosing headers to forward.
 
     GET|POST … + Connection: Upgrade + Upgrade: websocket | SPDY/3.1   →   101, then raw bytes
 
-Only the headers in the tables below cross a hop: the rest is between two neighbours, and the
-caller's credentials must not reach the next one. Source: RFC 9110 §7.8, RFC 6455 §4; Kubernetes
-`httpstream` (header `X-Stream-Protocol-Version`, one line for each version offered).
+Only the headers in the tables below are forwarded: the others are hop-by-hop, and the caller's
+credentials must not reach the next hop. Source: RFC 9110 §7.8, RFC 6455 §4; Kubernetes `httpstream`
+(header `X-Stream-Protocol-Version`, one line for each version offered).
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ HeaderLines = tuple[tuple[str, str], ...]
 
 
 class HeadError(ValueError):
-    """The head of an HTTP answer that is none."""
+    """An invalid head of an HTTP response."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerHead:
-    """Status line and headers of an HTTP answer."""
+    """Status line and headers of an HTTP response."""
 
     status: int
     reason: str
@@ -54,7 +54,7 @@ class AnswerHead:
 
 
 def upgrade_of(request: web.BaseRequest) -> str:
-    """The protocol the request wants to change to, as this module writes it; empty for none."""
+    """Return the protocol that a request upgrades to, as this module writes it; empty for none."""
     asked = request.headers.getall("Connection", [])
     if not any("upgrade" in line.lower() for line in asked):
         return ""
@@ -63,18 +63,18 @@ def upgrade_of(request: web.BaseRequest) -> str:
 
 
 def offered_versions(request: web.BaseRequest) -> tuple[str, ...]:
-    """The stream protocol versions offered, best first, of a request without websocket."""
+    """Return the offered stream protocol versions, best first, of a request without websocket."""
     return _listed(request.headers.getall(PROTOCOL_VERSION, []))
 
 
 def offered_subprotocols(request: web.BaseRequest) -> tuple[str, ...]:
-    """The websocket subprotocols offered, without the one that only carries a bearer token."""
+    """Return the offered websocket subprotocols, without the one that carries a bearer token."""
     offered = _listed(request.headers.getall(SUBPROTOCOL, []))
     return tuple(name for name in offered if not name.startswith(TOKEN_SUBPROTOCOL))
 
 
 def passed_on(request: web.BaseRequest) -> HeaderLines:
-    """The headers of an upgrade request that its next hop must see: no credentials, no token."""
+    """Return the headers of an upgrade request to forward: no credentials, no token."""
     lines = [(name, value) for name in _REQUEST_HEADERS if name != SUBPROTOCOL
              for value in request.headers.getall(name, [])]  # fmt: skip
     if subprotocols := offered_subprotocols(request):
@@ -83,7 +83,7 @@ def passed_on(request: web.BaseRequest) -> HeaderLines:
 
 
 def passed_back(answer: AnswerHead) -> HeaderLines:
-    """The headers of a 101 answer that the client must see."""
+    """Return the headers of a 101 response to forward to the client."""
     return tuple(
         (name, value) for name in _ANSWER_HEADERS for value in answer.headers.getall(name, [])
     )
@@ -113,7 +113,7 @@ def answer_head(answer: h11.Response | h11.InformationalResponse) -> AnswerHead:
 
 
 def switching_head(protocol: str, lines: Iterable[tuple[str, str]]) -> bytes:
-    """The head that accepts an upgrade."""
+    """Return the head that accepts an upgrade."""
     upgrade = (("Connection", "Upgrade"), ("Upgrade", protocol))
     return _head("HTTP/1.1 101 Switching Protocols", (*upgrade, *lines))
 

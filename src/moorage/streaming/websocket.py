@@ -1,4 +1,4 @@
-"""A websocket whose binary messages are one byte stream: the port-forward tunnel.
+"""Tunnel websocket: binary messages as one byte stream, for port-forward.
 
 Source: KEP-4006, `SPDY/3.1+portforward.k8s.io`.
 """
@@ -11,16 +11,16 @@ from aiohttp import web
 TUNNEL = "SPDY/3.1+portforward.k8s.io"
 _CLOSE_S = 5.0
 _MESSAGE_LIMIT_BYTES = 32 * 1024 * 1024
-# Larger than any frame the server's side of SPDY writes.
+# Larger than any frame that the SPDY server writes.
 _CHUNK_BYTES = 33 * 1024
 
 
 def make_websocket(
     subprotocol: str, close_s: float = _CLOSE_S, *, largest_bytes: int = _MESSAGE_LIMIT_BYTES
 ) -> web.WebSocketResponse:
-    """Make a websocket that speaks `subprotocol`, not yet open; empty for one without a name.
+    """Return an unopened websocket for `subprotocol`; empty for one without a name.
 
-    Closing it waits at most `close_s` for the client to close too. A message of more than
+    Closing it waits at most `close_s` for the client's close. A message of more than
     `largest_bytes` closes it with code 1009.
     """
     return web.WebSocketResponse(
@@ -38,14 +38,14 @@ async def accept(
     *,
     largest_bytes: int = _MESSAGE_LIMIT_BYTES,
 ) -> web.WebSocketResponse:
-    """Accept the upgrade to a websocket as `make_websocket` makes it."""
+    """Accept the upgrade to a websocket of `make_websocket`."""
     websocket = make_websocket(subprotocol, close_s, largest_bytes=largest_bytes)
     await websocket.prepare(request)
     return websocket
 
 
 async def next_message(websocket: web.WebSocketResponse) -> bytes | None:
-    """The next binary or text message; None when the peer has closed or gone."""
+    """Return the next binary or text message; None when the peer has closed or disconnected."""
     message = await websocket.receive()
     if message.type is aiohttp.WSMsgType.BINARY:
         return bytes(message.data)
@@ -63,7 +63,7 @@ class Tunnel:
         self._websocket = websocket
 
     async def read(self) -> bytes:
-        """The next bytes; empty once the peer has closed."""
+        """Return the next bytes; empty once the peer has closed."""
         while True:
             message = await next_message(self._websocket)
             if message is None:

@@ -1,4 +1,4 @@
-"""What the configuration of a containerd says, started for tests and measurements beside ours."""
+"""Configuration of a containerd that tests and benchmarks start beside the engine."""
 
 from moorage.cri.containerd.configuration import (
     NATIVE,

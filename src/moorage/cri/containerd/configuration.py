@@ -1,8 +1,8 @@
-"""Writes the configuration of a containerd that tests and measurements start beside our engine.
+"""containerd configuration for tests and benchmarks.
 
-Plain values in, one TOML document out. Up to 1.7 containerd reads version 2 of its format, from
-2.0 on version 3, where the CRI plugin is split in three. Only what differs from containerd's own
-defaults is written. Source: containerd, "CRI Plugin Config Guide" and `containerd config default`.
+Values in, one TOML document out. Up to 1.7 containerd reads version 2 of its format, from 2.0 on
+version 3, where the CRI plugin is split in three. Only differences from containerd's own defaults
+are written. Source: containerd, "CRI Plugin Config Guide" and `containerd config default`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _UNUSED_SNAPSHOTTERS = (
     "io.containerd.snapshotter.v1.zfs",
 )
 _UNUSED = (
-    # Makes /opt/containerd, and puts it into every shim's library path.
+    # Creates /opt/containerd, and puts it into every shim's library path.
     "io.containerd.internal.v1.opt",
     # Restarts containers by their labels, every ten seconds; the node agent does that.
     "io.containerd.internal.v1.restart",
     "io.containerd.monitor.container.v1.restart",
-    # Its socket has one place on a machine, which a second containerd cannot have.
+    # Its socket has a fixed path, which two containerd instances cannot share.
     "io.containerd.nri.v1.nri",
     "io.containerd.internal.v1.tracing",
     "io.containerd.tracing.processor.v1.otlp",
@@ -45,11 +45,10 @@ _UNUSED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeTable:
-    """One handler of the engine.
+    """A runtime handler of the engine.
 
     `program` is the OCI runtime that runc's shim drives, None for shims that bring their own.
-    `root` is where that runtime keeps its containers' state. `configuration` is a file the shim
-    is pointed to.
+    `root` is that runtime's state directory. `configuration` is a configuration file for the shim.
     """
 
     handler: str
@@ -61,11 +60,11 @@ class RuntimeTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What a containerd is told. All paths are absolute.
+    """The settings of a containerd. All paths are absolute.
 
-    `stream_port` 0 lets the system choose. `restricts_oom_score` is for hosts that may not lower
-    it (no CAP_SYS_RESOURCE), where every sandbox would fail. `registry_hosts` is the directory
-    with one `hosts.toml` for each registry that has mirrors.
+    `stream_port` 0 is any port. `restricts_oom_score` is for hosts without CAP_SYS_RESOURCE, where
+    every sandbox would fail otherwise. `registry_hosts` is the directory with one `hosts.toml` for
+    each registry that has mirrors.
     """
 
     root: Path
@@ -87,9 +86,9 @@ class Configuration:
 
 
 def configuration_version(containerd: Version) -> int:
-    """The version of the file format for a containerd. Raises ValueError before 1.5.
+    """Return the version of the file format for a containerd. Raises ValueError before 1.5.
 
-    1.5 is the oldest release that reads all the keys that are written here.
+    1.5 is the oldest release that reads all keys written here.
     """
     if containerd.is_before((1, 5)):
         raise ValueError(f"containerd {containerd} is too old: 1.5 or later is needed")
@@ -97,10 +96,10 @@ def configuration_version(containerd: Version) -> int:
 
 
 def write_configuration(configuration: Configuration, containerd: Version) -> str:
-    """The text of config.toml for a containerd of that version.
+    """Return the text of config.toml for a containerd of that version.
 
-    Raises ValueError for a default handler without table, an unknown snapshotter, and a
-    containerd that is too old.
+    Raises ValueError for a default handler without table, an unknown snapshotter, and a containerd
+    that is too old.
     """
     _check(configuration)
     version = configuration_version(containerd)
@@ -160,7 +159,7 @@ def _version_3(configuration: Configuration) -> Table:
         "io.containerd.grpc.v1.cri": _streaming(configuration),
         _V3_RUNTIME: {
             **_sandboxes(configuration),
-            # Without it every sandbox runs a plugin for what is one call to the kernel.
+            # Without it every sandbox runs a plugin for one system call.
             "cni": {**_networks(configuration), "use_internal_loopback": True},
             "containerd": _handlers(configuration),
         },
@@ -182,7 +181,7 @@ def _streaming(configuration: Configuration) -> Table:
 def _sandboxes(configuration: Configuration) -> Table:
     return {
         "restrict_oom_score_adj": configuration.restricts_oom_score,
-        # Beside the sandboxes, so that they go when the engine's state goes.
+        # Beside the sandboxes, so that they are removed with the engine's state.
         "netns_mounts_under_state_dir": True,
         # The defaults of containerd 2, with which images for port 80 run as any user.
         "enable_unprivileged_ports": True,
@@ -224,6 +223,6 @@ def _runtime(table: RuntimeTable, configuration: Configuration) -> Table:
         options["TypeUrl"] = f"{table.shim_type}.options"
     written: dict[str, Value] = {"runtime_type": table.shim_type}
     if table.shim_type != RUNC_SHIM:
-        # A privileged pod in a sandbox of its own gets no devices of the host.
+        # A privileged pod under a virtualised runtime gets no devices of the host.
         written["privileged_without_host_devices"] = True
     return {**written, "options": options} if options else written

@@ -1,4 +1,4 @@
-"""Registry mirrors as containerd reads them: one directory with a `hosts.toml` for each registry.
+"""containerd registry mirrors: one directory with a `hosts.toml` for each registry.
 
 Read at every pull, so that a change needs no restart. A mirror is asked first, the registry itself
 if the mirror has no answer. Source: containerd, "Registry Configuration".
@@ -12,16 +12,16 @@ from urllib.parse import urlsplit
 from moorage.cri.containerd.toml import Table, write_toml
 
 DEFAULT = "_default"
-"""The directory whose file is for every registry without one of its own."""
+"""The directory whose file applies to every registry without one of its own."""
 
 _SERVERS = {"docker.io": "https://registry-1.docker.io"}
 
 
 def hosts_files(mirrors: Mapping[str, str]) -> dict[str, str]:
-    """Directory name → text of its `hosts.toml`, for mirrors given as registry → URL.
+    """Return directory name → text of its `hosts.toml`, for mirrors given as registry → URL.
 
-    The registry `*` stands for all without a mirror of their own. Raises ValueError for a mirror
-    that is no http or https URL.
+    The registry `*` means all without a mirror of their own. Raises ValueError for a mirror that is
+    not an http or https URL.
     """
     return {
         (DEFAULT if registry == "*" else registry): _hosts_file(registry, mirror)

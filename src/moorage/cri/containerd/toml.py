@@ -1,7 +1,7 @@
-"""Writes TOML: the part of it that configuration files need.
+"""TOML writer, for the subset that configuration files need.
 
-The standard library only reads it. Tables come after the plain keys of their parent, keys keep the
-order they are given in, so that the same values give the same bytes. Source: TOML 1.0.0.
+The standard library only reads TOML. Tables follow the plain keys of their parent, and keys keep
+their order, so that equal values give equal bytes. Source: TOML 1.0.0.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _ESCAPES = {
 
 
 def write_toml(document: Table) -> str:
-    """The document as text. Raises TypeError for a value TOML has no form for."""
+    """Return the document as text. Raises TypeError for a value without a TOML form."""
     return "\n".join(_lines(document, ())).strip() + "\n"
 
 
 def _lines(table: Table, path: tuple[str, ...]) -> Iterator[str]:
     tables = {key: value for key, value in table.items() if isinstance(value, Mapping)}
     plain = {key: value for key, value in table.items() if key not in tables}
-    # A table that only holds tables needs no head of its own.
+    # A table that only holds tables needs no header.
     if path and (plain or not tables):
         yield ""
         yield f"[{'.'.join(map(_key, path))}]"

@@ -1,4 +1,4 @@
-"""What containers and sandboxes use: statistics and metrics as the CRI gives them."""
+"""Container and sandbox statistics and metrics of the CRI."""
 
 from moorage.engine.stats.filters import select_containers, select_sandboxes
 from moorage.engine.stats.statistics import Statistics

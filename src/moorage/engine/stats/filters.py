@@ -1,4 +1,4 @@
-"""Which containers and sandboxes a filter means. Pure. Source: CRI `*StatsFilter`."""
+"""Filters of statistics. Pure. Source: CRI `*StatsFilter`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from moorage.engine.stats.subjects import ContainerSubject, SandboxSubject
 def select_containers(
     subjects: Iterable[ContainerSubject], wanted: pb.ContainerStatsFilter | None
 ) -> list[ContainerSubject]:
-    """Those that meet every part of the filter; an empty part, and no filter, is met by all.
+    """Return the containers that match every part of the filter; an empty part matches all.
 
-    An id may be cut short, as everywhere in the CRI.
+    An id may be abbreviated, as everywhere in the CRI.
     """
     if wanted is None:
         return list(subjects)
@@ -30,7 +30,7 @@ def select_containers(
 def select_sandboxes(
     subjects: Iterable[SandboxSubject], wanted: pb.PodSandboxStatsFilter | None
 ) -> list[SandboxSubject]:
-    """Those that meet every part of the filter, as `select_containers`."""
+    """Return the sandboxes that match every part of the filter, as `select_containers`."""
     if wanted is None:
         return list(subjects)
     return [

@@ -1,7 +1,7 @@
-"""Statistics as the CRI's messages. Pure.
+"""CRI messages of statistics. Pure.
 
-What is not known stays unset, which tells a kubelet to leave it out; a zero would be believed.
-Source: CRI `ContainerStats`, `PodSandboxStats`.
+An unknown figure stays unset, so that a kubelet leaves it out; a zero would be reported. Source:
+CRI `ContainerStats`, `PodSandboxStats`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from moorage.engine.stats.samples import Sample
 from moorage.engine.stats.subjects import ContainerSubject, LayerUsage, SandboxSubject
 from moorage.linux.network_devices import NetworkDevice
 
-# What CNI plugins are told to name a pod's device.
+# The name that CNI plugins give a pod's device.
 _DEFAULT_DEVICE = "eth0"
 
 
 def container_stats(
     subject: ContainerSubject, sample: Sample, rate: int | None, layer: LayerUsage | None
 ) -> pb.ContainerStats:
-    """A container's statistics; `rate` is its processor time in nanoseconds a second."""
+    """Return a container's statistics; `rate` is its CPU time in nanoseconds per second."""
     stats = pb.ContainerStats(
         attributes=pb.ContainerAttributes(
             id=subject.id,
@@ -48,7 +48,7 @@ def sandbox_stats(
     devices: Sequence[NetworkDevice],
     containers: Sequence[pb.ContainerStats],
 ) -> pb.PodSandboxStats:
-    """A sandbox's statistics, with those of its containers."""
+    """Return a sandbox's statistics, with those of its containers."""
     return pb.PodSandboxStats(
         attributes=pb.PodSandboxAttributes(
             id=subject.id,

@@ -1,8 +1,8 @@
-"""Metrics under the names that dashboards know, as a table: name, meaning, labels, values.
+"""Metrics table: names as cAdvisor's, meanings, labels, values.
 
-A kubelet asks for the descriptors once and for the values at every scrape, and serves both under
-`/metrics/cadvisor`. Values are whole numbers, as the CRI has it, so times are full seconds.
-Source: CRI `MetricDescriptor`, `Metric`; KEP-2371; the names and labels of cAdvisor.
+A kubelet gets the descriptors once and the values at every scrape, and serves both under
+`/metrics/cadvisor`. The CRI has integer values, so times are full seconds. Source: CRI
+`MetricDescriptor`, `Metric`; KEP-2371; the names and labels of cAdvisor.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Value = tuple[tuple[str, ...], int]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A metric; `labels` are its own, after those that all have."""
+    """A metric; `labels` are its own, after the common ones."""
 
     name: str
     help: str
@@ -36,7 +36,7 @@ class Row:
 
 
 def descriptors(rows: Iterable[Row]) -> list[pb.MetricDescriptor]:
-    """What the metrics mean, and the names of their labels."""
+    """Return the metrics' descriptors, with their label names."""
     return [
         pb.MetricDescriptor(name=row.name, help=row.help, label_keys=(*BASE_LABELS, *row.labels))
         for row in rows
@@ -44,7 +44,7 @@ def descriptors(rows: Iterable[Row]) -> list[pb.MetricDescriptor]:
 
 
 def metrics(rows: Iterable[Row], readings: Readings, base: Sequence[str]) -> list[pb.Metric]:
-    """The values; `base` are those of BASE_LABELS. What is not known has no value."""
+    """Return the values; `base` are those of BASE_LABELS. An unknown figure has no value."""
     at_ns = readings.sample.at_ns
     return [
         pb.Metric(
@@ -77,17 +77,19 @@ def _single(read: Callable[[Readings], int | None]) -> Callable[[Readings], Iter
 
 
 def _cpu(name: str, help_: str, read: Callable[[Readings], int | None]) -> Row:
-    """Zero where processor time is counted and this is not: without a quota nothing throttles."""
+    """Return zero where CPU time is counted and this figure is not: without a quota nothing
+    throttles.
+    """
     return _counter(name, help_, lambda r: _zero(r.sample.usage.cpu_ns, read(r)))
 
 
 def _memory(name: str, help_: str, read: Callable[[Readings], int | None]) -> Row:
-    """Zero where memory is counted and this is not, as swap on a machine without."""
+    """Return zero where memory is counted and this figure is not, as swap on a host without."""
     return _gauge(name, help_, lambda r: _zero(r.sample.usage.memory, read(r)))
 
 
 def _process(what: str, help_: str, read: Callable[[Readings], int]) -> Row:
-    """Without processes nothing is told: those of a sandboxed runtime are not the host's."""
+    """Return no value without processes: those of a virtualised runtime are not the host's."""
     return _gauge(f"container_{what}", help_, lambda r: read(r) if r.processes.processes else None)
 
 
@@ -149,7 +151,7 @@ def _faults(readings: Readings) -> Iterator[Value]:
     usage = readings.sample.usage
     for kind, count in (("pgfault", usage.page_faults), ("pgmajfault", usage.major_page_faults)):
         if count is not None:
-            # A container seldom has cgroups of its own, so both scopes are the same.
+            # A container seldom has child cgroups, so both scopes are the same.
             yield from (((kind, scope), count) for scope in ("container", "hierarchy"))
 
 

@@ -1,7 +1,7 @@
-"""What processes have open, from /proc.
+"""Open files, sockets and threads of processes, from /proc.
 
-Processes come and go while they are counted; one that has gone counts as nothing.
-Source: proc_pid_fd(5), proc_pid_task(5), proc_pid_limits(5).
+A process that exits while it is counted counts as nothing. Source: proc_pid_fd(5),
+proc_pid_task(5), proc_pid_limits(5).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _OPEN_FILES = re.compile(r"^Max open files +(\d+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class ProcessCounts:
-    """Of all processes together. `open_files_limit` is the first one's soft limit."""
+    """The counts of all processes together. `open_files_limit` is the first one's soft limit."""
 
     processes: int = 0
     threads: int = 0
@@ -28,7 +28,7 @@ class ProcessCounts:
 
 
 def count_processes(pids: Iterable[int]) -> ProcessCounts:
-    """Count what these processes have. Blocks, for some microseconds each descriptor."""
+    """Count the resources of processes. Blocks, for some microseconds each descriptor."""
     ordered = sorted(pids)
     counted = ((0, 0, 0), *map(_count, ordered))
     limit = _OPEN_FILES.search(read(f"/proc/{ordered[0]}/limits")) if ordered else None
@@ -41,7 +41,7 @@ def count_processes(pids: Iterable[int]) -> ProcessCounts:
 def _count(pid: int) -> tuple[int, int, int]:
     directory = f"/proc/{pid}/fd"
     try:
-        # A directory's links count those to it from each directory inside, and two of its own.
+        # A directory's link count is the number of its subdirectories plus two.
         threads = os.stat(f"/proc/{pid}/task").st_nlink - 2
         names = os.listdir(directory)
     except OSError:

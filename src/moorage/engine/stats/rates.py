@@ -1,7 +1,7 @@
-"""How many nanoseconds of processor time a second a cgroup uses now, from what it used before.
+"""CPU rate: nanoseconds of CPU time per second, from two readings of a cgroup.
 
-Two readings of each are kept, so that who asks twice at once does not spoil the answer of who asks
-every ten seconds. The least lately asked for are forgotten; nobody has to say that one has gone.
+Two readings of each id are kept, so that a client that asks twice in a row does not spoil the rate
+of one that asks every ten seconds. The least recently read ids are evicted.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ _LEAST_WINDOW_NS = _NS_PER_S
 _MOST_KEPT = 4096
 
 Reading = tuple[int, int]
-"""When, on a clock that never runs backwards, and how much until then; both in nanoseconds."""
+"""Time on a monotonic clock, and CPU time until then; both in nanoseconds."""
 
 
 class CpuRates:
-    """The last readings of each id. Safe for several threads."""
+    """The last readings of each id. Thread-safe."""
 
     def __init__(self, most_kept: int = _MOST_KEPT) -> None:
         self._most_kept = most_kept
@@ -26,14 +26,14 @@ class CpuRates:
         self._lock = threading.Lock()
 
     def rate(self, id_: str, at_ns: int, used_ns: int) -> int | None:
-        """Nanoseconds of processor time a second until now; None when it is asked first.
+        """Return the nanoseconds of CPU time per second until now; None at the first reading.
 
-        Over the last second or more where it was asked that long ago, else since the first time.
+        Averaged over at least a second if there is a reading that old, else since the first one.
         """
         with self._lock:
             older, newer = self._kept.pop(id_, (None, None))
             if newer is None or used_ns < newer[1]:
-                # One that counts anew is another of the same name.
+                # A counter that restarts belongs to another cgroup of the same name.
                 self._keep(id_, None, (at_ns, used_ns))
                 return None
             if at_ns - newer[0] >= _LEAST_WINDOW_NS:

@@ -1,6 +1,6 @@
-"""One look at a container or a pod: all that statistics or metrics need, read at one time.
+"""Samples: all that the statistics or metrics of a container or pod need, read at one time.
 
-The thin part: everything blocks, so a list of subjects is read by one thread in one go.
+Everything blocks, so one thread reads a list of subjects in one go.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BLOCK_DEVICES = "/sys/dev/block"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a cgroup uses at a moment: `at_ns` since the epoch, `ticked_ns` on a steady clock."""
+    """A cgroup's usage: `at_ns` since the epoch, `ticked_ns` on a monotonic clock."""
 
     at_ns: int
     ticked_ns: int
@@ -53,7 +53,7 @@ class FileSystem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """All that metrics are made of; what a pod has none of is empty."""
+    """The inputs of all metrics; empty where a pod has none."""
 
     sample: Sample
     accounts: Accounts
@@ -68,7 +68,7 @@ class Readings:
 
 
 class Sampler:
-    """Reads the cgroups of one machine. Every call blocks."""
+    """Reads the host's cgroups. Every call blocks."""
 
     def __init__(self, cgroups: Cgroups, clock: Clock) -> None:
         self._cgroups = cgroups
@@ -76,15 +76,15 @@ class Sampler:
         self._reader = UsageReader(cgroups)
 
     def sample(self, path: str) -> Sample:
-        """What a cgroup uses now."""
+        """Return a cgroup's current usage."""
         return self._now(self._reader.usage(path), read_pressures(self._cgroups, path))
 
     def total(self, samples: Iterable[Sample]) -> Sample:
-        """What several use together, as if read now."""
+        """Return the sum of several samples, as if read now."""
         return self._now(total_usage(each.usage for each in samples), Pressures())
 
     def container(self, subject: ContainerSubject, layer: LayerUsage | None) -> Readings:
-        """Everything about a container."""
+        """Return all readings of a container."""
         path = subject.cgroup
         return Readings(
             sample=self.sample(path),
@@ -102,14 +102,14 @@ class Sampler:
         )
 
     def pod(self, path: str | None, network: Sequence[NetworkDevice]) -> Readings:
-        """What is only known of a pod as a whole."""
+        """Return the readings that exist only for a whole pod."""
         if path is None:
             return Readings(sample=self.total(()), accounts=Accounts(), network=network)
         accounts = self._reader.accounts(path)
         return Readings(sample=self.sample(path), accounts=accounts, network=network)
 
     def _process_ids(self, path: str) -> Iterable[int]:
-        # Who is in one hierarchy is in all: asking ten for each container would cost ten times.
+        # A process is in every hierarchy; reading ten for each container would cost ten times.
         mount = self._cgroups.mount_of("memory") or self._cgroups.unified
         return () if mount is None else process_ids_below(directory_in(mount, path))
 
@@ -122,14 +122,14 @@ def _file_system(directory: Path) -> FileSystem | None:
     try:
         found, number = os.statvfs(directory), os.stat(directory).st_dev
     except OSError:
-        # The layer's file system has gone with the container.
+        # The container was removed with its layer meanwhile.
         return None
     device = _device_name(os.major(number), os.minor(number))
     return FileSystem(device, found.f_blocks * found.f_frsize, found.f_files, found.f_ffree)
 
 
 def _device_name(major: int, minor: int) -> str:
-    """`/dev/sda1`, or the numbers of what has no device file, as file systems in memory."""
+    """Return `/dev/sda1`, or the numbers of a device without a file, as of a tmpfs."""
     try:
         link = os.readlink(f"{_BLOCK_DEVICES}/{major}:{minor}")
     except OSError:

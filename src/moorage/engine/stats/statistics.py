@@ -1,8 +1,7 @@
-"""Statistics and metrics of containers and sandboxes, as a CRI server answers them.
+"""Statistics and metrics of containers and sandboxes, for the CRI's responses.
 
-A list is read in one thread, in one go: about 0.25 ms a container on the hot path `containers`.
-Sizes of writable layers are asked for before, some at a time, and left out when they don't come
-by a deadline.
+One thread reads a list in one go: about 0.25 ms a container on the hot path `containers`. Sizes of
+writable layers are requested before, some at a time, and left out after a deadline.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ _LAYERS_AT_ONCE = 4
 _LAYER_DEADLINE_S = 5.0
 
 Layers = Mapping[str, LayerUsage]
-"""What writable layers use, by container."""
+"""Usage of writable layers by container."""
 Devices = Mapping[Path, tuple[NetworkDevice, ...]]
-"""The devices of network namespaces."""
+"""Devices of network namespaces."""
 
 
 class Statistics:
-    """Measures on one machine; remembers the last readings for rates. Safe for many tasks."""
+    """Measures on one host and keeps the last readings for rates. Safe for concurrent use."""
 
     def __init__(self, cgroups: Cgroups, clock: Clock) -> None:
         self._sampler = Sampler(cgroups, clock)
@@ -48,32 +47,32 @@ class Statistics:
         self._layers_at_once = asyncio.Semaphore(_LAYERS_AT_ONCE)
 
     async def container(self, subject: ContainerSubject) -> pb.ContainerStats:
-        """One container's statistics; nothing is told of a cgroup that has gone."""
+        """Return a container's statistics; no figures without its cgroup."""
         (stats,) = await self.containers((subject,))
         return stats
 
     async def containers(self, subjects: Sequence[ContainerSubject]) -> list[pb.ContainerStats]:
-        """The statistics of several, in their order."""
+        """Return the statistics of several containers, in their order."""
         layers = await self._layers(subjects)
         return await asyncio.to_thread(self._containers, subjects, layers)
 
     async def sandbox(self, subject: SandboxSubject) -> pb.PodSandboxStats:
-        """One sandbox's statistics, with those of its containers."""
+        """Return a sandbox's statistics, with those of its containers."""
         (stats,) = await self.sandboxes((subject,))
         return stats
 
     async def sandboxes(self, subjects: Sequence[SandboxSubject]) -> list[pb.PodSandboxStats]:
-        """The statistics of several, in their order."""
+        """Return the statistics of several sandboxes, in their order."""
         layers = await self._layers([each for pod in subjects for each in pod.containers])
         return await asyncio.to_thread(self._sandboxes, subjects, layers)
 
     async def metrics(self, subjects: Sequence[SandboxSubject]) -> list[pb.PodSandboxMetrics]:
-        """The metrics of several sandboxes and their containers, in their order."""
+        """Return the metrics of several sandboxes and their containers, in their order."""
         layers = await self._layers([each for pod in subjects for each in pod.containers])
         return await asyncio.to_thread(self._metrics, subjects, layers)
 
     def descriptors(self) -> list[pb.MetricDescriptor]:
-        """What `metrics` may tell."""
+        """Return the descriptors of `metrics`."""
         return descriptors(ALL_ROWS)
 
     async def _layers(self, subjects: Sequence[ContainerSubject]) -> Layers:
@@ -84,7 +83,7 @@ class Statistics:
 
     async def _layer(self, subject: ContainerSubject) -> LayerUsage | None:
         try:
-            # The wait for a turn counts too: one slow disk must not hold up the whole list.
+            # Waiting for a slot counts too: one slow disk must not delay the whole list.
             async with asyncio.timeout(_LAYER_DEADLINE_S), self._layers_at_once:
                 return await subject.writable_usage()
         except (OSError, TimeoutError) as error:

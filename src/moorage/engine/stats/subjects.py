@@ -1,4 +1,4 @@
-"""Of what statistics are asked: containers and sandboxes, as far as they concern measuring."""
+"""Subjects of statistics: containers and sandboxes, as far as measuring needs them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LayerUsage = tuple[int, int]
 class ContainerSubject:
     """A container. `cgroup` is its path in the hierarchies.
 
-    `writable_usage` gives the bytes and inodes of its writable layer, and raises OSError when that
-    cannot be known; `layers` is a directory of the file system it is on. `limits` are those that it
-    runs with, for metrics.
+    `writable_usage` returns the bytes and inodes of its writable layer, and raises OSError when
+    they are unknown; `layers` is a directory of the file system it is on. `limits` are the
+    container's resources, for metrics.
     """
 
     id: str
@@ -38,8 +38,9 @@ class ContainerSubject:
 class SandboxSubject:
     """A sandbox with its containers.
 
-    `cgroup` is the pod's own, None when it shares its parent with others: the sum of its containers
-    is told then. `netns` is the file that pins its network namespace, None on the host's network.
+    `cgroup` is the pod's own, None when it shares its parent with others: then the sum of its
+    containers is reported. `netns` is the file that pins its network namespace, None on the host's
+    network.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Streams into containers: the endpoint that serves exec, attach and port-forward."""
+"""Streaming endpoint of the engine: exec, attach and port-forward."""
 
 from moorage.engine.streams.pod_port import dial_port
 from moorage.engine.streams.server import StreamServer

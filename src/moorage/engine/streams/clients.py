@@ -1,7 +1,7 @@
-"""A client's connection as the channels of a command, whatever it speaks.
+"""Client channels of a command, over SPDY or a websocket.
 
 SPDY         the client opens a stream for each channel, in any order
-websocket    channels are numbers and there from the start
+websocket    channels are numbers and exist from the start
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from moorage.streaming.spdy import SpdyStream
 
 CommandRequest = pb.ExecRequest | pb.AttachRequest
 
-# Their places are their numbers in the websocket protocols.
+# The index is the channel's number in the websocket protocols.
 _NAMES = ("stdin", "stdout", "stderr", "error", "resize")
 _READ = ("stdin", "resize")
 SOCKET_CHANNELS = len(_NAMES)
 
 
 def wanted(request: CommandRequest, dialect: Dialect) -> tuple[str, ...]:
-    """The names of the channels that a request asks for, in the order of their numbers."""
+    """Return the channels that a request needs, in the order of their numbers."""
     asked = {
         "stdin": request.stdin,
         "stdout": request.stdout,
@@ -36,7 +36,7 @@ def wanted(request: CommandRequest, dialect: Dialect) -> tuple[str, ...]:
 
 
 class Gathering:
-    """The streams a SPDY client opens, until all that are wanted are there."""
+    """Collects the streams that a SPDY client opens."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._missing = set(names)
@@ -44,7 +44,7 @@ class Gathering:
         self._is_whole = asyncio.Event()
 
     def admit(self, stream: SpdyStream) -> bool:
-        """Take a stream; whether it was wanted and is the first of its name."""
+        """Admit a stream. Returns whether it is needed and the first of its name."""
         name = stream.headers.get("streamtype", "")
         if name not in self._missing:
             return False
@@ -57,20 +57,21 @@ class Gathering:
         return True
 
     async def channels(self, dialect: Dialect) -> Channels:
-        """All of them, once they are there."""
+        """Return all channels, once they are open."""
         await self._is_whole.wait()
         return Channels(**self._streams, has_json_status=dialect.has_json_status)
 
 
 def coding(dialect: Dialect) -> Coding:
-    """How a websocket's messages are written in a dialect."""
+    """Return the message coding of a dialect."""
     return Coding(is_base64=dialect.is_base64, can_end=dialect.can_end)
 
 
 async def greeted(socket: ChannelSocket, names: Sequence[str], dialect: Dialect) -> Channels:
-    """A websocket's channels, after an empty message that tells the client they are there.
+    """Return a websocket's channels, after an empty message that shows the client that they are
+    open.
 
-    Raises OSError when the client has gone.
+    Raises OSError when the client has disconnected.
     """
     by_name = dict(zip(_NAMES, socket.channels, strict=True))
     for name, channel in by_name.items():

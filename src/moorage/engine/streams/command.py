@@ -1,10 +1,10 @@
-"""Carrying a command's streams between a client's channels and a process.
+"""Command streams: copies between a client's channels and a process.
 
     client stdin, resize ──▶ process        process output ──▶ client stdout, stderr
-                                            its end        ──▶ client error channel, last of all
+                             its exit       ──▶ client error channel, last of all
 
-Nothing is kept on the way: a client that does not read makes the process wait, and a process that
-does not read makes the client wait. The transport decides when the client has gone, and cancels.
+Nothing is buffered: a client that does not read blocks the process, and a process that does not
+read blocks the client. The transport detects a disconnected client, and cancels.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = Log(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channels:
-    """What the client opened; None for what it did not ask for."""
+    """The client's channels; None for those it did not request."""
 
     error: ByteStream
     stdin: ByteStream | None = None
@@ -39,7 +39,7 @@ class Channels:
 
     @property
     def outputs(self) -> Mapping[int, ByteStream]:
-        """The channels of the process's descriptors."""
+        """Return the channels by the process's descriptors."""
         by_descriptor = {STDOUT: self.stdout, STDERR: self.stderr}
         return {number: channel for number, channel in by_descriptor.items() if channel}
 
@@ -47,10 +47,10 @@ class Channels:
 async def exec_into(
     target: Target, request: pb.ExecRequest, channels: Channels, drain_s: float
 ) -> None:
-    """Run the process with the channels until it ends; it is killed when that is cancelled.
+    """Run the process with the channels until it exits; it is killed on cancellation.
 
-    Output that descendants keep open is followed until it has been silent for `drain_s` after
-    the process's end. Raises OSError when the client has gone.
+    Output that descendants hold open is copied until it has been silent for `drain_s` after the
+    process's exit. Raises OSError when the client has disconnected.
     """
     outcome: Outcome
     try:
@@ -67,9 +67,10 @@ async def exec_into(
 
 
 async def attach_to(target: Target, request: pb.AttachRequest, channels: Channels) -> None:
-    """Carry the container's streams until its output ends; it goes on when that is cancelled.
+    """Copy the container's streams until its output ends; the container runs on after a
+    cancellation.
 
-    Raises OSError when the client has gone.
+    Raises OSError when the client has disconnected.
     """
     outcome: Outcome = Exited()
     try:
@@ -87,7 +88,7 @@ async def attach_to(target: Target, request: pb.AttachRequest, channels: Channel
 
 @dataclass(slots=True)
 class _Output:
-    """Copies output to the client until it ends, or is silent once it has been told to hurry."""
+    """Copies output to the client until it ends, or is silent after `hurry`."""
 
     streams: Streams
     channels: Mapping[int, ByteStream]
@@ -101,7 +102,7 @@ class _Output:
                 await channel.write(data)
 
     def hurry(self, patience_s: float) -> None:
-        """Bear no more silence than that from now on; a slow client is none."""
+        """Abort after `patience_s` without output; backpressure from the client does not count."""
         self._patience_s = patience_s
         if self._reading is not None:
             self._reading.reschedule(asyncio.get_running_loop().time() + patience_s)
@@ -113,14 +114,14 @@ class _Output:
         except TimeoutError:
             return None
         except OSError as error:
-            # An OSError from here on would mean that the client has gone.
+            # From here on an OSError would mean that the client has disconnected.
             raise AdapterError(f"reading the output: {error}") from error
         finally:
             self._reading = None
 
 
 async def _until_exit(process: ExecProcess, channels: Channels, drain_s: float) -> int:
-    """The exit code, once the process has ended and its output has been carried."""
+    """Return the exit code, once the process has exited and its output is copied."""
     output = _Output(process, channels.outputs)
     exiting = asyncio.ensure_future(process.wait())
     exiting.add_done_callback(lambda _: output.hurry(drain_s))
@@ -137,7 +138,7 @@ async def _with_inputs(
     output: _Output,
     exiting: asyncio.Future[int] | None = None,
 ) -> None:
-    """Carry inputs until the output has ended, and the process too if it is awaited."""
+    """Copy inputs until the output has ended, and the process too if it is awaited."""
 
     async def ending() -> None:
         await output.copy()
@@ -153,22 +154,22 @@ async def _with_inputs(
 
 
 async def _feed(stdin: ByteStream, streams: Streams) -> None:
-    """Give the process its input; never ends by itself."""
+    """Copy the client's input to the process; returns only by cancellation."""
     is_taken = True
     while data := await stdin.read():
-        # What nobody reads is dropped, so that sizes sent behind it arrive.
+        # Drop what the process does not read, so that resizes behind it arrive.
         is_taken = is_taken and await _is_taken(streams, data)
     if is_taken:
         try:
             await streams.end_input()
         except OSError:
-            # Gone already, which is where it was to go.
+            # The stream is closed already.
             is_taken = False
     await _forever()
 
 
 async def _is_taken(streams: Streams, data: bytes) -> bool:
-    """Write; whether anybody still reads."""
+    """Write a chunk. Returns whether the process still reads."""
     try:
         await streams.write(data)
     except OSError:
@@ -177,21 +178,21 @@ async def _is_taken(streams: Streams, data: bytes) -> bool:
 
 
 async def _resize(channel: ByteStream, streams: Streams) -> None:
-    """Pass sizes on; never ends by itself."""
+    """Pass terminal sizes on; returns only by cancellation."""
     reader = SizeReader()
     while data := await channel.read():
-        # Only the last one still matters.
+        # Only the last size matters.
         for size in reader.feed(data)[-1:]:
             try:
                 await streams.resize(size.width, size.height)
             except (AdapterError, OSError) as error:
-                # The process may have ended; how is told by its exit.
+                # The process may have exited; its exit code tells.
                 log.debug("terminal not resized", why=str(error))
     await _forever()
 
 
 async def _finish(channels: Channels, outcome: Outcome) -> None:
-    """End the outputs, say how it went, and end that too."""
+    """Close the outputs, write the outcome to the error channel, and close that too."""
     for channel in channels.outputs.values():
         await channel.write_eof()
     if said := encode(outcome, as_json=channels.has_json_status):

@@ -1,9 +1,9 @@
-"""The HTTP side of streaming: a token's request, an upgrade, then whatever was agreed.
+"""HTTP endpoint of streaming: a token's request, an upgrade, then the agreed protocol.
 
     GET|POST /{exec,attach,portforward}/TOKEN ─▶ 101, then SPDY/3.1 or a websocket
 
-This module needs the HTTP library and is loaded when the first stream is asked for. Tasks here
-belong to that library; leaving `serving` ends them. Source: CRI streaming library; RFC 9110 §7.8.
+This module needs the HTTP library and is imported at the first stream. That library owns the tasks
+here; leaving `serving` ends them. Source: CRI streaming library; RFC 9110 §7.8.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ log = Log(__name__)
 _ACCEPTED_VERSIONS = "X-Accepted-Stream-Protocol-Versions"
 _METHODS = ("GET", "POST")
 _PORT_BYTES = 2
-# Tokens do not say whose they are, so all clients share one budget of unfinished messages.
+# Tokens do not identify users, so all clients share one budget of unfinished messages.
 _ALL = "all"
 _UNFINISHED_BYTES = 96 * 1024 * 1024
-# Two channels each, and a channel is a byte.
+# Two channels for each port, and a channel is a byte.
 _SOCKET_PORTS = 127
-# Streams have been ended before: this is for connections that have sent no request yet.
+# Streams have ended before; this is for connections that have sent no request yet.
 _SHUTDOWN_S = 0.1
 
 
 class Endpoint:
-    """Answers the requests that tokens stand for."""
+    """Serves the requests of tokens."""
 
     def __init__(
         self, target: Target, tokens: Tokens[Asked], clock: Clock, deadlines: Deadlines
@@ -90,14 +90,14 @@ class Endpoint:
 
     @asynccontextmanager
     async def serving(self, listener: socket.socket) -> AsyncIterator[None]:
-        """Answer on a listening socket while the block runs; streams end with it."""
+        """Serve on a listening socket while the block lasts; ends the streams after it."""
         application = web.Application()
         for method in _METHODS:
             application.router.add_route(method, "/{action}/{token}", self._answer)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_S)
         await runner.setup()
         assert runner.server is not None
-        # The engine's other half of the descriptors is for containers.
+        # The rest of the descriptors is for containers.
         limits = Limits.for_descriptors(descriptor_limit() // 2)
         try:
             async with Acceptor(runner.server, [listener], limits):
@@ -265,7 +265,7 @@ class Endpoint:
 
 
 def _agreed(offered: Sequence[str], spoken: Sequence[Dialect]) -> Dialect:
-    """The version both speak. Raises HTTPForbidden when there is none."""
+    """Return the protocol version that both support. Raises HTTPForbidden without one."""
     dialect = choose(offered, spoken)
     if dialect is None:
         names = [each.name for each in spoken if each.name]

@@ -1,10 +1,10 @@
-"""Port-forward: pairs of channels, each joined to a connection of its own into the pod.
+"""Port-forward: pairs of channels, each copied to a connection of its own into the pod.
 
-    data ◀──bytes──▶ port in the pod        error ──why it could not be, in words──▶ client
+    data ◀──bytes──▶ port in the pod        error ──why the port is unreachable──▶ client
 
-A pair fails alone. Words on the error channel make kubectl end the whole forwarding, so only a
-port that cannot be reached is told there; a connection that breaks later resets its data stream.
-Source: CRI `PortForward`, client-go `portforward`.
+A pair fails by itself. Text on the error channel makes kubectl end the whole forwarding, so only an
+unreachable port is reported there; a connection that breaks later resets its data stream. Source:
+CRI `PortForward`, client-go `portforward`.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ _LARGEST_PORT = 65535
 
 
 class Channel(ByteStream, Protocol):
-    """One of a pair."""
+    """A channel of a pair."""
 
     async def reset(self) -> None:
-        """Give it up, where the client can be told."""
+        """Abort the channel, and notify the client if the protocol allows."""
 
     def discard(self) -> None:
-        """Forget whatever the client sends on it."""
+        """Ignore what the client sends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """Whose ports are reached, and how long that may take."""
+    """A pod's ports, and the time limit of a connection."""
 
     target: Target
     sandbox_id: str
     deadlines: Deadlines
 
     async def forward(self, port: int, data: Channel, error: Channel) -> None:
-        """Carry one connection to its end. Raises OSError when the client has gone."""
+        """Copy one connection to its end. Raises OSError when the client has disconnected."""
         try:
             async with asyncio.timeout(self.deadlines.dial_s):
                 connection = await self.target.dial(self.sandbox_id, port)
@@ -62,7 +62,7 @@ class Pod:
             except OSError as failure:
                 log.debug("forwarded connection broke", sandbox=self.sandbox_id, why=str(failure))
                 await data.reset()
-        # Unread bytes of this pair would hold up the others.
+        # Unread bytes of this pair would block the others.
         data.discard()
         await data.write_eof()
         await error.write_eof()
@@ -82,7 +82,7 @@ class _Pair:
 
 
 class Pairs:
-    """The pairs of one SPDY connection, each carried by a task of the group."""
+    """The pairs of one SPDY connection, each copied by a task of the group."""
 
     def __init__(self, group: asyncio.TaskGroup, pod: Pod) -> None:
         self._group = group
@@ -91,7 +91,7 @@ class Pairs:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def admit(self, stream: SpdyStream) -> bool:
-        """Take a stream that the client opens; whether it belongs to a pair that can be."""
+        """Admit a stream that the client opens. Returns whether it belongs to a valid pair."""
         kind, port = stream.headers.get("streamtype", ""), _port(stream.headers)
         if kind not in _TYPES or port is None:
             return False
@@ -106,14 +106,14 @@ class Pairs:
             return False
         pair.streams[kind] = stream
         if kind == "error":
-            # Clients have nothing to say on it.
+            # Clients send nothing on it.
             stream.discard()
         if len(pair.streams) == len(_TYPES):
             pair.is_whole.set()
         return True
 
     def cancel(self) -> None:
-        """End every pair: the client has gone."""
+        """End every pair: the client has disconnected."""
         for task in self._tasks:
             task.cancel()
 
@@ -123,14 +123,15 @@ class Pairs:
                 await pair.is_whole.wait()
             await self._pod.forward(pair.port, pair.streams["data"], pair.streams["error"])
         except OSError as error:
-            # Either the second stream never came, or the client has gone, which ends the rest too.
+            # Either the second stream never came, or the client has disconnected, which ends the
+            # rest too.
             log.debug("forwarding ended", sandbox=self._pod.sandbox_id, why=str(error))
             await self._give_up(pair)
         finally:
             del self._pairs[request]
 
     async def _give_up(self, pair: _Pair) -> None:
-        """Reset what is still open."""
+        """Reset the streams that are still open."""
         try:
             async with asyncio.timeout(self._pod.deadlines.close_s):
                 for stream in pair.streams.values():
@@ -140,9 +141,9 @@ class Pairs:
 
 
 def _request_of(stream: SpdyStream, kind: str) -> str:
-    """What a pair's streams have in common.
+    """Return what identifies the streams of a pair.
 
-    Clients of old send no id: they open the error stream first and its data stream next.
+    Old clients send no id: they open the error stream first and its data stream next.
     """
     if request := stream.headers.get("requestid"):
         return request
@@ -150,7 +151,7 @@ def _request_of(stream: SpdyStream, kind: str) -> str:
 
 
 def _port(headers: Mapping[str, str]) -> int | None:
-    """The port a stream asks for, None when it is no port."""
+    """Return the port of a stream, None for an invalid one."""
     text = headers.get("port", "")
     if not text.isascii() or not text.isdecimal() or len(text) > len(str(_LARGEST_PORT)):
         return None

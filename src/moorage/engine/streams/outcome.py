@@ -1,7 +1,7 @@
-"""How a command ended, as the error channel tells it.
+"""Command outcomes, as written to the error channel.
 
     version 4 and later    a Status object, always
-    before                 a sentence when it failed, nothing when it did not
+    before                 a sentence on failure, nothing on success
 
 Source: apimachinery `remotecommand` (`NonZeroExitCode`, cause `ExitCode`), `NewInternalError`.
 """
@@ -18,17 +18,17 @@ _INTERNAL_ERROR = 500
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The process ended by itself, or there is no code to tell: 0 then."""
+    """The process exited; 0 also stands for an unknown code."""
 
     code: int = 0
 
     @property
     def sentence(self) -> str:
-        """What failed, empty for nothing."""
+        """Return the failure in a sentence, empty for success."""
         return f"command terminated with non-zero exit code: {self.code}" if self.code else ""
 
     def status(self) -> dict[str, Any]:
-        """The Status object."""
+        """Return the Status object."""
         if not self.code:
             return {"metadata": {}, "status": "Success"}
         return {
@@ -42,7 +42,7 @@ class Exited:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The runtime could not do it; `sentence` says what and why."""
+    """The runtime failed; `sentence` says how and why."""
 
     sentence: str
 
@@ -62,7 +62,7 @@ Outcome = Exited | Failed
 
 
 def encode(outcome: Outcome, *, as_json: bool) -> bytes:
-    """What is written to the error channel; empty for nothing."""
+    """Return the bytes for the error channel; empty for success before version 4."""
     if as_json:
         return msgspec.json.encode(outcome.status())
     return outcome.sentence.encode()

@@ -1,4 +1,4 @@
-"""A connection to a port inside a pod: to 127.0.0.1 there, and to ::1 when nobody listens on that.
+"""Pod port connections: to 127.0.0.1 in the pod, else to ::1.
 
 Source: CRI `PortForward`; the order is containerd's and CRI-O's.
 """
@@ -17,7 +17,7 @@ _HOSTS = ("127.0.0.1", "::1")
 async def dial_port(namespace: Path | None, port: int, within_s: float = 30.0) -> Connection:
     """Connect inside a network namespace; None is the host's, for pods that share it.
 
-    Raises OSError: what the IPv4 attempt ended with, or that the time is over.
+    Raises OSError: that of the IPv4 attempt, or TimeoutError.
     """
     async with asyncio.timeout(within_s):
         failures: list[OSError] = []

@@ -1,7 +1,7 @@
-"""The protocols a client may speak to the endpoint, and which of those it offers is taken.
+"""Streaming protocol versions, and the negotiation with a client.
 
-The tables are all there is to a version: what its channels can carry and how its last word is
-written. Source: apimachinery `remotecommand` and `portforward` constants, KEP-4006.
+A version differs in what its channels can carry and how the outcome is written. Source:
+apimachinery `remotecommand` and `portforward` constants, KEP-4006.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ UNNAMED = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """One version. `can_end` is whether a client can end a single channel of a websocket."""
+    """A version. `can_end` is whether a client can close a single channel of a websocket."""
 
     name: str
     has_resize: bool = True
@@ -27,7 +27,7 @@ class Dialect:
     can_end: bool = False
 
 
-# The last one of each is for clients that offer nothing.
+# The last one of each is for clients that offer none.
 SPDY_COMMAND = (
     Dialect(name=V4, has_json_status=True),
     Dialect(name=V3),
@@ -51,7 +51,7 @@ SOCKET_PORT_FORWARD = (
 
 
 def choose(offered: Sequence[str], spoken: Sequence[Dialect]) -> Dialect | None:
-    """The first offered one that is spoken, None when there is none."""
+    """Return the first offered version that is supported, None without one."""
     if not offered:
         return spoken[-1]
     by_name = {each.name: each for each in spoken if each.name}

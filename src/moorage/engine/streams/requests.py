@@ -1,4 +1,4 @@
-"""What can be streamed, where in the endpoint's addresses it stands, and what can never work.
+"""Streaming requests: their paths at the endpoint, and their validation.
 
 Source: CRI `ExecRequest`, `AttachRequest`, `PortForwardRequest`; containerd's and CRI-O's checks.
 """
@@ -14,14 +14,14 @@ _LARGEST_PORT = 65535
 
 
 def path_of(asked: Asked) -> str:
-    """The first part of the path that a request is reached by."""
+    """Return the first part of a request's path."""
     if isinstance(asked, pb.ExecRequest):
         return "exec"
     return "attach" if isinstance(asked, pb.AttachRequest) else "portforward"
 
 
 def check(asked: Asked) -> None:
-    """Raises InvalidError for what can never work."""
+    """Validate a request. Raises InvalidError."""
     if isinstance(asked, pb.PortForwardRequest):
         wrong = [port for port in asked.port if not 0 < port <= _LARGEST_PORT]
         if wrong:

@@ -1,9 +1,9 @@
-"""The engine's streaming server: addresses for exec, attach and port-forward, and what is there.
+"""Streaming server: one-time URLs for exec, attach and port-forward.
 
     Exec(request) ─▶ exec_url ─▶ http://127.0.0.1:PORT/exec/TOKEN ◀── the node agent, for a client
 
-The socket listens from the start, so that its port is known; the HTTP library, which weighs more
-than the rest of this, is loaded when the first address is asked for. Source: CRI streaming calls.
+The socket listens from the start, so that its port is known; the HTTP library, which takes more
+memory than the rest of this, is imported at the first URL. Source: CRI streaming calls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _BACKLOG = 128
 
 
 class StreamServer:
-    """`async with` listens; leaving ends every stream. Safe for use by many tasks at once."""
+    """The streaming server. `async with` listens; leaving ends every stream. Safe for concurrent
+    use.
+    """
 
     def __init__(
         self,
@@ -46,7 +48,7 @@ class StreamServer:
         self._serving: asyncio.Task[None]
 
     async def __aenter__(self) -> Self:
-        """Raises OSError when the address cannot be listened on."""
+        """Listen. Raises OSError."""
         family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
         self._listener = socket.create_server(
             (self._address, self._port), family=family, backlog=_BACKLOG
@@ -55,7 +57,7 @@ class StreamServer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Raises what the serving failed with, if it did."""
+        """Stop serving. Raises the error with which the serving failed, if it did."""
         self._serving.cancel()
         try:
             await asyncio.wait([self._serving])
@@ -65,18 +67,18 @@ class StreamServer:
             self._listener.close()
 
     def exec_url(self, request: pb.ExecRequest) -> str:
-        """Where a client can run the command, once. Raises InvalidError, ExhaustedError.
+        """Return a URL for running the command once. Raises InvalidError, ExhaustedError.
 
-        FailedError when the serving itself has failed.
+        Raises FailedError when the serving has failed.
         """
         return self._url(request)
 
     def attach_url(self, request: pb.AttachRequest) -> str:
-        """Where a client can attach, once. Raises as `exec_url` does."""
+        """Return a URL for attaching once. Raises as `exec_url` does."""
         return self._url(request)
 
     def port_forward_url(self, request: pb.PortForwardRequest) -> str:
-        """Where a client can reach ports, with one connection. Raises as `exec_url` does."""
+        """Return a URL for one port-forward connection. Raises as `exec_url` does."""
         return self._url(request)
 
     def _url(self, request: Asked) -> str:
@@ -90,7 +92,7 @@ class StreamServer:
 
     async def _serve(self) -> None:
         await self._is_wanted.wait()
-        # Loading takes a fifth of a second; clients that come meanwhile wait in the backlog.
+        # The import takes a fifth of a second; clients wait in the backlog meanwhile.
         await asyncio.to_thread(importlib.import_module, "moorage.engine.streams.endpoint")
         from moorage.engine.streams.endpoint import Endpoint
 

@@ -1,4 +1,4 @@
-"""What the streaming endpoint needs of the engine: to start, to attach, to reach a port."""
+"""Target protocol: what the streaming endpoint needs of the engine."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from moorage.streaming.connection import Connection
 
 
 class Target(Protocol):
-    """Safe for use by many tasks at once. Everything raises EngineError and AdapterError."""
+    """Safe for concurrent use. Every method raises EngineError and AdapterError."""
 
     async def exec(self, request: pb.ExecRequest) -> ExecProcess:
-        """Start the process that was asked for."""
+        """Start the requested process."""
 
     async def attach(self, request: pb.AttachRequest) -> Streams:
-        """The streams of the container's own process."""
+        """Return the streams of the container's first process."""
 
     async def dial(self, sandbox_id: str, port: int) -> Connection:
-        """A connection to a port inside the pod. Raises OSError too, when nobody listens."""
+        """Connect to a port inside the pod. Raises OSError when nothing listens there."""

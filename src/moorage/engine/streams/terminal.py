@@ -1,6 +1,7 @@
-"""The sizes a client sends for its terminal: JSON objects one after the other, cut anywhere.
+"""Terminal sizes from a client: JSON objects in a byte stream, split at any point.
 
-    {"Width":80,"Height":24}\n{"Width":81,…
+    {"Width":80,"Height":24}
+    {"Width":81,…
 
 Source: client-go `remotecommand.TerminalSize`.
 """
@@ -19,21 +20,21 @@ Length = Annotated[int, msgspec.Meta(gt=0, le=65535)]
 
 
 class Size(msgspec.Struct, frozen=True):
-    """In characters."""
+    """A terminal's size in characters."""
 
     width: Length = msgspec.field(name="Width")
     height: Length = msgspec.field(name="Height")
 
 
 class SizeReader:
-    """Cuts what arrives into sizes. What is none is passed over."""
+    """Parses a byte stream into sizes. Invalid objects are ignored."""
 
     def __init__(self) -> None:
         self._pending = b""
         self._decoder = msgspec.json.Decoder(Size)
 
     def feed(self, data: bytes) -> list[Size]:
-        """The sizes that are whole with these bytes."""
+        """Add bytes. Returns the sizes that are complete."""
         self._pending = (self._pending + data)[-_LIMIT_CHARACTERS:]
         sizes, end = [], 0
         for match in _OBJECT.finditer(self._pending):

@@ -1,4 +1,4 @@
-"""Tokens that stand for a request until its client comes: random, for one use, for a minute.
+"""Stream tokens: random, for one use within a minute, each standing for a request.
 
     Exec/Attach/PortForward ──issue──▶ token in a URL ──redeem──▶ the request, once
 
@@ -29,14 +29,16 @@ class _Held(Generic[T]):
 
 
 class Tokens(Generic[T]):
-    """The outstanding ones, oldest first: all live equally long, so that is also who goes first."""
+    """The outstanding tokens, oldest first: all have the same lifetime, so the first
+    expires first.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._held: OrderedDict[str, _Held[T]] = OrderedDict()
 
     def issue(self, value: T) -> str:
-        """A new token, 24 characters that are safe in a URL. Raises ExhaustedError."""
+        """Issue a token of 24 characters that are safe in a URL. Raises ExhaustedError."""
         self._forget_old()
         if len(self._held) >= LIMIT:
             raise ExhaustedError(
@@ -48,7 +50,7 @@ class Tokens(Generic[T]):
         return token
 
     def redeem(self, token: str) -> T | None:
-        """What it stands for, the first time and in time; None otherwise."""
+        """Return a token's request, once and before it expires; None otherwise."""
         self._forget_old()
         held = self._held.pop(token, None)
         return None if held is None else held.value

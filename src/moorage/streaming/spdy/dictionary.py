@@ -1,4 +1,4 @@
-"""The text both sides' header compression starts from. Source: SPDY/3 draft, §2.6.10.1."""
+"""SPDY header compression dictionary. Source: SPDY/3 draft, §2.6.10.1."""
 
 from __future__ import annotations
 

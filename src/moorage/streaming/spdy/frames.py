@@ -1,10 +1,10 @@
-"""SPDY/3.1 frames as bytes, and bytes as frames.
+"""SPDY/3.1 frame encoding and decoding.
 
     control: |1|version 15|type 16|flags 8|length 24|payload
     data:    |0|stream 31         |flags 8|length 24|payload
 
-Source: SPDY/3.1 draft, §2.2 and §2.6. Header blocks are compressed across the whole connection,
-so a codec belongs to one connection and frames must be written in the order they were encoded.
+Source: SPDY/3.1 draft, §2.2 and §2.6. Header blocks are compressed across the whole connection, so
+a codec belongs to one connection and frames must be written in the order they were encoded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class FrameType(IntEnum):
 
 
 class ResetStatus(IntEnum):
-    """Why a stream is reset. Source: SPDY/3.1 draft, §2.6.3."""
+    """Reasons of a stream reset. Source: SPDY/3.1 draft, §2.6.3."""
 
     PROTOCOL_ERROR = 1
     INVALID_STREAM = 2
@@ -46,7 +46,7 @@ class ResetStatus(IntEnum):
 
 
 class FrameError(OSError):
-    """Bytes that are no SPDY/3.1 frame: to a session, a way in which the connection broke."""
+    """Bytes that are not a valid SPDY/3.1 frame; a session treats it as a broken connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Control:
 
     @property
     def stream(self) -> int:
-        """The stream a SYN_REPLY, RST_STREAM, HEADERS or SYN_STREAM is about."""
+        """The stream of a SYN_REPLY, RST_STREAM, HEADERS or SYN_STREAM."""
         return number(self.payload) & _STREAM_MASK
 
 
@@ -74,14 +74,14 @@ Frame = Data | Control
 
 
 def number(payload: bytes, offset: int = 0) -> int:
-    """The 32-bit number at an offset. Raises FrameError when the payload is too short."""
+    """Return the 32-bit number at an offset. Raises FrameError when the payload is too short."""
     if len(payload) < offset + 4:
         raise FrameError("a control frame is too short")
     return int.from_bytes(payload[offset : offset + 4], "big")
 
 
 def data_frame(stream: int, payload: bytes, *, is_last: bool = False) -> bytes:
-    """A data frame; the payload must be shorter than 16 MiB."""
+    """Return a data frame; the payload must be shorter than 16 MiB."""
     length = len(payload) | ((FIN if is_last else 0) << 24)
     return struct.pack(">II", stream & _STREAM_MASK, length) + payload
 
@@ -100,18 +100,18 @@ def reset_frame(stream: int, status: int) -> bytes:
 
 
 def farewell_frame(last_stream: int, status: int) -> bytes:
-    """A GOAWAY: no stream after `last_stream` was looked at."""
+    """Return a GOAWAY: streams after `last_stream` were not processed."""
     return control_frame(FrameType.GOAWAY, struct.pack(">II", last_stream, status))
 
 
 class FrameReader:
-    """Cuts a byte stream into frames."""
+    """Parses a byte stream into frames."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are whole with these bytes. Raises FrameError."""
+        """Add bytes. Returns the frames that are complete. Raises FrameError."""
         self._pending += data
         while len(self._pending) >= HEAD_BYTES:
             first, second = struct.unpack_from(">II", self._pending)
@@ -133,7 +133,7 @@ def _frame(first: int, flags: int, payload: bytes) -> Frame:
 
 
 class HeaderCodec:
-    """Compresses the headers one side sends and reads those the other side does."""
+    """Compresses sent headers and decompresses received ones."""
 
     def __init__(self) -> None:
         self._deflate = zlib.compressobj(zdict=DICTIONARY)
@@ -148,7 +148,7 @@ class HeaderCodec:
         return self._deflate.compress(block) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
 
     def decode(self, block: bytes) -> dict[str, str]:
-        """Read a compressed block. Raises FrameError for what is none, or is too large."""
+        """Decode a compressed block. Raises FrameError for an invalid or too large one."""
         try:
             plain = self._inflate.decompress(block, _HEADER_LIMIT_BYTES)
         except zlib.error as error:
@@ -170,17 +170,17 @@ def _text(block: bytes, offset: int) -> tuple[str, int]:
 
 
 def open_frame(codec: HeaderCodec, stream: int, headers: Mapping[str, str]) -> bytes:
-    """A SYN_STREAM: priority 0, no associated stream."""
+    """Return a SYN_STREAM: priority 0, no associated stream."""
     return control_frame(
         FrameType.SYN_STREAM, struct.pack(">IIH", stream, 0, 0) + codec.encode(headers)
     )
 
 
 def opened_headers(codec: HeaderCodec, frame: Control) -> dict[str, str]:
-    """The headers of a SYN_STREAM. Raises FrameError."""
+    """Return the headers of a SYN_STREAM. Raises FrameError."""
     return codec.decode(frame.payload[10:])
 
 
 def reply_frame(codec: HeaderCodec, stream: int) -> bytes:
-    """A SYN_REPLY without headers: the stream is agreed to."""
+    """Return a SYN_REPLY without headers, which accepts a stream."""
     return control_frame(FrameType.SYN_REPLY, struct.pack(">I", stream) + codec.encode({}))

@@ -1,10 +1,10 @@
-"""The server's side of a SPDY connection: the client opens streams, each is a byte stream here.
+"""SPDY server session: the client opens streams, each is a byte stream here.
 
-    client ──SYN_STREAM──▶ admit(stream) ──▶ agreed to, or reset
+    client ──SYN_STREAM──▶ admit(stream) ──▶ accepted, or reset
     client ──data, FIN───▶ stream.read()      stream.write() ──data, FIN──▶ client
 
-There is no flow control between Kubernetes' clients and servers, so the connection's own is the
-only one: while a stream's reader has enough to read, nothing more is taken from any of them.
+Kubernetes' clients and servers use no SPDY flow control, so the connection's own is the only one:
+while one stream's inbox is full, nothing is read for any of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from moorage.streaming.spdy.frames import (
     reset_frame,
 )
 
-# A frame fits one message of a websocket tunnel, so a cancelled write never cuts one in two.
+# A frame fits one message of a websocket tunnel, so a cancelled write never truncates one.
 _CHUNK_BYTES = 32 * 1024
 _STREAM_LIMIT = 4096
 _PROTOCOL_ERROR = 1
@@ -42,11 +42,11 @@ _HEADERS_OFFSET = 4
 
 
 class StreamResetError(ConnectionResetError):
-    """The client gave up one stream; the others go on."""
+    """The client reset one stream; the others continue."""
 
 
 class SpdyStream:
-    """One stream. Reads and writes raise OSError once the client has reset it or has gone."""
+    """A stream. Reads and writes raise OSError once the client has reset it or disconnected."""
 
     can_half_close = True
 
@@ -61,11 +61,11 @@ class SpdyStream:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more passes either way."""
+        """Whether both directions are closed."""
         return self._has_peer_ended and self._has_ended
 
     async def read(self) -> bytes:
-        """What has arrived, at least a byte; empty once the client has ended the stream."""
+        """Return received bytes, at least one; empty once the client has closed its direction."""
         return await self._inbox.read()
 
     async def write(self, data: bytes) -> None:
@@ -74,7 +74,7 @@ class SpdyStream:
             await self._session.send(data_frame(self.number, data[start : start + _CHUNK_BYTES]))
 
     async def write_eof(self) -> None:
-        """Say that nothing more comes; nothing happens when that is known."""
+        """Close this direction; closed already is no error."""
         if self._has_ended:
             return
         self._has_ended = True
@@ -82,7 +82,7 @@ class SpdyStream:
         await self._session.send(data_frame(self.number, b"", is_last=True))
 
     async def reset(self) -> None:
-        """Give the stream up, both ways; nothing happens when it is over."""
+        """Reset the stream; a closed one is no error."""
         if self.is_over:
             return
         self._has_ended = self._has_peer_ended = True
@@ -91,11 +91,11 @@ class SpdyStream:
         await self._session.send(reset_frame(self.number, ResetStatus.CANCEL))
 
     def discard(self) -> None:
-        """Forget whatever the client sends on it."""
+        """Ignore what the client sends."""
         self._inbox.discard()
 
     async def take(self, data: bytes, *, is_last: bool) -> None:
-        """For the session: what came. Returns when there is room for more."""
+        """Feed received bytes, for the session. Blocks until there is room for more."""
         self._inbox.feed(data)
         if is_last:
             self._has_peer_ended = True
@@ -105,7 +105,7 @@ class SpdyStream:
             await self._inbox.room()
 
     def lose(self, error: OSError) -> None:
-        """For the session: nothing will pass any more."""
+        """End both directions, for the session."""
         self._error = error
         self._has_ended = self._has_peer_ended = True
         self._inbox.end(error)
@@ -118,9 +118,9 @@ class SpdyStream:
 
 
 class ServerSession:
-    """One connection on which the client opens every stream.
+    """A connection on which the client opens every stream.
 
-    `admit` is asked about each new stream and says whether it is agreed to; it must not wait.
+    `admit` returns whether a new stream is accepted; it must not block.
     """
 
     def __init__(
@@ -135,10 +135,10 @@ class ServerSession:
         self._highest = 0
 
     async def run(self) -> None:
-        """Take what the client sends until it ends the connection.
+        """Receive until the client ends the connection.
 
-        Streams that are still open are lost then. Raises OSError when the connection breaks and
-        FrameError when the client breaks the protocol's rules.
+        Streams that are open then are lost. Raises OSError when the connection breaks and
+        FrameError when the client violates the protocol.
         """
         error: OSError = ConnectionResetError("the client has gone")
         try:
@@ -148,7 +148,7 @@ class ServerSession:
                     await self._take(frame)
         except FrameError as broken:
             error = broken
-            # Whether the client still hears of it changes nothing.
+            # Best effort: the client may be disconnected.
             with suppress(OSError):
                 await self.send(farewell_frame(self._highest, _PROTOCOL_ERROR))
             raise
@@ -158,12 +158,12 @@ class ServerSession:
             self._streams.clear()
 
     async def send(self, frame: bytes) -> None:
-        """For the streams: one whole frame. Raises OSError when the connection is lost."""
+        """Send one whole frame, for the streams. Raises OSError when the connection is lost."""
         await self._link.write(frame)
         self._timer.touch()
 
     def forget_if_over(self, stream: SpdyStream) -> None:
-        """For the streams: frames for one that is over are passed over."""
+        """Drop a closed stream, for the streams; later frames for it are ignored."""
         if stream.is_over:
             self._streams.pop(stream.number, None)
 
@@ -177,7 +177,7 @@ class ServerSession:
         elif frame.type == FrameType.PING:
             await self._answer_ping(frame)
         elif frame.type == FrameType.HEADERS:
-            # Nobody asks for them, but the compression of all that follow depends on them.
+            # Unused, but the compression state of all later headers depends on them.
             self._codec.decode(frame.payload[_HEADERS_OFFSET:])
 
     async def _take_data(self, frame: Data) -> None:
@@ -208,6 +208,6 @@ class ServerSession:
             stream.lose(StreamResetError(f"the client reset stream {stream.number} ({status})"))
 
     async def _answer_ping(self, frame: Control) -> None:
-        # Even numbers would be our own, and we send none.
+        # Even ids would be the server's own, and it sends none.
         if number(frame.payload) % 2:
             await self.send(ping_frame(number(frame.payload)))

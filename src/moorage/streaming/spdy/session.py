@@ -1,7 +1,7 @@
-"""The client's side of a SPDY connection: open streams, write to them, hear of what arrives.
+"""SPDY client session: open streams, write to them, receive their data.
 
 Kubernetes' servers neither send nor expect window updates for these streams, so the connection's
-own backpressure is the only one: nothing is read while `frames` is not being iterated.
+own backpressure is the only one: nothing is read while `data` is not being iterated.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _EARLY_LIMIT_BYTES = 16 << 20
 
 
 class SpdyError(OSError):
-    """The peer broke the protocol's rules, refused a stream or went away before it should."""
+    """The peer violated the protocol, refused a stream or disconnected early."""
 
 
 class SpdySession:
-    """One connection on which this side opens every stream."""
+    """A connection on which this side opens every stream."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -43,7 +43,9 @@ class SpdySession:
         self._next = 1
 
     async def open(self, headers: Mapping[str, str]) -> int:
-        """Open a stream and wait until the peer has agreed; its number. Raises SpdyError."""
+        """Open a stream; blocks until the peer has accepted it. Returns its id. Raises
+        SpdyError.
+        """
         stream, self._next = self._next, self._next + 2
         await self._connection.write(open_frame(self._codec, stream, headers))
         async for frame in self._frames():
@@ -67,11 +69,13 @@ class SpdySession:
             await self._connection.write(data_frame(stream, data[start : start + _CHUNK_BYTES]))
 
     async def end(self, stream: int) -> None:
-        """Say that nothing more comes on a stream."""
+        """Close this direction of a stream."""
         await self._connection.write(data_frame(stream, b"", is_last=True))
 
     async def data(self) -> AsyncIterator[Data]:
-        """What arrives on any stream, until the peer ends the connection; a reset ends a stream."""
+        """Yield the data of all streams, until the peer ends the connection; a reset ends a
+        stream.
+        """
         early, self._early = self._early, []
         for arrived in early:
             yield arrived
@@ -82,7 +86,7 @@ class SpdySession:
                 yield Data(frame.stream, b"", is_last=True)
 
     async def _frames(self) -> AsyncIterator[Data | Control]:
-        # Queued first: whoever iterates may stop between two frames of one read.
+        # Queued first: the iteration may stop between two frames of one read.
         while True:
             while self._queue:
                 yield self._queue.popleft()
@@ -97,6 +101,6 @@ class SpdySession:
 
     async def _answer_ping(self, frame: Control) -> None:
         ping = number(frame.payload)
-        # Odd numbers are the client's own, coming back.
+        # Odd ids are the client's own, sent back.
         if ping % 2 == 0:
             await self._connection.write(ping_frame(ping))
