@@ -8,8 +8,8 @@ from typing import Any
 import grpc
 
 from moorage.cri import CriError, pb
+from moorage.node.pod_facts.labels import OWNER, POD_UID
 from moorage.node.runtime.engine import ExecResult
-from moorage.node.runtime.labels import OWNER, POD_UID
 from tests.clocks import FakeClock
 
 _NANO = 1_000_000_000

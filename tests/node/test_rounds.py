@@ -17,7 +17,7 @@ from moorage.node.garbage.containers import ContainerCollector
 from moorage.node.garbage.images import ImageCollector
 from moorage.node.garbage.orphans import OrphanCollector
 from moorage.node.garbage.usage import UsageWatch
-from moorage.node.logs.rotation import LogKeeper
+from moorage.node.log_rotation import LogKeeper
 from tests.clocks import FakeClock, settle
 
 CRI = CriError("m", grpc.StatusCode.UNKNOWN, "no")

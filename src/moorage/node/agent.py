@@ -23,14 +23,13 @@ from moorage.node.cgroups.qos import QosTree
 from moorage.node.cgroups.tree import CgroupTree
 from moorage.node.cgroups.values import pod_directory
 from moorage.node.config.security import SecurityDefaults
-from moorage.node.context import NodeContext
 from moorage.node.garbage.containers import ContainerCollector
 from moorage.node.garbage.images import ImageCollector
 from moorage.node.garbage.orphans import OrphanCollector
 from moorage.node.garbage.usage import UsageWatch
 from moorage.node.images.pulling import ImagePuller
 from moorage.node.images.records import PullRecords
-from moorage.node.logs.rotation import LogKeeper
+from moorage.node.log_rotation import LogKeeper
 from moorage.node.machine.engine_health import EngineHealth, ReadHandlers, reported_handlers
 from moorage.node.machine.lease import NodeLease
 from moorage.node.machine.machine import Machine, this_machine
@@ -44,8 +43,9 @@ from moorage.node.metrics import Metrics
 from moorage.node.objects import ObjectCache
 from moorage.node.options import RUNTIME_CLASS, NodeOptions
 from moorage.node.paths import NodePaths
+from moorage.node.pod_facts.events import PodEvents
 from moorage.node.pods.classes import RuntimeClasses
-from moorage.node.pods.events import PodEvents
+from moorage.node.pods.context import NodeContext
 from moorage.node.pods.handler_records import HandlerRecords
 from moorage.node.pods.hooks import Hooks
 from moorage.node.pods.pod_manager import PodManager

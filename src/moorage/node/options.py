@@ -15,7 +15,7 @@ from moorage.api.host_ports import Listener
 from moorage.api.nodes import Taint
 from moorage.linux.id_register import REGISTER
 from moorage.node.images.verification import AllowlistError, Verification
-from moorage.node.runtime.labels import owner_of
+from moorage.node.pod_facts.labels import owner_of
 
 RUNTIME_CLASS = "RuntimeClass"
 GATES = {RUNTIME_CLASS: True}

@@ -9,7 +9,7 @@ import pytest
 
 from moorage.cluster.engine import LeftoverError, end_pods
 from moorage.cluster.layout import Layout
-from moorage.node.runtime.labels import OWNER, owner_of
+from moorage.node.pod_facts.labels import OWNER, owner_of
 from tests.cluster.test_settings import SETTINGS as ANY_SETTINGS
 from tests.fake_crio import Behaviour, FakeCrio, serving
 

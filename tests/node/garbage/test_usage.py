@@ -18,7 +18,7 @@ from moorage.node.garbage.usage import (
 )
 from moorage.node.metrics import Metrics
 from moorage.node.paths import NodePaths
-from moorage.node.runtime.labels import POD_UID
+from moorage.node.pod_facts.labels import POD_UID
 from moorage.node.status.inputs import TerminationReason
 from tests.clocks import FakeClock
 from tests.nesting import nest

@@ -21,7 +21,6 @@ from moorage.client.resources import PODS
 from moorage.linux.cgroups import Cgroups, Layout
 from moorage.node.cgroups.tree import CgroupTree
 from moorage.node.config.security import SecurityDefaults
-from moorage.node.context import NodeContext
 from moorage.node.images.pulling import ImagePuller
 from moorage.node.images.records import PullRecords
 from moorage.node.images.verification import Verification
@@ -29,6 +28,7 @@ from moorage.node.metrics import Metrics
 from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths
 from moorage.node.pods.classes import RuntimeClasses
+from moorage.node.pods.context import NodeContext
 from moorage.node.pods.handler_records import HandlerRecords
 from moorage.node.pods.hooks import Hooks
 from moorage.node.pods.sandboxes import SandboxMaker

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from moorage.node.pod_facts.labels import container_hash
 from moorage.node.pods.backoff import FORGET_S, RestartBackoff
-from moorage.node.runtime.labels import container_hash
 from tests.clocks import START_S
 from tests.node.objects import a_container, exited, remembering
 

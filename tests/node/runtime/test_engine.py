@@ -12,8 +12,8 @@ from grpc import aio
 
 from moorage.cri import CriError, pb
 from moorage.cri.client import CriClient
+from moorage.node.pod_facts.labels import POD_UID
 from moorage.node.runtime.engine import Engine, EngineVersion, ExecResult
-from moorage.node.runtime.labels import POD_UID
 
 
 class Answering(grpc.GenericRpcHandler):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moorage.cri import pb
-from moorage.node.runtime.labels import MESSAGE_PATH, MESSAGE_POLICY
+from moorage.node.pod_facts.labels import MESSAGE_PATH, MESSAGE_POLICY
 from moorage.node.runtime.termination import termination_message
 
 

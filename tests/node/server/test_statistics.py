@@ -8,7 +8,7 @@ from typing import Any
 from moorage.api.clock import parse_time
 from moorage.cri import pb
 from moorage.node.options import NodeOptions
-from moorage.node.runtime.labels import POD_UID
+from moorage.node.pod_facts.labels import POD_UID
 from moorage.node.runtime.views import pod_view
 from moorage.node.server.statistics import Rates, Statistics, resource_text
 from tests.clocks import START_NS, FakeClock

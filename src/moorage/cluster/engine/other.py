@@ -13,7 +13,7 @@ from moorage.cluster.settings import Settings
 from moorage.cri import CriClient, CriError, pb
 from moorage.cri.client import REQUEST_TIMEOUT_S
 from moorage.node.paths import NodePaths
-from moorage.node.runtime.labels import OWNER, owner_of
+from moorage.node.pod_facts.labels import OWNER, owner_of
 
 log = Log(__name__)
 

@@ -18,7 +18,7 @@ from moorage.node.config.namespaces import namespaces
 from moorage.node.config.resources import container_resources
 from moorage.node.config.security import ImageUser, SecurityDefaults, container_security
 from moorage.node.paths import container_log
-from moorage.node.runtime.labels import AnyContainer, container_annotations, container_labels
+from moorage.node.pod_facts.labels import AnyContainer, container_annotations, container_labels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

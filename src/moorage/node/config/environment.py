@@ -19,7 +19,7 @@ from moorage.api.pods import Pod
 from moorage.node.config.downward import DownwardInputs, field_value, resource_value
 from moorage.node.config.errors import ConfigError, MissingError
 from moorage.node.config.expansion import check_size, expand
-from moorage.node.runtime.labels import AnyContainer
+from moorage.node.pod_facts.labels import AnyContainer
 
 T = TypeVar("T")
 

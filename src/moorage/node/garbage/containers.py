@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from moorage.api.clock import Clock
 from moorage.api.logs import Log
-from moorage.node.logs.rotation import LogKeeper
+from moorage.node.failures import apart
+from moorage.node.log_rotation import LogKeeper
 from moorage.node.options import ContainerGarbageOptions
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
 from moorage.node.runtime.views import ContainerView, PodView, SandboxView, State
-from moorage.node.trouble import apart
 
 log = Log(__name__)
 

@@ -17,13 +17,13 @@ from moorage.api.meta import ObjectMeta
 from moorage.api.pods import Pod
 from moorage.node.cgroups.tree import CgroupTree
 from moorage.node.cgroups.values import KUBEPODS, QOS_DIRECTORIES
-from moorage.node.logs.rotation import LogKeeper
+from moorage.node.failures import apart
+from moorage.node.log_rotation import LogKeeper
 from moorage.node.paths import NodePaths
 from moorage.node.pods.stopping import ContainerStopper, StopError
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
 from moorage.node.runtime.views import PodView
-from moorage.node.trouble import apart
 from moorage.node.volumes.pod_volumes import VolumeKeeper
 
 log = Log(__name__)

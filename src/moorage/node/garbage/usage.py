@@ -18,13 +18,13 @@ from moorage.api.logs import Log
 from moorage.api.pods import Pod
 from moorage.cri import CriError
 from moorage.linux.trees import disk_use
+from moorage.node.failures import apart
 from moorage.node.metrics import Metrics
 from moorage.node.paths import NodePaths
+from moorage.node.pod_facts.labels import POD_UID
 from moorage.node.pods.worker import PodWorker
 from moorage.node.runtime.engine import Engine
-from moorage.node.runtime.labels import POD_UID
 from moorage.node.status.inputs import TerminationReason
-from moorage.node.trouble import apart
 from moorage.node.volumes.kinds import EMPTY_DIR, PLUGINS
 from moorage.runtimeclass import pod_limits
 

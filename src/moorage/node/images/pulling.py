@@ -29,7 +29,7 @@ from moorage.node.images.credentials import (
 )
 from moorage.node.images.records import PullRecords
 from moorage.node.images.verification import Access, PullSecret, Verification
-from moorage.node.pods.events import PodEvents
+from moorage.node.pod_facts.events import PodEvents
 from moorage.node.pods.spec import Member, spoken_seconds
 from moorage.node.runtime.engine import Engine
 

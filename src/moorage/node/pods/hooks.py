@@ -11,10 +11,10 @@ from moorage.api.clock import Clock
 from moorage.api.containers import HTTPGetAction, LifecycleHandler
 from moorage.api.pods import Pod
 from moorage.cri import CriError
+from moorage.node.pod_facts.labels import AnyContainer
 from moorage.node.pods.spec import described
 from moorage.node.probes.http import HttpClient, HttpFailure
 from moorage.node.runtime.engine import Engine
-from moorage.node.runtime.labels import AnyContainer
 
 NO_LIMIT_S = 0
 

@@ -16,9 +16,9 @@ from moorage.api.pods import Pod
 from moorage.client import Informer
 from moorage.client.backoff import Backoff
 from moorage.client.recorder import WARNING
-from moorage.node.context import NodeContext
 from moorage.node.machine.node_object import NodeObject
 from moorage.node.pods.admission import Room, refusal
+from moorage.node.pods.context import NodeContext
 from moorage.node.pods.spec import FAILED, TERMINAL, described, is_mirror
 from moorage.node.pods.worker import PodWorker
 from moorage.node.status.inputs import TerminationReason

@@ -15,7 +15,7 @@ import msgspec
 from moorage.api.containers import Container
 from moorage.api.pods import Pod, PodSpec
 from moorage.api.qos import qos_class
-from moorage.node.runtime.labels import AnyContainer
+from moorage.node.pod_facts.labels import AnyContainer
 from moorage.runtimeclass.overhead import is_sidecar
 
 ALWAYS = "Always"

@@ -49,7 +49,7 @@ from moorage.node.metrics import Metrics
 from moorage.node.objects import ObjectCache
 from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths, PodPaths, legacy_log_link
-from moorage.node.pods.events import PodEvents
+from moorage.node.pod_facts.events import PodEvents
 from moorage.node.pods.hooks import HookError, Hooks
 from moorage.node.pods.spec import Member
 from moorage.node.pods.user_namespaces import UserNamespaces

@@ -17,7 +17,7 @@ from moorage.api.logs import Log
 from moorage.api.pods import Pod, PodSpec
 from moorage.client.recorder import NORMAL, WARNING
 from moorage.cri import CriError
-from moorage.node.pods.events import PodEvents
+from moorage.node.pod_facts.events import PodEvents
 from moorage.node.pods.hooks import HookError, Hooks, bounded
 from moorage.node.pods.plan import Kill, Reason
 from moorage.node.pods.spec import Member, grace_period_s, member, sidecars

@@ -16,10 +16,10 @@ from moorage.api.clock import parse_time
 from moorage.api.logs import Log
 from moorage.api.pods import Pod, PodStatus
 from moorage.client.recorder import NORMAL, WARNING
-from moorage.node.context import NodeContext
 from moorage.node.notifier import Notifier
 from moorage.node.pods.actions import HinderedError, PodActions, UnfinishedError
 from moorage.node.pods.backoff import RestartBackoff
+from moorage.node.pods.context import NodeContext
 from moorage.node.pods.operations import Operations
 from moorage.node.pods.plan import Kill, NewSandbox, Probed, Start, decide, needed_sandbox
 from moorage.node.pods.spec import (

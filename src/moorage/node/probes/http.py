@@ -16,8 +16,8 @@ import aiohttp
 from yarl import URL
 
 from moorage.api.containers import HTTPGetAction
+from moorage.node.pod_facts.labels import AnyContainer
 from moorage.node.probes.ports import resolve_port
-from moorage.node.runtime.labels import AnyContainer
 
 _BODY_LIMIT = 10 * 1024
 _MAX_REDIRECTS = 10

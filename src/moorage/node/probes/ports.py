@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.node.runtime.labels import AnyContainer
+from moorage.node.pod_facts.labels import AnyContainer
 
 
 def resolve_port(port: int | str, container: AnyContainer) -> int:

@@ -18,7 +18,7 @@ from moorage.api.logs import Log
 from moorage.api.pods import Pod
 from moorage.client.recorder import WARNING
 from moorage.node.metrics import Metrics
-from moorage.node.pods.events import PodEvents
+from moorage.node.pod_facts.events import PodEvents
 from moorage.node.pods.spec import Kind, Member, members
 from moorage.node.probes.checks import CheckResult, Checks, Outcome
 from moorage.node.probes.thresholds import ProbeKind, Thresholds

@@ -15,7 +15,7 @@ import grpc
 
 from moorage.cri import CriClient, CriError, pb
 from moorage.cri.client import REQUEST_TIMEOUT_S, SANDBOX_TIMEOUT_S
-from moorage.node.runtime.labels import POD_UID
+from moorage.node.pod_facts.labels import POD_UID
 
 if TYPE_CHECKING:
     from grpc.aio import UnaryUnaryMultiCallable

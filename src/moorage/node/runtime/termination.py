@@ -12,7 +12,7 @@ from pathlib import Path
 
 from moorage.cri import pb
 from moorage.node.logs.reading import LogReadError, last_of_log
-from moorage.node.runtime.labels import remembered
+from moorage.node.pod_facts.labels import remembered
 
 FALLBACK_TO_LOGS = "FallbackToLogsOnError"
 

@@ -12,7 +12,7 @@ from enum import Enum
 from ipaddress import ip_address
 
 from moorage.cri import pb
-from moorage.node.runtime.labels import (
+from moorage.node.pod_facts.labels import (
     CONTAINER_NAME,
     OWNER,
     POD_UID,

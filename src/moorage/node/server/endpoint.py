@@ -16,8 +16,8 @@ from aiohttp import web
 from moorage.api.logs import Log
 from moorage.cri import CriError
 from moorage.linux.descriptors import descriptor_limit
-from moorage.node.context import NodeContext
 from moorage.node.options import ServerOptions
+from moorage.node.pods.context import NodeContext
 from moorage.node.pods.pod_manager import PodManager
 from moorage.node.server.access import guard, tls_context
 from moorage.node.server.container_logs import ContainerLogs

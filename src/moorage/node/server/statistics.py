@@ -17,11 +17,11 @@ from typing import Any
 
 from moorage.api.clock import format_time
 from moorage.cri import pb
-from moorage.node.context import NodeContext
 from moorage.node.machine.facts import parse_meminfo
 from moorage.node.metrics import sample_text
+from moorage.node.pod_facts.labels import POD_UID
+from moorage.node.pods.context import NodeContext
 from moorage.node.pods.pod_manager import PodManager
-from moorage.node.runtime.labels import POD_UID
 from moorage.node.runtime.views import State
 
 _NANO = 1_000_000_000

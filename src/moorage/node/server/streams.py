@@ -11,7 +11,7 @@ import grpc
 from aiohttp import web
 
 from moorage.cri import CriError, pb
-from moorage.node.context import NodeContext
+from moorage.node.pods.context import NodeContext
 from moorage.node.pods.pod_manager import PodManager
 from moorage.node.pods.worker import PodWorker
 from moorage.node.runtime.views import ContainerView, State

@@ -17,12 +17,12 @@ from moorage.api.logs import Log
 from moorage.api.pods import Pod
 from moorage.cri import CriError
 from moorage.linux.trees import remove_tree
+from moorage.node.failures import apart
 from moorage.node.options import LogRotationOptions
 from moorage.node.paths import NodePaths, legacy_log_link
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
 from moorage.node.runtime.views import ContainerView, PodView, State
-from moorage.node.trouble import apart
 
 log = Log(__name__)
 

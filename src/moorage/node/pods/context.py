@@ -9,13 +9,13 @@ from moorage.api.clock import Clock
 from moorage.client import Client
 from moorage.node.cgroups.tree import CgroupTree
 from moorage.node.images.pulling import ImagePuller
-from moorage.node.logs.rotation import LogKeeper
+from moorage.node.log_rotation import LogKeeper
 from moorage.node.machine.engine_health import EngineHealth
 from moorage.node.metrics import Metrics
 from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths
+from moorage.node.pod_facts.events import PodEvents
 from moorage.node.pods.classes import RuntimeClasses
-from moorage.node.pods.events import PodEvents
 from moorage.node.pods.sandboxes import SandboxMaker
 from moorage.node.pods.starting import ContainerStarter
 from moorage.node.pods.stopping import ContainerStopper

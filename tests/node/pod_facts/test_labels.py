@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.node.runtime.labels import (
+from moorage.node.pod_facts.labels import (
     container_annotations,
     container_hash,
     container_labels,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from moorage.node.pods.events import PodEvents
+from moorage.node.pod_facts.events import PodEvents
 from moorage.node.pods.spec import members
 from tests.node.objects import UID, a_pod
 

@@ -7,8 +7,8 @@ import grpc
 import pytest
 
 from moorage.cri import CriError
-from moorage.node.logs import rotation
-from moorage.node.logs.rotation import LogKeeper, pieces_of
+from moorage.node import log_rotation
+from moorage.node.log_rotation import LogKeeper, pieces_of
 from moorage.node.options import LogRotationOptions
 from moorage.node.paths import NodePaths
 from moorage.node.runtime.views import ContainerView, PodView
@@ -173,20 +173,20 @@ def test_what_is_being_compressed_is_no_piece_and_goes_with_the_log(tmp_path: Pa
     names = ("0.log", "0.log.20260102", "0.log.20260101.gz", "0.log.20260102.tmp", "1.log", "x")
     for name in names:
         (tmp_path / name).touch()
-    pieces = rotation.pieces_of(tmp_path / "0.log")
+    pieces = log_rotation.pieces_of(tmp_path / "0.log")
     assert [each.name for each in pieces] == ["0.log.20260101.gz", "0.log.20260102"]
-    rotation._remove_pieces(tmp_path / "0.log")
+    log_rotation._remove_pieces(tmp_path / "0.log")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["1.log", "x"]
 
 
 def test_the_size_of_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "0.log"
-    assert rotation._size(path) is None
+    assert log_rotation._size(path) is None
     path.write_bytes(b"abc")
-    assert rotation._size(path) == 3
+    assert log_rotation._size(path) == 3
 
     def refuse(_path: Path) -> None:
         raise OSError(5, "broken")
 
     monkeypatch.setattr(Path, "stat", refuse)
-    assert rotation._size(path) == 0
+    assert log_rotation._size(path) == 0
