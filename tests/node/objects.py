@@ -11,7 +11,7 @@ from moorage.api.nodes import Node
 from moorage.api.pods import Pod, PodStatus
 from moorage.node.config.downward import DownwardInputs
 from moorage.node.pod_facts.labels import Remembered, container_hash
-from moorage.node.pods.spec import quality
+from moorage.node.pod_facts.qos import quality
 from moorage.node.runtime.views import ContainerView, PodView, SandboxView, State, pod_view
 from moorage.node.status.inputs import StatusInputs
 from tests.clocks import START, START_NS

@@ -14,10 +14,11 @@ from moorage.handlers.definition import (
     parse_definition,
 )
 from moorage.handlers.directory import SYSTEM_DIRECTORY
-from moorage.handlers.discovery import Handler, discover, find_containerd, search_path
+from moorage.handlers.discovery import Handler, discover, find_containerd
 from moorage.handlers.features import HandlerFeatures
 from moorage.handlers.machine import Machine, this_machine
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime
+from moorage.handlers.search_path import search_path
 from moorage.handlers.tables import NoHandlerError, default_handler, runtime_tables
 from moorage.handlers.watching import HandlerDirectory
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -23,15 +23,6 @@ from moorage.handlers.features import NO_FEATURES, HandlerFeatures
 from moorage.handlers.machine import Machine
 from moorage.handlers.program_probe import ASK_DEADLINE_S, Program, probe_program
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime, shim_program
-
-SYSTEM_DIRECTORIES = (
-    "/usr/local/sbin",
-    "/usr/local/bin",
-    "/usr/sbin",
-    "/usr/bin",
-    "/sbin",
-    "/bin",
-)
 
 
 class Handler(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,15 +45,6 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     features: tuple[str, ...] = ()
     runtime_features: tuple[str, ...] | None = None
     configuration: str = ""
-
-
-def search_path(environment: Mapping[str, str] = os.environ) -> str:
-    """Return PATH with the system directories appended.
-
-    They hold runtimes, but PATH often lacks them.
-    """
-    directories = [*environment.get("PATH", "").split(os.pathsep), *SYSTEM_DIRECTORIES]
-    return os.pathsep.join(dict.fromkeys(filter(None, directories)))
 
 
 async def find_containerd(path: str) -> Containerd | None:

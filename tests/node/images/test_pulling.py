@@ -16,7 +16,7 @@ from moorage.node.config.security import ImageUser
 from moorage.node.images.pulling import FoundImage, ImageError, ImagePuller
 from moorage.node.images.records import PullRecords
 from moorage.node.images.verification import Verification
-from moorage.node.pods.spec import Kind, Member
+from moorage.node.pod_facts.containers import Kind, Member
 from tests.clocks import FakeClock
 from tests.node.objects import UID, a_container, a_pod
 

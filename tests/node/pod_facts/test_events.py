@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from moorage.node.pod_facts.containers import members
 from moorage.node.pod_facts.events import PodEvents
-from moorage.node.pods.spec import members
 from tests.node.objects import UID, a_pod
 
 

@@ -17,10 +17,10 @@ from moorage.cri import CriError
 from moorage.linux.cgroup_control import CgroupError
 from moorage.node.config.errors import ConfigError
 from moorage.node.paths import NodePaths
+from moorage.node.pod_facts.containers import members
 from moorage.node.pods.actions import HinderedError, PodActions, UnfinishedError
 from moorage.node.pods.plan import Kill, NewSandbox, Reason
 from moorage.node.pods.sandboxes import SandboxError
-from moorage.node.pods.spec import members
 from moorage.node.pods.starting import HookFailedError, StartError
 from moorage.node.pods.stopping import StopError
 from moorage.node.runtime.views import PodView, pod_view

@@ -19,9 +19,9 @@ from moorage.node.images.pulling import ImageError
 from moorage.node.metrics import Metrics
 from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths
+from moorage.node.pod_facts.containers import Kind, Member, members
 from moorage.node.pods import starting
 from moorage.node.pods.hooks import HookError
-from moorage.node.pods.spec import Kind, Member, members
 from moorage.node.pods.starting import ContainerStarter, HookFailedError, Launch, StartError
 from moorage.node.runtime.views import PodView, SandboxView, State
 from moorage.node.volumes.kinds import IMAGE

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from moorage.api.pods import ContainerStatus, Pod, PodStatus
-from moorage.node.pods.spec import Kind
+from moorage.node.pod_facts.containers import Kind
 from moorage.node.runtime.views import ContainerView, PodView, State, UserView, pod_view
 from moorage.node.status.containers import container_statuses
 from moorage.node.status.inputs import Verdicts, Waiting

@@ -23,7 +23,7 @@ from moorage.node.config.resources import (
     quota_us,
     shares,
 )
-from moorage.node.pods.spec import quality
+from moorage.node.pod_facts.qos import quality
 from moorage.runtimeclass import pod_limits, pod_requests
 
 UNLIMITED = -1

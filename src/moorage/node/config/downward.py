@@ -16,8 +16,8 @@ from moorage.api.pods import Pod
 from moorage.api.quantity import Quantity
 from moorage.api.volumes import ResourceFieldSelector
 from moorage.node.config.errors import ConfigError
+from moorage.node.pod_facts.containers import member
 from moorage.node.pod_facts.labels import AnyContainer
-from moorage.node.pods.spec import member
 
 _ESCAPES = {
     "\a": "\\a",

@@ -16,8 +16,8 @@ from moorage.node.config.identity import hostname_of, kernel_hostname
 from moorage.node.config.namespaces import namespaces
 from moorage.node.config.resources import overhead_resources, sandbox_resources
 from moorage.node.config.security import sandbox_security
+from moorage.node.pod_facts.containers import sidecars
 from moorage.node.pod_facts.labels import sandbox_annotations, sandbox_labels
-from moorage.node.pods.spec import sidecars
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

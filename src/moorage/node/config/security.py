@@ -18,8 +18,9 @@ from moorage.api.containers import (
 from moorage.api.pods import Pod, PodSecurityContext
 from moorage.cri import pb
 from moorage.node.config.errors import ConfigError
+from moorage.node.pod_facts.containers import members
 from moorage.node.pod_facts.labels import AnyContainer
-from moorage.node.pods.spec import described, members
+from moorage.node.pod_facts.references import described
 
 _MASKED = (
     "/proc/asound",

@@ -29,8 +29,9 @@ from moorage.node.images.credentials import (
 )
 from moorage.node.images.records import PullRecords
 from moorage.node.images.verification import Access, PullSecret, Verification
+from moorage.node.pod_facts.containers import Member
+from moorage.node.pod_facts.durations import spoken_seconds
 from moorage.node.pod_facts.events import PodEvents
-from moorage.node.pods.spec import Member, spoken_seconds
 from moorage.node.runtime.engine import Engine
 
 log = Log(__name__)

@@ -12,7 +12,7 @@ from moorage.api.pods import Pod
 from moorage.client import EventRecorder
 from moorage.client.recorder import reference
 from moorage.client.resources import PODS
-from moorage.node.pods.spec import Member
+from moorage.node.pod_facts.containers import Member
 
 
 class PodEvents:

@@ -21,11 +21,13 @@ from moorage.node.cgroups.values import pod_directory, pod_values
 from moorage.node.config.downward import DownwardInputs
 from moorage.node.config.errors import ConfigError
 from moorage.node.config.namespaces import has_recursive_read_only
+from moorage.node.pod_facts.containers import Member
+from moorage.node.pod_facts.grace import grace_period_s
+from moorage.node.pod_facts.references import described
 from moorage.node.pods.classes import ClassUnreadableError, HandlerUnknownError
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.plan import Kill, NewSandbox, Reason
 from moorage.node.pods.sandboxes import SandboxError
-from moorage.node.pods.spec import Member, described, grace_period_s
 from moorage.node.pods.starting import HookFailedError, Launch, StartError
 from moorage.node.pods.stopping import StopError
 from moorage.node.runtime.views import PodView, SandboxView

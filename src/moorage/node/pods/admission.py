@@ -19,7 +19,7 @@ from moorage.api.quantity import Quantity, add_resources, to_texts
 from moorage.api.resource_names import is_extended
 from moorage.api.tolerations import NO_EXECUTE, first_untolerated
 from moorage.node.config.sandbox import dotted
-from moorage.node.pods.spec import is_static
+from moorage.node.pod_facts.sources import is_static
 from moorage.node.status.inputs import TerminationReason
 from moorage.runtimeclass import pod_requests
 from moorage.runtimeclass.overhead import pod_requests_without_overhead

@@ -20,8 +20,8 @@ from moorage.api.runtime_classes import RuntimeClass
 from moorage.client import Client, Informer
 from moorage.client.resources import RUNTIME_CLASSES
 from moorage.client.rest import UnreachableError
+from moorage.node.pod_facts.references import described
 from moorage.node.pods.handler_records import DamagedRecordError, HandlerRecord, HandlerRecords
-from moorage.node.pods.spec import described
 from moorage.node.runtime.views import PodView
 from moorage.runtimeclass import resolve_handler
 from moorage.runtimeclass.handler import DEFAULT_HANDLER, is_implicit

@@ -12,7 +12,7 @@ from moorage.api.containers import HTTPGetAction, LifecycleHandler
 from moorage.api.pods import Pod
 from moorage.cri import CriError
 from moorage.node.pod_facts.labels import AnyContainer
-from moorage.node.pods.spec import described
+from moorage.node.pod_facts.references import described
 from moorage.node.probes.http import HttpClient, HttpFailure
 from moorage.node.runtime.engine import Engine
 

@@ -14,8 +14,8 @@ from enum import Enum
 
 from moorage.api.containers import Container
 from moorage.api.pods import Pod, PodSpec
+from moorage.node.pod_facts.containers import Kind, may_restart, should_restart
 from moorage.node.pod_facts.labels import AnyContainer, container_hash
-from moorage.node.pods.spec import Kind, may_restart, should_restart
 from moorage.node.runtime.views import ContainerView, PodView, State
 from moorage.runtimeclass.overhead import is_sidecar
 

@@ -17,9 +17,11 @@ from moorage.client import Informer
 from moorage.client.backoff import Backoff
 from moorage.client.recorder import WARNING
 from moorage.node.machine.node_object import NodeObject
+from moorage.node.pod_facts.phases import FAILED, TERMINAL
+from moorage.node.pod_facts.references import described
+from moorage.node.pod_facts.sources import is_mirror
 from moorage.node.pods.admission import Room, refusal
 from moorage.node.pods.context import NodeContext
-from moorage.node.pods.spec import FAILED, TERMINAL, described, is_mirror
 from moorage.node.pods.worker import PodWorker
 from moorage.node.status.inputs import TerminationReason
 

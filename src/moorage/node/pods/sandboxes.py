@@ -23,12 +23,12 @@ from moorage.node.metrics import Metrics
 from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.events import PodEvents
+from moorage.node.pod_facts.references import described
 from moorage.node.pods.classes import (
     ClassUnreadableError,
     HandlerUnknownError,
     RuntimeClasses,
 )
-from moorage.node.pods.spec import described
 from moorage.node.pods.user_namespaces import UserNamespaces
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer

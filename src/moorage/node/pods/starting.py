@@ -49,9 +49,9 @@ from moorage.node.metrics import Metrics
 from moorage.node.objects import ObjectCache
 from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths, PodPaths, legacy_log_link
+from moorage.node.pod_facts.containers import Member
 from moorage.node.pod_facts.events import PodEvents
 from moorage.node.pods.hooks import HookError, Hooks
-from moorage.node.pods.spec import Member
 from moorage.node.pods.user_namespaces import UserNamespaces
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer

@@ -17,10 +17,11 @@ from moorage.api.logs import Log
 from moorage.api.pods import Pod, PodSpec
 from moorage.client.recorder import NORMAL, WARNING
 from moorage.cri import CriError
+from moorage.node.pod_facts.containers import Member, member, sidecars
 from moorage.node.pod_facts.events import PodEvents
+from moorage.node.pod_facts.grace import grace_period_s
 from moorage.node.pods.hooks import HookError, Hooks, bounded
 from moorage.node.pods.plan import Kill, Reason
-from moorage.node.pods.spec import Member, grace_period_s, member, sidecars
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
 from moorage.node.runtime.views import ContainerView, PodView

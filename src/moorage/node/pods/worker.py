@@ -17,21 +17,17 @@ from moorage.api.logs import Log
 from moorage.api.pods import Pod, PodStatus
 from moorage.client.recorder import NORMAL, WARNING
 from moorage.node.notifier import Notifier
+from moorage.node.pod_facts.containers import member
+from moorage.node.pod_facts.durations import spoken_seconds
+from moorage.node.pod_facts.grace import grace_period_s
+from moorage.node.pod_facts.phases import PENDING, RUNNING, TERMINAL
+from moorage.node.pod_facts.qos import quality
+from moorage.node.pod_facts.references import described
 from moorage.node.pods.actions import HinderedError, PodActions, UnfinishedError
 from moorage.node.pods.backoff import RestartBackoff
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.operations import Operations
 from moorage.node.pods.plan import Kill, NewSandbox, Probed, Start, decide, needed_sandbox
-from moorage.node.pods.spec import (
-    PENDING,
-    RUNNING,
-    TERMINAL,
-    described,
-    grace_period_s,
-    member,
-    quality,
-    spoken_seconds,
-)
 from moorage.node.pods.starting import StartError
 from moorage.node.pods.stopping import MINIMUM_GRACE_S
 from moorage.node.probes.prober import PodProber

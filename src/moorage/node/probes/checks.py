@@ -17,8 +17,8 @@ from moorage.api.containers import GRPCAction, HTTPGetAction, Probe, TCPSocketAc
 from moorage.cri import CriError
 from moorage.node.config.environment import static_environment
 from moorage.node.config.expansion import expand_all
+from moorage.node.pod_facts.durations import spoken_seconds
 from moorage.node.pod_facts.labels import AnyContainer
-from moorage.node.pods.spec import spoken_seconds
 from moorage.node.probes.http import HttpClient, HttpFailure
 from moorage.node.probes.ports import resolve_port
 from moorage.node.runtime.engine import Engine

@@ -18,8 +18,8 @@ from moorage.api.logs import Log
 from moorage.api.pods import Pod
 from moorage.client.recorder import WARNING
 from moorage.node.metrics import Metrics
+from moorage.node.pod_facts.containers import Kind, Member, members
 from moorage.node.pod_facts.events import PodEvents
-from moorage.node.pods.spec import Kind, Member, members
 from moorage.node.probes.checks import CheckResult, Checks, Outcome
 from moorage.node.probes.thresholds import ProbeKind, Thresholds
 from moorage.node.runtime.views import ContainerView, PodView, State

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from moorage.api.pods import ContainerStatus, PodCondition, PodSpec
-from moorage.node.pods.spec import FAILED, SUCCEEDED, sidecars
+from moorage.node.pod_facts.containers import sidecars
+from moorage.node.pod_facts.phases import FAILED, SUCCEEDED
 from moorage.node.status.inputs import StatusInputs
 from moorage.runtimeclass.overhead import is_sidecar
 

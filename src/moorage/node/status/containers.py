@@ -24,8 +24,8 @@ from moorage.api.pods import (
     LinuxContainerUser,
     VolumeMountStatus,
 )
+from moorage.node.pod_facts.containers import Kind, should_restart
 from moorage.node.pod_facts.labels import AnyContainer
-from moorage.node.pods.spec import Kind, should_restart
 from moorage.node.runtime.views import ContainerView, State
 from moorage.node.status.inputs import StatusInputs
 from moorage.runtimeclass.overhead import is_sidecar

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from moorage.api.pods import ContainerStatus, PodSpec
+from moorage.node.pod_facts.containers import should_restart
 from moorage.node.pod_facts.labels import AnyContainer
-from moorage.node.pods.spec import FAILED, PENDING, RUNNING, SUCCEEDED, should_restart
+from moorage.node.pod_facts.phases import FAILED, PENDING, RUNNING, SUCCEEDED
 from moorage.runtimeclass.overhead import is_sidecar
 
 

@@ -11,7 +11,8 @@ import msgspec
 from moorage.api.containers import ResourceRequirements
 from moorage.api.pods import ContainerStatus, HostIP, Pod, PodIP, PodStatus
 from moorage.api.quantity import to_texts
-from moorage.node.pods.spec import FAILED, PENDING, TERMINAL, Kind
+from moorage.node.pod_facts.containers import Kind
+from moorage.node.pod_facts.phases import FAILED, PENDING, TERMINAL
 from moorage.node.status.conditions import conditions_of
 from moorage.node.status.containers import LOST, container_statuses
 from moorage.node.status.inputs import StatusInputs, TerminationReason

@@ -23,7 +23,7 @@ from moorage.api.volumes import (
 )
 from moorage.node.config.downward import DownwardInputs, field_value, resource_value
 from moorage.node.config.errors import ConfigError, MissingError
-from moorage.node.pods.spec import members
+from moorage.node.pod_facts.containers import members
 from moorage.node.volumes.atomic import ProjectedFile
 
 _DEFAULT_MODE = 0o644

@@ -53,7 +53,7 @@ from moorage.handlers.adapters.shim.record import Record, TaskDirectory, with_pr
 from moorage.handlers.adapters.shim.service import ShimConnections, ShimLostError
 from moorage.handlers.adapters.shim.streams import AttachedStreams, ShimProcess
 from moorage.handlers.definition import HandlerDefinition, ShimOptions
-from moorage.handlers.discovery import search_path
+from moorage.handlers.search_path import search_path
 from moorage.linux.trees import remove_tree
 
 _LAST_OUTPUT_S = 2.0

@@ -1,7 +1,6 @@
-"""Pod spec helpers shared by the parts of a pod's lifecycle.
+"""Containers of a pod by kind, and their restart policies.
 
-Pure: containers and their kinds, a pod's name in messages, duration formatting. Source: core/v1
-Pod; kubelet `util/format`.
+Pure. Source: core/v1 Pod, KEP-753 (sidecars), KEP-5307 (container restart rules).
 """
 
 from __future__ import annotations
@@ -10,29 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-import msgspec
-
 from moorage.api.containers import Container
-from moorage.api.pods import Pod, PodSpec
-from moorage.api.qos import qos_class
+from moorage.api.pods import PodSpec
 from moorage.node.pod_facts.labels import AnyContainer
 from moorage.runtimeclass.overhead import is_sidecar
 
 ALWAYS = "Always"
 ON_FAILURE = "OnFailure"
 NEVER = "Never"
-
-FAILED = "Failed"
-SUCCEEDED = "Succeeded"
-RUNNING = "Running"
-PENDING = "Pending"
-TERMINAL = frozenset({FAILED, SUCCEEDED})
-
-CONFIG_SOURCE = "kubernetes.io/config.source"
-CONFIG_MIRROR = "kubernetes.io/config.mirror"
-FILE_SOURCE = "file"
-
-_DEFAULT_GRACE_S = 30
 
 
 class Kind(Enum):
@@ -87,35 +71,6 @@ def sidecars(spec: PodSpec) -> tuple[Container, ...]:
     return tuple(each for each in spec.init_containers if is_sidecar(each))
 
 
-def described(pod: Pod) -> str:
-    """Return `name_namespace(uid)`, the form in which messages name a pod."""
-    meta = pod.metadata
-    return f"{meta.name}_{meta.namespace}({meta.uid})"
-
-
-def quality(pod: Pod) -> str:
-    """Return the pod's QoS class: as the API server stored it, else computed."""
-    return pod.status.qos_class or qos_class(msgspec.to_builtins(pod.spec))
-
-
-def grace_period_s(pod: Pod) -> int:
-    """Return the grace period in seconds: that of the deletion, else that of the spec."""
-    if pod.metadata.deletion_grace_period_seconds is not None:
-        return pod.metadata.deletion_grace_period_seconds
-    grace = pod.spec.termination_grace_period_seconds
-    return _DEFAULT_GRACE_S if grace is None else grace
-
-
-def is_static(pod: Pod) -> bool:
-    """Return whether the pod comes from a file on this node."""
-    return pod.metadata.annotations.get(CONFIG_SOURCE) == FILE_SOURCE
-
-
-def is_mirror(pod: Pod) -> bool:
-    """Return whether the pod is the API's mirror of a static pod."""
-    return CONFIG_MIRROR in pod.metadata.annotations
-
-
 def should_restart(container: AnyContainer, spec: PodSpec, exit_code: int) -> bool:
     """Return whether a container that ended with this exit code is restarted.
 
@@ -138,17 +93,3 @@ def may_restart(container: AnyContainer, spec: PodSpec) -> bool:
     if container.restart_policy is not None and container.restart_policy_rules:
         return True
     return (container.restart_policy or spec.restart_policy) != NEVER
-
-
-def spoken_seconds(seconds: float) -> str:
-    """Format a duration as Go prints it: `10s`, `2m40s`, `1h0m0s`, `250ms`."""
-    if 0 < seconds < 1:
-        return f"{seconds * 1000:g}ms"
-    whole = int(seconds)
-    hours, rest = divmod(whole, 3600)
-    minutes, left = divmod(rest, 60)
-    fraction = seconds - whole
-    shown = f"{left + round(fraction, 9):g}s"
-    if hours:
-        return f"{hours}h{minutes}m{shown}"
-    return f"{minutes}m{shown}" if minutes else shown
