@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from moorage.api.pods import Pod
 
+MINIMUM_GRACE_S = 2
+"""Grace period of a container or pod that is stopped at once, in seconds."""
+
 _DEFAULT_GRACE_S = 30
 
 

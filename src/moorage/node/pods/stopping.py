@@ -19,7 +19,7 @@ from moorage.client.recorder import NORMAL, WARNING
 from moorage.cri import CriError
 from moorage.node.pod_facts.containers import Member, member, sidecars
 from moorage.node.pod_facts.events import PodEvents
-from moorage.node.pod_facts.grace import grace_period_s
+from moorage.node.pod_facts.grace import MINIMUM_GRACE_S, grace_period_s
 from moorage.node.pods.hooks import HookError, Hooks, bounded
 from moorage.node.pods.plan import Kill, Reason
 from moorage.node.runtime.engine import Engine
@@ -28,7 +28,6 @@ from moorage.node.runtime.views import ContainerView, PodView
 
 log = Log(__name__)
 
-MINIMUM_GRACE_S = 2
 _ENGINE_ENDS_S = 1.0
 
 

@@ -9,27 +9,48 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from enum import Enum
 from typing import Any
 
 from moorage.api.clock import parse_time
 from moorage.api.logs import Log
 from moorage.api.pods import Pod, PodStatus
-from moorage.client.recorder import NORMAL, WARNING
+from moorage.client.recorder import WARNING
 from moorage.node.notifier import Notifier
 from moorage.node.pod_facts.containers import member
 from moorage.node.pod_facts.durations import spoken_seconds
-from moorage.node.pod_facts.grace import grace_period_s
-from moorage.node.pod_facts.phases import PENDING, RUNNING, TERMINAL
+from moorage.node.pod_facts.phases import PENDING, RUNNING
 from moorage.node.pod_facts.qos import quality
 from moorage.node.pod_facts.references import described
 from moorage.node.pods.actions import HinderedError, PodActions, UnfinishedError
 from moorage.node.pods.backoff import RestartBackoff
 from moorage.node.pods.context import NodeContext
+from moorage.node.pods.lifecycle import (
+    CLEAN,
+    DELETE,
+    DISCARD,
+    PREPARE,
+    REFRESH,
+    SANDBOX,
+    STOP,
+    VOLUMES,
+    Action,
+    Begin,
+    BeginTermination,
+    Cancel,
+    ClassInputs,
+    ClearObstacle,
+    Inputs,
+    RecordEvent,
+    Stage,
+    StepAgain,
+    StopPod,
+    evict,
+    initial_state,
+    next_step,
+)
 from moorage.node.pods.operations import Operations
-from moorage.node.pods.plan import Kill, NewSandbox, Probed, Start, decide, needed_sandbox
+from moorage.node.pods.plan import Kill, NewSandbox, Probed, Start, needed_sandbox
 from moorage.node.pods.starting import StartError
-from moorage.node.pods.stopping import MINIMUM_GRACE_S
 from moorage.node.probes.prober import PodProber
 from moorage.node.runtime.views import ContainerView, PodView, SandboxView, State
 from moorage.node.status.inputs import StatusInputs, TerminationReason, Waiting
@@ -38,29 +59,9 @@ from moorage.node.volumes.pod_volumes import Mounted
 
 log = Log(__name__)
 
-PREPARE = "prepare"
-SANDBOX = "sandbox"
-VOLUMES = "volumes"
-REFRESH = "refresh"
-STOP = "stop"
-CLEAN = "clean"
-DELETE = "delete"
-DISCARD = "discard"
-
 _DELETE_AGAIN_S = 10.0
-_DEADLINE = TerminationReason(
-    "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
-)
 
 Work = Callable[..., Coroutine[Any, Any, None]]
-
-
-class Stage(Enum):
-    """Stage of a pod's lifecycle."""
-
-    LIVE = "live"
-    ENDING = "ending"
-    ENDED = "ended"
 
 
 class PodWorker:
@@ -86,22 +87,22 @@ class PodWorker:
         self._status: PodStatus = pod.status
         self._quality = quality(pod)
         self._refusal = refusal
-        self._termination: TerminationReason | None = None
-        self._stage = Stage.LIVE if refusal is None else Stage.ENDED
+        self._state = initial_state(is_refused=refusal is not None)
         self._is_removed = False
-        self._is_prepared = False
-        self._is_over = False
-        self._is_stopped = refusal is not None
-        self._is_clean = refusal is not None
-        self._is_discarded = False
+        self._succeeded: set[str] = set()
         self._mounted: Mounted | None = None
         self._waiting: dict[str, Waiting] = {}
         self._released: set[str] = set()
         self._obstacle: Waiting | None = None
-        self._has_told_class_gone = False
-        self._replacing_handler: str | None = None
-        self._stop_grace_s = 0
         self._first_seen_s = context.clock.monotonic()
+        self._work: dict[str, Work] = {
+            PREPARE: self._prepare,
+            VOLUMES: self._mount,
+            REFRESH: self._refresh,
+            CLEAN: self._clean,
+            DELETE: self._delete,
+            DISCARD: self._discard,
+        }
         self._adopt()
 
     @property
@@ -116,7 +117,7 @@ class PodWorker:
     @property
     def is_active(self) -> bool:
         """Return whether the pod counts against the node's resources."""
-        return self._stage is not Stage.ENDED
+        return not self._state.is_over
 
     def update(self, pod: Pod) -> None:
         """Store the changed pod object, and wake the worker."""
@@ -135,9 +136,10 @@ class PodWorker:
 
     def evict(self, termination: TerminationReason) -> bool:
         """Evict the pod; return False when it is terminating already."""
-        if self._stage is not Stage.LIVE or self._termination is not None:
+        state = evict(self._state, termination)
+        if state is None:
             return False
-        self._termination = termination
+        self._state = state
         self._context.events.pod(self._pod, WARNING, termination.reason, termination.message)
         self._wake.call()
         return True
@@ -157,8 +159,7 @@ class PodWorker:
         async with asyncio.TaskGroup() as tasks:
             writing = tasks.create_task(context.writer.write(self._pod))
             try:
-                while not self._is_discarded:
-                    self._step(tasks)
+                while self._step(tasks):
                     await self._wake.wait(self._pause_s())
             finally:
                 self._prober.stop()
@@ -171,94 +172,72 @@ class PodWorker:
 
     # The step
 
-    def _step(self, tasks: asyncio.TaskGroup) -> None:
+    def _step(self, tasks: asyncio.TaskGroup) -> bool:
+        """Observe, decide, act, report; return whether anything of the pod is left."""
         self._operations.look()
         view = self._context.observer.view(self.uid)
-        self._choose_stage(view)
-        match self._stage:
-            case Stage.LIVE:
-                self._live(view, tasks)
-            case Stage.ENDING:
-                self._end(view, tasks)
-            case Stage.ENDED:
-                self._finish(view, tasks)
+        step = next_step(self._state, self._inputs(view))
+        self._state = step.state
+        self._succeeded.clear()
+        if step.state.stage is Stage.DISCARDED:
+            return False
+        for action in step.actions:
+            self._act(action, view, tasks)
         self._probe(view, tasks)
         self._report(view)
+        return True
 
-    def _choose_stage(self, view: PodView) -> None:
-        if self._stage is not Stage.LIVE:
-            return
-        left_s = self._deadline_s()
-        if self._termination is None and left_s is not None and left_s <= 0:
-            self._termination = _DEADLINE
-            self._context.events.pod(self._pod, NORMAL, _DEADLINE.reason, _DEADLINE.message)
-        must_end = (
-            self._is_removed
-            or self._is_over
-            or self._termination is not None
-            or self._pod.metadata.deletion_timestamp is not None
-            or self._pod.status.phase in TERMINAL
+    def _inputs(self, view: PodView) -> Inputs:
+        return Inputs(
+            pod=self._pod,
+            view=view,
+            probed=self._probed(),
+            running=self._operations.names,
+            succeeded=frozenset(self._succeeded),
+            is_removed=self._is_removed,
+            is_mounted=self._mounted is not None,
+            deadline_left_s=self._deadline_s(),
+            runtime_class=self._class_inputs(view),
         )
-        if must_end:
-            self._stage = Stage.ENDING
-            self._obstacle = None
-            self._prober.spare_the_dying()
-            log.info("pod ends", pod=described(self._pod), alive=len(view.alive))
 
-    def _live(self, view: PodView, tasks: asyncio.TaskGroup) -> None:
-        if not self._is_prepared:
-            self._begin(tasks, PREPARE, self._prepare)
-            return
-        if self._mounted is None:
-            self._begin(tasks, VOLUMES, self._mount)
-        else:
-            self._begin(tasks, REFRESH, self._refresh)
-        self._tell_if_class_is_gone(view)
-        if SANDBOX in self._operations:
-            return
-        plan = decide(self._pod, view, self._probed(), self._busy())
-        if plan.is_over:
-            self._is_over = True
-            self._wake.call()
-        elif plan.sandbox is not None:
-            self._begin(tasks, SANDBOX, self._make_sandbox, view, plan.sandbox)
-        elif self._mounted is not None:
-            self._obstacle = None
-            for kill in plan.kill:
-                self._begin(tasks, f"kill:{kill.container.name}", self._kill, kill)
-            for start in plan.start:
-                self._consider(tasks, start, view, self._mounted)
+    def _class_inputs(self, view: PodView) -> ClassInputs | None:
+        if view.sandbox is None:
+            return None
+        classes = self._context.classes
+        handler = classes.known_handler(self._pod, view)
+        if handler is None:
+            return None
+        return ClassInputs(
+            node_name=self._context.options.name,
+            handler=handler,
+            is_gone=classes.is_gone(self._pod),
+            replacing_handler=classes.replacing_handler(self._pod, handler),
+        )
 
-    def _end(self, view: PodView, tasks: asyncio.TaskGroup) -> None:
-        under_way = self._operations.names - {STOP, CLEAN}
-        if under_way:
-            self._operations.cancel(under_way)
-        elif not self._is_stopped:
-            self._stop_within(tasks, view, self._grace_s())
-        elif not self._is_clean:
-            self._begin(tasks, CLEAN, self._clean)
-        else:
-            self._stage = Stage.ENDED
-            self._finish(view, tasks)
-
-    def _stop_within(self, tasks: asyncio.TaskGroup, view: PodView, grace_s: int) -> None:
-        if STOP in self._operations:
-            if grace_s < self._stop_grace_s:
-                # The grace period was shortened: stop again with less time.
-                self._operations.cancel({STOP})
-            return
-        self._stop_grace_s = grace_s
-        self._begin(tasks, STOP, self._stop, view, grace_s)
-
-    def _finish(self, view: PodView, tasks: asyncio.TaskGroup) -> None:
-        if not view.is_stopped and self._refusal is None:
-            # The engine completed an operation after it was cancelled.
-            self._stage, self._is_stopped, self._is_clean = Stage.ENDING, False, False
-            self._wake.call()
-        elif self._is_removed:
-            self._begin(tasks, DISCARD, self._discard)
-        elif self._pod.metadata.deletion_timestamp is not None:
-            self._begin(tasks, DELETE, self._delete)
+    def _act(self, action: Action, view: PodView, tasks: asyncio.TaskGroup) -> None:
+        match action:
+            case Begin(operation):
+                self._begin(tasks, operation, self._work[operation])
+            case NewSandbox():
+                self._begin(tasks, SANDBOX, self._create_sandbox, view, action)
+            case Start():
+                self._consider(tasks, action, view)
+            case Kill():
+                self._begin(tasks, f"kill:{action.container.name}", self._kill, action)
+            case StopPod(grace_s):
+                self._begin(tasks, STOP, self._stop, view, grace_s)
+            case Cancel(operations):
+                self._operations.cancel(operations)
+            case RecordEvent():
+                self._context.events.pod(self._pod, action.type, action.reason, action.message)
+            case BeginTermination():
+                self._obstacle = None
+                self._prober.spare_the_dying()
+                log.info("pod ends", pod=described(self._pod), alive=len(view.alive))
+            case ClearObstacle():
+                self._obstacle = None
+            case StepAgain():
+                self._wake.call()
 
     def _pause_s(self) -> float | None:
         """Return seconds until the next step without a wake-up; None for no timeout."""
@@ -267,12 +246,10 @@ class PodWorker:
 
     # Container operations
 
-    def _consider(
-        self, tasks: asyncio.TaskGroup, start: Start, view: PodView, volumes: Mounted
-    ) -> None:
+    def _consider(self, tasks: asyncio.TaskGroup, start: Start, view: PodView) -> None:
         """Start a container unless an earlier failure delays it."""
-        name, sandbox = _start_name(start.name), view.sandbox
-        if sandbox is None or not self._operations.may_start(name):
+        name, sandbox, volumes = _start_name(start.name), view.sandbox, self._mounted
+        if sandbox is None or volumes is None or not self._operations.may_start(name):
             return
         before = view.latest(start.name)
         if before is not None and before.state is State.EXITED and self._must_wait(before):
@@ -329,7 +306,7 @@ class PodWorker:
     # Pod operations
 
     async def _prepare(self) -> None:
-        self._is_prepared = await self._attempt(PREPARE, self._actions.prepare(self._pod))
+        await self._attempt(PREPARE, self._actions.prepare(self._pod))
 
     async def _mount(self) -> None:
         try:
@@ -349,16 +326,14 @@ class PodWorker:
         until_s = float("inf") if pause_s is None else self._clock.monotonic() + pause_s
         self._operations.postpone(REFRESH, until_s)
 
-    async def _make_sandbox(self, view: PodView, wanted: NewSandbox) -> None:
-        making = self._actions.replace_sandbox(self._pod, view, wanted)
-        await self._attempt(SANDBOX, making)
+    async def _create_sandbox(self, view: PodView, wanted: NewSandbox) -> None:
+        await self._attempt(SANDBOX, self._actions.replace_sandbox(self._pod, view, wanted))
 
     async def _stop(self, view: PodView, grace_s: int) -> None:
-        stopping = self._actions.stop(self._pod, view, grace_s)
-        self._is_stopped = await self._attempt(STOP, stopping)
+        await self._attempt(STOP, self._actions.stop(self._pod, view, grace_s))
 
     async def _clean(self) -> None:
-        self._is_clean = await self._attempt(CLEAN, self._actions.clean(self._pod))
+        await self._attempt(CLEAN, self._actions.clean(self._pod))
         self._mounted = None
 
     async def _delete(self) -> None:
@@ -367,7 +342,7 @@ class PodWorker:
             self._operations.postpone(DELETE, self._clock.monotonic() + _DELETE_AGAIN_S)
 
     async def _discard(self) -> None:
-        self._is_discarded = await self._attempt(DISCARD, self._actions.discard(self._pod))
+        await self._attempt(DISCARD, self._actions.discard(self._pod))
 
     async def _attempt(self, name: str, action: Coroutine[Any, Any, None]) -> bool:
         """Run an action; return whether it succeeded. A failure is recorded and retried."""
@@ -381,6 +356,7 @@ class PodWorker:
             self._operations.failed(name)
             return False
         self._operations.succeeded(name)
+        self._succeeded.add(name)
         return True
 
     def _begin(self, tasks: asyncio.TaskGroup, name: str, work: Work, *args: Any) -> None:
@@ -393,45 +369,10 @@ class PodWorker:
         self._operations.failed(name)
         log.warning("pod hindered", pod=described(self._pod), reason=error.reason, error=error)
 
-    def _tell_if_class_is_gone(self, view: PodView) -> None:
-        """Record an event, once, when the class of a running pod has been deleted."""
-        if view.sandbox is None:
-            return
-        classes = self._context.classes
-        handler = classes.known_handler(self._pod, view)
-        if handler is None:
-            return
-        self._report_replaced_class(handler)
-        if not self._has_told_class_gone and classes.is_gone(self._pod):
-            self._has_told_class_gone = True
-            self._context.events.pod(
-                self._pod, WARNING, "RuntimeClassGone",
-                f'RuntimeClass "{self._pod.spec.runtime_class_name}" does not exist any more: this '
-                f'pod goes on under handler "{handler}" on node '
-                f"{self._context.options.name}, but no new pod can name the class until it is "
-                "created again",
-            )  # fmt: skip
-
-    def _report_replaced_class(self, handler: str) -> None:
-        """Record an event, once, when the pod's class was created again with another handler."""
-        other = self._context.classes.replacing_handler(self._pod, handler)
-        if other is None or other == self._replacing_handler:
-            return
-        self._replacing_handler = other
-        self._context.events.pod(
-            self._pod, WARNING, "RuntimeClassReplaced",
-            f'RuntimeClass "{self._pod.spec.runtime_class_name}" names handler "{other}" now: this '
-            f'pod stays under handler "{handler}", with which it was admitted; delete it to use '
-            "the other",
-        )  # fmt: skip
-
-    def _grace_s(self) -> int:
-        return MINIMUM_GRACE_S if self._is_removed else grace_period_s(self._pod)
-
     def _deadline_s(self) -> float | None:
         """Return the remaining active seconds of the pod; None without a deadline."""
         limit_s, started = self._pod.spec.active_deadline_seconds, self._status.start_time
-        if limit_s is None or started is None or self._stage is not Stage.LIVE:
+        if limit_s is None or started is None or not self._state.is_live:
             return None
         end_s = parse_time(started).timestamp() + limit_s
         return end_s - self._clock.now().timestamp()
@@ -446,7 +387,7 @@ class PodWorker:
                 self._prober.adopt(each.container_id.rpartition("//")[2])
 
     def _probe(self, view: PodView, tasks: asyncio.TaskGroup) -> None:
-        if self._stage is Stage.ENDED:
+        if self._state.is_over:
             self._prober.stop()
             return
         address = view.ips[0] if view.ips else self._context.host_ips[0]
@@ -456,16 +397,11 @@ class PodWorker:
         verdicts = self._prober.verdicts
         return Probed(liveness=verdicts.liveness, startup=verdicts.startup)
 
-    def _busy(self) -> frozenset[str]:
-        """Return the names of containers with an operation in progress."""
-        parts = (name.partition(":") for name in self._operations.names)
-        return frozenset(container for _, colon, container in parts if colon)
-
     def _report(self, view: PodView) -> None:
         known = self._known(view)
         if self._refusal is not None:
             status = refused(known, self._refusal)
-        elif self._stage is Stage.ENDED:
+        elif self._state.is_over:
             status = ended(status_of(known), known)
         else:
             status = status_of(known)
@@ -490,8 +426,8 @@ class PodWorker:
             verdicts=self._prober.verdicts,
             is_ready_to_start=serves and self._mounted is not None,
             obstacle=self._obstacle,
-            is_final=self._stage is not Stage.LIVE or self._is_over,
-            termination=self._termination,
+            is_final=self._state.is_final,
+            termination=self._state.termination,
             has_recursive_read_only=self._actions.has_recursive_read_only(self._pod, view),
         )
 
