@@ -8,7 +8,7 @@ import pytest
 from moorage.api.pods import Pod
 from moorage.node.garbage.orphans import OrphanCollector
 from moorage.node.paths import NodePaths
-from moorage.node.pods.stopping import StopError
+from moorage.node.pod_facts.errors import TeardownError
 from moorage.node.runtime.views import PodView
 from tests.clocks import FakeClock
 from tests.node.objects import a_sandbox
@@ -54,7 +54,7 @@ class FakeNode:
 
     async def stop_orphan(self, view: PodView) -> None:
         if view.uid in self.stuck:
-            raise StopError("it does not end")
+            raise TeardownError("it does not end")
         if self.comes_meanwhile:
             self.workers.add(self.comes_meanwhile)
             (self.paths.pods / self.comes_meanwhile).mkdir(parents=True)

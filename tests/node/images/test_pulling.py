@@ -13,10 +13,11 @@ import pytest
 from moorage.api.configuration import Secret
 from moorage.cri import CriError, pb
 from moorage.node.config.security import ImageUser
-from moorage.node.images.pulling import FoundImage, ImageError, ImagePuller
+from moorage.node.images.pulling import FoundImage, ImagePuller
 from moorage.node.images.records import PullRecords
 from moorage.node.images.verification import Verification
 from moorage.node.pod_facts.containers import Kind, Member
+from moorage.node.pod_facts.errors import SyncError
 from tests.clocks import FakeClock
 from tests.node.objects import UID, a_container, a_pod
 
@@ -93,8 +94,8 @@ class Case:
         member = Member(Kind.MAIN, container)
         return await self.puller.ensure(a_pod(), member, secrets, pb.PodSandboxConfig())
 
-    async def fail(self, **wanted: Any) -> ImageError:
-        with pytest.raises(ImageError) as caught:
+    async def fail(self, **wanted: Any) -> SyncError:
+        with pytest.raises(SyncError) as caught:
             await self.ensure(**wanted)
         return caught.value
 

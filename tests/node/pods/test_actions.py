@@ -18,11 +18,10 @@ from moorage.linux.cgroup_control import CgroupError
 from moorage.node.config.errors import ConfigError
 from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.containers import members
-from moorage.node.pods.actions import HinderedError, PodActions, UnfinishedError
+from moorage.node.pod_facts.errors import SyncError, TeardownError
+from moorage.node.pods.actions import PodActions
 from moorage.node.pods.plan import Kill, NewSandbox, Reason
-from moorage.node.pods.sandboxes import SandboxError
-from moorage.node.pods.starting import HookFailedError, StartError
-from moorage.node.pods.stopping import StopError
+from moorage.node.pods.starting import HookFailedError
 from moorage.node.runtime.views import PodView, pod_view
 from moorage.node.volumes.pod_volumes import VolumeError
 from tests.node.objects import UID, a_pod, a_sandbox, a_view, engine_has
@@ -137,7 +136,7 @@ async def test_what_cannot_be_made_hinders_the_pod(
     node: Node, error: OSError, reason: str, event: str
 ) -> None:
     node.errors["ensure"] = error
-    with pytest.raises(HinderedError) as hindered:
+    with pytest.raises(SyncError) as hindered:
         await node.actions.prepare(POD)
     assert hindered.value.reason == reason
     assert node.events.told == [f"{event}: {hindered.value}"]
@@ -152,7 +151,7 @@ async def test_a_handler_that_is_not_known_hinders_nothing(node: Node) -> None:
 
 async def test_volumes_hinder_the_pod_and_a_refresh_does_not(node: Node) -> None:
     node.errors["volumes.mount"] = node.errors["volumes.refresh"] = VolumeError("v", "no secret")
-    with pytest.raises(HinderedError, match="no secret") as hindered:
+    with pytest.raises(SyncError, match="no secret") as hindered:
         await node.actions.mount(POD)
     assert hindered.value.reason == "FailedMount"
     await node.actions.refresh(POD)
@@ -169,7 +168,7 @@ REPLACING = NewSandbox(attempt=2, replaced="s0")
 async def test_a_sandbox_is_made_once_the_network_is_ready(node: Node) -> None:
     node.answers["sandboxes.create"] = a_sandbox(ips=())
     node.context.health.network_trouble = "no file"
-    with pytest.raises(HinderedError, match="network is not ready: no file") as hindered:
+    with pytest.raises(SyncError, match="network is not ready: no file") as hindered:
         await node.actions.replace_sandbox(POD, node.view, NEW)
     assert hindered.value.reason == "NetworkNotReady"
     assert node.events.reasons == ["NetworkNotReady"]
@@ -196,11 +195,11 @@ async def test_what_an_earlier_sandbox_left_is_ended_and_its_init_containers_for
 @pytest.mark.parametrize(
     ("place", "error", "reason", "event"),
     [
-        ("sandboxes.create", SandboxError("Why", "what"), "Why", "FailedCreatePodSandBox: what"),
+        ("sandboxes.create", SyncError("Why", "what"), "Why", "FailedCreatePodSandBox: what"),
         ("sandboxes.create", CRI, "FailedKillPod", f"FailedKillPod: error killing pod: {CRI}"),
         (
             "stopper.stop_pod",
-            StopError("stuck"),
+            TeardownError("stuck"),
             "FailedKillPod",
             "FailedKillPod: error killing pod: stuck",
         ),
@@ -210,7 +209,7 @@ async def test_a_sandbox_that_cannot_be_made_hinders_the_pod(
     node: Node, place: str, error: Exception, reason: str, event: str
 ) -> None:
     node.errors[place] = error
-    with pytest.raises(HinderedError) as hindered:
+    with pytest.raises(SyncError) as hindered:
         await node.actions.replace_sandbox(POD, node.view, REPLACING)
     assert hindered.value.reason == reason
     assert node.events.told[-1] == event
@@ -237,7 +236,7 @@ async def test_the_handler_is_asked_for_where_the_sandbox_does_not_say_it(node: 
 @pytest.mark.parametrize("error", [ConfigError("why"), OSError("why")])
 async def test_a_configuration_that_cannot_be_made(node: Node, error: Exception) -> None:
     node.errors["sandboxes.config"] = error
-    with pytest.raises(StartError, match="why") as failed:
+    with pytest.raises(SyncError, match="why") as failed:
         await start(node)
     assert failed.value.reason == "CreateContainerConfigError"
 
@@ -264,9 +263,9 @@ async def test_a_failed_start_counts_only_while_the_sandbox_serves(
 ) -> None:
     node.answers["known"] = None
     node.answers["observer.refresh_sandbox"] = a_sandbox(is_ready=serves)
-    node.errors["starter.start"] = StartError("Why", "what")
+    node.errors["starter.start"] = SyncError("Why", "what")
     if serves:
-        with pytest.raises(StartError):
+        with pytest.raises(SyncError):
             await start(node)
     else:
         await start(node)
@@ -285,21 +284,21 @@ async def test_a_container_whose_hook_failed_is_ended(node: Node, is_there: bool
 async def test_what_does_not_end_is_unfinished(node: Node) -> None:
     kill = Kill(a_view(engine_has("app")).containers[0], "why", Reason.HOOK)
     await node.actions.kill(POD, kill)
-    node.errors["stopper.kill"] = StopError("stuck")
-    with pytest.raises(UnfinishedError, match="stuck"):
+    node.errors["stopper.kill"] = TeardownError("stuck")
+    with pytest.raises(TeardownError, match="stuck"):
         await node.actions.kill(POD, kill)
 
 
-@pytest.mark.parametrize("error", [StopError("stuck"), CRI])
+@pytest.mark.parametrize("error", [TeardownError("stuck"), CRI])
 async def test_a_pod_that_does_not_stop_is_said(node: Node, error: Exception) -> None:
     await node.actions.stop(POD, node.view, 5)
     assert node.calls == ["stopper.stop_pod", f"observer.refresh_pod {UID}"]
     node.view = a_view(engine_has("app"))
-    with pytest.raises(UnfinishedError, match="something of the pod still runs"):
+    with pytest.raises(TeardownError, match="something of the pod still runs"):
         await node.actions.stop(POD, node.view, 5)
     assert node.events.told == []
     node.errors["stopper.stop_pod"] = error
-    with pytest.raises(UnfinishedError, match="error killing pod"):
+    with pytest.raises(TeardownError, match="error killing pod"):
         await node.actions.stop(POD, node.view, 5)
     assert node.events.told == [f"FailedKillPod: error killing pod: {error}"]
 
@@ -311,7 +310,7 @@ async def test_what_cannot_be_cleaned_is_unfinished(node: Node, place: str) -> N
         node.calls[0].split("/")[0].strip(), f"volumes.remove {UID}",
     ]  # fmt: skip
     node.errors[place] = OSError(errno.EBUSY, "busy")
-    with pytest.raises(UnfinishedError, match="busy"):
+    with pytest.raises(TeardownError, match="busy"):
         await node.actions.clean(POD)
 
 
@@ -325,7 +324,7 @@ async def test_the_api_forgets_a_pod_whose_last_status_is_written(node: Node) ->
     await node.actions.delete(POD)
     for error in (StatusError("why"), UnreachableError("why")):
         node.errors["client.delete"] = error
-        with pytest.raises(UnfinishedError, match="why"):
+        with pytest.raises(TeardownError, match="why"):
             await node.actions.delete(POD)
 
 
@@ -346,5 +345,5 @@ async def test_what_the_engine_has_of_a_pod_goes(node: Node, place: str, error: 
         "logs.remove_pod",
     ]  # fmt: skip
     node.errors[place] = error
-    with pytest.raises(UnfinishedError):
+    with pytest.raises(TeardownError):
         await node.actions.discard(POD)

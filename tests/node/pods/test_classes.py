@@ -14,13 +14,11 @@ from moorage.client.resources import RUNTIME_CLASSES
 from moorage.client.rest import UnreachableError
 from moorage.node.paths import NodePaths
 from moorage.node.pods.classes import (
-    ClassUnreadableError,
-    HandlerUnknownError,
     RuntimeClasses,
 )
+from moorage.node.pods.handler_choice import HandlerError
 from moorage.node.pods.handler_records import HandlerRecords
 from moorage.node.runtime.views import PodView
-from moorage.runtimeclass import ClassMissing
 from tests.node.objects import UID, a_pod, a_sandbox, a_view
 
 FRESH = PodView("u")
@@ -113,7 +111,7 @@ async def test_a_class_that_is_known_is_not_asked_for_again() -> None:
 
 
 async def test_a_pod_whose_class_does_not_exist_gets_no_sandbox() -> None:
-    with pytest.raises(ClassMissing, match=r'runtimeclass\.node\.k8s\.io "kgone" not found'):
+    with pytest.raises(HandlerError, match=r'runtimeclass\.node\.k8s\.io "kgone" not found'):
         await classes().handler(a_pod(runtimeClassName="kgone"), FRESH)
 
 
@@ -187,7 +185,7 @@ async def test_where_nothing_says_the_handler_none_is_chosen(
         record.parent.mkdir(parents=True)
         record.write_text("")
     found = classes(*known, root=tmp_path, is_enabled=is_enabled)
-    with pytest.raises(HandlerUnknownError, match=f"{why}.*delete the pod"):
+    with pytest.raises(HandlerError, match=f"{why}.*delete the pod"):
         await found.handler(pod_of("sandboxed"), FRESH if is_damaged else SILENT)
 
 
@@ -204,7 +202,7 @@ async def test_a_pod_without_class_has_the_default_whatever_the_engine_reports(
 @pytest.mark.parametrize("failure", [UnavailableError("overloaded"), UnreachableError("no route")])
 async def test_a_server_that_does_not_say_is_asked_again_later(failure: Exception) -> None:
     found = classes(server=FakeServer(failure=failure))
-    with pytest.raises(ClassUnreadableError, match="failed to lookup RuntimeClass x: "):
+    with pytest.raises(HandlerError, match="failed to lookup RuntimeClass x: "):
         await found.handler(a_pod(runtimeClassName="x"), FRESH)
 
 

@@ -10,8 +10,14 @@ from typing import Any
 
 import pytest
 
-from moorage.node.pods.classes import ClassUnreadableError, HandlerUnknownError
-from moorage.node.pods.sandboxes import SandboxError, SandboxMaker
+from moorage.node.pod_facts.errors import SyncError
+from moorage.node.pods.handler_choice import (
+    CLASS_NOT_FOUND,
+    CLASS_UNREADABLE,
+    HANDLER_UNKNOWN,
+    HandlerError,
+)
+from moorage.node.pods.sandboxes import SandboxMaker
 from moorage.runtimeclass.handler import ClassMissing
 from tests.node.objects import a_pod, a_view
 from tests.node.pods.lives import Life, living
@@ -71,11 +77,11 @@ async def test_a_sandbox_is_counted_as_a_start(life: Life) -> None:
 @pytest.mark.parametrize(
     ("answer", "reason", "said"),
     [
-        (ClassMissing("fast"), "RuntimeClassNotFound",
+        (HandlerError(CLASS_NOT_FOUND, str(ClassMissing("fast"))), "RuntimeClassNotFound",
          'runtimeclass.node.k8s.io "fast" not found (the pod waits on node n1 for RuntimeClass '
          '"fast": create it, or delete the pod)'),
-        (ClassUnreadableError("no answer"), "RuntimeClassUnreadable", "no answer"),
-        (HandlerUnknownError("no record"), "RuntimeHandlerUnknown", "no record"),
+        (HandlerError(CLASS_UNREADABLE, "no answer"), "RuntimeClassUnreadable", "no answer"),
+        (HandlerError(HANDLER_UNKNOWN, "no record"), "RuntimeHandlerUnknown", "no record"),
         (OSError(28, "disk full"), "RuntimeHandlerNotRecorded",
          "the pod's runtime handler cannot be recorded: [Errno 28] disk full"),
         ("unknown", "SandboxRefused",
@@ -87,7 +93,7 @@ async def test_each_failure_has_its_reason_and_is_counted(
     life: Life, answer: str | Exception, reason: str, said: str
 ) -> None:
     sandboxes = maker(life, answer)
-    with pytest.raises(SandboxError) as failure:
+    with pytest.raises(SyncError) as failure:
         await sandboxes.create(POD, a_view(), 0)
     assert failure.value.reason == reason
     assert said in str(failure.value)
@@ -100,7 +106,7 @@ async def test_each_failure_has_its_reason_and_is_counted(
 async def test_a_configuration_that_cannot_be_made_is_counted(life: Life, tmp_path: Path) -> None:
     sandboxes = maker(life)
     options = replace(sandboxes.options, resolv_conf=tmp_path / "absent")
-    with pytest.raises(SandboxError) as failure:
+    with pytest.raises(SyncError) as failure:
         await replace(sandboxes, options=options).create(POD, a_view(), 0)
     assert failure.value.reason == "SandboxConfigError"
     assert "absent" in str(failure.value)
@@ -111,7 +117,7 @@ async def test_a_configuration_that_cannot_be_made_is_counted(life: Life, tmp_pa
 async def test_a_sandbox_under_another_handler_is_stopped(life: Life) -> None:
     life.engine.runs_everything_under = "runc"
     sandboxes = maker(life)
-    with pytest.raises(SandboxError) as failure:
+    with pytest.raises(SyncError) as failure:
         await sandboxes.create(POD, a_view(), 0)
     assert failure.value.reason == "WrongRuntimeHandler"
     assert [each.partition(" ")[0] for each in life.engine.calls] == ["run_sandbox", "stop_sandbox"]

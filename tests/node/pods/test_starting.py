@@ -15,14 +15,14 @@ from moorage.api.errors import StatusError
 from moorage.client.rest import UnreachableError
 from moorage.cri import CriError, pb
 from moorage.node.config.errors import ConfigError
-from moorage.node.images.pulling import ImageError
 from moorage.node.metrics import Metrics
 from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.containers import Kind, Member, members
+from moorage.node.pod_facts.errors import SyncError
 from moorage.node.pods import starting
 from moorage.node.pods.hooks import HookError
-from moorage.node.pods.starting import ContainerStarter, HookFailedError, Launch, StartError
+from moorage.node.pods.starting import ContainerStarter, HookFailedError, Launch
 from moorage.node.runtime.views import PodView, SandboxView, State
 from moorage.node.volumes.kinds import IMAGE
 from moorage.node.volumes.pod_volumes import MountedVolume
@@ -106,8 +106,8 @@ async def test_pull_secrets_that_cannot_be_had_keep_no_one_from_starting(parts: 
 
 async def test_an_image_that_is_not_there_says_when_to_try_again(parts: Parts) -> None:
     launch = a_launch(parts)
-    parts.answers["ensure"] = ImageError("ImagePullBackOff", "why", retry_s=7.0)
-    with pytest.raises(StartError) as failed:
+    parts.answers["ensure"] = SyncError("ImagePullBackOff", "why", retry_s=7.0)
+    with pytest.raises(SyncError) as failed:
         await parts.starter._image(launch, first(launch), ())
     assert (failed.value.reason, failed.value.message, failed.value.retry_s) == (
         "ImagePullBackOff", "why", 7.0
@@ -147,8 +147,8 @@ async def test_images_that_a_container_mounts_are_pulled(parts: Parts) -> None:
 
 async def test_a_volumes_image_that_is_not_there(parts: Parts) -> None:
     launch = with_volumes(parts)
-    parts.answers["ensure_image"] = ImageError("ErrImagePull", "why", retry_s=3.0)
-    with pytest.raises(StartError, match="why") as failed:
+    parts.answers["ensure_image"] = SyncError("ErrImagePull", "why", retry_s=3.0)
+    with pytest.raises(SyncError, match="why") as failed:
         await parts.starter._volume_images(launch, first(launch), ())
     assert (failed.value.reason, failed.value.retry_s) == ("ErrImagePull", 3.0)
     assert parts.events.told == ["Failed: app: Error: ErrImagePull"]
@@ -176,7 +176,7 @@ async def test_a_container_that_never_ran_is_made_again_under_its_number(parts: 
     assert await parts.starter._restart_count(launch, first(launch)) == 2
     assert parts.calls == [("remove_container", "app-2"), ("forget_container", "app-2")]
     parts.answers["remove_container"] = CRI
-    with pytest.raises(StartError, match="engine says no") as failed:
+    with pytest.raises(SyncError, match="engine says no") as failed:
         await parts.starter._restart_count(launch, first(launch))
     assert failed.value.reason == "CreateContainerError"
     assert len(parts.calls) == 3
@@ -212,7 +212,7 @@ async def test_a_container_that_cannot_be_created(
 ) -> None:
     launch = a_launch(parts)
     parts.answers["create_container"] = error
-    with pytest.raises(StartError) as failed:
+    with pytest.raises(SyncError) as failed:
         await parts.starter._create(launch, first(launch), CONFIG)
     assert (failed.value.reason, failed.value.message) == (reason, said)
     assert parts.events.told == [f"Failed: app: Error: {said}"]
@@ -223,7 +223,7 @@ async def test_a_container_that_does_not_run_is_looked_at(parts: Parts) -> None:
     await parts.starter._run(launch, first(launch), "c1")
     assert parts.names == ["start_container"]
     parts.answers["start_container"] = CRI
-    with pytest.raises(StartError, match="engine says no") as failed:
+    with pytest.raises(SyncError, match="engine says no") as failed:
         await parts.starter._run(launch, first(launch), "c1")
     assert failed.value.reason == "RunContainerError"
     assert parts.calls[2:] == [("refresh_container", "c1", "s0")]
@@ -355,8 +355,8 @@ def test_a_file_of_variables_is_read_inside_its_volume(tmp_path: Path) -> None:
 
 async def test_a_failed_start_is_counted_by_its_reason(parts: Parts) -> None:
     launch = a_launch(parts)
-    parts.answers["ensure"] = ImageError("ErrImagePull", "why")
-    with pytest.raises(StartError):
+    parts.answers["ensure"] = SyncError("ErrImagePull", "why")
+    with pytest.raises(SyncError):
         await parts.starter.start(launch, first(launch))
     metrics = parts.starter.metrics
     kinds = (metrics.started_containers, metrics.started_containers_errors)

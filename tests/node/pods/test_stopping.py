@@ -8,9 +8,10 @@ import grpc
 import pytest
 
 from moorage.cri import CriError
+from moorage.node.pod_facts.errors import TeardownError
 from moorage.node.pods.hooks import Hooks
 from moorage.node.pods.plan import Kill, Reason
-from moorage.node.pods.stopping import ContainerStopper, StopError, kill_grace_s
+from moorage.node.pods.stopping import ContainerStopper, kill_grace_s
 from moorage.node.runtime.engine import ExecResult
 from tests.clocks import FakeClock, settle
 from tests.node.engine import FakeEngine
@@ -110,7 +111,7 @@ async def test_dead_sandboxes_are_stopped_too_for_they_hold_addresses() -> None:
 async def test_a_sandbox_that_cannot_be_stopped_is_named() -> None:
     engine = FakeEngine(FakeClock())
     engine.failing["stop_sandbox"] = "busy"
-    with pytest.raises(StopError, match=r"failed to stop sandbox s0: .* desc = busy"):
+    with pytest.raises(TeardownError, match=r"failed to stop sandbox s0: .* desc = busy"):
         await stopper(engine).stop_sandboxes(a_view())
 
 
@@ -188,7 +189,7 @@ async def test_a_sidecar_does_not_outlive_the_grace_period_of_a_failing_containe
     await settle()
     assert engine.calls == ["app 30", "other 30"]
     engine.clock.advance(30)
-    with pytest.raises(StopError, match=r"failed to stop container app: .* desc = stuck"):
+    with pytest.raises(TeardownError, match=r"failed to stop container app: .* desc = stuck"):
         await task
     # The sandbox is left, so that the next try sees what is alive.
     assert engine.calls == ["app 30", "other 30", "proxy 2"]

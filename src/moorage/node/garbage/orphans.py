@@ -20,7 +20,8 @@ from moorage.node.cgroups.values import KUBEPODS, QOS_DIRECTORIES
 from moorage.node.failures import apart
 from moorage.node.log_rotation import LogKeeper
 from moorage.node.paths import NodePaths
-from moorage.node.pods.stopping import ContainerStopper, StopError
+from moorage.node.pod_facts.errors import TeardownError
+from moorage.node.pods.stopping import ContainerStopper
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
 from moorage.node.runtime.views import PodView
@@ -88,7 +89,7 @@ class OrphanCollector:
         with apart("removing an orphan", uid=uid):
             try:
                 await work
-            except StopError as error:
+            except TeardownError as error:
                 log.warning("orphan not removed", uid=uid, error=error)
 
     async def _is_ours(self, view: PodView) -> bool:

@@ -31,6 +31,7 @@ from moorage.node.images.records import PullRecords
 from moorage.node.images.verification import Access, PullSecret, Verification
 from moorage.node.pod_facts.containers import Member
 from moorage.node.pod_facts.durations import spoken_seconds
+from moorage.node.pod_facts.errors import SyncError
 from moorage.node.pod_facts.events import PodEvents
 from moorage.node.runtime.engine import Engine
 
@@ -49,19 +50,6 @@ _KNOWN_CAUSES = {
     "RegistryUnavailable": "the registry is unavailable",
     "SignatureValidationFailed": "the signature validation failed",
 }
-
-
-class ImageError(Exception):
-    """No image is available: `reason` for the container's status, the text for its message.
-
-    `retry_s` is the earliest time for another try, in monotonic seconds.
-    """
-
-    def __init__(self, reason: str, message: str, *, retry_s: float | None = None) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.message = message
-        self.retry_s = retry_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +95,7 @@ class ImagePuller:
         secrets: Sequence[Secret],
         sandbox: pb.PodSandboxConfig,
     ) -> FoundImage:
-        """Return the image of a container, pulling it if needed. Raises ImageError."""
+        """Return the image of a container, pulling it if needed. Raises SyncError."""
         container = wanted.container
         policy = container.image_pull_policy or _default_policy(container.image)
         return await self.ensure_image(pod, wanted, container.image, policy, secrets, sandbox)
@@ -123,14 +111,14 @@ class ImagePuller:
     ) -> FoundImage:
         """Return an image for a container or an image volume, pulling it if needed.
 
-        Raises ImageError.
+        Raises SyncError.
         """
         try:
             name = with_default_tag(image)
         except InvalidReferenceError as error:
             message = f'Failed to apply default image tag "{image}": {error}'
             self._events.about(pod, about, WARNING, "InspectFailed", message)
-            raise ImageError("InvalidImageName", message) from error
+            raise SyncError("InvalidImageName", message) from error
         present: str | None = None
         if policy != ALWAYS:
             found = await self._present(pod, about, name)
@@ -145,7 +133,7 @@ class ImagePuller:
             if policy == NEVER:
                 message = f'Container image "{image}" is not present with pull policy of Never'
                 self._events.about(pod, about, WARNING, "ErrImageNeverPull", message)
-                raise ImageError("ErrImageNeverPull", message)
+                raise SyncError("ErrImageNeverPull", message)
         return await self._pull(pod, about, image, name, present, secrets, sandbox)
 
     async def tidy(self, images: Collection[str], before: datetime) -> None:
@@ -177,7 +165,7 @@ class ImagePuller:
         except CriError as error:
             message = f'Failed to inspect image "{name}": {error}'
             self._events.about(pod, about, WARNING, "InspectFailed", message)
-            raise ImageError("ImageInspectError", message) from error
+            raise SyncError("ImageInspectError", message) from error
 
     async def _is_accessible(
         self, pod: Pod, name: str, image_ref: str, secrets: Sequence[Secret]
@@ -240,7 +228,7 @@ class ImagePuller:
         secrets: Sequence[Secret],
         sandbox: pb.PodSandboxConfig,
     ) -> tuple[str, pb.Image | None]:
-        """Pull an image, and record the pull and its credential. Raises CriError, ImageError.
+        """Pull an image, and record the pull and its credential. Raises CriError, SyncError.
 
         `present` is the ID of the name on the node, None if it was not looked up.
         """
@@ -250,7 +238,7 @@ class ImagePuller:
             await self._records.begin(name, present)
         except OSError as error:
             message = f"failed to record image pull intent: {error}"
-            raise ImageError("ErrImagePull", message) from error
+            raise SyncError("ErrImagePull", message) from error
         is_settled = False
         try:
             try:
@@ -288,9 +276,9 @@ class ImagePuller:
             return
         message = f'Back-off pulling image "{image}"'
         self._events.about(pod, about, NORMAL, "BackOff", message)
-        raise ImageError("ImagePullBackOff", f"{message}: {failure.sentence}", retry_s=retry_s)
+        raise SyncError("ImagePullBackOff", f"{message}: {failure.sentence}", retry_s=retry_s)
 
-    def _failed(self, key: tuple[str, str], image: str, error: CriError) -> ImageError:
+    def _failed(self, key: tuple[str, str], image: str, error: CriError) -> SyncError:
         reason, message = "ErrImagePull", str(error)
         for known, cause in _KNOWN_CAUSES.items():
             if error.sentence.startswith(known):
@@ -303,7 +291,7 @@ class ImagePuller:
         if before is not None and now_s - before.failed_s <= _FORGET_S:
             pause_s = min(before.pause_s * 2, _LONGEST_PAUSE_S)
         self._failures[key] = _Failure(pause_s, now_s, f"{reason}: {message}")
-        return ImageError(reason, message)
+        return SyncError(reason, message)
 
     async def _pull_with_any(
         self, pod: Pod, name: str, secrets: Sequence[Secret], sandbox: pb.PodSandboxConfig

@@ -1,7 +1,8 @@
 """Pod actions: the operations of a pod's lifecycle that its worker runs.
 
-Thin: every function carries out one decision, records its events, and raises one of two exceptions
-when it fails. Source: kubelet `SyncPod`, `SyncTerminatingPod`, `SyncTerminatedPod`.
+Thin: every function carries out one decision, records its events, and raises SyncError when the
+start of the pod is blocked, TeardownError when its end is incomplete. Source: kubelet `SyncPod`,
+`SyncTerminatingPod`, `SyncTerminatedPod`.
 """
 
 from __future__ import annotations
@@ -22,31 +23,17 @@ from moorage.node.config.downward import DownwardInputs
 from moorage.node.config.errors import ConfigError
 from moorage.node.config.namespaces import has_recursive_read_only
 from moorage.node.pod_facts.containers import Member
+from moorage.node.pod_facts.errors import SyncError, TeardownError
 from moorage.node.pod_facts.grace import grace_period_s
 from moorage.node.pod_facts.references import described
-from moorage.node.pods.classes import ClassUnreadableError, HandlerUnknownError
 from moorage.node.pods.context import NodeContext
+from moorage.node.pods.handler_choice import HandlerError
 from moorage.node.pods.plan import Kill, NewSandbox, Reason
-from moorage.node.pods.sandboxes import SandboxError
-from moorage.node.pods.starting import HookFailedError, Launch, StartError
-from moorage.node.pods.stopping import StopError
+from moorage.node.pods.starting import HookFailedError, Launch
 from moorage.node.runtime.views import PodView, SandboxView
 from moorage.node.volumes.pod_volumes import Mounted, VolumeError
-from moorage.runtimeclass import ClassMissing
 
 log = Log(__name__)
-
-
-class HinderedError(Exception):
-    """The whole pod cannot proceed; an event has been recorded."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
-class UnfinishedError(Exception):
-    """An action is incomplete; it is only logged, and retried."""
 
 
 class PodActions:
@@ -72,7 +59,7 @@ class PodActions:
     async def prepare(self, pod: Pod) -> None:
         """Create the pod's directories and its cgroup, which the sandbox is placed in.
 
-        Raises HinderedError.
+        Raises SyncError.
         """
         context = self._context
         try:
@@ -80,11 +67,11 @@ class PodActions:
         except CgroupError as error:
             message = f"unable to ensure pod container exists: {error.strerror}"
             context.events.pod(pod, WARNING, "FailedCreatePodContainer", message)
-            raise HinderedError("PodCgroupError", message) from error
+            raise SyncError("PodCgroupError", message) from error
         except OSError as error:
             message = f"error making pod data directories: {error}"
             context.events.pod(pod, WARNING, "Failed", message)
-            raise HinderedError("PodDirectoryError", message) from error
+            raise SyncError("PodDirectoryError", message) from error
         view = context.observer.view(pod.metadata.uid)
         if view.sandboxes:
             await self._adopt_handler(pod, view)
@@ -93,7 +80,7 @@ class PodActions:
         """Record the handler of a pod that an earlier agent started, while it can be determined."""
         try:
             await self._context.classes.handler(pod, view)
-        except (ClassMissing, ClassUnreadableError, HandlerUnknownError, OSError) as error:
+        except (HandlerError, OSError) as error:
             # The running sandbox is unaffected; creating another one needs the handler and reports
             # this.
             log.warning("handler not known", pod=described(pod), error=error)
@@ -108,12 +95,12 @@ class PodActions:
         self._context.cgroups.ensure(pod_directory(pod), values)
 
     async def mount(self, pod: Pod) -> Mounted:
-        """Mount the pod's volumes. Raises HinderedError."""
+        """Mount the pod's volumes. Raises SyncError."""
         try:
             return await self._context.volumes.mount(pod, self.downward_inputs(pod))
         except VolumeError as error:
-            self._context.events.pod(pod, WARNING, "FailedMount", str(error))
-            raise HinderedError("FailedMount", str(error)) from error
+            self._context.events.pod(pod, WARNING, error.reason, error.message)
+            raise
 
     async def refresh(self, pod: Pod) -> None:
         """Update the files in the pod's volumes; failures are logged."""
@@ -124,24 +111,24 @@ class PodActions:
             log.warning("volume not refreshed", pod=described(pod), error=error)
 
     async def replace_sandbox(self, pod: Pod, view: PodView, wanted: NewSandbox) -> None:
-        """Create a sandbox, after stopping the one that it replaces. Raises HinderedError."""
+        """Create a sandbox, after stopping the one that it replaces. Raises SyncError."""
         context = self._context
         trouble = context.health.network_trouble
         if trouble is not None and not pod.spec.host_network:
             message = f"network is not ready: {trouble}"
             context.events.pod(pod, WARNING, "NetworkNotReady", message)
-            raise HinderedError("NetworkNotReady", message)
+            raise SyncError("NetworkNotReady", message)
         try:
             if wanted.replaced is not None:
                 await self._put_away(pod, view)
             sandbox = await context.sandboxes.create(pod, view, wanted.attempt)
-        except SandboxError as error:
-            context.events.pod(pod, WARNING, "FailedCreatePodSandBox", str(error))
-            raise HinderedError(error.reason, str(error)) from error
-        except (StopError, CriError) as error:
+        except SyncError as error:
+            context.events.pod(pod, WARNING, "FailedCreatePodSandBox", error.message)
+            raise
+        except (TeardownError, CriError) as error:
             message = f"error killing pod: {error}"
             context.events.pod(pod, WARNING, "FailedKillPod", message)
-            raise HinderedError("FailedKillPod", message) from error
+            raise SyncError("FailedKillPod", message) from error
         log.info(
             "sandbox created",
             pod=described(pod),
@@ -165,7 +152,7 @@ class PodActions:
     async def start(
         self, pod: Pod, member: Member, view: PodView, sandbox: SandboxView, volumes: Mounted
     ) -> None:
-        """Start a container; kill it again if its postStart hook fails. Raises StartError.
+        """Start a container; kill it again if its postStart hook fails. Raises SyncError.
 
         No-op in a sandbox that was stopped from outside: the observer has been refreshed, and the
         plan replaces the sandbox first.
@@ -182,11 +169,9 @@ class PodActions:
         except (
             ConfigError,
             OSError,
-            ClassMissing,
-            ClassUnreadableError,
-            HandlerUnknownError,
+            HandlerError,
         ) as error:
-            raise StartError("CreateContainerConfigError", str(error)) from error
+            raise SyncError("CreateContainerConfigError", str(error)) from error
         launch = Launch(
             pod=pod,
             view=view,
@@ -202,7 +187,7 @@ class PodActions:
             if error.container is not None:
                 await self.kill(pod, Kill(error.container, "FailedPostStartHook", Reason.HOOK))
             raise
-        except StartError:
+        except SyncError:
             if await self._serves(pod, sandbox):
                 raise
 
@@ -220,37 +205,34 @@ class PodActions:
         return found is not None and found.is_ready
 
     async def kill(self, pod: Pod, kill: Kill) -> None:
-        """Kill one container of an active pod. Raises UnfinishedError."""
-        try:
-            await self._context.stopper.kill(pod, kill)
-        except StopError as error:
-            raise UnfinishedError(str(error)) from error
+        """Kill one container of an active pod. Raises TeardownError."""
+        await self._context.stopper.kill(pod, kill)
 
     async def stop(self, pod: Pod, view: PodView, grace_s: int) -> None:
-        """Stop everything of a pod, and verify that it has stopped. Raises UnfinishedError."""
+        """Stop everything of a pod, and verify that it has stopped. Raises TeardownError."""
         context, uid = self._context, pod.metadata.uid
         try:
             await context.stopper.stop_pod(pod, view, grace_s)
             await context.observer.refresh_pod(uid)
-        except* (StopError, CriError) as group:
+        except* (TeardownError, CriError) as group:
             message = f"error killing pod: {group.exceptions[0]}"
             context.events.pod(pod, WARNING, "FailedKillPod", message)
-            raise UnfinishedError(message) from None
+            raise TeardownError(message) from None
         if not context.observer.view(uid).is_stopped:
-            raise UnfinishedError("something of the pod still runs")
+            raise TeardownError("something of the pod still runs")
 
     async def clean(self, pod: Pod) -> None:
-        """Remove the volumes and the cgroup of a stopped pod. Raises UnfinishedError."""
+        """Remove the volumes and the cgroup of a stopped pod. Raises TeardownError."""
         context = self._context
         try:
             await asyncio.to_thread(context.cgroups.remove, pod_directory(pod))
             # Last: a later agent finds by the directory that there is something to clean up.
             await context.volumes.remove(pod.metadata.uid)
         except OSError as error:
-            raise UnfinishedError(str(error)) from error
+            raise TeardownError(str(error)) from error
 
     async def delete(self, pod: Pod) -> None:
-        """Delete the pod from the API, once its last status is written. Raises UnfinishedError."""
+        """Delete the pod from the API, once its last status is written. Raises TeardownError."""
         if not await self._context.writer.wait_written(pod.metadata.uid):
             return
         meta = pod.metadata
@@ -261,12 +243,12 @@ class PodActions:
         except NotFoundError:
             log.debug("pod already deleted", pod=described(pod))
         except (StatusError, UnreachableError) as error:
-            raise UnfinishedError(str(error)) from error
+            raise TeardownError(str(error)) from error
 
     async def discard(self, pod: Pod) -> None:
         """Remove the engine's sandboxes and containers of a deleted pod, and its logs.
 
-        Raises UnfinishedError.
+        Raises TeardownError.
         """
         context, uid = self._context, pod.metadata.uid
         view = context.observer.view(uid)
@@ -279,4 +261,4 @@ class PodActions:
                 context.observer.forget_container(container.id)
             await context.logs.remove_pod(pod, view)
         except (CriError, OSError) as error:
-            raise UnfinishedError(str(error)) from error
+            raise TeardownError(str(error)) from error

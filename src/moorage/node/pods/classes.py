@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from moorage.api.clock import parse_time
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.api.pods import Pod
@@ -21,23 +20,19 @@ from moorage.client import Client, Informer
 from moorage.client.resources import RUNTIME_CLASSES
 from moorage.client.rest import UnreachableError
 from moorage.node.pod_facts.references import described
+from moorage.node.pods.handler_choice import (
+    CLASS_UNREADABLE,
+    HandlerError,
+    HandlerInputs,
+    choose_handler,
+    needs_class,
+    sandbox_handler,
+)
 from moorage.node.pods.handler_records import DamagedRecordError, HandlerRecord, HandlerRecords
 from moorage.node.runtime.views import PodView
-from moorage.runtimeclass import resolve_handler
 from moorage.runtimeclass.handler import DEFAULT_HANDLER, is_implicit
 
 log = Log(__name__)
-
-
-class ClassUnreadableError(Exception):
-    """The API server did not return the class, which may exist; retry."""
-
-
-class HandlerUnknownError(Exception):
-    """The handler that the pod was admitted with is unknown.
-
-    No other one may be chosen for it.
-    """
 
 
 class RuntimeClasses:
@@ -90,7 +85,7 @@ class RuntimeClasses:
         if is_implicit(pod.spec.runtime_class_name):
             return DEFAULT_HANDLER
         record = self._records.known(pod.metadata.uid)
-        return record.handler if record is not None else _of_sandboxes(view)
+        return record.handler if record is not None else sandbox_handler(view)
 
     def forget(self, uid: str) -> None:
         """Drop the in-memory record of a removed pod."""
@@ -99,9 +94,8 @@ class RuntimeClasses:
     async def handler(self, pod: Pod, view: PodView) -> str:
         """Return the handler of a pod's sandboxes; the first call decides and records it.
 
-        Raises ClassMissing for a pod without sandbox whose class does not exist;
-        ClassUnreadableError; HandlerUnknownError when the pod was admitted before and its handler
-        cannot be determined; OSError when the record cannot be written.
+        Raises HandlerError when it cannot be determined now; OSError when the record cannot be
+        read or written.
         """
         name = pod.spec.runtime_class_name
         if name is None or is_implicit(name):
@@ -113,31 +107,20 @@ class RuntimeClasses:
         except DamagedRecordError as error:
             log.warning("handler record not readable", pod=described(pod), error=error)
             record, is_damaged = None, True
+        inputs = HandlerInputs(
+            pod=pod,
+            view=view,
+            record=record,
+            is_record_damaged=is_damaged,
+            is_enabled=self._is_enabled,
+        )
+        runtime_class = None
+        if needs_class(inputs):
+            runtime_class = self._informer.get(name) or await self._read(name)
+        handler = choose_handler(inputs, runtime_class)
         if record is None or record.runtime_class != name:
-            handler = await self._decide(pod, name, view, is_damaged=is_damaged)
-            record = HandlerRecord(runtime_class=name, handler=handler)
-            await self._records.write(uid, record)
-        return record.handler
-
-    async def _decide(self, pod: Pod, name: str, view: PodView, *, is_damaged: bool) -> str:
-        """Return the handler of a pod without a record: its sandboxes', else its class's."""
-        of_sandboxes = _of_sandboxes(view)
-        if of_sandboxes is not None:
-            return of_sandboxes
-        was_admitted = is_damaged or bool(view.sandboxes)
-        if not self._is_enabled:
-            if was_admitted:
-                raise HandlerUnknownError(_unknown(name, "the feature gate RuntimeClass is off"))
-            return DEFAULT_HANDLER
-        found = self._informer.get(name) or await self._read(name)
-        if was_admitted:
-            # A class's handler is immutable, so a class older than the pod has the handler that the
-            # pod was admitted with; a younger one may be a successor with the same name.
-            if found is None:
-                raise HandlerUnknownError(_unknown(name, "the class does not exist any more"))
-            if not _is_older(found, pod):
-                raise HandlerUnknownError(_unknown(name, "the class was created after the pod"))
-        return resolve_handler(name, lambda _: found)
+            await self._records.write(uid, HandlerRecord(runtime_class=name, handler=handler))
+        return handler
 
     async def _read(self, name: str) -> RuntimeClass | None:
         try:
@@ -145,25 +128,5 @@ class RuntimeClasses:
         except NotFoundError:
             return None
         except (StatusError, UnreachableError) as error:
-            raise ClassUnreadableError(f"failed to lookup RuntimeClass {name}: {error}") from error
-
-
-def _of_sandboxes(view: PodView) -> str | None:
-    """Return the handler of the newest sandbox that has a known one."""
-    return next((each.handler for each in view.sandboxes if each.handler is not None), None)
-
-
-def _is_older(runtime_class: RuntimeClass, pod: Pod) -> bool:
-    """Return whether the class existed when the pod was created; False for unknown ages."""
-    stamps = (runtime_class.metadata.creation_timestamp, pod.metadata.creation_timestamp)
-    if not all(stamps):
-        return False
-    of_class, of_pod = (parse_time(each or "") for each in stamps)
-    return of_class <= of_pod
-
-
-def _unknown(name: str, why: str) -> str:
-    return (
-        f'the handler that RuntimeClass "{name}" named when the pod was admitted is not known '
-        f"({why}), and no other may run it: delete the pod, so that it is made again"
-    )
+            message = f"failed to lookup RuntimeClass {name}: {error}"
+            raise HandlerError(CLASS_UNREADABLE, message) from error

@@ -22,30 +22,19 @@ from moorage.node.config.sandbox import SandboxSetting, sandbox_config
 from moorage.node.metrics import Metrics
 from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths
+from moorage.node.pod_facts.errors import SyncError
 from moorage.node.pod_facts.events import PodEvents
 from moorage.node.pod_facts.references import described
-from moorage.node.pods.classes import (
-    ClassUnreadableError,
-    HandlerUnknownError,
-    RuntimeClasses,
-)
+from moorage.node.pods.classes import RuntimeClasses
+from moorage.node.pods.handler_choice import CLASS_NOT_FOUND, HandlerError
 from moorage.node.pods.user_namespaces import UserNamespaces
 from moorage.node.runtime.engine import Engine
 from moorage.node.runtime.observer import Observer
 from moorage.node.runtime.views import PodView, SandboxView
-from moorage.runtimeclass import ClassMissing
 
 log = Log(__name__)
 
 _FAILED = "Failed to create pod sandbox: "
-
-
-class SandboxError(Exception):
-    """A sandbox cannot be created; the text is the event's message, `reason` a single word."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,25 +54,23 @@ class SandboxMaker:
     cgroup_parent: Callable[[Pod], str]
 
     async def create(self, pod: Pod, view: PodView, attempt: int) -> SandboxView:
-        """Create and start a sandbox; return the engine's view of it. Raises SandboxError."""
+        """Create and start a sandbox; return the engine's view of it. Raises SyncError."""
         self.metrics.started_pods.count()
         handler = await self._handler(pod, view)
         try:
             config = await self.config(pod, attempt, handler)
         except (ConfigError, OSError) as error:
             self.metrics.started_pods_errors.count()
-            raise SandboxError("SandboxConfigError", f"{_FAILED}{error}") from error
+            raise SyncError("SandboxConfigError", f"{_FAILED}{error}") from error
         sandbox_id = await self._run(pod, config, handler)
         try:
             found = await self.observer.refresh_sandbox(sandbox_id)
         except CriError as error:
             message = f"Unable to get pod sandbox status: {error}"
             self.events.pod(pod, WARNING, "FailedPodSandBoxStatus", message)
-            raise SandboxError("SandboxStatusError", message) from error
+            raise SyncError("SandboxStatusError", message) from error
         if found is None:
-            raise SandboxError(
-                "SandboxStatusError", f"{_FAILED}the engine lost sandbox {sandbox_id}"
-            )
+            raise SyncError("SandboxStatusError", f"{_FAILED}the engine lost sandbox {sandbox_id}")
         if handler and found.handler != handler:
             await self._end_stray(found, handler)
         return found
@@ -91,7 +78,7 @@ class SandboxMaker:
     async def _end_stray(self, sandbox: SandboxView, handler: str) -> None:
         """Stop a sandbox that the engine reports under another handler.
 
-        Raises SandboxError in any case.
+        Raises SyncError in any case.
         """
         message = (
             f'{_FAILED}the engine was asked for handler "{handler}" and made sandbox {sandbox.id} '
@@ -103,7 +90,7 @@ class SandboxMaker:
         except CriError as error:
             message += f", which failed: {error}"
         self.metrics.started_pods_errors.count()
-        raise SandboxError("WrongRuntimeHandler", message)
+        raise SyncError("WrongRuntimeHandler", message)
 
     async def config(self, pod: Pod, attempt: int, handler: str) -> pb.PodSandboxConfig:
         """Return the configuration of a pod's sandbox. Raises ConfigError, OSError."""
@@ -127,22 +114,18 @@ class SandboxMaker:
         name = pod.spec.runtime_class_name
         try:
             return await self.classes.handler(pod, view)
-        except ClassMissing as error:
+        except HandlerError as error:
             self.metrics.started_pods_errors.count()
-            raise SandboxError(
-                "RuntimeClassNotFound",
-                f"{_FAILED}{error} (the pod waits on node {self.options.name} for RuntimeClass "
-                f'"{name}": create it, or delete the pod)',
-            ) from error
-        except ClassUnreadableError as error:
-            self.metrics.started_pods_errors.count()
-            raise SandboxError("RuntimeClassUnreadable", f"{_FAILED}{error}") from error
-        except HandlerUnknownError as error:
-            self.metrics.started_pods_errors.count()
-            raise SandboxError("RuntimeHandlerUnknown", f"{_FAILED}{error}") from error
+            advice = ""
+            if error.reason == CLASS_NOT_FOUND:
+                advice = (
+                    f" (the pod waits on node {self.options.name} for RuntimeClass "
+                    f'"{name}": create it, or delete the pod)'
+                )
+            raise SyncError(error.reason, f"{_FAILED}{error}{advice}") from error
         except OSError as error:
             self.metrics.started_pods_errors.count()
-            raise SandboxError(
+            raise SyncError(
                 "RuntimeHandlerNotRecorded",
                 f"{_FAILED}the pod's runtime handler cannot be recorded: {error}",
             ) from error
@@ -154,7 +137,7 @@ class SandboxMaker:
         except CriError as error:
             self.metrics.run_sandbox_errors.count(runtime_handler=handler)
             self.metrics.started_pods_errors.count()
-            raise SandboxError("SandboxRefused", self._refusal(pod, handler, error)) from error
+            raise SyncError("SandboxRefused", self._refusal(pod, handler, error)) from error
         finally:
             spent_s = self.clock.monotonic() - begun_s
             self.metrics.run_sandbox.observe(spent_s, runtime_handler=handler)

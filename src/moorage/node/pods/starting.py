@@ -44,12 +44,13 @@ from moorage.node.config.identity import (
 )
 from moorage.node.config.security import SecurityDefaults
 from moorage.node.config.service_environment import service_environment
-from moorage.node.images.pulling import FoundImage, ImageError, ImagePuller
+from moorage.node.images.pulling import FoundImage, ImagePuller
 from moorage.node.metrics import Metrics
 from moorage.node.objects import ObjectCache
 from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths, PodPaths, legacy_log_link
 from moorage.node.pod_facts.containers import Member
+from moorage.node.pod_facts.errors import SyncError
 from moorage.node.pod_facts.events import PodEvents
 from moorage.node.pods.hooks import HookError, Hooks
 from moorage.node.pods.user_namespaces import UserNamespaces
@@ -69,20 +70,7 @@ _LOG_NAME = re.compile(r"(\d+)\.log(\..*)?")
 _ENV_FILE_LIMIT = 64 * 1024
 
 
-class StartError(Exception):
-    """A container did not start: `reason` and text for its status.
-
-    `retry_s` is the earliest time for another try, in monotonic seconds.
-    """
-
-    def __init__(self, reason: str, message: str, *, retry_s: float | None = None) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.message = message
-        self.retry_s = retry_s
-
-
-class HookFailedError(StartError):
+class HookFailedError(SyncError):
     """The container runs, but its postStart hook failed: it must be killed."""
 
     def __init__(self, message: str, container: ContainerView | None) -> None:
@@ -124,11 +112,11 @@ class ContainerStarter:
     memory_capacity_bytes: int
 
     async def start(self, launch: Launch, member: Member) -> None:
-        """Start a container. Raises StartError."""
+        """Start a container. Raises SyncError."""
         self.metrics.started_containers.count(container_type=member.kind.value)
         try:
             await self._start(launch, member)
-        except StartError as error:
+        except SyncError as error:
             self.metrics.started_containers_errors.count(
                 container_type=member.kind.value, code=error.reason
             )
@@ -170,9 +158,9 @@ class ContainerStarter:
     async def _image(self, launch: Launch, member: Member, secrets: Sequence[Secret]) -> FoundImage:
         try:
             return await self.images.ensure(launch.pod, member, secrets, launch.sandbox_config)
-        except ImageError as error:
+        except SyncError as error:
             self._failed(launch, member, error.reason)
-            raise StartError(error.reason, error.message, retry_s=error.retry_s) from error
+            raise
 
     async def _volume_images(
         self, launch: Launch, member: Member, secrets: Sequence[Secret]
@@ -190,9 +178,9 @@ class ContainerStarter:
                     launch.pod, member, volume.image.reference,
                     volume.image.pull_policy or "IfNotPresent", secrets, launch.sandbox_config,
                 )  # fmt: skip
-            except ImageError as error:
+            except SyncError as error:
                 self._failed(launch, member, error.reason)
-                raise StartError(error.reason, error.message, retry_s=error.retry_s) from error
+                raise
             found[volume.name] = pb.ImageSpec(
                 image=image.reference, user_specified_image=volume.image.reference
             )
@@ -214,7 +202,7 @@ class ContainerStarter:
         try:
             await self.engine.remove_container(before.id)
         except CriError as error:
-            raise StartError("CreateContainerError", error.sentence) from error
+            raise SyncError("CreateContainerError", error.sentence) from error
         self.observer.forget_container(before.id)
         return before.restart_count
 
@@ -249,7 +237,7 @@ class ContainerStarter:
             return container_config(launch.pod, member.container, setting)
         except (ConfigError, StatusError, UnreachableError, OSError) as error:
             self._failed(launch, member, str(error))
-            raise StartError("CreateContainerConfigError", str(error)) from error
+            raise SyncError("CreateContainerConfigError", str(error)) from error
 
     async def _environment(self, launch: Launch, member: Member) -> Environment:
         pod = launch.pod
@@ -327,11 +315,11 @@ class ContainerStarter:
             )
         except CriError as error:
             self._failed(launch, member, error.sentence)
-            raise StartError("CreateContainerError", error.sentence) from error
+            raise SyncError("CreateContainerError", error.sentence) from error
         except OSError as error:
             why = f"create container log directory for container {member.name} failed: {error}"
             self._failed(launch, member, why)
-            raise StartError("CreateContainerConfigError", why) from error
+            raise SyncError("CreateContainerConfigError", why) from error
         self.events.about(launch.pod, member, NORMAL, "Created", "Container created")
         return container_id
 
@@ -342,7 +330,7 @@ class ContainerStarter:
             self._failed(launch, member, error.sentence, container_id=container_id)
             # The engine keeps the container, in state exited.
             await self._look(launch, member, container_id)
-            raise StartError("RunContainerError", error.sentence) from error
+            raise SyncError("RunContainerError", error.sentence) from error
         self.events.about(launch.pod, member, NORMAL, "Started", "Container started")
 
     async def _look(

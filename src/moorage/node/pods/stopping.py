@@ -18,6 +18,7 @@ from moorage.api.pods import Pod, PodSpec
 from moorage.client.recorder import NORMAL, WARNING
 from moorage.cri import CriError
 from moorage.node.pod_facts.containers import Member, member, sidecars
+from moorage.node.pod_facts.errors import TeardownError
 from moorage.node.pod_facts.events import PodEvents
 from moorage.node.pod_facts.grace import MINIMUM_GRACE_S, grace_period_s
 from moorage.node.pods.hooks import HookError, Hooks, bounded
@@ -29,10 +30,6 @@ from moorage.node.runtime.views import ContainerView, PodView
 log = Log(__name__)
 
 _ENGINE_ENDS_S = 1.0
-
-
-class StopError(Exception):
-    """A container or sandbox of a pod could not be stopped; the text says which."""
 
 
 @dataclass(slots=True)
@@ -68,11 +65,11 @@ class ContainerStopper:
     clock: Clock
 
     async def kill(self, pod: Pod, kill: Kill) -> None:
-        """Stop one container of an active pod. Raises StopError."""
+        """Stop one container of an active pod. Raises TeardownError."""
         await self._stop(pod, kill.container, kill.message, kill_grace_s(pod, kill), None)
 
     async def stop_pod(self, pod: Pod, view: PodView, grace_s: int) -> None:
-        """Stop all containers of a pod, then its sandboxes. Raises StopError."""
+        """Stop all containers of a pod, then its sandboxes. Raises TeardownError."""
         turns = _turns(pod.spec, view.alive)
         # The failure of one container must not cut the others' grace period short.
         outcomes = await asyncio.gather(
@@ -85,7 +82,7 @@ class ContainerStopper:
         await self.stop_sandboxes(view)
 
     async def stop_sandboxes(self, view: PodView) -> None:
-        """Stop every sandbox of a pod, which kills what is left in them. Raises StopError.
+        """Stop every sandbox of a pod, which kills what is left in them. Raises TeardownError.
 
         A dead sandbox keeps its address and its host ports until it is stopped.
         """
@@ -94,12 +91,12 @@ class ContainerStopper:
                 await self.engine.stop_sandbox(sandbox.id)
                 await self.observer.refresh_sandbox(sandbox.id)
             except CriError as error:
-                raise StopError(f"failed to stop sandbox {sandbox.id}: {error}") from error
+                raise TeardownError(f"failed to stop sandbox {sandbox.id}: {error}") from error
 
     async def stop_orphan(self, view: PodView) -> None:
         """Stop a pod whose object is gone, with the grace period in its containers' annotations.
 
-        Raises StopError.
+        Raises TeardownError.
         """
         for container in view.alive:
             memory = container.memory
@@ -160,7 +157,7 @@ class ContainerStopper:
             await self.engine.stop_container(container.id, grace_s)
             await self.observer.refresh_container(container.id, container.sandbox_id)
         except CriError as error:
-            raise StopError(f"failed to stop container {container.name}: {error}") from error
+            raise TeardownError(f"failed to stop container {container.name}: {error}") from error
 
 
 def kill_grace_s(pod: Pod, kill: Kill) -> int:

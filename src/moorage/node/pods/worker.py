@@ -18,10 +18,11 @@ from moorage.client.recorder import WARNING
 from moorage.node.notifier import Notifier
 from moorage.node.pod_facts.containers import member
 from moorage.node.pod_facts.durations import spoken_seconds
+from moorage.node.pod_facts.errors import SyncError, TeardownError
 from moorage.node.pod_facts.phases import PENDING, RUNNING
 from moorage.node.pod_facts.qos import quality
 from moorage.node.pod_facts.references import described
-from moorage.node.pods.actions import HinderedError, PodActions, UnfinishedError
+from moorage.node.pods.actions import PodActions
 from moorage.node.pods.backoff import RestartBackoff
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.lifecycle import (
@@ -50,7 +51,6 @@ from moorage.node.pods.lifecycle import (
 )
 from moorage.node.pods.operations import Operations
 from moorage.node.pods.plan import Kill, NewSandbox, Probed, Start, needed_sandbox
-from moorage.node.pods.starting import StartError
 from moorage.node.probes.prober import PodProber
 from moorage.node.runtime.views import ContainerView, PodView, SandboxView, State
 from moorage.node.status.inputs import StatusInputs, TerminationReason, Waiting
@@ -293,7 +293,7 @@ class PodWorker:
             return
         try:
             await self._actions.start(self._pod, found, view, sandbox, volumes)
-        except StartError as error:
+        except SyncError as error:
             self._waiting[start.name] = Waiting(error.reason, error.message)
             self._operations.failed(name, retry_s=error.retry_s)
         else:
@@ -311,7 +311,7 @@ class PodWorker:
     async def _mount(self) -> None:
         try:
             self._mounted = await self._actions.mount(self._pod)
-        except HinderedError as error:
+        except SyncError as error:
             self._hinder(VOLUMES, error)
             return
         self._operations.succeeded(VOLUMES)
@@ -348,10 +348,10 @@ class PodWorker:
         """Run an action; return whether it succeeded. A failure is recorded and retried."""
         try:
             await action
-        except HinderedError as error:
+        except SyncError as error:
             self._hinder(name, error)
             return False
-        except UnfinishedError as error:
+        except TeardownError as error:
             log.warning("not done", pod=described(self._pod), operation=name, error=error)
             self._operations.failed(name)
             return False
@@ -364,7 +364,7 @@ class PodWorker:
         if self._operations.may_start(name):
             self._operations.start(name, work(*args), tasks)
 
-    def _hinder(self, name: str, error: HinderedError) -> None:
+    def _hinder(self, name: str, error: SyncError) -> None:
         self._obstacle = Waiting(error.reason, str(error))
         self._operations.failed(name)
         log.warning("pod hindered", pod=described(self._pod), reason=error.reason, error=error)

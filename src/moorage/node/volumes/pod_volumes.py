@@ -27,6 +27,7 @@ from moorage.node.config.downward import DownwardInputs
 from moorage.node.config.errors import ConfigError
 from moorage.node.objects import ObjectCache
 from moorage.node.paths import NodePaths, PodPaths
+from moorage.node.pod_facts.errors import SyncError
 from moorage.node.volumes.atomic import PayloadError, write_payload
 from moorage.node.volumes.host_path import HostPathError, check_host_path
 from moorage.node.volumes.kinds import (
@@ -54,11 +55,12 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class VolumeError(Exception):
-    """A volume could not be mounted; the text is the event's message."""
+class VolumeError(SyncError):
+    """A volume could not be mounted; the caller records the event."""
 
     def __init__(self, volume: str, why: object, *, step: str = "SetUp") -> None:
-        super().__init__(f'MountVolume.{step} failed for volume "{volume}" : {why}')
+        message = f'MountVolume.{step} failed for volume "{volume}" : {why}'
+        super().__init__("FailedMount", message)
         self.volume = volume
 
 
