@@ -10,8 +10,8 @@ from moorage.api.containers import Container
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod, PodStatus
 from moorage.node.config.downward import DownwardInputs
-from moorage.node.pod_facts.labels import Remembered, container_hash
-from moorage.node.pod_facts.qos import quality
+from moorage.node.pod_facts.labels import ContainerRecord, container_hash
+from moorage.node.pod_facts.qos import pod_qos_class
 from moorage.node.runtime.views import ContainerView, PodView, SandboxView, State, pod_view
 from moorage.node.status.inputs import StatusInputs
 from tests.clocks import START, START_NS
@@ -80,7 +80,7 @@ def a_sandbox(id_: str = "s0", **fields: Any) -> SandboxView:
     return SandboxView(id=id_, **(usual | fields))
 
 
-def remembering(**fields: Any) -> Remembered:
+def remembering(**fields: Any) -> ContainerRecord:
     usual: dict[str, Any] = {
         "hash": None,
         "restart_count": 0,
@@ -89,7 +89,7 @@ def remembering(**fields: Any) -> Remembered:
         "grace_period_s": None,
         "pre_stop": None,
     }
-    return Remembered(**(usual | fields))
+    return ContainerRecord(**(usual | fields))
 
 
 def engine_has(
@@ -146,7 +146,7 @@ def knowing(pod: Pod, view: PodView, **fields: Any) -> StatusInputs:
         "engine": "containerd",
         "now": START,
         "host_ips": ("10.0.0.1",),
-        "quality": quality(pod),
+        "qos_class": pod_qos_class(pod),
         "is_ready_to_start": True,
     }
     return StatusInputs(pod=pod, view=view, **(usual | fields))

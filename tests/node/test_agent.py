@@ -116,7 +116,7 @@ async def test_pods_are_run_once_the_engine_the_api_and_the_node_are_known(
     server = ServerOptions(certificate_file=ROOT, key_file=ROOT, client_ca_file=ROOT)
     agent: Any = an_agent(server=server if has_server else None)
     names = ("recorder", "health", "observer", "pods", "classes", "services", "node", "lease",
-             "nodes", "pod_manager", "quality")  # fmt: skip
+             "nodes", "pod_manager", "qos_tree")  # fmt: skip
     for name in names:
         setattr(agent, f"_{name}", Part(steps, name))
 
@@ -133,7 +133,7 @@ async def test_pods_are_run_once_the_engine_the_api_and_the_node_are_known(
     await settle(50)
     running.cancel()
     await asyncio.wait((running,))
-    before = ["quality.prepare", "nodes handler", "pod_manager listener"]
+    before = ["qos_tree.prepare", "nodes handler", "pod_manager listener"]
     assert steps[:3] == before
     waits = ["observer.wait_listed", "recover", "pods.wait_synced", "node.wait_registered"]
     assert [each for each in steps if each in waits] == waits

@@ -56,7 +56,7 @@ def bare(kind: type[Any], rounds: str, clock: FakeClock, **fields: Any) -> tuple
         (ImageCollector, "collect", 7.0, 0.0, OSError("disk")),
         (OrphanCollector, "collect", 30.0, 0.0, None),
         (OrphanCollector, "collect", 30.0, 0.0, CRI),
-        (UsageWatch, "look", 10.0, 10.0, None),
+        (UsageWatch, "check", 10.0, 10.0, None),
         (QosTree, "weigh", 60.0, 0.0, None),
         (QosTree, "weigh", 60.0, 0.0, CgroupError(5, "broken")),
     ],

@@ -159,7 +159,7 @@ class _Agent:
         self._pull_records = PullRecords(paths.image_records, clock)
         self._context = self._make_context(http)
         self._pod_manager = PodManager(self._context, self._pods, self._node)
-        self._quality = QosTree(
+        self._qos_tree = QosTree(
             self._context.cgroups,
             clock,
             allocatable=self._allocatable,
@@ -168,9 +168,9 @@ class _Agent:
         )
 
     async def run(self) -> None:
-        await self._quality.prepare()
+        await self._qos_tree.prepare()
         self._nodes.add_handler(self._on_node)
-        self._pod_manager.add_listener(self._quality.pods_changed)
+        self._pod_manager.add_listener(self._qos_tree.pods_changed)
         async with asyncio.TaskGroup() as tasks:
             for part in (
                 self._recorder,
@@ -224,7 +224,7 @@ class _Agent:
         """Return the node's maintenance tasks, which run beside the pod workers."""
         context, options = self._context, self._options
         return (
-            self._quality,
+            self._qos_tree,
             context.logs,
             ContainerCollector(
                 engine=self._engine,

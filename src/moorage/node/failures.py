@@ -12,7 +12,7 @@ log = Log(__name__)
 
 
 @contextmanager
-def apart(what: str, **subject: object) -> Iterator[None]:
+def log_failure(what: str, **subject: object) -> Iterator[None]:
     """Log an exception from the block, with its subject, and continue.
 
     For loops over pods and containers that retry in their next round.

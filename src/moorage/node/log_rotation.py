@@ -17,7 +17,7 @@ from moorage.api.logs import Log
 from moorage.api.pods import Pod
 from moorage.cri import CriError
 from moorage.linux.trees import remove_tree
-from moorage.node.failures import apart
+from moorage.node.failures import log_failure
 from moorage.node.options import LogRotationOptions
 from moorage.node.paths import NodePaths, legacy_log_link
 from moorage.node.runtime.engine import Engine
@@ -125,7 +125,7 @@ class LogKeeper:
 
     async def _rotate_or_reopen(self, container: ContainerView, size: int | None) -> None:
         path = Path(container.log_path)
-        with apart("rotating a log", path=path):
+        with log_failure("rotating a log", path=path):
             if size is None:
                 # An agent renamed the file and ended before the engine reopened the log.
                 await self._engine.reopen_log(container.id)

@@ -53,8 +53,8 @@ async def test_all_pods_together_may_use_what_is_allocatable() -> None:
 async def test_all_pods_together_leave_process_ids_to_the_machine() -> None:
     tree = FakeTree()
     found: Any = tree
-    quality = QosTree(found, FakeClock(), allocatable=ALLOCATABLE, pids_limit=28672, pods=list)
-    await quality.prepare()
+    qos_tree = QosTree(found, FakeClock(), allocatable=ALLOCATABLE, pids_limit=28672, pods=list)
+    await qos_tree.prepare()
     assert tree.set[0] == (
         "kubepods",
         CgroupValues(shares=2048, memory_bytes=1 << 30, pids=28672),
@@ -69,13 +69,13 @@ async def test_a_new_agent_does_not_starve_what_runs() -> None:
 
 async def test_burstable_pods_are_weighed_at_once_and_whenever_one_comes() -> None:
     tree, pods = FakeTree(), [a_pod(wire_container(resources={"requests": {"cpu": "1"}}))]
-    quality = tree_of(tree, lambda: pods)
-    running = asyncio.ensure_future(quality.run())
+    qos_tree = tree_of(tree, lambda: pods)
+    running = asyncio.ensure_future(qos_tree.run())
     await tree.until_set(1)
     pods.append(pods[0])
-    quality.pods_changed()
+    qos_tree.pods_changed()
     await tree.until_set(2)
-    quality.pods_changed()
+    qos_tree.pods_changed()
     await settle()
     running.cancel()
     assert tree.set == [

@@ -162,7 +162,7 @@ async def test_writable_layer_and_logs_of_a_container_count_together(tmp_path: P
         writable_layer(UID, "a", MIB - 4096),
     )
     watch, metrics = watch_of(tmp_path, worker, engine=engine)
-    await watch.look()
+    await watch.check()
     assert [each.message for each in worker.terminations] == [
         'Container a exceeded its local ephemeral storage limit "1Mi". '
     ]
@@ -176,14 +176,14 @@ async def test_volumes_are_measured_while_the_engine_does_not_answer(tmp_path: P
     place.mkdir(parents=True)
     (place / "data").write_bytes(b"x" * 8192)
     watch, _ = watch_of(tmp_path, worker, engine=FakeEngine(fails=True))
-    await watch.look()
+    await watch.check()
     assert 'EmptyDir volume "v"' in worker.terminations[0].message
 
 
 async def test_a_pod_that_fills_its_volume_is_evicted_once(tmp_path: Path) -> None:
     watch, worker, metrics = watching(tmp_path, sizeLimit="1Ki")
     for _ in range(2):
-        await watch.look()
+        await watch.check()
     message = 'Usage of EmptyDir volume "v" exceeds the limit "1Ki". '
     assert worker.terminations[0] == TerminationReason("Evicted", message)
     assert metrics.evictions.value(eviction_signal="emptydirfs.limit") == 1
@@ -194,7 +194,7 @@ async def test_a_pod_that_fills_its_volume_is_evicted_once(tmp_path: Path) -> No
 )
 async def test_others_are_left_alone(tmp_path: Path, source: Any) -> None:
     watch, worker, _ = watching(tmp_path, **source)
-    await watch.look()
+    await watch.check()
     assert worker.terminations == []
 
 
@@ -202,7 +202,7 @@ async def test_others_are_left_alone(tmp_path: Path, source: Any) -> None:
 async def test_a_volume_of_any_depth_is_measured(tmp_path: Path) -> None:
     watch, worker, _ = watching(tmp_path, sizeLimit="1Mi")
     nest(NodePaths(tmp_path, tmp_path).pod(UID).volume("empty-dir", "v") / "deep", 3000)
-    await watch.look()
+    await watch.check()
     assert [each.reason for each in worker.terminations] == ["Evicted"]
 
 
@@ -210,5 +210,5 @@ async def test_one_volume_that_cannot_be_measured_keeps_no_other_from_it(tmp_pat
     _, worker, _ = watching(tmp_path, sizeLimit="1Ki")
     broken = FakeWorker(a_pod(volumes=[{"name": "v", "emptyDir": {"sizeLimit": "no size"}}]))
     watch, _ = watch_of(tmp_path, broken, worker)
-    await watch.look()
+    await watch.check()
     assert worker.terminations

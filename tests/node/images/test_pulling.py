@@ -63,7 +63,7 @@ class FakeEvents:
     def __init__(self) -> None:
         self.told: list[tuple[str, str, str]] = []
 
-    def about(self, pod: Any, member: Any, type_: str, reason: str, message: str) -> None:
+    def container(self, pod: Any, member: Any, type_: str, reason: str, message: str) -> None:
         del pod, member
         self.told.append((type_, reason, message))
 

@@ -80,7 +80,7 @@ async def test_before_it_is_asked_nothing_is_ready() -> None:
 
 
 async def test_what_it_offers(case: Case) -> None:
-    await case.health.wait_asked()
+    await case.health.wait_checked()
     assert case.health.is_ready
     assert (case.health.engine_name, case.health.engine_version) == ("containerd", "2.1")
     assert [each.name for each in case.health.handlers] == ["", "crun"]
@@ -90,7 +90,7 @@ async def test_what_it_offers(case: Case) -> None:
 
 
 async def test_listeners_hear_of_changes_only(case: Case) -> None:
-    await case.health.wait_asked()
+    await case.health.wait_checked()
     for _ in range(3):
         await case.after(5)
     assert (case.changes, case.engine.asked) == (1, 4)
@@ -100,7 +100,7 @@ async def test_listeners_hear_of_changes_only(case: Case) -> None:
 
 
 async def test_handlers_in_another_order_are_no_change(case: Case) -> None:
-    await case.health.wait_asked()
+    await case.health.wait_checked()
     for _ in range(4):
         case.engine.handlers.reverse()
         await case.after(5)
@@ -109,25 +109,25 @@ async def test_handlers_in_another_order_are_no_change(case: Case) -> None:
 
 
 async def test_an_engine_that_is_not_ready_says_why_and_keeps_its_handlers(case: Case) -> None:
-    await case.health.wait_asked()
+    await case.health.wait_checked()
     case.engine.runtime = pb.RuntimeCondition(type="RuntimeReady", reason="R", message="M")
     case.engine.network = pb.RuntimeCondition(type="NetworkReady", reason="N", message="no cni")
     case.engine.handlers = []
     await case.after(5)
-    assert case.health.runtime_trouble == (
+    assert case.health.runtime_problem == (
         "container runtime not ready: RuntimeReady=false reason:R message:M"
     )
-    assert case.health.network_trouble == (
+    assert case.health.network_problem == (
         "container runtime network not ready: NetworkReady=false reason:N message:no cni"
     )
     assert len(case.health.handlers) == 2
 
 
 async def test_an_engine_that_went_away_is_asked_often_until_it_is_back(case: Case) -> None:
-    await case.health.wait_asked()
+    await case.health.wait_checked()
     case.engine.is_down = True
     await case.after(5)
-    assert case.health.runtime_trouble == "container runtime is down: no such socket"
+    assert case.health.runtime_problem == "container runtime is down: no such socket"
     case.engine.is_down = False
     await case.after(0.2)
     assert case.health.is_ready
@@ -142,13 +142,13 @@ async def test_another_cgroup_driver_is_told_with_what_to_set() -> None:
 
 
 async def test_an_engine_that_leaves_a_condition_out_is_not_ready(case: Case) -> None:
-    await case.health.wait_asked()
+    await case.health.wait_checked()
     case.engine.runtime = case.engine.network = pb.RuntimeCondition(type="Other", status=True)
     await case.after(5)
     assert not case.health.is_ready
-    assert case.health.runtime_trouble == (
+    assert case.health.runtime_problem == (
         "container runtime not ready: the engine does not report this condition"
     )
-    assert case.health.network_trouble == (
+    assert case.health.network_problem == (
         "container runtime network not ready: the engine does not report this condition"
     )

@@ -29,18 +29,18 @@ class FakeHealth:
 
     engine_name, engine_version = "moorage", "1"
     has_groups_policy: bool | None = None
-    network_trouble: str | None = None
+    network_problem: str | None = None
     is_ready = True
 
     def __init__(self) -> None:
-        self.runtime_trouble: str | None = None
+        self.runtime_problem: str | None = None
         self.handlers: tuple[NodeRuntimeHandler, ...] = (NodeRuntimeHandler(name="runc"),)
         self.listener: Any = None
 
     def add_listener(self, listener: Any) -> None:
         self.listener = listener
 
-    async def wait_asked(self) -> None:
+    async def wait_checked(self) -> None:
         await asyncio.sleep(0)
 
 
@@ -184,7 +184,7 @@ async def test_the_status_is_written_when_it_changes_or_is_due(tmp_path: Path) -
 async def test_trouble_of_the_engine_is_told_at_once(tmp_path: Path) -> None:
     case = Case(tmp_path)
     async with keeping(case):
-        case.health.runtime_trouble = "container runtime is down"
+        case.health.runtime_problem = "container runtime is down"
         case.health.listener()
         await case.later()
         found = {each["type"]: each for each in case.node["status"]["conditions"]}

@@ -16,7 +16,7 @@ from moorage.node.machine.facts import MachineFacts
 from moorage.node.machine.node_object import status_changes
 from moorage.node.machine.node_status import (
     PRESSURE_EVENTS,
-    NodeKnowledge,
+    NodeStatusInputs,
     allocatable_of,
     capacity_of,
     images_of,
@@ -53,7 +53,7 @@ def status(**fields: Any) -> NodeStatus:
         "port": 10250,
         "engine_name": "containerd",
         "engine_version": "2.1",
-        "troubles": [],
+        "problems": [],
         "handlers": [],
         "has_groups_policy": None,
         "images": [],
@@ -61,7 +61,7 @@ def status(**fields: Any) -> NodeStatus:
         "before": [],
         "stamp": NOW,
     }
-    return node_status(NodeKnowledge(**(usual | fields)))
+    return node_status(NodeStatusInputs(**(usual | fields)))
 
 
 def conditions(found: NodeStatus) -> dict[str, NodeCondition]:
@@ -94,14 +94,14 @@ def test_a_node_that_is_well() -> None:
 
 
 @pytest.mark.parametrize(
-    ("troubles", "message"),
+    ("problems", "message"),
     [
         (["container runtime is down: x"], "container runtime is down: x"),
         (["a", "b"], "[a, b]"),
     ],
 )
-def test_a_node_that_is_not_ready(troubles: list[str], message: str) -> None:
-    ready = conditions(status(troubles=troubles))["Ready"]
+def test_a_node_that_is_not_ready(problems: list[str], message: str) -> None:
+    ready = conditions(status(problems=problems))["Ready"]
     assert (ready.status, ready.reason, ready.message) == ("False", "KubeletNotReady", message)
 
 

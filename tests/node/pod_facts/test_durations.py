@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.node.pod_facts.durations import spoken_seconds
+from moorage.node.pod_facts.durations import format_duration
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ from moorage.node.pod_facts.durations import spoken_seconds
     ],
 )
 def test_durations_as_go_prints_them(seconds: float, words: str) -> None:
-    assert spoken_seconds(seconds) == words
+    assert format_duration(seconds) == words

@@ -23,8 +23,8 @@ def test_a_pod_and_its_containers_are_pointed_at() -> None:
     pod = a_pod()
     member = next(iter(members(pod.spec)))
     events.pod(pod, "Normal", "Why", "what")
-    events.about(pod, member, "Warning", "Because", "abc failed", container_id="abc")
-    events.about(pod, member, "Warning", "Because", "abc failed")
+    events.container(pod, member, "Warning", "Because", "abc failed", container_id="abc")
+    events.container(pod, member, "Warning", "Because", "abc failed")
     (whole, *rest), (part, *more), (_, *last) = recorder.recorded
     assert rest == ["Normal", "Why", "what"]
     assert more == ["Warning", "Because", f"{member.name} failed"]

@@ -7,7 +7,7 @@ from moorage.node.pod_facts.labels import (
     container_hash,
     container_labels,
     owner_of,
-    remembered,
+    parse_container_record,
     sandbox_handler,
 )
 from tests.node.objects import UID, a_container, a_pod, remembering, wire_container
@@ -23,7 +23,7 @@ CONTAINER = wire_container(
 def test_what_is_remembered_survives_the_way_through_the_engine() -> None:
     pod = a_pod(CONTAINER, terminationGracePeriodSeconds=7)
     container = pod.spec.containers[0]
-    found = remembered(container_annotations(pod, container, 3))
+    found = parse_container_record(container_annotations(pod, container, 3))
     assert container.lifecycle is not None
     assert found == remembering(
         hash=container_hash(container),
@@ -38,7 +38,7 @@ def test_what_is_remembered_survives_the_way_through_the_engine() -> None:
 def test_the_deletions_patience_comes_before_the_pods() -> None:
     pod = a_pod(meta={"deletionGracePeriodSeconds": 1}, terminationGracePeriodSeconds=7)
     annotations = container_annotations(pod, pod.spec.containers[0], 0)
-    assert remembered(annotations).grace_period_s == 1
+    assert parse_container_record(annotations).grace_period_s == 1
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_the_deletions_patience_comes_before_the_pods() -> None:
     ],
 )
 def test_what_is_absent_or_unreadable_counts_as_not_set(annotations: dict[str, str]) -> None:
-    assert remembered(annotations) == remembering()
+    assert parse_container_record(annotations) == remembering()
 
 
 def test_the_hash_follows_name_and_image_only() -> None:

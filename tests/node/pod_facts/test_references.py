@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from moorage.node.pod_facts.references import described
+from moorage.node.pod_facts.references import format_pod
 from tests.node.objects import UID, a_pod
 
 
 def test_a_pod_in_messages() -> None:
-    assert described(a_pod()) == f"web_shop({UID})"
+    assert format_pod(a_pod()) == f"web_shop({UID})"

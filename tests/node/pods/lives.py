@@ -59,12 +59,12 @@ class InlineExecutor(ThreadPoolExecutor):
 
 
 class FakeApi:
-    """The one pod the API has, and how its status went on. An answer takes `turns` of the loop."""
+    """The one pod the API has, and how its status went on. An answer takes `order` of the loop."""
 
     def __init__(self) -> None:
         self.pod: Pod | None = None
         self.phases: list[str] = []
-        self.turns = 1
+        self.order = 1
         self._version = 1
         self.classes: dict[str, RuntimeClass] = {}
         self.on_change: Callable[[Pod | None], None] = lambda _: None
@@ -77,7 +77,7 @@ class FakeApi:
         return self.pod
 
     async def patch(self, resource: Any, name: str, patch: Any, namespace: str, **_: Any) -> Pod:
-        await settle(self.turns)
+        await settle(self.order)
         assert (resource, namespace) == (PODS, "shop")
         if self.pod is None:
             raise NotFoundError.of("pods", name)
@@ -129,7 +129,9 @@ class FakeEvents:
         del pod, type_
         self.told.append(f"{reason}: {message}")
 
-    def about(self, pod: Pod, member: Any, type_: str, reason: str, message: str, **_: Any) -> None:
+    def container(
+        self, pod: Pod, member: Any, type_: str, reason: str, message: str, **_: Any
+    ) -> None:
         self.pod(pod, type_, reason, f"{member.name}: {message}")
 
     @property
@@ -266,7 +268,7 @@ class Life:
         checks: Any = None
         tokens: Any = SimpleNamespace(forget=lambda _: None, renewal_s=lambda _: None)
         health: Any = SimpleNamespace(
-            network_trouble=None,
+            network_problem=None,
             engine_name="containerd",
             handlers=tuple(NodeRuntimeHandler(name=each) for each in sorted(engine.handlers)),
         )

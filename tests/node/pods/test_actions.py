@@ -47,7 +47,7 @@ class Node:
             host_ips=("10.0.0.1",),
             allocatable=lambda: {"cpu": "1"},
             options=SimpleNamespace(pod_pids_limit=7),
-            health=SimpleNamespace(network_trouble=None, handlers=()),
+            health=SimpleNamespace(network_problem=None, handlers=()),
             observer=part("observer", "refresh_pod", "refresh_sandbox", view=lambda _: self.view,
                           forget_container=self.note("forget container"),
                           forget_sandbox=self.note("forget sandbox")),
@@ -167,13 +167,13 @@ REPLACING = NewSandbox(attempt=2, replaced="s0")
 
 async def test_a_sandbox_is_made_once_the_network_is_ready(node: Node) -> None:
     node.answers["sandboxes.create"] = a_sandbox(ips=())
-    node.context.health.network_trouble = "no file"
+    node.context.health.network_problem = "no file"
     with pytest.raises(SyncError, match="network is not ready: no file") as hindered:
         await node.actions.replace_sandbox(POD, node.view, NEW)
     assert hindered.value.reason == "NetworkNotReady"
     assert node.events.reasons == ["NetworkNotReady"]
     await node.actions.replace_sandbox(a_pod(hostNetwork=True), node.view, NEW)
-    node.context.health.network_trouble = None
+    node.context.health.network_problem = None
     await node.actions.replace_sandbox(POD, node.view, NEW)
     assert node.calls == ["sandboxes.create", "sandboxes.create"]
 

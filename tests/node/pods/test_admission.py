@@ -7,7 +7,7 @@ import pytest
 from moorage.api.host_ports import Listener
 from moorage.api.pods import Pod
 from moorage.node.pods import admission
-from moorage.node.pods.admission import Room, refusal
+from moorage.node.pods.admission import AdmissionInputs, refusal
 from tests.node.objects import Wire, a_node, a_pod, wire_container
 
 ALLOCATABLE = {"cpu": "2", "memory": "1Gi", "pods": "3", "ephemeral-storage": "10Gi"}
@@ -22,13 +22,13 @@ def asking(requests: Wire | None = None, **fields: Any) -> Pod:
 def refused(
     pod: Pod, *others: Pod, node: Wire | None = None, groups: bool = True
 ) -> tuple[str, str] | None:
-    room = Room(
+    inputs = AdmissionInputs(
         node=a_node(**(node or {})),
         allocatable=ALLOCATABLE,
         has_groups_policy=groups,
         others=others,
     )
-    found = refusal(pod, room)
+    found = refusal(pod, inputs)
     return None if found is None else (found.reason, found.message)
 
 
@@ -207,11 +207,11 @@ LISTENERS = (Listener("API server", "127.0.0.1", 6443), Listener("agent", "192.0
 )  # fmt: skip
 def test_no_pod_gets_the_clusters_own_ports(pod: Pod, where: str | None) -> None:
     """Whatever way it came: the API server's admission may not have seen it."""
-    room = Room(
+    inputs = AdmissionInputs(
         node=a_node(), allocatable=ALLOCATABLE, has_groups_policy=True, others=(),
         listeners=LISTENERS,
     )  # fmt: skip
-    found = refusal(pod, room)
+    found = refusal(pod, inputs)
     if where is None:
         assert found is None
         return

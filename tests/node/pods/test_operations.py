@@ -83,10 +83,10 @@ async def test_work_that_breaks_is_tried_again_after_a_pause() -> None:
 
     async with asyncio.TaskGroup() as tasks:
         found.start("mount", work(), tasks)
-    found.look()
+    found.begin_step()
     assert not found.may_start("mount")
     clock.advance(2)
-    found.look()
+    found.begin_step()
     assert found.may_start("mount")
 
 
@@ -96,7 +96,7 @@ def test_pauses_grow_up_to_the_longest() -> None:
     pauses = []
     for _ in range(5):
         found.failed("pull")
-        found.look()
+        found.begin_step()
         pause_s = found.next_due_s()
         assert pause_s is not None
         pauses.append(pause_s)
@@ -113,7 +113,7 @@ def test_success_forgets_earlier_failures() -> None:
     found.succeeded("pull")
     assert found.may_start("pull")
     found.failed("pull")
-    found.look()
+    found.begin_step()
     pause_s = found.next_due_s()
     assert pause_s is not None
     assert pause_s <= 1.2
@@ -130,12 +130,12 @@ def test_what_falls_due_within_a_step_is_waited_for_not_lost() -> None:
     clock = FakeClock()
     found = operations(clock)
     found.postpone("refresh", 5.0)
-    found.look()
+    found.begin_step()
     clock.advance(6)
     # The step still judges by the moment it began at; the wait it computes is over at once.
     assert not found.may_start("refresh")
     assert found.next_due_s() == 0.0
-    found.look()
+    found.begin_step()
     assert found.may_start("refresh")
     assert found.next_due_s() is None
 
@@ -143,5 +143,5 @@ def test_what_falls_due_within_a_step_is_waited_for_not_lost() -> None:
 def test_a_moment_that_never_comes_is_not_waited_for_busily() -> None:
     found = operations(FakeClock())
     found.postpone("refresh", float("inf"))
-    found.look()
+    found.begin_step()
     assert found.next_due_s() == float("inf")

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from moorage.api.pods import Pod
-from moorage.node.pods import pod_manager as roster_module
+from moorage.node.pods import pod_manager as pod_manager_module
 from moorage.node.pods.pod_manager import PodManager
 from moorage.node.runtime.views import PodView
 from moorage.node.status.inputs import TerminationReason
@@ -86,7 +86,7 @@ async def roster_of(
 
 @pytest.fixture(autouse=True)
 def _workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roster_module, "PodWorker", FakeWorker)
+    monkeypatch.setattr(pod_manager_module, "PodWorker", FakeWorker)
 
 
 def refused(pod_manager: PodManager) -> dict[str, bool]:
@@ -160,7 +160,7 @@ async def test_a_worker_that_breaks_ends_no_other_and_goes_on_after_a_pause(
                 raise RecursionError("too deep")
             await super().run()
 
-    monkeypatch.setattr(roster_module, "PodWorker", Breaking)
+    monkeypatch.setattr(pod_manager_module, "PodWorker", Breaking)
     told: list[Any] = []
     async with roster_of(pod("a"), pod("b")) as (pod_manager, _):
         context: Any = pod_manager._context

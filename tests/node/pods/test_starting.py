@@ -235,7 +235,9 @@ async def test_a_container_that_does_not_run_is_looked_at(parts: Parts) -> None:
 async def test_a_container_that_cannot_be_read_is_none(parts: Parts) -> None:
     launch = a_launch(parts)
     parts.answers["refresh_container"] = ["view", CRI]
-    found: list[Any] = [await parts.starter._look(launch, first(launch), "c1") for _ in range(2)]
+    found: list[Any] = [
+        await parts.starter._refresh_view(launch, first(launch), "c1") for _ in range(2)
+    ]
     assert found == ["view", None]
 
 

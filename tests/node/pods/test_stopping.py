@@ -115,16 +115,14 @@ async def test_a_sandbox_that_cannot_be_stopped_is_named() -> None:
         await stopper(engine).stop_sandboxes(a_view())
 
 
-@pytest.mark.parametrize(("remembered", "grace_s"), [(9, 9), (0, 2), (None, 2)])
-async def test_an_orphan_is_given_the_time_it_remembers(
-    remembered: int | None, grace_s: int
-) -> None:
+@pytest.mark.parametrize(("recorded", "grace_s"), [(9, 9), (0, 2), (None, 2)])
+async def test_an_orphan_is_given_the_time_it_remembers(recorded: int | None, grace_s: int) -> None:
     class Patient(FakeEngine):
         async def stop_container(self, container_id: str, grace_s: int) -> None:
             self.calls.append(f"{container_id} {grace_s}")
 
     engine = Patient(FakeClock())
-    memory = remembering(grace_period_s=remembered)
+    memory = remembering(grace_period_s=recorded)
     await stopper(engine).stop_orphan(a_view(engine_has(memory=memory)))
     assert engine.calls == [f"app-0 {grace_s}", "stop_sandbox s0"]
 

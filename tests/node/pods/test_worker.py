@@ -245,7 +245,7 @@ async def test_a_job_that_ended_while_no_agent_looked_is_reported(tmp_path: Path
         await life.until(lambda: phase(life) == "Running")
         life.engine.end("app", 3)
         # The plan finds out before the API's answer does, in the step that begins the volumes.
-        life.api.turns = 50
+        life.api.order = 50
         await life.restart_agent()
         await life.until(lambda: phase(life) == "Failed")
         assert life.api.pod is not None

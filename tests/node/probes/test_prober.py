@@ -39,7 +39,7 @@ class FakeEvents:
     def __init__(self) -> None:
         self.told: list[tuple[str, str]] = []
 
-    def about(self, pod: Pod, member: Any, type_: str, reason: str, message: str) -> None:
+    def container(self, pod: Pod, member: Any, type_: str, reason: str, message: str) -> None:
         del pod, member
         assert type_ == "Warning"
         self.told.append((reason, message))
@@ -195,7 +195,7 @@ async def test_of_the_dying_only_readiness_is_asked() -> None:
         pod = a_probed_pod(readiness=probe("r"), liveness=probe("l"))
         case.follow(pod, RUNNING)
         await case.run(1)
-        case.prober.spare_the_dying()
+        case.prober.stop_all_but_readiness()
         case.follow(pod, RUNNING)
         await case.run(20)
         assert len(case.checks.times("l")) == 1

@@ -88,5 +88,5 @@ class QosTree:
         self._tree.ensure(_directory(BEST_EFFORT), CgroupValues(shares=MIN_SHARES))
 
 
-def _directory(quality: str) -> str:
-    return f"{KUBEPODS}/{QOS_DIRECTORIES[quality]}"
+def _directory(qos_class: str) -> str:
+    return f"{KUBEPODS}/{QOS_DIRECTORIES[qos_class]}"

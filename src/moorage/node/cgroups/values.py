@@ -23,7 +23,7 @@ from moorage.node.config.resources import (
     quota_us,
     shares,
 )
-from moorage.node.pod_facts.qos import quality
+from moorage.node.pod_facts.qos import pod_qos_class
 from moorage.runtimeclass import pod_limits, pod_requests
 
 UNLIMITED = -1
@@ -51,13 +51,15 @@ class CgroupValues:
 def pod_directory(pod: Pod) -> str:
     """Return the pod's cgroup below the root: `kubepods/burstable/podUID`."""
     return "/".join(
-        part for part in (KUBEPODS, QOS_DIRECTORIES[quality(pod)], f"pod{pod.metadata.uid}") if part
+        part
+        for part in (KUBEPODS, QOS_DIRECTORIES[pod_qos_class(pod)], f"pod{pod.metadata.uid}")
+        if part
     )
 
 
 def pod_values(pod: Pod, *, pids_limit: int = UNLIMITED) -> CgroupValues:
     """Return the settings of a pod's cgroup; overhead counts except for BestEffort pods."""
-    class_ = quality(pod)
+    class_ = pod_qos_class(pod)
     pids = pids_limit if pids_limit > 0 else None
     requests = pod_requests(pod.spec)
     pages = _huge_pages(requests)
@@ -81,7 +83,7 @@ def pod_values(pod: Pod, *, pids_limit: int = UNLIMITED) -> CgroupValues:
 def burstable_values(pods: Iterable[Pod]) -> CgroupValues:
     """Return the burstable parent's settings: CPU shares for the sum of the requests."""
     milli = sum(
-        _milli(pod_requests(pod.spec).get("cpu")) for pod in pods if quality(pod) == BURSTABLE
+        _milli(pod_requests(pod.spec).get("cpu")) for pod in pods if pod_qos_class(pod) == BURSTABLE
     )
     return CgroupValues(shares=shares(milli))
 

@@ -18,7 +18,7 @@ from moorage.api.resource_names import HUGEPAGES_PREFIX, is_hugepages
 from moorage.cri import pb
 from moorage.node.pod_facts.containers import sidecars
 from moorage.node.pod_facts.labels import AnyContainer
-from moorage.node.pod_facts.qos import quality
+from moorage.node.pod_facts.qos import pod_qos_class
 from moorage.runtimeclass import pod_limits
 from moorage.runtimeclass.overhead import pod_requests_without_overhead
 
@@ -116,7 +116,7 @@ def oom_score_adj(pod: Pod, container: AnyContainer, memory_capacity_bytes: int)
     """Return oom_score_adj of a container: the kernel kills higher scores first."""
     if (pod.spec.priority or 0) >= _NODE_CRITICAL_PRIORITY:
         return _GUARANTEED_SCORE
-    fixed = _FIXED_SCORES.get(quality(pod))
+    fixed = _FIXED_SCORES.get(pod_qos_class(pod))
     if fixed is not None:
         return fixed
     spare = _spare_memory_share(pod)

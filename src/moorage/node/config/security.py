@@ -20,7 +20,7 @@ from moorage.cri import pb
 from moorage.node.config.errors import ConfigError
 from moorage.node.pod_facts.containers import members
 from moorage.node.pod_facts.labels import AnyContainer
-from moorage.node.pod_facts.references import described
+from moorage.node.pod_facts.references import format_pod
 
 _MASKED = (
     "/proc/asound",
@@ -96,7 +96,7 @@ def verify_non_root(pod: Pod, container: AnyContainer, user: ImageUser) -> None:
     wanted = own.run_as_non_root if own.run_as_non_root is not None else of_pod.run_as_non_root
     if not wanted:
         return
-    where = f'(pod: "{described(pod)}", container: {container.name})'
+    where = f'(pod: "{format_pod(pod)}", container: {container.name})'
     chosen = own.run_as_user if own.run_as_user is not None else of_pod.run_as_user
     if chosen is not None:
         if chosen == 0:

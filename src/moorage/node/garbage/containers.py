@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from moorage.api.clock import Clock
 from moorage.api.logs import Log
-from moorage.node.failures import apart
+from moorage.node.failures import log_failure
 from moorage.node.log_rotation import LogKeeper
 from moorage.node.options import ContainerGarbageOptions
 from moorage.node.runtime.engine import Engine
@@ -101,12 +101,12 @@ class ContainerCollector:
         pods = [each for each in self._observer.pods if each.uid in owned]
         garbage = garbage_in(pods, self._options, self._clock.now().timestamp())
         for pod, container in garbage.containers:
-            with apart("removing a dead container", container=container.id):
+            with log_failure("removing a dead container", container=container.id):
                 await self._logs.remove_container(pod, container)
                 await self._engine.remove_container(container.id)
                 self._observer.forget_container(container.id)
         for sandbox in garbage.sandboxes:
-            with apart("removing a dead sandbox", sandbox=sandbox.id):
+            with log_failure("removing a dead sandbox", sandbox=sandbox.id):
                 await self._engine.stop_sandbox(sandbox.id)
                 await self._engine.remove_sandbox(sandbox.id)
                 self._observer.forget_sandbox(sandbox.id)

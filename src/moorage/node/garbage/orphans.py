@@ -17,7 +17,7 @@ from moorage.api.meta import ObjectMeta
 from moorage.api.pods import Pod
 from moorage.node.cgroups.tree import CgroupTree
 from moorage.node.cgroups.values import KUBEPODS, QOS_DIRECTORIES
-from moorage.node.failures import apart
+from moorage.node.failures import log_failure
 from moorage.node.log_rotation import LogKeeper
 from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.errors import TeardownError
@@ -65,7 +65,7 @@ class OrphanCollector:
     async def run(self) -> None:
         """Collect periodically. Start it only after pods and engine have been listed."""
         while True:
-            with apart("looking for orphans"):
+            with log_failure("looking for orphans"):
                 await self.collect()
             await self._clock.sleep(_PERIOD_S)
 
@@ -86,7 +86,7 @@ class OrphanCollector:
         return uid not in self._workers()
 
     async def _attempt(self, uid: str, work: Coroutine[Any, Any, None]) -> None:
-        with apart("removing an orphan", uid=uid):
+        with log_failure("removing an orphan", uid=uid):
             try:
                 await work
             except TeardownError as error:

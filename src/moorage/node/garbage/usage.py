@@ -18,7 +18,7 @@ from moorage.api.logs import Log
 from moorage.api.pods import Pod
 from moorage.cri import CriError
 from moorage.linux.trees import disk_use
-from moorage.node.failures import apart
+from moorage.node.failures import log_failure
 from moorage.node.metrics import Metrics
 from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.labels import POD_UID
@@ -73,9 +73,9 @@ class UsageWatch:
     async def run(self) -> None:
         while True:
             await self._clock.sleep(_PERIOD_S)
-            await self.look()
+            await self.check()
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Measure every pod with a limit once, and evict those that exceed one.
 
         A pod that cannot be measured is logged, and measured again in the next pass.
@@ -83,7 +83,7 @@ class UsageWatch:
         limited = [worker for worker in self._workers() if worker.is_active and _is_limited(worker)]
         layers = await self._writable_layers(limited)
         for worker in limited:
-            with apart("measuring ephemeral storage", pod=worker.uid):
+            with log_failure("measuring ephemeral storage", pod=worker.uid):
                 usage = await asyncio.to_thread(self._measure, worker.pod, layers)
                 exceeded = exceeded_limit(worker.pod, usage)
                 if exceeded and worker.evict(TerminationReason("Evicted", exceeded.message)):

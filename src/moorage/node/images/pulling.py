@@ -30,7 +30,7 @@ from moorage.node.images.credentials import (
 from moorage.node.images.records import PullRecords
 from moorage.node.images.verification import Access, PullSecret, Verification
 from moorage.node.pod_facts.containers import Member
-from moorage.node.pod_facts.durations import spoken_seconds
+from moorage.node.pod_facts.durations import format_duration
 from moorage.node.pod_facts.errors import SyncError
 from moorage.node.pod_facts.events import PodEvents
 from moorage.node.runtime.engine import Engine
@@ -117,14 +117,14 @@ class ImagePuller:
             name = with_default_tag(image)
         except InvalidReferenceError as error:
             message = f'Failed to apply default image tag "{image}": {error}'
-            self._events.about(pod, about, WARNING, "InspectFailed", message)
+            self._events.container(pod, about, WARNING, "InspectFailed", message)
             raise SyncError("InvalidImageName", message) from error
         present: str | None = None
         if policy != ALWAYS:
             found = await self._present(pod, about, name)
             present = found.id if found is not None else ""
             if found is not None and await self._is_accessible(pod, name, found.id, secrets):
-                self._events.about(
+                self._events.container(
                     pod, about, NORMAL, "Pulled",
                     f'Container image "{image}" already present on machine and can be accessed '
                     "by the pod",
@@ -132,7 +132,7 @@ class ImagePuller:
                 return _found(found, found.id)
             if policy == NEVER:
                 message = f'Container image "{image}" is not present with pull policy of Never'
-                self._events.about(pod, about, WARNING, "ErrImageNeverPull", message)
+                self._events.container(pod, about, WARNING, "ErrImageNeverPull", message)
                 raise SyncError("ErrImageNeverPull", message)
         return await self._pull(pod, about, image, name, present, secrets, sandbox)
 
@@ -164,7 +164,7 @@ class ImagePuller:
             return await self._engine.image(name)
         except CriError as error:
             message = f'Failed to inspect image "{name}": {error}'
-            self._events.about(pod, about, WARNING, "InspectFailed", message)
+            self._events.container(pod, about, WARNING, "InspectFailed", message)
             raise SyncError("ImageInspectError", message) from error
 
     async def _is_accessible(
@@ -199,21 +199,21 @@ class ImagePuller:
     ) -> FoundImage:
         key = (pod.metadata.uid, image)
         self._check_backoff(pod, about, image, key)
-        self._events.about(pod, about, NORMAL, "Pulling", f'Pulling image "{image}"')
+        self._events.container(pod, about, NORMAL, "Pulling", f'Pulling image "{image}"')
         asked_s = self._clock.monotonic()
         try:
             async with self._slots:
                 begun_s = self._clock.monotonic()
                 reference, found = await self._recorded_pull(pod, name, present, secrets, sandbox)
         except CriError as error:
-            self._events.about(
+            self._events.container(
                 pod, about, WARNING, "Failed", f'Failed to pull image "{image}": {error}'
             )
             raise self._failed(key, image, error) from error
         self._failures.pop(key, None)
         now_s = self._clock.monotonic()
         size = found.size if found is not None else 0
-        self._events.about(
+        self._events.container(
             pod, about, NORMAL, "Pulled",
             f'Successfully pulled image "{image}" in {_spoken(now_s - begun_s)} '
             f"({_spoken(now_s - asked_s)} including waiting). Image size: {size} bytes.",
@@ -275,7 +275,7 @@ class ImagePuller:
         if self._clock.monotonic() >= retry_s:
             return
         message = f'Back-off pulling image "{image}"'
-        self._events.about(pod, about, NORMAL, "BackOff", message)
+        self._events.container(pod, about, NORMAL, "BackOff", message)
         raise SyncError("ImagePullBackOff", f"{message}: {failure.sentence}", retry_s=retry_s)
 
     def _failed(self, key: tuple[str, str], image: str, error: CriError) -> SyncError:
@@ -344,4 +344,4 @@ def _found(image: pb.Image | None, reference: str) -> FoundImage:
 
 
 def _spoken(seconds: float) -> str:
-    return spoken_seconds(int(seconds * 1000) / 1000)
+    return format_duration(int(seconds * 1000) / 1000)

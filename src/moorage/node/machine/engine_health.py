@@ -75,17 +75,17 @@ class EngineHealth:
         self.engine_version = "Unknown"
         self.handlers: Handlers = ()
         self.has_groups_policy: bool | None = None
-        self.runtime_trouble: str | None = _FRESH
-        self.network_trouble: str | None = None
+        self.runtime_problem: str | None = _FRESH
+        self.network_problem: str | None = None
         self._asked = asyncio.Event()
 
-    async def wait_asked(self) -> None:
+    async def wait_checked(self) -> None:
         """Block until the first check of the engine has completed, whatever its result."""
         await self._asked.wait()
 
     @property
     def is_ready(self) -> bool:
-        return self.runtime_trouble is None and self.network_trouble is None
+        return self.runtime_problem is None and self.network_problem is None
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Register a function to call after every change. It must not block."""
@@ -131,13 +131,13 @@ class EngineHealth:
         status = await self._engine.status()
         before = self._state()
         conditions = {each.type: each for each in status.status.conditions}
-        self.runtime_trouble = _trouble(
+        self.runtime_problem = _problem(
             conditions.get("RuntimeReady"), "container runtime not ready"
         )
-        self.network_trouble = _trouble(
+        self.network_problem = _problem(
             conditions.get("NetworkReady"), "container runtime network not ready"
         )
-        if self.runtime_trouble is None:
+        if self.runtime_problem is None:
             self.handlers = in_order(await self._read_handlers(status))
             self.has_groups_policy = (
                 status.features.supplemental_groups_policy if status.HasField("features") else None
@@ -146,7 +146,7 @@ class EngineHealth:
 
     def _note_down(self, error: CriError) -> None:
         before = self._state()
-        self.runtime_trouble = f"container runtime is down: {error.sentence}"
+        self.runtime_problem = f"container runtime is down: {error.sentence}"
         if self._state() != before:
             log.warning("engine does not answer", error=error)
         self._announce(before)
@@ -162,12 +162,12 @@ class EngineHealth:
             self.engine_version,
             self.handlers,
             self.has_groups_policy,
-            self.runtime_trouble,
-            self.network_trouble,
+            self.runtime_problem,
+            self.network_problem,
         )
 
 
-def _trouble(condition: pb.RuntimeCondition | None, what: str) -> str | None:
+def _problem(condition: pb.RuntimeCondition | None, what: str) -> str | None:
     if condition is None:
         return f"{what}: the engine does not report this condition"
     if condition.status:

@@ -29,7 +29,7 @@ from moorage.node.machine.engine_health import EngineHealth
 from moorage.node.machine.facts import MachineFacts
 from moorage.node.machine.node_status import (
     PRESSURE_EVENTS,
-    NodeKnowledge,
+    NodeStatusInputs,
     images_of,
     node_status,
 )
@@ -96,7 +96,7 @@ class NodeObject:
         backoff = Backoff(first_s=0.2, limit_s=10.0)
         self._event("Starting", "Starting node agent.")
         # The first status must not claim that the engine is down.
-        await self._health.wait_asked()
+        await self._health.wait_checked()
         while True:
             try:
                 await self._keep()
@@ -112,7 +112,7 @@ class NodeObject:
 
     async def _keep(self) -> None:
         """Update the API object, once."""
-        await self._look()
+        await self._read_status()
         if self._stored is None:
             await self._register()
             return
@@ -124,10 +124,10 @@ class NodeObject:
         await self._write(before, after)
         self._written_s = now_s
 
-    async def _look(self) -> None:
+    async def _read_status(self) -> None:
         supply = await asyncio.to_thread(read_supply, self._options.root_dir)
         self._pressure = pressure_of(supply)
-        if self._health.runtime_trouble is None:
+        if self._health.runtime_problem is None:
             try:
                 self._images = images_of(await self._engine.images())
             except CriError as error:
@@ -135,9 +135,9 @@ class NodeObject:
 
     def _status(self, before: tuple[NodeCondition, ...]) -> NodeStatus:
         health, server = self._health, self._options.server
-        troubles = [each for each in (health.runtime_trouble, health.network_trouble) if each]
+        problems = [each for each in (health.runtime_problem, health.network_problem) if each]
         return node_status(
-            NodeKnowledge(
+            NodeStatusInputs(
                 facts=self._facts,
                 capacity=self._capacity,
                 allocatable=self._allocatable,
@@ -146,7 +146,7 @@ class NodeObject:
                 port=server.port if server is not None else 0,
                 engine_name=health.engine_name,
                 engine_version=health.engine_version,
-                troubles=troubles,
+                problems=problems,
                 handlers=health.handlers,
                 has_groups_policy=health.has_groups_policy,
                 images=self._images,

@@ -37,7 +37,7 @@ _MAX_NAMES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeKnowledge:
+class NodeStatusInputs:
     """Inputs of the status at one moment. `stamp` is the current time, RFC 3339."""
 
     facts: MachineFacts
@@ -48,7 +48,7 @@ class NodeKnowledge:
     port: int
     engine_name: str
     engine_version: str
-    troubles: Sequence[str]
+    problems: Sequence[str]
     handlers: Sequence[NodeRuntimeHandler]
     has_groups_policy: bool | None
     images: Sequence[ContainerImage]
@@ -90,35 +90,35 @@ def allocatable_pids(max_pids: int, reserved: Mapping[str, str]) -> int:
     return max(1, max_pids - quantity.parse(reserved.get("pid", "0")).value)
 
 
-def node_status(known: NodeKnowledge) -> NodeStatus:
+def node_status(inputs: NodeStatusInputs) -> NodeStatus:
     """Return the status to report."""
-    facts = known.facts
+    facts = inputs.facts
     return NodeStatus(
-        capacity=dict(known.capacity),
-        allocatable=dict(known.allocatable),
+        capacity=dict(inputs.capacity),
+        allocatable=dict(inputs.allocatable),
         addresses=(
-            *(NodeAddress(type="InternalIP", address=each) for each in known.addresses),
-            NodeAddress(type="Hostname", address=known.hostname),
+            *(NodeAddress(type="InternalIP", address=each) for each in inputs.addresses),
+            NodeAddress(type="Hostname", address=inputs.hostname),
         ),
-        daemon_endpoints=NodeDaemonEndpoints(kubelet_endpoint=DaemonEndpoint(port=known.port)),
+        daemon_endpoints=NodeDaemonEndpoints(kubelet_endpoint=DaemonEndpoint(port=inputs.port)),
         node_info=NodeSystemInfo(
             machine_id=facts.machine_id,
             system_uuid=facts.system_uuid or facts.machine_id,
             boot_id=facts.boot_id,
             kernel_version=facts.kernel,
             os_image=facts.os_image,
-            container_runtime_version=f"{known.engine_name}://{known.engine_version}",
+            container_runtime_version=f"{inputs.engine_name}://{inputs.engine_version}",
             kubelet_version=f"{KUBERNETES_VERSION}+moorage-{__version__}",
             operating_system="linux",
             architecture=facts.architecture,
             swap=NodeSwapStatus(capacity=facts.swap_bytes) if facts.swap_bytes else None,
         ),
-        conditions=tuple(_conditions(known)),
-        images=tuple(known.images),
-        runtime_handlers=tuple(known.handlers),
+        conditions=tuple(_conditions(inputs)),
+        images=tuple(inputs.images),
+        runtime_handlers=tuple(inputs.handlers),
         features=None
-        if known.has_groups_policy is None
-        else NodeFeatures(supplemental_groups_policy=known.has_groups_policy),
+        if inputs.has_groups_policy is None
+        else NodeFeatures(supplemental_groups_policy=inputs.has_groups_policy),
     )
 
 
@@ -153,26 +153,26 @@ PRESSURE_EVENTS = {
 """(condition, status) that it has changed to → the event's reason."""
 
 
-def _conditions(known: NodeKnowledge) -> Iterable[NodeCondition]:
-    earlier = {each.type: each for each in known.before}
-    pressure = known.pressure
+def _conditions(inputs: NodeStatusInputs) -> Iterable[NodeCondition]:
+    earlier = {each.type: each for each in inputs.before}
+    pressure = inputs.pressure
     states = (pressure.memory, pressure.disk, pressure.pids)
     for (type_, bad, good), is_bad in zip(_PRESSURES, states, strict=True):
         reason, message = bad if is_bad else good
-        yield _condition(known, earlier, type_, is_bad, reason, message)
-    if known.troubles:
-        trouble = known.troubles[0]
-        if len(known.troubles) > 1:
-            trouble = f"[{', '.join(known.troubles)}]"
-        yield _condition(known, earlier, "Ready", False, "KubeletNotReady", trouble)
+        yield _condition(inputs, earlier, type_, is_bad, reason, message)
+    if inputs.problems:
+        problem = inputs.problems[0]
+        if len(inputs.problems) > 1:
+            problem = f"[{', '.join(inputs.problems)}]"
+        yield _condition(inputs, earlier, "Ready", False, "KubeletNotReady", problem)
     else:
         yield _condition(
-            known, earlier, "Ready", True, "KubeletReady", "kubelet is posting ready status"
+            inputs, earlier, "Ready", True, "KubeletReady", "kubelet is posting ready status"
         )
 
 
 def _condition(
-    known: NodeKnowledge,
+    inputs: NodeStatusInputs,
     earlier: Mapping[str, NodeCondition],
     type_: str,
     is_true: bool,
@@ -186,8 +186,8 @@ def _condition(
     return NodeCondition(
         type=type_,
         status=status,
-        last_heartbeat_time=known.stamp,
-        last_transition_time=since or known.stamp,
+        last_heartbeat_time=inputs.stamp,
+        last_transition_time=since or inputs.stamp,
         reason=reason,
         message=message,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def spoken_seconds(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a duration as Go prints it: `10s`, `2m40s`, `1h0m0s`, `250ms`."""
     if 0 < seconds < 1:
         return f"{seconds * 1000:g}ms"

@@ -25,7 +25,7 @@ class PodEvents:
         """Record an event about the whole pod."""
         self._recorder.record(reference(PODS, pod), type_, reason, message)
 
-    def about(
+    def container(
         self,
         pod: Pod,
         member: Member,

@@ -129,7 +129,7 @@ def container_hash(container: AnyContainer) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class ContainerRecord:
     """Values of a container's annotations."""
 
     hash: int | None
@@ -140,12 +140,12 @@ class Remembered:
     pre_stop: LifecycleHandler | None
 
 
-def remembered(annotations: Mapping[str, str]) -> Remembered:
+def parse_container_record(annotations: Mapping[str, str]) -> ContainerRecord:
     """Parse a container's annotations; absent or malformed ones count as not set."""
     grace = _number(annotations.get(DELETION_GRACE))
     if grace is None:
         grace = _number(annotations.get(TERMINATION_GRACE))
-    return Remembered(
+    return ContainerRecord(
         hash=_number(annotations.get(HASH), base=16),
         restart_count=_number(annotations.get(RESTART_COUNT)) or 0,
         message_path=annotations.get(MESSAGE_PATH, ""),

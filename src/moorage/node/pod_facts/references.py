@@ -5,7 +5,7 @@ from __future__ import annotations
 from moorage.api.pods import Pod
 
 
-def described(pod: Pod) -> str:
+def format_pod(pod: Pod) -> str:
     """Return `name_namespace(uid)`, the form in which messages name a pod."""
     meta = pod.metadata
     return f"{meta.name}_{meta.namespace}({meta.uid})"

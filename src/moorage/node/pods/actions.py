@@ -25,7 +25,7 @@ from moorage.node.config.namespaces import has_recursive_read_only
 from moorage.node.pod_facts.containers import Member
 from moorage.node.pod_facts.errors import SyncError, TeardownError
 from moorage.node.pod_facts.grace import grace_period_s
-from moorage.node.pod_facts.references import described
+from moorage.node.pod_facts.references import format_pod
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.handler_choice import HandlerError
 from moorage.node.pods.plan import Kill, NewSandbox, Reason
@@ -83,7 +83,7 @@ class PodActions:
         except (HandlerError, OSError) as error:
             # The running sandbox is unaffected; creating another one needs the handler and reports
             # this.
-            log.warning("handler not known", pod=described(pod), error=error)
+            log.warning("handler not known", pod=format_pod(pod), error=error)
 
     def _prepare(self, pod: Pod) -> None:
         meta, paths = pod.metadata, self._context.paths
@@ -108,19 +108,19 @@ class PodActions:
             await self._context.volumes.refresh(pod, self.downward_inputs(pod))
         except VolumeError as error:
             # The running pod keeps its files; the next refresh retries.
-            log.warning("volume not refreshed", pod=described(pod), error=error)
+            log.warning("volume not refreshed", pod=format_pod(pod), error=error)
 
     async def replace_sandbox(self, pod: Pod, view: PodView, wanted: NewSandbox) -> None:
         """Create a sandbox, after stopping the one that it replaces. Raises SyncError."""
         context = self._context
-        trouble = context.health.network_trouble
-        if trouble is not None and not pod.spec.host_network:
-            message = f"network is not ready: {trouble}"
+        problem = context.health.network_problem
+        if problem is not None and not pod.spec.host_network:
+            message = f"network is not ready: {problem}"
             context.events.pod(pod, WARNING, "NetworkNotReady", message)
             raise SyncError("NetworkNotReady", message)
         try:
             if wanted.replaced is not None:
-                await self._put_away(pod, view)
+                await self._stop_replaced_sandbox(pod, view)
             sandbox = await context.sandboxes.create(pod, view, wanted.attempt)
         except SyncError as error:
             context.events.pod(pod, WARNING, "FailedCreatePodSandBox", error.message)
@@ -131,12 +131,12 @@ class PodActions:
             raise SyncError("FailedKillPod", message) from error
         log.info(
             "sandbox created",
-            pod=described(pod),
+            pod=format_pod(pod),
             handler=sandbox.handler,
             ip=sandbox.ips[0] if sandbox.ips else "",
         )
 
-    async def _put_away(self, pod: Pod, view: PodView) -> None:
+    async def _stop_replaced_sandbox(self, pod: Pod, view: PodView) -> None:
         """Stop the pod's earlier sandbox, and remove its init containers, which run again."""
         context = self._context
         context.events.pod(
@@ -200,7 +200,7 @@ class PodActions:
                 await observer.refresh_pod(pod.metadata.uid)
         except CriError as error:
             # The start that follows fails as well, and reports it.
-            log.warning("sandbox not readable", pod=described(pod), error=error)
+            log.warning("sandbox not readable", pod=format_pod(pod), error=error)
             return True
         return found is not None and found.is_ready
 
@@ -241,7 +241,7 @@ class PodActions:
                 PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0
             )
         except NotFoundError:
-            log.debug("pod already deleted", pod=described(pod))
+            log.debug("pod already deleted", pod=format_pod(pod))
         except (StatusError, UnreachableError) as error:
             raise TeardownError(str(error)) from error
 

@@ -45,7 +45,7 @@ _SAFE_IPC = frozenset({"kernel.shm_rmid_forced"})
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class AdmissionInputs:
     """Admission's view of the node: its object with the current status, and the pods it runs.
 
     `listeners` are the host ports that the cluster itself uses.
@@ -58,17 +58,17 @@ class Room:
     listeners: Sequence[Listener] = ()
 
 
-def refusal(pod: Pod, room: Room) -> TerminationReason | None:
+def refusal(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
     """Return why the node refuses this pod; None if it is admitted."""
     for check in (_os, _groups_policy, _sysctls, _fit, _affinity, _ports, _taints):
-        found = check(pod, room)
+        found = check(pod, inputs)
         if found is not None:
             return found
     return None
 
 
-def _os(pod: Pod, room: Room) -> TerminationReason | None:
-    del room
+def _os(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
+    del inputs
     if pod.spec.os is not None and pod.spec.os.name not in ("", "linux"):
         return TerminationReason(
             "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"
@@ -76,10 +76,10 @@ def _os(pod: Pod, room: Room) -> TerminationReason | None:
     return None
 
 
-def _groups_policy(pod: Pod, room: Room) -> TerminationReason | None:
+def _groups_policy(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
     context = pod.spec.security_context
     policy = context.supplemental_groups_policy if context is not None else None
-    if policy == "Strict" and not room.has_groups_policy:
+    if policy == "Strict" and not inputs.has_groups_policy:
         return TerminationReason(
             "SupplementalGroupsPolicyNotSupported",
             "SupplementalGroupsPolicy=Strict is not supported in this node",
@@ -87,8 +87,8 @@ def _groups_policy(pod: Pod, room: Room) -> TerminationReason | None:
     return None
 
 
-def _sysctls(pod: Pod, room: Room) -> TerminationReason | None:
-    del room
+def _sysctls(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
+    del inputs
     context = pod.spec.security_context
     for sysctl in context.sysctls if context is not None else ():
         name = dotted(sysctl.name)
@@ -108,14 +108,14 @@ def _sysctls(pod: Pod, room: Room) -> TerminationReason | None:
     return None
 
 
-def _fit(pod: Pod, room: Room) -> TerminationReason | None:
-    present = len(room.others)
-    most = quantity.parse(room.allocatable.get("pods", "0")).value
+def _fit(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
+    present = len(inputs.others)
+    most = quantity.parse(inputs.allocatable.get("pods", "0")).value
     if present + 1 > most:
         return _out_of("pods", 1, present, most)
-    used = add_resources(*(to_texts(pod_requests(other.spec)) for other in room.others))
-    for name, wanted in _in_order(_requests(pod, room.allocatable)):
-        has = quantity.parse(room.allocatable.get(name, "0"))
+    used = add_resources(*(to_texts(pod_requests(other.spec)) for other in inputs.others))
+    for name, wanted in _in_order(_requests(pod, inputs.allocatable)):
+        has = quantity.parse(inputs.allocatable.get(name, "0"))
         taken = used.get(name, _ZERO)
         if wanted and taken + wanted > has:
             return _out_of(name, *(_number(name, each) for each in (wanted, taken, has)))
@@ -153,17 +153,17 @@ def _out_of(name: str, wanted: int, used: int, has: int) -> TerminationReason:
     )
 
 
-def _affinity(pod: Pod, room: Room) -> TerminationReason | None:
-    if matches_node(pod.spec, room.node):
+def _affinity(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
+    if matches_node(pod.spec, inputs.node):
         return None
     return _predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
 
 
-def _ports(pod: Pod, room: Room) -> TerminationReason | None:
-    why = complaint(pod, room.listeners)
+def _ports(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
+    why = complaint(pod, inputs.listeners)
     if why:
         return _predicate("NodePorts", why)
-    taken = [port for other in room.others for port in _host_ports(other)]
+    taken = [port for other in inputs.others for port in _host_ports(other)]
     for wanted in _host_ports(pod):
         if any(collide(wanted, each) for each in taken):
             return _predicate(
@@ -180,10 +180,10 @@ def _host_ports(pod: Pod) -> Iterable[HostPort]:
                     yield host_port_of(port)
 
 
-def _taints(pod: Pod, room: Room) -> TerminationReason | None:
+def _taints(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
     if is_static(pod):
         return None
-    taints = room.node.spec.taints
+    taints = inputs.node.spec.taints
     if first_untolerated(taints, pod.spec.tolerations, {NO_EXECUTE}) is None:
         return None
     return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")

@@ -19,7 +19,7 @@ from moorage.api.runtime_classes import RuntimeClass
 from moorage.client import Client, Informer
 from moorage.client.resources import RUNTIME_CLASSES
 from moorage.client.rest import UnreachableError
-from moorage.node.pod_facts.references import described
+from moorage.node.pod_facts.references import format_pod
 from moorage.node.pods.handler_choice import (
     CLASS_UNREADABLE,
     HandlerError,
@@ -105,7 +105,7 @@ class RuntimeClasses:
         try:
             record = await self._records.read(uid)
         except DamagedRecordError as error:
-            log.warning("handler record not readable", pod=described(pod), error=error)
+            log.warning("handler record not readable", pod=format_pod(pod), error=error)
             record, is_damaged = None, True
         inputs = HandlerInputs(
             pod=pod,

@@ -12,7 +12,7 @@ from moorage.api.containers import HTTPGetAction, LifecycleHandler
 from moorage.api.pods import Pod
 from moorage.cri import CriError
 from moorage.node.pod_facts.labels import AnyContainer
-from moorage.node.pod_facts.references import described
+from moorage.node.pod_facts.references import format_pod
 from moorage.node.probes.http import HttpClient, HttpFailure
 from moorage.node.runtime.engine import Engine
 
@@ -62,7 +62,7 @@ class Hooks:
         command: tuple[str, ...],
         within_s: int,
     ) -> None:
-        where = f'for Container "{container.name}" in Pod "{described(pod)}" failed'
+        where = f'for Container "{container.name}" in Pod "{format_pod(pod)}" failed'
         what = f"Exec lifecycle hook ([{' '.join(command)}]) {where}"
         try:
             result = await self._engine.exec_sync(container_id, command, within_s)
@@ -84,7 +84,7 @@ class Hooks:
         except (HttpFailure, ValueError) as error:
             raise HookError(
                 f"HTTP lifecycle hook ({action.path}) for Container "
-                f'"{container.name}" in Pod "{described(pod)}" failed - error: {error}'
+                f'"{container.name}" in Pod "{format_pod(pod)}" failed - error: {error}'
             ) from error
 
 

@@ -46,7 +46,7 @@ class Operations:
     def names(self) -> frozenset[str]:
         return frozenset(self._running)
 
-    def look(self) -> None:
+    def begin_step(self) -> None:
         """Begin a step: until the next one, due times are compared with this moment.
 
         A single moment per step: an operation that becomes due in the middle of a step would

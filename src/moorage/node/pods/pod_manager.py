@@ -18,9 +18,9 @@ from moorage.client.backoff import Backoff
 from moorage.client.recorder import WARNING
 from moorage.node.machine.node_object import NodeObject
 from moorage.node.pod_facts.phases import FAILED, TERMINAL
-from moorage.node.pod_facts.references import described
+from moorage.node.pod_facts.references import format_pod
 from moorage.node.pod_facts.sources import is_mirror
-from moorage.node.pods.admission import Room, refusal
+from moorage.node.pods.admission import AdmissionInputs, refusal
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.worker import PodWorker
 from moorage.node.status.inputs import TerminationReason
@@ -93,7 +93,7 @@ class PodManager:
             return
         termination = None if self._is_taken_over(pod) else self._refusal(pod)
         if termination is not None:
-            log.info("pod refused", pod=described(pod), reason=termination.reason)
+            log.info("pod refused", pod=format_pod(pod), reason=termination.reason)
             self._context.events.pod(pod, WARNING, termination.reason, termination.message)
         worker = PodWorker(pod, self._context, refusal=termination)
         self._workers[pod.metadata.uid] = worker
@@ -109,7 +109,7 @@ class PodManager:
                     await worker.run()
                 except Exception as error:
                     # A bug in handling one pod must not end the others.
-                    log.exception("pod's worker broke", pod=described(worker.pod))
+                    log.exception("pod's worker broke", pod=format_pod(worker.pod))
                     self._context.events.pod(
                         worker.pod, WARNING, "FailedSync", f"error handling the pod: {error}"
                     )
@@ -133,7 +133,7 @@ class PodManager:
     def _refusal(self, pod: Pod) -> TerminationReason | None:
         node = self._node.node or Node()
         allocatable = self._context.allocatable()
-        room = Room(
+        inputs = AdmissionInputs(
             node=node,
             allocatable=allocatable,
             has_groups_policy=bool(self._context.health.has_groups_policy),
@@ -144,7 +144,7 @@ class PodManager:
             ],
             listeners=self._context.options.listeners,
         )
-        return refusal(pod, room)
+        return refusal(pod, inputs)
 
     def _on_view(self, uid: str) -> None:
         worker = self._workers.get(uid)

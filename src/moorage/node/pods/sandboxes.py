@@ -24,7 +24,7 @@ from moorage.node.options import NodeOptions
 from moorage.node.paths import NodePaths
 from moorage.node.pod_facts.errors import SyncError
 from moorage.node.pod_facts.events import PodEvents
-from moorage.node.pod_facts.references import described
+from moorage.node.pod_facts.references import format_pod
 from moorage.node.pods.classes import RuntimeClasses
 from moorage.node.pods.handler_choice import CLASS_NOT_FOUND, HandlerError
 from moorage.node.pods.user_namespaces import UserNamespaces
@@ -72,10 +72,10 @@ class SandboxMaker:
         if found is None:
             raise SyncError("SandboxStatusError", f"{_FAILED}the engine lost sandbox {sandbox_id}")
         if handler and found.handler != handler:
-            await self._end_stray(found, handler)
+            await self._stop_wrong_sandbox(found, handler)
         return found
 
-    async def _end_stray(self, sandbox: SandboxView, handler: str) -> None:
+    async def _stop_wrong_sandbox(self, sandbox: SandboxView, handler: str) -> None:
         """Stop a sandbox that the engine reports under another handler.
 
         Raises SyncError in any case.
@@ -164,7 +164,7 @@ class SandboxMaker:
         for complaint in found.complaints:
             self.events.pod(pod, WARNING, "DNSConfigForming", complaint)
         if found.lacks_cluster_dns:
-            log.debug("no cluster DNS, using the node's", pod=described(pod))
+            log.debug("no cluster DNS, using the node's", pod=format_pod(pod))
         return found
 
     def _node_resolver(self) -> Resolver:

@@ -131,7 +131,7 @@ class ContainerStarter:
         config = await self._config(launch, member, image, volume_images, count)
         container_id = await self._create(launch, member, config)
         await self._run(launch, member, container_id)
-        found = await self._look(launch, member, container_id)
+        found = await self._refresh_view(launch, member, container_id)
         await asyncio.to_thread(self._link_log, pod, member, container_id, launch, config)
         await self._post_start(launch, member, container_id, found)
 
@@ -320,7 +320,7 @@ class ContainerStarter:
             why = f"create container log directory for container {member.name} failed: {error}"
             self._failed(launch, member, why)
             raise SyncError("CreateContainerConfigError", why) from error
-        self.events.about(launch.pod, member, NORMAL, "Created", "Container created")
+        self.events.container(launch.pod, member, NORMAL, "Created", "Container created")
         return container_id
 
     async def _run(self, launch: Launch, member: Member, container_id: str) -> None:
@@ -329,11 +329,11 @@ class ContainerStarter:
         except CriError as error:
             self._failed(launch, member, error.sentence, container_id=container_id)
             # The engine keeps the container, in state exited.
-            await self._look(launch, member, container_id)
+            await self._refresh_view(launch, member, container_id)
             raise SyncError("RunContainerError", error.sentence) from error
-        self.events.about(launch.pod, member, NORMAL, "Started", "Container started")
+        self.events.container(launch.pod, member, NORMAL, "Started", "Container started")
 
-    async def _look(
+    async def _refresh_view(
         self, launch: Launch, member: Member, container_id: str
     ) -> ContainerView | None:
         try:
@@ -382,13 +382,13 @@ class ContainerStarter:
         except HookError as error:
             log.warning("postStart hook failed", container=member.name, error=error)
             # A hook's output may be secret: it goes into the status, not into an event.
-            self.events.about(
+            self.events.container(
                 launch.pod, member, WARNING, "FailedPostStartHook", "PostStartHook failed"
             )
             raise HookFailedError(str(error), found) from error
 
     def _failed(self, launch: Launch, member: Member, why: str, *, container_id: str = "") -> None:
-        self.events.about(
+        self.events.container(
             launch.pod, member, WARNING, "Failed", f"Error: {why}", container_id=container_id
         )
 

@@ -33,7 +33,7 @@ _ENGINE_ENDS_S = 1.0
 
 
 @dataclass(slots=True)
-class _Turns:
+class _TerminationOrder:
     """Termination order. Each container's event is set when it has ended."""
 
     ended: dict[str, asyncio.Event]
@@ -70,10 +70,10 @@ class ContainerStopper:
 
     async def stop_pod(self, pod: Pod, view: PodView, grace_s: int) -> None:
         """Stop all containers of a pod, then its sandboxes. Raises TeardownError."""
-        turns = _turns(pod.spec, view.alive)
+        order = _termination_order(pod.spec, view.alive)
         # The failure of one container must not cut the others' grace period short.
         outcomes = await asyncio.gather(
-            *(self._stop(pod, each, "", grace_s, turns) for each in view.alive),
+            *(self._stop(pod, each, "", grace_s, order) for each in view.alive),
             return_exceptions=True,
         )
         for outcome in outcomes:
@@ -110,21 +110,21 @@ class ContainerStopper:
         container: ContainerView,
         message: str,
         grace_s: int,
-        turns: _Turns | None,
+        order: _TerminationOrder | None,
     ) -> None:
         begun_s = self.clock.monotonic()
         found = member(pod.spec, container.name)
         if found is not None:
             text = message or f"Stopping container {container.name}"
-            self.events.about(pod, found, NORMAL, "Killing", text, container_id=container.id)
+            self.events.container(pod, found, NORMAL, "Killing", text, container_id=container.id)
             await self._pre_stop(pod, found, container, grace_s)
-        if turns is not None:
+        if order is not None:
             left_s = grace_s - (self.clock.monotonic() - begun_s)
-            await turns.wait(container.name, self.clock, max(left_s, 0.0))
+            await order.wait(container.name, self.clock, max(left_s, 0.0))
         spent_s = int(self.clock.monotonic() - begun_s)
         await self._engine_stop(container, max(grace_s - spent_s, MINIMUM_GRACE_S))
-        if turns is not None:
-            turns.ended[container.name].set()
+        if order is not None:
+            order.ended[container.name].set()
 
     async def _pre_stop(
         self, pod: Pod, found: Member, container: ContainerView, grace_s: int
@@ -148,7 +148,7 @@ class ContainerStopper:
             log.warning("preStop hook failed", container=container.name, error=error)
             if self.clock.monotonic() - begun_s < grace_s:
                 text = "PreStopHook failed"
-                self.events.about(pod, found, WARNING, "FailedPreStopHook", text)
+                self.events.container(pod, found, WARNING, "FailedPreStopHook", text)
         finally:
             hook.cancel()
 
@@ -178,7 +178,7 @@ def _pre_stop_handler(found: Member) -> LifecycleHandler | None:
     return lifecycle.pre_stop if lifecycle is not None else None
 
 
-def _turns(spec: PodSpec, alive: Iterable[ContainerView]) -> _Turns:
+def _termination_order(spec: PodSpec, alive: Iterable[ContainerView]) -> _TerminationOrder:
     """Return the order: sidecars wait for the main containers and for the sidecars after them."""
     names = {each.name for each in alive}
     ended = {name: asyncio.Event() for name in names}
@@ -189,4 +189,4 @@ def _turns(spec: PodSpec, alive: Iterable[ContainerView]) -> _Turns:
         if sidecar.name in names:
             before[sidecar.name] = list(waiting)
             waiting.append(sidecar.name)
-    return _Turns(ended, before)
+    return _TerminationOrder(ended, before)

@@ -17,11 +17,11 @@ from moorage.api.pods import Pod, PodStatus
 from moorage.client.recorder import WARNING
 from moorage.node.notifier import Notifier
 from moorage.node.pod_facts.containers import member
-from moorage.node.pod_facts.durations import spoken_seconds
+from moorage.node.pod_facts.durations import format_duration
 from moorage.node.pod_facts.errors import SyncError, TeardownError
 from moorage.node.pod_facts.phases import PENDING, RUNNING
-from moorage.node.pod_facts.qos import quality
-from moorage.node.pod_facts.references import described
+from moorage.node.pod_facts.qos import pod_qos_class
+from moorage.node.pod_facts.references import format_pod
 from moorage.node.pods.actions import PodActions
 from moorage.node.pods.backoff import RestartBackoff
 from moorage.node.pods.context import NodeContext
@@ -85,7 +85,7 @@ class PodWorker:
         )
         self._backoff = RestartBackoff()
         self._status: PodStatus = pod.status
-        self._quality = quality(pod)
+        self._qos_class = pod_qos_class(pod)
         self._refusal = refusal
         self._state = initial_state(is_refused=refusal is not None)
         self._is_removed = False
@@ -174,7 +174,7 @@ class PodWorker:
 
     def _step(self, tasks: asyncio.TaskGroup) -> bool:
         """Observe, decide, act, report; return whether anything of the pod is left."""
-        self._operations.look()
+        self._operations.begin_step()
         view = self._context.observer.view(self.uid)
         step = next_step(self._state, self._inputs(view))
         self._state = step.state
@@ -232,8 +232,8 @@ class PodWorker:
                 self._context.events.pod(self._pod, action.type, action.reason, action.message)
             case BeginTermination():
                 self._obstacle = None
-                self._prober.spare_the_dying()
-                log.info("pod ends", pod=described(self._pod), alive=len(view.alive))
+                self._prober.stop_all_but_readiness()
+                log.info("pod ends", pod=format_pod(self._pod), alive=len(view.alive))
             case ClearObstacle():
                 self._obstacle = None
             case StepAgain():
@@ -269,15 +269,15 @@ class PodWorker:
             self._backoff.restarted(before, now_s)
             self._released = {before.id, *(self._released & self._present_ids())}
             return False
-        where, name = described(self._pod), before.name
+        where, name = format_pod(self._pod), before.name
         self._waiting[name] = Waiting(
             "CrashLoopBackOff",
-            f"back-off {spoken_seconds(pause_s)} restarting failed container={name} pod={where}",
+            f"back-off {format_duration(pause_s)} restarting failed container={name} pod={where}",
         )
         found = member(self._pod.spec, name)
         if found is not None:
             message = f"Back-off restarting failed container {name} in pod {where}"
-            self._context.events.about(self._pod, found, WARNING, "BackOff", message)
+            self._context.events.container(self._pod, found, WARNING, "BackOff", message)
         due_s = self._clock.monotonic() + ready_s - now_s
         self._operations.postpone(_start_name(name), due_s)
         return True
@@ -312,7 +312,7 @@ class PodWorker:
         try:
             self._mounted = await self._actions.mount(self._pod)
         except SyncError as error:
-            self._hinder(VOLUMES, error)
+            self._block(VOLUMES, error)
             return
         self._operations.succeeded(VOLUMES)
         self._postpone_refresh()
@@ -349,10 +349,10 @@ class PodWorker:
         try:
             await action
         except SyncError as error:
-            self._hinder(name, error)
+            self._block(name, error)
             return False
         except TeardownError as error:
-            log.warning("not done", pod=described(self._pod), operation=name, error=error)
+            log.warning("not done", pod=format_pod(self._pod), operation=name, error=error)
             self._operations.failed(name)
             return False
         self._operations.succeeded(name)
@@ -364,10 +364,10 @@ class PodWorker:
         if self._operations.may_start(name):
             self._operations.start(name, work(*args), tasks)
 
-    def _hinder(self, name: str, error: SyncError) -> None:
+    def _block(self, name: str, error: SyncError) -> None:
         self._obstacle = Waiting(error.reason, str(error))
         self._operations.failed(name)
-        log.warning("pod hindered", pod=described(self._pod), reason=error.reason, error=error)
+        log.warning("pod hindered", pod=format_pod(self._pod), reason=error.reason, error=error)
 
     def _deadline_s(self) -> float | None:
         """Return the remaining active seconds of the pod; None without a deadline."""
@@ -398,7 +398,7 @@ class PodWorker:
         return Probed(liveness=verdicts.liveness, startup=verdicts.startup)
 
     def _report(self, view: PodView) -> None:
-        known = self._known(view)
+        known = self._status_inputs(view)
         if self._refusal is not None:
             status = refused(known, self._refusal)
         elif self._state.is_over:
@@ -412,7 +412,7 @@ class PodWorker:
         if not self._is_removed:
             self._context.writer.submit(self._pod, status)
 
-    def _known(self, view: PodView) -> StatusInputs:
+    def _status_inputs(self, view: PodView) -> StatusInputs:
         serves = needed_sandbox(self._pod.spec, view) is None
         return StatusInputs(
             pod=self._pod,
@@ -421,7 +421,7 @@ class PodWorker:
             engine=self._context.health.engine_name,
             now=self._clock.now(),
             host_ips=self._context.host_ips,
-            quality=self._quality,
+            qos_class=self._qos_class,
             waiting=self._waiting,
             verdicts=self._prober.verdicts,
             is_ready_to_start=serves and self._mounted is not None,

@@ -17,7 +17,7 @@ from moorage.api.containers import GRPCAction, HTTPGetAction, Probe, TCPSocketAc
 from moorage.cri import CriError
 from moorage.node.config.environment import static_environment
 from moorage.node.config.expansion import expand_all
-from moorage.node.pod_facts.durations import spoken_seconds
+from moorage.node.pod_facts.durations import format_duration
 from moorage.node.pod_facts.labels import AnyContainer
 from moorage.node.probes.http import HttpClient, HttpFailure
 from moorage.node.probes.ports import resolve_port
@@ -137,7 +137,7 @@ async def _tcp(
 async def _grpc(action: GRPCAction, address: str, timeout_s: int) -> CheckResult:
     host = f"[{address}]" if ":" in address else address
     target = f"{host}:{action.port}"
-    spoken = spoken_seconds(timeout_s)
+    spoken = format_duration(timeout_s)
     async with aio.insecure_channel(
         target, options=[("grpc.primary_user_agent", "kube-probe/1.36")]
     ) as channel:

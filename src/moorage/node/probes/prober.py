@@ -61,7 +61,7 @@ class PodProber:
         self._begun_s = clock.now().timestamp()
         self._pod: Pod | None = None
         self._address = ""
-        self._is_sparing = False
+        self._is_terminating = False
         self._liveness: dict[str, bool] = {}
         self._readiness: dict[str, bool] = {}
         self._startup: dict[str, bool] = {}
@@ -95,9 +95,9 @@ class PodProber:
         self._startup[container_id] = True
         self.mark_started(container_id)
 
-    def spare_the_dying(self) -> None:
+    def stop_all_but_readiness(self) -> None:
         """Stop liveness and startup probes of a terminating pod, and drop liveness verdicts."""
-        self._is_sparing = True
+        self._is_terminating = True
         self._drop(
             [key for key, each in self._running.items() if each.kind is not ProbeKind.READINESS]
         )
@@ -118,7 +118,7 @@ class PodProber:
             self.mark_started(found.id)
         for kind, probe in probes:
             key = (found.id, kind)
-            if probe is None or (self._is_sparing and kind is not ProbeKind.READINESS):
+            if probe is None or (self._is_terminating and kind is not ProbeKind.READINESS):
                 continue
             if key not in self._running and not self._is_settled(key):
                 task = tasks.create_task(self._probe(member, found, kind, probe))
@@ -148,7 +148,7 @@ class PodProber:
         await self._clock.sleep(delay_s)
         while True:
             begun_s = self._clock.monotonic()
-            result = await self._ask(member, found, probe)
+            result = await self._run_check(member, found, probe)
             self._report(member, kind, result)
             if result.outcome is not Outcome.ERROR:
                 is_success = result.outcome in (Outcome.SUCCESS, Outcome.WARNING)
@@ -165,7 +165,7 @@ class PodProber:
         age_s = self._clock.now().timestamp() - found.started_ns / _NANO
         return max(0.0, probe.initial_delay_seconds - age_s)
 
-    async def _ask(self, member: Member, found: ContainerView, probe: Probe) -> CheckResult:
+    async def _run_check(self, member: Member, found: ContainerView, probe: Probe) -> CheckResult:
         result = CheckResult(Outcome.ERROR, "not asked")
         for _ in range(_TRIES):
             result = await self._checks.run(probe, member.container, found.id, self._address)
@@ -200,7 +200,7 @@ class PodProber:
         if form is not None:
             reason, text = form
             message = text.format(kind=kind.value, output=result.output)
-            self._events.about(self._pod, member, WARNING, reason, message)
+            self._events.container(self._pod, member, WARNING, reason, message)
 
     def _drop(self, keys: list[Key]) -> None:
         for key in keys:

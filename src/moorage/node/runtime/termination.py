@@ -12,7 +12,7 @@ from pathlib import Path
 
 from moorage.cri import pb
 from moorage.node.logs.reading import LogReadError, last_of_log
-from moorage.node.pod_facts.labels import remembered
+from moorage.node.pod_facts.labels import parse_container_record
 
 FALLBACK_TO_LOGS = "FallbackToLogsOnError"
 
@@ -25,7 +25,7 @@ async def termination_message(status: pb.ContainerStatus) -> str:
     """Return the message of a terminated container, preceded by the engine's own message."""
     if status.state != pb.CONTAINER_EXITED:
         return status.message
-    memory = remembered(status.annotations)
+    memory = parse_container_record(status.annotations)
     left = await _from_file(status, memory.message_path)
     wants_log = memory.message_policy == FALLBACK_TO_LOGS and status.exit_code != 0
     if not left and wants_log and status.log_path:

@@ -16,8 +16,8 @@ from moorage.node.pod_facts.labels import (
     CONTAINER_NAME,
     OWNER,
     POD_UID,
-    Remembered,
-    remembered,
+    ContainerRecord,
+    parse_container_record,
     sandbox_handler,
 )
 
@@ -118,7 +118,7 @@ class ContainerView:
     image_ref: str
     image_id: str
     log_path: str
-    memory: Remembered
+    memory: ContainerRecord
     mounts: tuple[MountView, ...] = ()
     user: UserView | None = None
     resources: ResourcesView | None = None
@@ -224,7 +224,7 @@ def container_view(status: pb.ContainerStatus, sandbox_id: str, message: str) ->
         image_ref=status.image_ref,
         image_id=status.image_id,
         log_path=status.log_path,
-        memory=remembered(status.annotations),
+        memory=parse_container_record(status.annotations),
         mounts=tuple(MountView(each.host_path, each.container_path) for each in status.mounts),
         user=_user(status),
         resources=_resources(status),

@@ -59,7 +59,7 @@ def _application(
     options: ServerOptions, context: NodeContext, pod_manager: PodManager
 ) -> web.Application:
     application = web.Application(middlewares=[guard(options.api_server_names)])
-    pages = _Pages(context, pod_manager)
+    pages = _Endpoints(context, pod_manager)
     streams = Streams(context, pod_manager)
     plain: list[tuple[str, Handler]] = [
         ("/healthz", pages.health),
@@ -94,7 +94,7 @@ def _application(
     return application
 
 
-class _Pages:
+class _Endpoints:
     """Handlers of plain responses."""
 
     def __init__(self, context: NodeContext, pod_manager: PodManager) -> None:

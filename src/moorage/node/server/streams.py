@@ -15,7 +15,7 @@ from moorage.node.pods.context import NodeContext
 from moorage.node.pods.pod_manager import PodManager
 from moorage.node.pods.worker import PodWorker
 from moorage.node.runtime.views import ContainerView, State
-from moorage.node.server.upgrade import hand_on
+from moorage.node.server.upgrade import proxy_upgrade
 from moorage.streaming.dial import DialError
 from moorage.streaming.upgrade import upgrade_of
 
@@ -37,7 +37,7 @@ class Streams:
         """Connect the client to a command in a container."""
         container = self._container(request)
         wanted = _streams(request.query)
-        asked = pb.ExecRequest(
+        cri_request = pb.ExecRequest(
             container_id=container.id,
             cmd=request.query.getall("command", []),
             tty=wanted["tty"],
@@ -46,9 +46,11 @@ class Streams:
             # A terminal has a single output stream.
             stderr=wanted["stderr"] and not wanted["tty"],
         )
-        _insist_on_upgrade(request)
+        _require_upgrade(request)
         try:
-            return await self._hand_on(request, await self._context.engine.exec_url(asked))
+            return await self._proxy_upgrade(
+                request, await self._context.engine.exec_url(cri_request)
+            )
         except CriError as error:
             raise _refused(error) from error
 
@@ -60,16 +62,18 @@ class Streams:
         is_terminal = any(
             each.tty for each in worker.pod.spec.containers if each.name == container.name
         )
-        asked = pb.AttachRequest(
+        cri_request = pb.AttachRequest(
             container_id=container.id,
             stdin=wanted["stdin"],
             tty=is_terminal or wanted["tty"],
             stdout=wanted["stdout"],
             stderr=wanted["stderr"] and not (is_terminal or wanted["tty"]),
         )
-        _insist_on_upgrade(request)
+        _require_upgrade(request)
         try:
-            return await self._hand_on(request, await self._context.engine.attach_url(asked))
+            return await self._proxy_upgrade(
+                request, await self._context.engine.attach_url(cri_request)
+            )
         except CriError as error:
             raise _refused(error) from error
 
@@ -84,11 +88,11 @@ class Streams:
             meta = worker.pod.metadata
             text = f"failed to find sandboxID for pod {meta.name}_{meta.namespace}({worker.uid})"
             raise web.HTTPInternalServerError(text=text)
-        _insist_on_upgrade(request)
+        _require_upgrade(request)
         ports = _ports(request.query.getall("port", []) or request.query.getall("ports", []))
         try:
             url = await self._context.engine.port_forward_url(sandbox.id, ports)
-            return await self._hand_on(request, url)
+            return await self._proxy_upgrade(request, url)
         except CriError as error:
             raise _refused(error) from error
 
@@ -102,15 +106,15 @@ class Streams:
             raise _refused(error) from error
         output = result.stdout + result.stderr
         if result.exit_code != 0:
-            said = result.stderr.decode(errors="replace")
-            text = f"command '{' '.join(command)}' exited with {result.exit_code}: {said}"
+            stderr = result.stderr.decode(errors="replace")
+            text = f"command '{' '.join(command)}' exited with {result.exit_code}: {stderr}"
             raise web.HTTPInternalServerError(text=text)
         return web.Response(body=output, content_type="text/plain")
 
     @staticmethod
-    async def _hand_on(request: web.Request, url: str) -> web.StreamResponse:
+    async def _proxy_upgrade(request: web.Request, url: str) -> web.StreamResponse:
         try:
-            return await hand_on(request, url)
+            return await proxy_upgrade(request, url)
         except DialError as error:
             raise web.HTTPInternalServerError(text=str(error)) from error
 
@@ -137,7 +141,7 @@ class Streams:
         return found
 
 
-def _insist_on_upgrade(request: web.Request) -> None:
+def _require_upgrade(request: web.Request) -> None:
     if not upgrade_of(request):
         raise web.HTTPBadRequest(text="Upgrade request required")
 

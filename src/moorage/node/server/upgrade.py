@@ -19,7 +19,7 @@ from moorage.streaming.upgrade import passed_back, passed_on, upgrade_of
 log = Log(__name__)
 
 
-async def hand_on(
+async def proxy_upgrade(
     request: web.BaseRequest, url: str, deadlines: Deadlines | None = None
 ) -> web.StreamResponse:
     """Join the request's connection and a new one to `url` into one pipe, until either ends.

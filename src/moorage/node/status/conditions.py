@@ -29,25 +29,25 @@ _FAILED = "PodFailed"
 
 
 def conditions_of(
-    known: StatusInputs, statuses: Sequence[ContainerStatus], phase: str
+    inputs: StatusInputs, statuses: Sequence[ContainerStatus], phase: str
 ) -> tuple[PodCondition, ...]:
     """Return all conditions of the pod. `statuses` are those of init and main containers."""
-    kept = [each for each in known.pod.status.conditions if each.type not in OWNED]
-    containers_ready = _containers_ready(known.pod.spec, statuses, phase)
+    kept = [each for each in inputs.pod.status.conditions if each.type not in OWNED]
+    containers_ready = _containers_ready(inputs.pod.spec, statuses, phase)
     found = (
-        _ready_to_start(known),
-        _initialized(known.pod.spec, statuses, phase),
-        _ready(known, kept, containers_ready),
+        _ready_to_start(inputs),
+        _initialized(inputs.pod.spec, statuses, phase),
+        _ready(inputs, kept, containers_ready),
         containers_ready,
         PodCondition(type=SCHEDULED, status="True"),
     )
-    return (*kept, *(_dated(each, known) for each in found))
+    return (*kept, *(_dated(each, inputs) for each in found))
 
 
-def _dated(condition: PodCondition, known: StatusInputs) -> PodCondition:
+def _dated(condition: PodCondition, inputs: StatusInputs) -> PodCondition:
     """Set the condition's observed generation and its transition time."""
-    earlier = [*known.before.conditions, *known.pod.status.conditions]
-    since = known.stamp
+    earlier = [*inputs.before.conditions, *inputs.pod.status.conditions]
+    since = inputs.stamp
     for old in earlier:
         if old.type == condition.type:
             if old.status == condition.status and old.last_transition_time is not None:
@@ -55,15 +55,15 @@ def _dated(condition: PodCondition, known: StatusInputs) -> PodCondition:
             break
     return msgspec.structs.replace(
         condition,
-        observed_generation=known.pod.metadata.generation,
+        observed_generation=inputs.pod.metadata.generation,
         last_transition_time=since,
     )
 
 
-def _ready_to_start(known: StatusInputs) -> PodCondition:
-    if known.is_ready_to_start:
+def _ready_to_start(inputs: StatusInputs) -> PodCondition:
+    if inputs.is_ready_to_start:
         return PodCondition(type=READY_TO_START, status="True")
-    obstacle = known.obstacle
+    obstacle = inputs.obstacle
     if obstacle is None:
         return PodCondition(type=READY_TO_START, status="False")
     return PodCondition(
@@ -117,14 +117,14 @@ def _containers_ready(
 
 
 def _ready(
-    known: StatusInputs, others: Iterable[PodCondition], containers_ready: PodCondition
+    inputs: StatusInputs, others: Iterable[PodCondition], containers_ready: PodCondition
 ) -> PodCondition:
     """Return Ready: true when the containers are ready and every readiness gate is true."""
     if containers_ready.status != "True":
         return msgspec.structs.replace(containers_ready, type=READY)
     by_type = {each.type: each for each in others}
     complaints = []
-    for gate in known.pod.spec.readiness_gates:
+    for gate in inputs.pod.spec.readiness_gates:
         found = by_type.get(gate.condition_type)
         if found is None:
             complaints.append(

@@ -52,9 +52,9 @@ LOST = ContainerState(
 )
 
 
-def container_statuses(known: StatusInputs, kind: Kind) -> tuple[ContainerStatus, ...]:
+def container_statuses(inputs: StatusInputs, kind: Kind) -> tuple[ContainerStatus, ...]:
     """Return the statuses of one kind of containers: init in order, the others by name."""
-    spec, before = known.pod.spec, known.before
+    spec, before = inputs.pod.spec, inputs.before
     containers: Iterable[AnyContainer]
     match kind:
         case Kind.INIT:
@@ -64,40 +64,40 @@ def container_statuses(known: StatusInputs, kind: Kind) -> tuple[ContainerStatus
         case Kind.EPHEMERAL:
             containers, earlier = spec.ephemeral_containers, before.ephemeral_container_statuses
     by_name = {each.name: each for each in earlier}
-    statuses = [_status(known, kind, each, by_name) for each in containers]
+    statuses = [_status(inputs, kind, each, by_name) for each in containers]
     if kind is not Kind.INIT:
         statuses.sort(key=lambda each: each.name)
     return tuple(statuses)
 
 
 def _status(
-    known: StatusInputs,
+    inputs: StatusInputs,
     kind: Kind,
     container: AnyContainer,
     earlier: Mapping[str, ContainerStatus],
 ) -> ContainerStatus:
     old = earlier.get(container.name)
-    history = known.view.history(container.name)
+    history = inputs.view.history(container.name)
     if history:
-        status = _from_engine(known, container, history, old)
+        status = _from_engine(inputs, container, history, old)
     else:
-        status = _from_memory(known, container, old)
-    status = _explained(known, kind, container, history, status)
+        status = _from_memory(inputs, container, old)
+    status = _with_waiting_reason(inputs, kind, container, history, status)
     if kind is Kind.EPHEMERAL:
         return status
-    return _judged(known, kind, container, status, old)
+    return _with_probe_results(inputs, kind, container, status, old)
 
 
 def _from_engine(
-    known: StatusInputs,
+    inputs: StatusInputs,
     container: AnyContainer,
     history: tuple[ContainerView, ...],
     old: ContainerStatus | None,
 ) -> ContainerStatus:
     newest = history[0]
-    container_id = f"{known.engine}://{newest.id}"
+    container_id = f"{inputs.engine}://{newest.id}"
     if len(history) > 1:
-        last = _state(known, history[1])
+        last = _state(inputs, history[1])
     elif old is None:
         last = ContainerState()
     elif old.container_id != container_id and old.state.terminated is not None:
@@ -111,9 +111,9 @@ def _from_engine(
         image_id=newest.image_ref,
         container_id=container_id,
         restart_count=count,
-        state=_state(known, newest, old),
+        state=_state(inputs, newest, old),
         last_state=last,
-        volume_mounts=_mounts(known, container),
+        volume_mounts=_mounts(inputs, container),
         resources=container.resources,
         allocated_resources=container.resources.requests,
         user=_user(newest),
@@ -122,17 +122,17 @@ def _from_engine(
 
 
 def _from_memory(
-    known: StatusInputs, container: AnyContainer, old: ContainerStatus | None
+    inputs: StatusInputs, container: AnyContainer, old: ContainerStatus | None
 ) -> ContainerStatus:
     """Return the status of a container that the engine lacks: not yet created, or removed."""
     if old is not None and old.state.terminated is not None:
         return old
-    waiting = INITIALIZING if known.pod.spec.init_containers else CREATING
+    waiting = INITIALIZING if inputs.pod.spec.init_containers else CREATING
     status = ContainerStatus(
         name=container.name,
         image=container.image,
         state=ContainerState(waiting=ContainerStateWaiting(reason=waiting)),
-        volume_mounts=_mounts(known, container),
+        volume_mounts=_mounts(inputs, container),
     )
     if old is None:
         return status
@@ -147,12 +147,12 @@ def _from_memory(
     return msgspec.structs.replace(
         status,
         last_state=ContainerState(terminated=lost),
-        restart_count=old.restart_count + (0 if known.is_deleted else 1),
+        restart_count=old.restart_count + (0 if inputs.is_deleted else 1),
     )
 
 
-def _explained(
-    known: StatusInputs,
+def _with_waiting_reason(
+    inputs: StatusInputs,
     kind: Kind,
     container: AnyContainer,
     history: tuple[ContainerView, ...],
@@ -163,13 +163,13 @@ def _explained(
     if kind is Kind.INIT:
         if newest is not None and newest.state is State.EXITED and newest.exit_code == 0:
             return status
-        if newest is None and status.state.waiting and _is_init_behind(known, container):
+        if newest is None and status.state.waiting and _is_init_behind(inputs, container):
             return msgspec.structs.replace(status, state=_ASSUMED_DONE)
-    if not _runs_again(known, container, newest):
+    if not _runs_again(inputs, container, newest):
         return status
-    waiting = known.waiting.get(container.name)
+    waiting = inputs.waiting.get(container.name)
     if waiting is None:
-        return _obstructed(known, status) if newest is None else status
+        return _with_obstacle(inputs, status) if newest is None else status
     last = status.state if status.state.terminated is not None else status.last_state
     state = ContainerState(
         waiting=ContainerStateWaiting(reason=waiting.reason, message=waiting.message)
@@ -182,36 +182,38 @@ _ASSUMED_DONE = ContainerState(
 )
 
 
-def _obstructed(known: StatusInputs, status: ContainerStatus) -> ContainerStatus:
+def _with_obstacle(inputs: StatusInputs, status: ContainerStatus) -> ContainerStatus:
     """Set the message to the obstacle; the waiting reason is unchanged."""
-    if known.obstacle is None or status.state.waiting is None:
+    if inputs.obstacle is None or status.state.waiting is None:
         return status
-    waiting = msgspec.structs.replace(status.state.waiting, message=known.obstacle.message)
+    waiting = msgspec.structs.replace(status.state.waiting, message=inputs.obstacle.message)
     return msgspec.structs.replace(status, state=ContainerState(waiting=waiting))
 
 
-def _is_init_behind(known: StatusInputs, container: AnyContainer) -> bool:
+def _is_init_behind(inputs: StatusInputs, container: AnyContainer) -> bool:
     """Return whether a main container was created, so this init container must have completed."""
     if container.restart_policy == "Always":
         return False
-    names = {each.name for each in known.pod.spec.containers}
+    names = {each.name for each in inputs.pod.spec.containers}
     return any(
-        each.name in names and each.state is not State.UNKNOWN for each in known.view.containers
+        each.name in names and each.state is not State.UNKNOWN for each in inputs.view.containers
     )
 
 
-def _runs_again(known: StatusInputs, container: AnyContainer, newest: ContainerView | None) -> bool:
-    if known.is_deleted:
+def _runs_again(
+    inputs: StatusInputs, container: AnyContainer, newest: ContainerView | None
+) -> bool:
+    if inputs.is_deleted:
         return False
     if newest is None or newest.state in (State.UNKNOWN, State.CREATED):
         return True
     if newest.state is State.RUNNING:
         return False
-    return should_restart(container, known.pod.spec, newest.exit_code)
+    return should_restart(container, inputs.pod.spec, newest.exit_code)
 
 
-def _judged(
-    known: StatusInputs,
+def _with_probe_results(
+    inputs: StatusInputs,
     kind: Kind,
     container: AnyContainer,
     status: ContainerStatus,
@@ -221,19 +223,19 @@ def _judged(
     same = old if old is not None and old.container_id == status.container_id else None
     engine_id = status.container_id.rpartition("//")[2]
     is_running = status.state.running is not None
-    is_started = is_running and _is_started(known, container, engine_id, same)
+    is_started = is_running and _is_started(inputs, container, engine_id, same)
     if kind is Kind.INIT and not is_sidecar(container):  # type: ignore[arg-type]
         ended = status.state.terminated
         is_ready = ended is not None and ended.exit_code == 0
     else:
-        is_ready = is_started and _is_ready(known, container, engine_id, same)
+        is_ready = is_started and _is_ready(inputs, container, engine_id, same)
     return msgspec.structs.replace(status, started=is_started, ready=is_ready)
 
 
 def _is_started(
-    known: StatusInputs, container: AnyContainer, engine_id: str, same: ContainerStatus | None
+    inputs: StatusInputs, container: AnyContainer, engine_id: str, same: ContainerStatus | None
 ) -> bool:
-    verdict = known.verdicts.startup.get(engine_id)
+    verdict = inputs.verdicts.startup.get(engine_id)
     if verdict is not None:
         return verdict
     # A container that was reported as started stays started when the agent restarts.
@@ -241,29 +243,29 @@ def _is_started(
 
 
 def _is_ready(
-    known: StatusInputs, container: AnyContainer, engine_id: str, same: ContainerStatus | None
+    inputs: StatusInputs, container: AnyContainer, engine_id: str, same: ContainerStatus | None
 ) -> bool:
-    verdict = known.verdicts.readiness.get(engine_id)
+    verdict = inputs.verdicts.readiness.get(engine_id)
     if verdict is not None:
         return verdict
     return container.readiness_probe is None or bool(same is not None and same.ready)
 
 
 def _state(
-    known: StatusInputs, view: ContainerView, old: ContainerStatus | None = None
+    inputs: StatusInputs, view: ContainerView, old: ContainerStatus | None = None
 ) -> ContainerState:
     match view.state:
         case State.RUNNING:
             return ContainerState(running=ContainerStateRunning(started_at=_time(view.started_ns)))
         case State.EXITED:
-            return ContainerState(terminated=_terminated(known, view))
+            return ContainerState(terminated=_terminated(inputs, view))
     if view.state is State.UNKNOWN and old is not None and old.state.running is not None:
         return LOST
     return ContainerState(waiting=ContainerStateWaiting())
 
 
-def _terminated(known: StatusInputs, view: ContainerView) -> ContainerStateTerminated:
-    spec = known.pod.spec
+def _terminated(inputs: StatusInputs, view: ContainerView) -> ContainerStateTerminated:
+    spec = inputs.pod.spec
     count = len(spec.containers) + len(spec.init_containers) + len(spec.ephemeral_containers)
     limit = _MESSAGES_LIMIT_BYTES // max(count, 1)
     return ContainerStateTerminated(
@@ -272,7 +274,7 @@ def _terminated(known: StatusInputs, view: ContainerView) -> ContainerStateTermi
         message=view.message.encode()[:limit].decode(errors="ignore"),
         started_at=_time(view.started_ns),
         finished_at=_time(view.finished_ns),
-        container_id=f"{known.engine}://{view.id}",
+        container_id=f"{inputs.engine}://{view.id}",
     )
 
 
@@ -289,8 +291,8 @@ def _user(view: ContainerView) -> ContainerUser | None:
     return ContainerUser(linux=linux)
 
 
-def _mounts(known: StatusInputs, container: AnyContainer) -> tuple[VolumeMountStatus, ...]:
-    return tuple(_mount(each, known.has_recursive_read_only) for each in container.volume_mounts)
+def _mounts(inputs: StatusInputs, container: AnyContainer) -> tuple[VolumeMountStatus, ...]:
+    return tuple(_mount(each, inputs.has_recursive_read_only) for each in container.volume_mounts)
 
 
 def _mount(mount: VolumeMount, has_recursive: bool) -> VolumeMountStatus:

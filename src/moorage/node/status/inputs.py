@@ -56,7 +56,7 @@ class StatusInputs:
     engine: str
     now: datetime
     host_ips: tuple[str, ...]
-    quality: str
+    qos_class: str
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
     verdicts: Verdicts = Verdicts()
     is_ready_to_start: bool = False

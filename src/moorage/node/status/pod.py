@@ -21,77 +21,77 @@ from moorage.runtimeclass import pod_limits
 from moorage.runtimeclass.overhead import pod_requests_without_overhead
 
 
-def status_of(known: StatusInputs) -> PodStatus:
+def status_of(inputs: StatusInputs) -> PodStatus:
     """Return the status to report now."""
-    init = container_statuses(known, Kind.INIT)
-    main = container_statuses(known, Kind.MAIN)
-    phase, reason, message = _phase(known, (*init, *main))
-    ips = known.view.ips
-    if known.pod.spec.host_network and known.view.sandbox is not None and not ips:
-        ips = known.host_ips
+    init = container_statuses(inputs, Kind.INIT)
+    main = container_statuses(inputs, Kind.MAIN)
+    phase, reason, message = _phase(inputs, (*init, *main))
+    ips = inputs.view.ips
+    if inputs.pod.spec.host_network and inputs.view.sandbox is not None and not ips:
+        ips = inputs.host_ips
     return PodStatus(
-        observed_generation=known.pod.metadata.generation,
+        observed_generation=inputs.pod.metadata.generation,
         phase=phase,
         reason=reason,
         message=message,
-        conditions=conditions_of(known, (*init, *main), phase),
-        host_ip=known.host_ips[0] if known.host_ips else "",
-        host_ips=tuple(HostIP(ip=each) for each in known.host_ips),
+        conditions=conditions_of(inputs, (*init, *main), phase),
+        host_ip=inputs.host_ips[0] if inputs.host_ips else "",
+        host_ips=tuple(HostIP(ip=each) for each in inputs.host_ips),
         pod_ip=ips[0] if ips else "",
         pod_ips=tuple(PodIP(ip=each) for each in ips),
-        start_time=known.before.start_time or known.pod.status.start_time or known.stamp,
+        start_time=inputs.before.start_time or inputs.pod.status.start_time or inputs.stamp,
         init_container_statuses=init,
         container_statuses=main,
-        ephemeral_container_statuses=container_statuses(known, Kind.EPHEMERAL),
-        qos_class=known.quality,
-        resources=_resources(known.pod),
-        allocated_resources=to_texts(pod_requests_without_overhead(known.pod.spec)),
+        ephemeral_container_statuses=container_statuses(inputs, Kind.EPHEMERAL),
+        qos_class=inputs.qos_class,
+        resources=_resources(inputs.pod),
+        allocated_resources=to_texts(pod_requests_without_overhead(inputs.pod.spec)),
     )
 
 
-def _phase(known: StatusInputs, statuses: tuple[ContainerStatus, ...]) -> tuple[str, str, str]:
+def _phase(inputs: StatusInputs, statuses: tuple[ContainerStatus, ...]) -> tuple[str, str, str]:
     """Return phase, reason and message."""
-    before = known.before
+    before = inputs.before
     if before.phase in TERMINAL:
         return before.phase, before.reason, before.message
-    if known.termination is not None:
-        phase, reason, message = FAILED, known.termination.reason, known.termination.message
+    if inputs.termination is not None:
+        phase, reason, message = FAILED, inputs.termination.reason, inputs.termination.message
     else:
-        names = {each.name for each in known.pod.spec.containers}
-        sandbox = known.view.sandbox
+        names = {each.name for each in inputs.pod.spec.containers}
+        sandbox = inputs.view.sandbox
         has_main_started = sandbox is not None and any(
-            each.sandbox_id == sandbox.id and each.name in names for each in known.view.containers
+            each.sandbox_id == sandbox.id and each.name in names for each in inputs.view.containers
         )
         phase = phase_of(
-            known.pod.spec,
+            inputs.pod.spec,
             statuses,
-            is_final=known.is_final,
+            is_final=inputs.is_final,
             has_main_started=has_main_started,
         )
         is_same = phase == before.phase
         reason, message = (before.reason, before.message) if is_same else ("", "")
-    if phase in TERMINAL and known.view.alive:
+    if phase in TERMINAL and inputs.view.alive:
         return before.phase or PENDING, before.reason, before.message
     return phase, reason, message
 
 
-def refused(known: StatusInputs, termination: TerminationReason) -> PodStatus:
+def refused(inputs: StatusInputs, termination: TerminationReason) -> PodStatus:
     """Return the status of a pod that this node refuses."""
     return PodStatus(
-        observed_generation=known.pod.metadata.generation,
+        observed_generation=inputs.pod.metadata.generation,
         phase=FAILED,
         reason=termination.reason,
         message=f"Pod was rejected: {termination.message}",
-        conditions=conditions_of(known, (), FAILED),
-        start_time=known.pod.status.start_time or known.stamp,
-        qos_class=known.quality,
+        conditions=conditions_of(inputs, (), FAILED),
+        start_time=inputs.pod.status.start_time or inputs.stamp,
+        qos_class=inputs.qos_class,
     )
 
 
-def ended(status: PodStatus, known: StatusInputs) -> PodStatus:
+def ended(status: PodStatus, inputs: StatusInputs) -> PodStatus:
     """Return the final status of a terminated pod, with a terminal state for every container."""
     main, init = status.container_statuses, status.init_container_statuses
-    if _has_initialized(known.pod, status):
+    if _has_initialized(inputs.pod, status):
         main = tuple(_accounted(each) for each in main)
     begun = _begun(init)
     init = (*(_accounted(each) for each in init[:begun]), *init[begun:])
@@ -99,7 +99,7 @@ def ended(status: PodStatus, known: StatusInputs) -> PodStatus:
     final = msgspec.structs.replace(
         status, container_statuses=main, init_container_statuses=init, phase=phase
     )
-    conditions = conditions_of(known, (*init, *main), phase)
+    conditions = conditions_of(inputs, (*init, *main), phase)
     return msgspec.structs.replace(final, conditions=conditions)
 
 

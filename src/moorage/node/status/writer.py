@@ -25,14 +25,14 @@ from moorage.node.status.patch import status_patch
 log = Log(__name__)
 
 # Longer than a pod usually takes from its sandbox to its start, which is an urgent change.
-_CALM_S = 0.25
+_DEBOUNCE_S = 0.25
 
 Written = Callable[[Pod], None]
 """Called with the pod as the API returned it. Must not block."""
 
 
 @dataclass(slots=True)
-class _Desk:
+class _Outbox:
     """Write state of one pod: the API's status, and the status to report."""
 
     pod: Pod
@@ -50,96 +50,96 @@ class StatusWriter:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._desks: dict[str, _Desk] = {}
+        self._outboxes: dict[str, _Outbox] = {}
 
     def submit(self, pod: Pod, status: PodStatus) -> None:
         """Submit a status for writing. `pod` is the newest known object."""
-        desk = self._desk(pod)
-        before = desk.wanted or desk.stored
+        outbox = self._outbox(pod)
+        before = outbox.wanted or outbox.stored
         if before == status:
             return
-        desk.wanted = status
-        desk.is_urgent = desk.is_urgent or is_urgent(before, status)
-        desk.settled.clear()
-        desk.changed.set()
+        outbox.wanted = status
+        outbox.is_urgent = outbox.is_urgent or is_urgent(before, status)
+        outbox.settled.clear()
+        outbox.changed.set()
 
     def seen(self, pod: Pod) -> None:
         """Store the newest object from the watch.
 
         A submitted status that differs from it is written again.
         """
-        desk = self._desks.get(pod.metadata.uid)
-        if desk is None or _version(pod) < _version(desk.pod):
+        outbox = self._outboxes.get(pod.metadata.uid)
+        if outbox is None or _version(pod) < _version(outbox.pod):
             return
-        desk.pod = pod
-        desk.stored = pod.status
-        if desk.wanted is not None:
-            desk.changed.set()
+        outbox.pod = pod
+        outbox.stored = pod.status
+        if outbox.wanted is not None:
+            outbox.changed.set()
 
     async def wait_written(self, uid: str) -> bool:
         """Block until the submitted status is stored or the pod is gone.
 
         Returns whether it is stored.
         """
-        desk = self._desks.get(uid)
-        if desk is None:
+        outbox = self._outboxes.get(uid)
+        if outbox is None:
             return True
-        await desk.settled.wait()
-        return not desk.is_gone
+        await outbox.settled.wait()
+        return not outbox.is_gone
 
     def forget(self, uid: str) -> None:
-        self._desks.pop(uid, None)
+        self._outboxes.pop(uid, None)
 
     async def write(self, pod: Pod) -> None:
         """Write this pod's statuses until cancelled or the pod is gone from the API."""
-        desk = self._desk(pod)
+        outbox = self._outbox(pod)
         backoff = Backoff(first_s=0.2, limit_s=10.0)
-        while not desk.is_gone:
-            await desk.changed.wait()
-            desk.changed.clear()
-            if not desk.is_urgent:
-                await self._calm(desk)
+        while not outbox.is_gone:
+            await outbox.changed.wait()
+            outbox.changed.clear()
+            if not outbox.is_urgent:
+                await self._debounce(outbox)
             try:
-                await self._write_once(desk)
+                await self._write_once(outbox)
                 backoff.reset()
             except ConflictError as error:
                 # The uid differs: the pod is gone, and another one has its name.
-                log.debug("status conflict", pod=desk.pod.metadata.name, error=error)
-                self._lost(desk)
+                log.debug("status conflict", pod=outbox.pod.metadata.name, error=error)
+                self._lost(outbox)
             except NotFoundError:
-                self._lost(desk)
+                self._lost(outbox)
             except (StatusError, UnreachableError) as error:
                 pause_s = backoff.next_s()
                 log.warning(
                     "status not written",
-                    pod=f"{desk.pod.metadata.namespace}/{desk.pod.metadata.name}",
+                    pod=f"{outbox.pod.metadata.namespace}/{outbox.pod.metadata.name}",
                     error=error,
                     retry_s=round(pause_s, 1),
                 )
                 # No further delay before the retry.
-                desk.is_urgent = True
-                desk.changed.set()
+                outbox.is_urgent = True
+                outbox.changed.set()
                 await self._clock.sleep(pause_s)
 
-    async def _calm(self, desk: _Desk) -> None:
-        """Block for `_CALM_S` seconds, or until a change is urgent, to combine writes."""
-        sleeper = asyncio.ensure_future(self._clock.sleep(_CALM_S))
+    async def _debounce(self, outbox: _Outbox) -> None:
+        """Block for `_DEBOUNCE_S` seconds, or until a change is urgent, to combine writes."""
+        sleeper = asyncio.ensure_future(self._clock.sleep(_DEBOUNCE_S))
         try:
-            while not sleeper.done() and not desk.is_urgent:
-                waiter = asyncio.ensure_future(desk.changed.wait())
+            while not sleeper.done() and not outbox.is_urgent:
+                waiter = asyncio.ensure_future(outbox.changed.wait())
                 try:
                     await asyncio.wait((sleeper, waiter), return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     waiter.cancel()
-                desk.changed.clear()
+                outbox.changed.clear()
         finally:
             sleeper.cancel()
 
-    async def _write_once(self, desk: _Desk) -> None:
-        wanted = desk.wanted
-        desk.is_urgent = False
-        meta = desk.pod.metadata
-        patch = None if wanted is None else status_patch(meta.uid, desk.stored, wanted)
+    async def _write_once(self, outbox: _Outbox) -> None:
+        wanted = outbox.wanted
+        outbox.is_urgent = False
+        meta = outbox.pod.metadata
+        patch = None if wanted is None else status_patch(meta.uid, outbox.stored, wanted)
         if patch is not None:
             written = await self._client.patch(
                 PODS,
@@ -149,23 +149,23 @@ class StatusWriter:
                 kind=PatchType.STRATEGIC,
                 subresource="status",
             )
-            if _version(written) >= _version(desk.pod):
-                desk.pod = written
-                desk.stored = written.status
-        if desk.wanted is wanted:
-            desk.settled.set()
+            if _version(written) >= _version(outbox.pod):
+                outbox.pod = written
+                outbox.stored = written.status
+        if outbox.wanted is wanted:
+            outbox.settled.set()
 
-    def _desk(self, pod: Pod) -> _Desk:
-        desk = self._desks.get(pod.metadata.uid)
-        if desk is None:
-            desk = self._desks[pod.metadata.uid] = _Desk(pod, pod.status)
-            desk.settled.set()
-        return desk
+    def _outbox(self, pod: Pod) -> _Outbox:
+        outbox = self._outboxes.get(pod.metadata.uid)
+        if outbox is None:
+            outbox = self._outboxes[pod.metadata.uid] = _Outbox(pod, pod.status)
+            outbox.settled.set()
+        return outbox
 
     @staticmethod
-    def _lost(desk: _Desk) -> None:
-        desk.is_gone = True
-        desk.settled.set()
+    def _lost(outbox: _Outbox) -> None:
+        outbox.is_gone = True
+        outbox.settled.set()
 
 
 def is_urgent(before: PodStatus, after: PodStatus) -> bool:
