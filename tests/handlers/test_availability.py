@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from moorage.cri.version import Version
-from moorage.handlers.availability import Containerd, Found, judge
+from moorage.handlers.availability import Containerd, InstalledRuntime, judge
 from moorage.handlers.machine import Machine
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, shim_program
 
@@ -19,10 +19,12 @@ NEW = replace(OLD, version=Version((2, 1, 0), "2.1.0"))
 GOOD = Machine(kernel=(6, 1), has_kvm=True)
 
 
-def found(name: str, version: str = "9.9", **more: object) -> Found:
+def found(name: str, version: str = "9.9", **more: object) -> InstalledRuntime:
     runtime = RUNTIMES[name]
     numbers = tuple(map(int, version.split(".")))
-    filled = Found(runtime, Path("/usr/bin") / runtime.program, Version(numbers, version))
+    filled = InstalledRuntime(
+        runtime, Path("/usr/bin") / runtime.program, Version(numbers, version)
+    )
     return replace(filled, **more)  # type: ignore[arg-type]
 
 
@@ -47,21 +49,21 @@ AVAILABLE = {
 
 @pytest.mark.parametrize(("one", "engine", "machine"), AVAILABLE.values(), ids=AVAILABLE)
 def test_what_has_all_it_needs_is_available(
-    one: Found, engine: Containerd | None, machine: Machine
+    one: InstalledRuntime, engine: Containerd | None, machine: Machine
 ) -> None:
     assert judge(one, engine, machine).is_available
 
 
 UNAVAILABLE = {
     "not installed, packaged": (
-        Found(RUNTIMES["crun"]),
+        InstalledRuntime(RUNTIMES["crun"]),
         OLD,
         GOOD,
         "crun is not on PATH",
         "apt-get install crun",
     ),
     "not installed, not packaged": (
-        Found(RUNTIMES["youki"]),
+        InstalledRuntime(RUNTIMES["youki"]),
         OLD,
         GOOD,
         "youki is not on PATH",
@@ -119,7 +121,7 @@ UNAVAILABLE = {
     ("one", "engine", "machine", "reason", "remedy"), UNAVAILABLE.values(), ids=UNAVAILABLE
 )
 def test_what_lacks_something_says_what_and_what_to_do(
-    one: Found, engine: Containerd, machine: Machine, reason: str, remedy: str
+    one: InstalledRuntime, engine: Containerd, machine: Machine, reason: str, remedy: str
 ) -> None:
     verdict = judge(one, engine, machine)
     assert (verdict.reason, verdict.remedy) == (reason, remedy)

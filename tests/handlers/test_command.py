@@ -20,7 +20,7 @@ async def test_what_a_program_says_and_its_status_come_back() -> None:
 
 
 async def test_input_is_given() -> None:
-    assert (await run(["cat"], given=b"text")).text == "text"
+    assert (await run(["cat"], stdin=b"text")).text == "text"
 
 
 async def test_a_program_without_input_reads_nothing() -> None:

@@ -91,29 +91,29 @@ async def test_the_configuration_of_a_shim(tmp_path: Path, mode: int | None, rea
 
 
 async def test_a_program_is_asked_once_until_its_file_changes(tmp_path: Path) -> None:
-    directory, answers = tmp_path / "bin", 0
+    directory, results = tmp_path / "bin", 0
 
-    def answered() -> None:
-        nonlocal answers
-        answers += 1
+    def on_result() -> None:
+        nonlocal results
+        results += 1
 
     definition = a_definition(tmp_path, "own", 'adapter = "oci"\nbinary = "new"\n')
     async with asyncio.TaskGroup() as group:
-        prober = Prober(group, str(directory), answered)
+        prober = Prober(group, str(directory), on_result)
         for version, wanted in (("1.0", 1), ("1.0", 1), ("1.1", 2)):
-            if answers < wanted:
+            if results < wanted:
                 runtime(directory, "new", version)
             prober.offer(definition, MACHINE)
             if prober.pending:
                 await asyncio.wait(prober.pending)
             assert prober.offer(definition, MACHINE).version == version
             await asyncio.sleep(0)
-            assert answers == wanted
+            assert results == wanted
         prober.forget()
         assert not prober.offer(definition, MACHINE).is_available
         await asyncio.wait(prober.pending)
         await asyncio.sleep(0)
-        assert answers == 3
+        assert results == 3
 
 
 async def test_of_a_program_only_the_newest_state_is_remembered(tmp_path: Path) -> None:

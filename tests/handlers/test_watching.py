@@ -34,9 +34,9 @@ class Watched:
         directory = HandlerDirectory(
             (self.first, self.second),
             path=str(self.bin),
-            look=lambda: self.machine,
+            read_machine=lambda: self.machine,
             generate_into=self.second if is_generating else None,
-            ask_deadline_s=0.5,
+            query_deadline_s=0.5,
         )
         directory.add_listener(self._hear)
         return directory
@@ -391,8 +391,8 @@ async def test_every_file_of_a_directory_that_others_can_write_is_refused(watche
 async def test_a_program_that_others_can_write_is_not_even_asked(
     watched: Watched, tmp_path: Path, level: str
 ) -> None:
-    asked = tmp_path / "asked"
-    program(watched.bin, "runc", f"touch {asked}; echo runc version 1.2.0")
+    result = tmp_path / "asked"
+    program(watched.bin, "runc", f"touch {result}; echo runc version 1.2.0")
     definition(watched.second, "runc", "runc")
     place = {"program": watched.bin / "runc", "directory": watched.bin}.get(level)
     if place is None:
@@ -406,11 +406,11 @@ async def test_a_program_that_others_can_write_is_not_even_asked(
         assert not runc.is_available
         assert str(place) in runc.verdict.reason
         assert runc.verdict.remedy == f"look at it, then chmod go-w {place}"
-        assert not asked.exists()
+        assert not result.exists()
         place.chmod(0o755)
         await directory.refresh()
         assert offered(directory.catalogue, "runc").is_available
-    assert asked.exists()
+    assert result.exists()
 
 
 async def test_generated_files_are_their_owners_alone(watched: Watched) -> None:

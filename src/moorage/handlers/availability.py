@@ -36,7 +36,7 @@ class Containerd:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class InstalledRuntime:
     """A runtime's program on this host; `path` is None when it is not installed.
 
     `wanted` is the program as spelled in the handler file, and `defined_in` that file.
@@ -66,10 +66,10 @@ class Verdict:
 
 
 AVAILABLE = Verdict()
-_Rule = Callable[[Found, Containerd, Machine], Verdict | None]
+_Rule = Callable[[InstalledRuntime, Containerd, Machine], Verdict | None]
 
 
-def judge(found: Found, engine: Containerd | None, machine: Machine) -> Verdict:
+def judge(found: InstalledRuntime, engine: Containerd | None, machine: Machine) -> Verdict:
     """Return the verdict on a runtime under an engine; None is Moorage's own engine."""
     rules = _MACHINE_RULES if engine is None else _RULES
     for rule in rules:
@@ -79,7 +79,9 @@ def judge(found: Found, engine: Containerd | None, machine: Machine) -> Verdict:
     return AVAILABLE
 
 
-def _is_installed(found: Found, _engine: Containerd, _machine: Machine) -> Verdict | None:
+def _is_installed(
+    found: InstalledRuntime, _engine: Containerd, _machine: Machine
+) -> Verdict | None:
     runtime = found.runtime
     if found.path is not None:
         return None
@@ -91,7 +93,7 @@ def _is_installed(found: Found, _engine: Containerd, _machine: Machine) -> Verdi
     return Verdict(f"{found.wanted or runtime.program} is not on PATH", remedy)
 
 
-def _is_trusted(found: Found, _engine: Containerd, _machine: Machine) -> Verdict | None:
+def _is_trusted(found: InstalledRuntime, _engine: Containerd, _machine: Machine) -> Verdict | None:
     return None if found.distrust is None else distrusted(found.distrust)
 
 
@@ -103,7 +105,7 @@ def distrusted(found: Distrust) -> Verdict:
     )
 
 
-def _answers(found: Found, _engine: Containerd, _machine: Machine) -> Verdict | None:
+def _answers(found: InstalledRuntime, _engine: Containerd, _machine: Machine) -> Verdict | None:
     if not found.failure:
         return None
     question = " ".join((str(found.path), *found.runtime.version_arguments))
@@ -113,7 +115,9 @@ def _answers(found: Found, _engine: Containerd, _machine: Machine) -> Verdict | 
     )
 
 
-def _has_configuration(found: Found, _engine: Containerd, _machine: Machine) -> Verdict | None:
+def _has_configuration(
+    found: InstalledRuntime, _engine: Containerd, _machine: Machine
+) -> Verdict | None:
     candidates = found.runtime.configurations
     if not candidates or found.configuration is not None:
         return None
@@ -123,7 +127,7 @@ def _has_configuration(found: Found, _engine: Containerd, _machine: Machine) -> 
     )
 
 
-def _has_kvm(found: Found, _engine: Containerd, machine: Machine) -> Verdict | None:
+def _has_kvm(found: InstalledRuntime, _engine: Containerd, machine: Machine) -> Verdict | None:
     if not found.runtime.needs_kvm or machine.has_kvm:
         return None
     return Verdict(
@@ -132,7 +136,7 @@ def _has_kvm(found: Found, _engine: Containerd, machine: Machine) -> Verdict | N
     )
 
 
-def _has_shim(found: Found, engine: Containerd, _machine: Machine) -> Verdict | None:
+def _has_shim(found: InstalledRuntime, engine: Containerd, _machine: Machine) -> Verdict | None:
     runtime = found.runtime
     shim = shim_program(runtime.shim_type)
     if runtime.is_shim or shim in engine.shims:
@@ -145,7 +149,9 @@ def _has_shim(found: Found, engine: Containerd, _machine: Machine) -> Verdict | 
     )
 
 
-def _is_new_enough(found: Found, engine: Containerd, _machine: Machine) -> Verdict | None:
+def _is_new_enough(
+    found: InstalledRuntime, engine: Containerd, _machine: Machine
+) -> Verdict | None:
     needed = found.runtime.minimum_versions.get(engine.version.major)
     if needed is None or found.version is None or not found.version.is_before(needed):
         return None
@@ -157,7 +163,9 @@ def _is_new_enough(found: Found, engine: Containerd, _machine: Machine) -> Verdi
     )
 
 
-def _can_use_cgroups(found: Found, _engine: Containerd, machine: Machine) -> Verdict | None:
+def _can_use_cgroups(
+    found: InstalledRuntime, _engine: Containerd, machine: Machine
+) -> Verdict | None:
     if not (found.runtime.needs_hugetlb_with_v1 and machine.is_hugetlb_apart):
         return None
     return Verdict(

@@ -40,8 +40,8 @@ class Answer:
     @property
     def complaint(self) -> str:
         """Return the last line of standard error, else of standard output, for an error message."""
-        said = (self.error.strip() or self.output.strip()).decode(errors="replace")
-        return said.rpartition("\n")[2] or f"exit status {self.status}"
+        message = (self.error.strip() or self.output.strip()).decode(errors="replace")
+        return message.rpartition("\n")[2] or f"exit status {self.status}"
 
 
 class CommandError(Exception):
@@ -57,11 +57,11 @@ async def run(
     argv: Sequence[str | Path],
     *,
     deadline_s: float = DEADLINE_S,
-    given: bytes = b"",
+    stdin: bytes = b"",
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
 ) -> Answer:
-    """Run a program in a directory with `given` on its standard input; blocks until it exits.
+    """Run a program in a directory with `stdin` on its standard input; blocks until it exits.
 
     Returns its exit status and output; a non-zero exit status is not an error. Raises CommandError
     when the program cannot be started or does not exit within `deadline_s` seconds; the program and
@@ -69,8 +69,8 @@ async def run(
     """
     words = tuple(map(str, argv))
     with _memory("input") as source, _memory("output") as output, _memory("error") as error:
-        if given:
-            source.write(given)
+        if stdin:
+            source.write(stdin)
             source.seek(0)
         try:
             process = Child(
@@ -99,14 +99,14 @@ async def must_run(
     argv: Sequence[str | Path],
     *,
     deadline_s: float = DEADLINE_S,
-    given: bytes = b"",
+    stdin: bytes = b"",
     environment: Mapping[str, str] | None = None,
 ) -> Answer:
     """Run a program as `run` does.
 
     Raises CommandError with its error message for a non-zero exit status.
     """
-    answer = await run(argv, deadline_s=deadline_s, given=given, environment=environment)
+    answer = await run(argv, deadline_s=deadline_s, stdin=stdin, environment=environment)
     if not answer.is_success:
         raise CommandError(answer.argv, answer.complaint)
     return answer

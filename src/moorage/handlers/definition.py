@@ -180,8 +180,8 @@ def parse_definition(path: Path, content: bytes) -> HandlerDefinition:
         raise DefinitionError(
             path, 0, f"{name!r} cannot be a handler's name: {errors[0]}", "rename the file"
         )
-    text, told = _read(path, content)
-    file = _convert(path, text, told, _File, "")
+    text, document = _read(path, content)
+    file = _convert(path, text, document, _File, "")
     options = _convert(path, text, file.options, _OPTIONS[file.adapter], "options")
     _check_overhead(path, text, file.overhead)
     return HandlerDefinition(
@@ -223,15 +223,17 @@ def _read(path: Path, content: bytes) -> tuple[str, dict[str, Any]]:
         ) from error
 
 
-def _convert(path: Path, text: str, told: dict[str, Any], kind: type[_Kind], table: str) -> _Kind:
+def _convert(
+    path: Path, text: str, document: dict[str, Any], kind: type[_Kind], table: str
+) -> _Kind:
     """Convert a parsed TOML table to a structure. Raises DefinitionError with its key and line."""
     try:
-        return msgspec.convert(told, kind)
+        return msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
-        raise _blame(path, text, str(error), kind, table) from error
+        raise _validation_error(path, text, str(error), kind, table) from error
 
 
-def _blame(
+def _validation_error(
     path: Path, text: str, message: str, kind: type[msgspec.Struct], table: str
 ) -> DefinitionError:
     """Return a DefinitionError for a msgspec message, with the key and the line."""

@@ -65,11 +65,11 @@ def read_directories(
             if _age_s(path, now_s) < _WRITING_S:
                 is_settled = False
             else:
-                complaints.append(_complaint(error, has_former=is_kept))
+                complaints.append(_diagnostic(error, has_former=is_kept))
             continue
         if definition.is_enabled:
             definitions[name] = definition
-    complaints += _rivals(definitions)
+    complaints += _conflicting_defaults(definitions)
     return Reading(definitions, tuple(complaints), frozenset(paths), is_settled)
 
 
@@ -136,11 +136,11 @@ def _age_s(path: Path, now_s: float) -> float:
         return 0.0
 
 
-def _complaint(error: DefinitionError, *, has_former: bool) -> Diagnostic:
+def _diagnostic(error: DefinitionError, *, has_former: bool) -> Diagnostic:
     return Diagnostic(error.path, error.line, error.problem, error.remedy, has_former)
 
 
-def _rivals(definitions: Mapping[str, HandlerDefinition]) -> list[Diagnostic]:
+def _conflicting_defaults(definitions: Mapping[str, HandlerDefinition]) -> list[Diagnostic]:
     """Return a diagnostic for each handler with `default` besides the first one."""
     defaults = [each for each in definitions.values() if each.is_default]
     return [

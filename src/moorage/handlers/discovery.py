@@ -16,12 +16,12 @@ from pathlib import Path
 import msgspec
 
 from moorage.cri.version import parse_version
-from moorage.handlers.availability import Containerd, Found, judge
+from moorage.handlers.availability import Containerd, InstalledRuntime, judge
 from moorage.handlers.command import CommandError, run
 from moorage.handlers.defects import Defect, gvisor_defect
 from moorage.handlers.features import NO_FEATURES, HandlerFeatures
 from moorage.handlers.machine import Machine
-from moorage.handlers.program_probe import ASK_DEADLINE_S, Program, probe_program
+from moorage.handlers.program_probe import QUERY_DEADLINE_S, Program, probe_program
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime, shim_program
 
 
@@ -55,7 +55,7 @@ async def find_containerd(path: str) -> Containerd | None:
     program = shutil.which("containerd", path=path)
     if program is None:
         return None
-    answer = await run([program, "--version"], deadline_s=ASK_DEADLINE_S)
+    answer = await run([program, "--version"], deadline_s=QUERY_DEADLINE_S)
     version = parse_version(answer.text)
     if version is None:
         raise CommandError(answer.argv, f"no version in its answer: {answer.complaint}")
@@ -74,7 +74,7 @@ async def discover(
     *,
     path: str,
     runtimes: Iterable[Runtime] = KNOWN_RUNTIMES,
-    deadline_s: float = ASK_DEADLINE_S,
+    deadline_s: float = QUERY_DEADLINE_S,
 ) -> tuple[Handler, ...]:
     """Return every handler that the known runtimes provide on this host, in the table's order.
 
@@ -82,7 +82,7 @@ async def discover(
     raise: a runtime that fails is unavailable, with the failure as its reason.
     """
     known = tuple(runtimes)
-    programs = await _ask_all(known, path, machine.kernel, deadline_s)
+    programs = await _query_all(known, path, machine.kernel, deadline_s)
     return tuple(
         handler
         for runtime in known
@@ -90,7 +90,7 @@ async def discover(
     )
 
 
-async def _ask_all(
+async def _query_all(
     runtimes: Iterable[Runtime], path: str, kernel: tuple[int, int], deadline_s: float
 ) -> dict[str, Program]:
     """Probe each installed program once, however many runtimes share it."""
@@ -110,10 +110,10 @@ def _handlers(
     runtime: Runtime, program: Program | None, engine: Containerd | None, machine: Machine
 ) -> Iterable[Handler]:
     configuration = next((each for each in runtime.configurations if each.is_file()), None)
-    found = Found(runtime, configuration=configuration)
+    found = InstalledRuntime(runtime, configuration=configuration)
     claimed: HandlerFeatures | None = None
     if program is not None:
-        found = Found(
+        found = InstalledRuntime(
             runtime, program.path, program.version, configuration, program.failure,
             distrust=program.distrust,
         )  # fmt: skip

@@ -59,15 +59,15 @@ def parse_features(document: bytes, kernel: tuple[int, int]) -> HandlerFeatures 
     Programs without the command print a usage text or an error instead.
     """
     try:
-        told = msgspec.json.decode(document, type=_Features)
+        parsed = msgspec.json.decode(document, type=_Features)
     except (msgspec.DecodeError, msgspec.ValidationError):
         return None
-    if not told.oci_version_max:
+    if not parsed.oci_version_max:
         return None
     return HandlerFeatures(
-        recursive_read_only_mounts="rro" in (told.mount_options or ())
+        recursive_read_only_mounts="rro" in (parsed.mount_options or ())
         and kernel >= RECURSIVE_READ_ONLY_KERNEL,
-        user_namespaces=_has_user_namespaces(told.linux),
+        user_namespaces=_has_user_namespaces(parsed.linux),
     )
 
 

@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from moorage.handlers.availability import AVAILABLE, Found, Verdict, distrusted, judge
+from moorage.handlers.availability import AVAILABLE, InstalledRuntime, Verdict, distrusted, judge
 from moorage.handlers.catalogue import OfferedHandler
 from moorage.handlers.definition import HandlerDefinition, ShimOptions
 from moorage.handlers.features import NO_FEATURES
 from moorage.handlers.machine import Machine
-from moorage.handlers.program_probe import ASK_DEADLINE_S, Program, probe_program
+from moorage.handlers.program_probe import QUERY_DEADLINE_S, Program, probe_program
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime
 from moorage.linux.trust import distrust
 
-_UNANSWERED = Verdict(
+_PENDING = Verdict(
     "its program has not answered yet", "wait a moment; `moor runtimes` shows what comes of it"
 )
 
@@ -55,35 +55,35 @@ class Prober:
         self,
         group: asyncio.TaskGroup,
         path: str,
-        answered: Callable[[], None],
+        on_result: Callable[[], None],
         *,
-        deadline_s: float = ASK_DEADLINE_S,
+        deadline_s: float = QUERY_DEADLINE_S,
     ) -> None:
-        """`path` is the search path; `answered` is called after each answer."""
+        """`path` is the search path; `on_result` is called after each answer."""
         self._group = group
         self._path = path
-        self._answered = answered
+        self._on_result = on_result
         self._deadline_s = deadline_s
-        self._asked: dict[_Fingerprint, asyncio.Task[Program]] = {}
+        self._queries: dict[_Fingerprint, asyncio.Task[Program]] = {}
 
     def offer(self, definition: HandlerDefinition, machine: Machine) -> OfferedHandler:
         """Return the handler of a definition as far as its programs have answered.
 
-        Does not block on queries: it starts them, and `answered` is called when one completes.
+        Does not block on queries: it starts them, and `on_result` is called when one completes.
         Reads a few file system entries.
         """
         found = [(wanted, self.find(wanted.spelled)) for wanted in wanted_programs(definition)]
         # All queries are started before the first verdict, so that they run concurrently.
-        answers = [
-            None if path is None else self.ask(wanted.runtime, path, machine)
+        results = [
+            None if path is None else self.query(wanted.runtime, path, machine)
             for wanted, path in found
         ]
         features, version, program = NO_FEATURES, "", found[0][1]
-        for (wanted, path), asked in zip(found, answers, strict=True):
-            if path is not None and asked is None:
-                return OfferedHandler(definition=definition, program=program, verdict=_UNANSWERED)
-            answer = asked or Program(Path(wanted.spelled))
-            verdict = judge(_found(definition, wanted, path, answer), None, machine)
+        for (wanted, path), result in zip(found, results, strict=True):
+            if path is not None and result is None:
+                return OfferedHandler(definition=definition, program=program, verdict=_PENDING)
+            answer = result or Program(Path(wanted.spelled))
+            verdict = judge(_installed_runtime(definition, wanted, path, answer), None, machine)
             if not verdict.is_available:
                 return OfferedHandler(
                     definition=definition, program=program, version=version, verdict=verdict
@@ -100,7 +100,7 @@ class Prober:
             verdict=verdict,
         )
 
-    def ask(self, runtime: Runtime, path: Path, machine: Machine) -> Program | None:
+    def query(self, runtime: Runtime, path: Path, machine: Machine) -> Program | None:
         """Return a program's answer, or None while the query runs; starts it if needed."""
         # Not cached: the cause may be a parent directory, which the fingerprint does not cover.
         found = distrust(path)
@@ -113,15 +113,15 @@ class Prober:
         print_ = _Fingerprint(
             path, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
         )
-        task = self._asked.get(print_)
+        task = self._queries.get(print_)
         if task is None:
-            for former in [each for each in self._asked if each.path == path]:
-                del self._asked[former]
+            for former in [each for each in self._queries if each.path == path]:
+                del self._queries[former]
             task = self._group.create_task(
                 probe_program(runtime, path, machine.kernel, deadline_s=self._deadline_s)
             )
-            task.add_done_callback(lambda _: self._answered())
-            self._asked[print_] = task
+            task.add_done_callback(lambda _: self._on_result())
+            self._queries[print_] = task
         return task.result() if task.done() and not task.cancelled() else None
 
     def find(self, spelled: str) -> Path | None:
@@ -132,11 +132,11 @@ class Prober:
     @property
     def pending(self) -> tuple[asyncio.Task[Program], ...]:
         """Return the queries that have not completed."""
-        return tuple(task for task in self._asked.values() if not task.done())
+        return tuple(task for task in self._queries.values() if not task.done())
 
     def forget(self) -> None:
         """Drop the cached answers, so that programs are queried again; keeps running queries."""
-        self._asked = {each: task for each, task in self._asked.items() if not task.done()}
+        self._queries = {each: task for each, task in self._queries.items() if not task.done()}
 
 
 def wanted_programs(
@@ -173,10 +173,10 @@ def _runtime_of(
     )
 
 
-def _found(
+def _installed_runtime(
     definition: HandlerDefinition, wanted: WantedProgram, path: Path | None, answer: Program
-) -> Found:
-    return Found(
+) -> InstalledRuntime:
+    return InstalledRuntime(
         wanted.runtime,
         path,
         answer.version,

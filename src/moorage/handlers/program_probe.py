@@ -11,7 +11,7 @@ from moorage.handlers.features import HandlerFeatures, parse_features
 from moorage.handlers.runtimes import Runtime
 from moorage.linux.trust import Distrust, distrust
 
-ASK_DEADLINE_S = 3.0
+QUERY_DEADLINE_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Program:
 
 
 async def probe_program(
-    runtime: Runtime, path: Path, kernel: tuple[int, int], *, deadline_s: float = ASK_DEADLINE_S
+    runtime: Runtime, path: Path, kernel: tuple[int, int], *, deadline_s: float = QUERY_DEADLINE_S
 ) -> Program:
     """Query a program for its version and features. Does not raise: failures are in the result."""
     found = distrust(path)
@@ -36,10 +36,10 @@ async def probe_program(
     if not runtime.version_arguments:
         return Program(path)
     try:
-        told = await run([path, *runtime.version_arguments], deadline_s=deadline_s)
-        if not told.is_success:
-            return Program(path, failure=told.complaint)
-        version = parse_version(told.text)
+        version_query = await run([path, *runtime.version_arguments], deadline_s=deadline_s)
+        if not version_query.is_success:
+            return Program(path, failure=version_query.complaint)
+        version = parse_version(version_query.text)
         if runtime.is_shim:
             return Program(path, version)
         if version is None:

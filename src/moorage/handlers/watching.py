@@ -22,7 +22,7 @@ from moorage.handlers.definition import HandlerDefinition
 from moorage.handlers.directory import Reading, read_directories
 from moorage.handlers.machine import Machine, this_machine
 from moorage.handlers.probe import Prober, wanted_programs
-from moorage.handlers.program_probe import ASK_DEADLINE_S, Program
+from moorage.handlers.program_probe import QUERY_DEADLINE_S, Program
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime
 from moorage.handlers.templates import generate, write_missing
 from moorage.handlers.watch_set import WatchSet, watch_set_of
@@ -53,9 +53,9 @@ class HandlerDirectory:
         directories: Sequence[Path],
         *,
         path: str,
-        look: Callable[[], Machine] = this_machine,
+        read_machine: Callable[[], Machine] = this_machine,
         generate_into: Path | None = None,
-        ask_deadline_s: float = ASK_DEADLINE_S,
+        query_deadline_s: float = QUERY_DEADLINE_S,
     ) -> None:
         """`directories` are in order of precedence; `path` is the search path for programs.
 
@@ -63,17 +63,17 @@ class HandlerDirectory:
         """
         self._directories = tuple(directory.absolute() for directory in directories)
         self._path = path
-        self._look = look
+        self._read_machine = read_machine
         self._generate_into = generate_into
         self._catalogue = Catalogue()
         self._in_force: Mapping[str, HandlerDefinition] = {}
         self._generated: set[str] = set()
         self._listeners: list[Listener] = []
-        self._stirred = asyncio.Event()
+        self._changed = asyncio.Event()
         self._round = asyncio.Lock()
-        self._interest = WatchSet()
+        self._watch_set = WatchSet()
         self._group = asyncio.TaskGroup()
-        self._prober = Prober(self._group, path, self._stirred.set, deadline_s=ask_deadline_s)
+        self._prober = Prober(self._group, path, self._changed.set, deadline_s=query_deadline_s)
         self._tasks: list[asyncio.Task[None]] = []
         self._settling: asyncio.TimerHandle | None = None
 
@@ -95,14 +95,14 @@ class HandlerDirectory:
     async def refresh(self) -> Catalogue:
         """Read all files and query all programs again, including those that have not changed."""
         self._prober.forget()
-        await self._look_round(waits_for_all=True)
+        await self._scan(waits_for_all=True)
         return self._catalogue
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
         self._inotify = Inotify()
         try:
-            await self._look_round(waits_for_all=True)
+            await self._scan(waits_for_all=True)
         except BaseException as error:
             await self.__aexit__(type(error), error, error.__traceback__)
             raise
@@ -131,29 +131,29 @@ class HandlerDirectory:
         while True:
             changes = await self._inotify.changes()
             # Evaluated late: the watch set may have changed while waiting.
-            if self._interest.concerns(changes):
-                self._stirred.set()
+            if self._watch_set.concerns(changes):
+                self._changed.set()
 
     async def _follow(self) -> None:
         while True:
-            await self._stirred.wait()
+            await self._changed.wait()
             await self._quiet()
-            await self._look_round(waits_for_all=False)
+            await self._scan(waits_for_all=False)
 
     async def _quiet(self) -> None:
         """Return once no change has arrived for `_QUIET_S`, or after `_PATIENCE_S`."""
         loop = asyncio.get_running_loop()
         latest = loop.time() + _PATIENCE_S
-        while self._stirred.is_set() and loop.time() < latest:
-            self._stirred.clear()
+        while self._changed.is_set() and loop.time() < latest:
+            self._changed.clear()
             try:
                 async with asyncio.timeout(_QUIET_S):
-                    await self._stirred.wait()
+                    await self._changed.wait()
             except TimeoutError:
                 return
-        self._stirred.clear()
+        self._changed.clear()
 
-    async def _look_round(self, *, waits_for_all: bool) -> None:
+    async def _scan(self, *, waits_for_all: bool) -> None:
         async with self._round:
             # Watches are set before the files are read, so that no change is lost in between.
             await self._watch_all({})
@@ -171,7 +171,9 @@ class HandlerDirectory:
             self._publish(catalogue)
 
     def _read(self) -> tuple[Reading, Machine]:
-        return read_directories(self._directories, self._in_force, time.time()), self._look()
+        return read_directories(
+            self._directories, self._in_force, time.time()
+        ), self._read_machine()
 
     def _judge(self, reading: Reading, machine: Machine) -> Catalogue:
         return Catalogue(
@@ -187,10 +189,10 @@ class HandlerDirectory:
         for definition in (*definitions.values(), *self._in_force.values()):
             names |= {each.spelled for each in wanted_programs(definition)}
         while True:
-            interest = await asyncio.to_thread(watch_set_of, self._directories, names, self._path)
-            self._interest = interest
-            new = interest.directories - self._inotify.directories
-            for directory in self._inotify.directories - interest.directories:
+            watch_set = await asyncio.to_thread(watch_set_of, self._directories, names, self._path)
+            self._watch_set = watch_set
+            new = watch_set.directories - self._inotify.directories
+            for directory in self._inotify.directories - watch_set.directories:
                 self._inotify.forget(directory)
             # Missing directories are watched in a parent; retrying them here would loop forever.
             watched = [directory for directory in new if self._inotify.watch(directory)]
@@ -207,12 +209,12 @@ class HandlerDirectory:
         new = {name: found[name] for name in found.keys() - self._generated}
         if not new:
             return
-        self._ask(new, machine)
+        self._query(new, machine)
         if self._prober.pending:
             limit = None if waits_for_all else _ANSWER_S
             await asyncio.wait(self._prober.pending, timeout=limit)
         # A program that has not answered yet gets its file in the round that its answer triggers.
-        programs = self._ask(new, machine)
+        programs = self._query(new, machine)
         self._generated |= programs.keys()
         for name in await asyncio.to_thread(self._write_missing, programs):
             _LOG.info("handler file written", handler=name, directory=self._generate_into)
@@ -223,13 +225,13 @@ class HandlerDirectory:
             for each in KNOWN_RUNTIMES
             if (path := self._prober.find(each.program)) is not None
         }
-        return found, self._look()
+        return found, self._read_machine()
 
-    def _ask(
+    def _query(
         self, known: Mapping[str, tuple[Runtime, Path]], machine: Machine
     ) -> dict[str, Program]:
-        answers = {name: self._prober.ask(*each, machine) for name, each in known.items()}
-        return {name: answer for name, answer in answers.items() if answer is not None}
+        results = {name: self._prober.query(*each, machine) for name, each in known.items()}
+        return {name: result for name, result in results.items() if result is not None}
 
     def _write_missing(self, programs: Mapping[str, Program]) -> tuple[str, ...]:
         if self._generate_into is None:
@@ -242,16 +244,16 @@ class HandlerDirectory:
         if self._settling is not None:
             self._settling.cancel()
         loop = asyncio.get_running_loop()
-        self._settling = loop.call_later(_SETTLE_S, self._stirred.set)
+        self._settling = loop.call_later(_SETTLE_S, self._changed.set)
 
     def _publish(self, new: Catalogue) -> None:
         old = self._catalogue
         if new == old:
             return
         self._catalogue = new
-        for complaint in new.complaints:
-            if complaint not in old.complaints:
-                _LOG.warning("handler file refused", file=complaint.path, why=complaint)
+        for diagnostic in new.complaints:
+            if diagnostic not in old.complaints:
+                _LOG.warning("handler file refused", file=diagnostic.path, why=diagnostic)
         for name in changed_names(old, new):
             offered = new.handlers.get(name)
             _LOG.info(

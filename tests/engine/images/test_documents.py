@@ -241,7 +241,7 @@ async def test_how_the_process_that_unpacks_ended(
     ((argv, options),) = asked
     assert argv[1:3] == ["-I", "-S"]
     assert Path(argv[3]).name == "unpack.py"
-    assert json.loads(options["given"]) == {"a": 1}
+    assert json.loads(options["stdin"]) == {"a": 1}
     assert set(options["environment"]) == {"PATH", "LANG"}
     assert options["environment"]["LANG"] == "C.UTF-8"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from moorage.handlers.adapters import AdapterError, Task, TaskNotFoundError
-from moorage.handlers.adapters.command_line import CommandLine, complaint_in, refusal
+from moorage.handlers.adapters.command_line import CommandLine, last_log_error, refusal
 from moorage.handlers.adapters.oci import OciAdapter, OciRuntime
 from tests.handlers.programs import program
 
@@ -55,9 +55,9 @@ def test_the_last_error_of_a_log_counts(
     tmp_path: Path, lines: tuple[str, ...], complaint: str
 ) -> None:
     log = tmp_path / "log"
-    assert complaint_in(log) == ""
+    assert last_log_error(log) == ""
     log.write_text("\n".join(lines))
-    assert complaint_in(log) == complaint
+    assert last_log_error(log) == complaint
 
 
 def recorder(directory: Path, then: str = "exit 0") -> tuple[Path, Path]:

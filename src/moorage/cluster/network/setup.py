@@ -206,7 +206,7 @@ async def _run(host: Host, *argv: str, given: str = "") -> Answer:
     """Run a program from where the host's facts were found, which may be more than our PATH."""
     environment = {**os.environ, "PATH": host.path}
     return await must_run(
-        argv, given=given.encode(), deadline_s=_DEADLINE_S, environment=environment
+        argv, stdin=given.encode(), deadline_s=_DEADLINE_S, environment=environment
     )
 
 

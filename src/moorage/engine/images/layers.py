@@ -217,7 +217,7 @@ async def _run(job: Mapping[str, Any]) -> dict[str, Any]:
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
     try:
         answer = await run(
-            argv, deadline_s=_LONGEST_S, given=json.dumps(job).encode(), environment=environment
+            argv, deadline_s=_LONGEST_S, stdin=json.dumps(job).encode(), environment=environment
         )
     except CommandError as error:
         return {"error": str(error), "full": False}

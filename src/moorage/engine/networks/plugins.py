@@ -135,7 +135,7 @@ class Plugins:
         }
         try:
             answer = await run(
-                [program], given=stdin, environment=environment, deadline_s=DEADLINE_S
+                [program], stdin=stdin, environment=environment, deadline_s=DEADLINE_S
             )
         except CommandError as error:
             raise CniError(f"network plugin {plugin} {command}: {error.why}") from error

@@ -48,10 +48,10 @@ class CommandLine:
         nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         try:
             status = await self._status(words, log, streams or (nothing, printed, printed))
-            said = os.pread(printed, _MOST_PRINTED_BYTES, 0).decode(errors="replace")
+            message = os.pread(printed, _MOST_PRINTED_BYTES, 0).decode(errors="replace")
             if status != 0:
-                raise refusal(words[0], status, complaint_in(log) or said)
-            return said
+                raise refusal(words[0], status, last_log_error(log) or message)
+            return message
         finally:
             os.close(printed)
             os.close(nothing)
@@ -87,7 +87,7 @@ class CommandLine:
             child.close()
 
 
-def complaint_in(log: Path) -> str:
+def last_log_error(log: Path) -> str:
     """Return the last error in a runtime's JSON log; empty without one."""
     try:
         lines = log.read_bytes().splitlines()
@@ -109,12 +109,12 @@ def logged_error(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", errors[-1]) if errors else text
 
 
-def refusal(command: str, status: int, complaint: str) -> AdapterError:
+def refusal(command: str, status: int, error_text: str) -> AdapterError:
     """Return the error for a command that failed with a status and a message."""
-    said = one_line(complaint)[:_MOST_WORDS] or f"{command} ended with status {status}"
-    if command in _SAYS_WHAT_IS_GONE and any(word in said.lower() for word in _GONE):
-        return TaskNotFoundError(said)
-    return AdapterError(said)
+    message = one_line(error_text)[:_MOST_WORDS] or f"{command} ended with status {status}"
+    if command in _SAYS_WHAT_IS_GONE and any(word in message.lower() for word in _GONE):
+        return TaskNotFoundError(message)
+    return AdapterError(message)
 
 
 def one_line(text: str) -> str:

@@ -129,7 +129,7 @@ class Conmon:
                 os.close(answering)
             try:
                 async with asyncio.timeout(CREATE_DEADLINE_S):
-                    said = await _line(answers)
+                    reply = await _line(answers)
             except TimeoutError:
                 raise AdapterError(
                     f"{runtime} did not create the container within {CREATE_DEADLINE_S:g} s"
@@ -143,7 +143,7 @@ class Conmon:
             raise
         finally:
             os.close(answers)
-        return self._pid_in(said, runtime)
+        return self._pid_in(reply, runtime)
 
     async def wait(self, task: Task) -> Exit:
         """Block until conmon has ended, and return the exit it recorded.
@@ -208,7 +208,7 @@ class Conmon:
 
         Raises AdapterError.
         """
-        _tell(TaskFiles(task.bundle), "2 0 0\n")
+        _send_control(TaskFiles(task.bundle), "2 0 0\n")
         if task.log is None:
             return
         try:
@@ -221,7 +221,7 @@ class Conmon:
 
     def resize(self, task: Task, width: int, height: int) -> None:
         """Set the size of the task's terminal. Raises AdapterError."""
-        _tell(TaskFiles(task.bundle), f"1 {height} {width}\n")
+        _send_control(TaskFiles(task.bundle), f"1 {height} {width}\n")
 
     def attach(self, task: Task) -> AttachedStreams:
         """Connect to the task's streams.
@@ -250,13 +250,13 @@ class Conmon:
                 argv.append("--leave-stdin-open")
         return argv
 
-    def _pid_in(self, said: bytes, runtime: Path) -> int:
-        if not said:
+    def _pid_in(self, reply: bytes, runtime: Path) -> int:
+        if not reply:
             raise AdapterError(f"{self.program} ended before it had started {runtime}")
         try:
-            answer = msgspec.json.decode(said, type=_Answer)
+            answer = msgspec.json.decode(reply, type=_Answer)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            raise AdapterError(f"{self.program} said {said[:200]!r}: {error}") from error
+            raise AdapterError(f"{self.program} said {reply[:200]!r}: {error}") from error
         if answer.data <= 0:
             raise AdapterError(one_line(logged_error(answer.message)) or f"{runtime} create failed")
         return answer.data
@@ -396,7 +396,7 @@ def hold(file: Path, argument: str) -> int | None:
     return pidfd
 
 
-def _tell(files: TaskFiles, order: str) -> None:
+def _send_control(files: TaskFiles, order: str) -> None:
     try:
         pipe = os.open(files.control, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

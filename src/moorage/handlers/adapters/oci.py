@@ -112,5 +112,5 @@ class OciAdapter(MonitoredAdapter):
             raise checkpoint_refusal(error) from None
 
     async def processes(self, task: Task) -> tuple[int, ...]:
-        told = await self._command_line.run("ps", "--format", "json", task.id)
-        return tuple(json.loads(told or "[]") or ())
+        output = await self._command_line.run("ps", "--format", "json", task.id)
+        return tuple(json.loads(output or "[]") or ())

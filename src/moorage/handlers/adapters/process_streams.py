@@ -71,13 +71,13 @@ class Pipes:
         """Create the pipes and return both ends; close the child's once it has been started."""
         output, child_output = os.pipe2(os.O_CLOEXEC)
         error, child_error = os.pipe2(os.O_CLOEXEC)
-        child_input, given = os.pipe2(os.O_CLOEXEC)
+        child_input, stdin = os.pipe2(os.O_CLOEXEC)
         ends = ChildEnds(child_input, child_output, child_error)
         if has_stdin:
-            return cls(given, output, error), ends
+            return cls(stdin, output, error), ends
         # A closed pipe instead of /dev/null: crun changes the owner of the streams to the
         # container's user, and that device is the host's.
-        os.close(given)
+        os.close(stdin)
         return cls(None, output, error), ends
 
     async def read(self) -> tuple[int, bytes] | None:

@@ -27,7 +27,7 @@ from moorage.handlers.adapters.adapter import AdapterError, Task, UnsupportedErr
 from moorage.handlers.adapters.command_line import (
     CommandLine,
     Descriptors,
-    complaint_in,
+    last_log_error,
     refusal,
 )
 from moorage.handlers.adapters.conmon import Conmon
@@ -109,8 +109,8 @@ class RunscAdapter(MonitoredAdapter):
             return
         status = await self._pass_gate(task)
         if status != 0:
-            said = complaint_in(task.bundle / "start.log")
-            raise refusal("start", status, said)
+            error_text = last_log_error(task.bundle / "start.log")
+            raise refusal("start", status, error_text)
 
     async def delete(self, task: Task) -> None:
         """Delete the task, and its cgroup if the adapter manages it.

@@ -61,7 +61,7 @@ _UNKNOWN_EXIT = 255
 
 
 @dataclass(slots=True)
-class _Live:
+class _RunningTask:
     """A task that this engine process has opened.
 
     Its record, its pipes by descriptor, and their reader.
@@ -84,7 +84,7 @@ class ShimAdapter:
         self._options = options
         self._shims = ShimConnections()
         self._events: ShimEvents | None = None
-        self._live: dict[str, _Live] = {}
+        self._live: dict[str, _RunningTask] = {}
         self._opening = asyncio.Lock()
         self._memory_cut: set[str] = set()
         self._pods: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -132,10 +132,10 @@ class ShimAdapter:
         try:
             return await self._create(task, directory)
         except BaseException as error:
-            said = await asyncio.to_thread(directory.complaint)
+            shim_error = await asyncio.to_thread(directory.complaint)
             await self.delete(task)
-            if isinstance(error, ShimLostError) and said:
-                raise AdapterError(f"{error}; it said: {said}") from error
+            if isinstance(error, ShimLostError) and shim_error:
+                raise AdapterError(f"{error}; it said: {shim_error}") from error
             if isinstance(error, OSError):
                 raise AdapterError(f"{task.bundle}: {error.strerror or error}") from error
             raise
@@ -310,9 +310,11 @@ class ShimAdapter:
                 raise
         live = self._live[task.id]
         request = pb.ConnectRequest(id=task.id)
-        told = await self._shims.call(live.record.address, "Connect", request, pb.ConnectResponse)
+        connected = await self._shims.call(
+            live.record.address, "Connect", request, pb.ConnectResponse
+        )
         live.record = await asyncio.to_thread(
-            with_processes, directory, live.record, told.shim_pid, pid
+            with_processes, directory, live.record, connected.shim_pid, pid
         )
         return pid
 
@@ -324,14 +326,14 @@ class ShimAdapter:
         if task.log is not None:
             keeper = await asyncio.to_thread(start_keeper, pipes, self._program.search_path)
         try:
-            given = b"" if options is None else options.SerializeToString()
-            address = await self._program.start(task.id, task.bundle, given)
+            options_bytes = b"" if options is None else options.SerializeToString()
+            address = await self._program.start(task.id, task.bundle, options_bytes)
             record = Record(address, keeper=keeper)
             directory.write_record(record)
         except BaseException:
             await end_process(keeper)
             raise
-        self._live[task.id] = _Live(record, pipes, self._output(task, pipes))
+        self._live[task.id] = _RunningTask(record, pipes, self._output(task, pipes))
         request = pb.CreateRequest(
             id=task.id,
             bundle=str(task.bundle),
@@ -341,7 +343,7 @@ class ShimAdapter:
         )
         return (await self._shims.call(address, "Create", request, pb.CreateResponse)).pid
 
-    async def _known(self, task: Task) -> _Live:
+    async def _known(self, task: Task) -> _RunningTask:
         """Return the open task, opening it from its record if needed. Raises TaskNotFoundError."""
         async with self._opening:
             await self._listen()
@@ -356,7 +358,7 @@ class ShimAdapter:
                 output = self._output(task, pipes)
             except OSError as error:
                 raise AdapterError(f"{directory.path}: {error.strerror or error}") from error
-            live = self._live[task.id] = _Live(record, pipes, output)
+            live = self._live[task.id] = _RunningTask(record, pipes, output)
             return live
 
     def _pod(self, task: Task) -> asyncio.Lock:
@@ -378,7 +380,7 @@ class ShimAdapter:
         log = None if task.log is None else CriLog(task.log)
         return ProcessOutput({key: path for key, path in pipes.items() if key}, log)
 
-    async def _wait(self, task: Task, live: _Live) -> Exit:
+    async def _wait(self, task: Task, live: _RunningTask) -> Exit:
         request = pb.WaitRequest(id=task.id)
         try:
             # No deadline: a container may run for years.
@@ -391,11 +393,11 @@ class ShimAdapter:
             return self._exit(task, live, ended.exit_status or _UNKNOWN_EXIT, ended.exited_at)
         return self._exit(task, live, reply.exit_status, reply.exited_at)
 
-    def _exit(self, task: Task, live: _Live, code: int, when: Timestamp) -> Exit:
+    def _exit(self, task: Task, live: _RunningTask, code: int, when: Timestamp) -> Exit:
         is_cut = task.id in self._memory_cut or was_memory_cut(live.record.memory)
         return Exit(code, when.ToNanoseconds(), is_out_of_memory=is_cut)
 
-    async def _state(self, task: Task, live: _Live) -> pb.StateResponse:
+    async def _state(self, task: Task, live: _RunningTask) -> pb.StateResponse:
         request = pb.StateRequest(id=task.id)
         return await self._shims.call(live.record.address, "State", request, pb.StateResponse)
 

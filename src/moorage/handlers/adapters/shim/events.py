@@ -84,7 +84,7 @@ class _Reported(asyncio.Protocol):
             for frame in self._framing.feed(data):
                 if frame.kind != REQUEST:
                     continue
-                if task_id := _told_of_memory(frame.content):
+                if task_id := _oom_task(frame.content):
                     self._out_of_memory(task_id)
                 self._transport.write(Frame(frame.stream, RESPONSE, _ANSWER).encode())
         except ConnectionLostError:
@@ -101,7 +101,7 @@ def _listen(path: Path) -> socket.socket:
     return listening
 
 
-def _told_of_memory(content: bytes) -> str:
+def _oom_task(content: bytes) -> str:
     """Return the ID of the task that ran out of memory; empty for any other event."""
     try:
         request = pb.Request.FromString(content)

@@ -79,7 +79,7 @@ class ShimProgram:
             raise AdapterError(f"{self.binary.name} delete: its answer is no reply") from error
 
     async def _run(
-        self, task_id: str, bundle: Path, words: tuple[str, ...], given: bytes
+        self, task_id: str, bundle: Path, words: tuple[str, ...], stdin: bytes
     ) -> Answer:
         argv = (
             *(str(self.binary), "-namespace", NAMESPACE, "-address", str(self.events)),
@@ -89,7 +89,7 @@ class ShimProgram:
             return await run(
                 argv,
                 deadline_s=_START_DEADLINE_S,
-                given=given,
+                stdin=stdin,
                 environment=self._environment,
                 directory=bundle,
             )
@@ -116,16 +116,20 @@ def parse_address(printed: str) -> Address:
     Raises AdapterError for an address that is not ttrpc version 2 or 3 over a Unix socket.
     """
     text = printed.strip()
-    told = _Bootstrap(text)
+    bootstrap = _Bootstrap(text)
     if text.startswith("{"):
         try:
-            told = msgspec.json.decode(text, type=_Bootstrap)
+            bootstrap = msgspec.json.decode(text, type=_Bootstrap)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             raise AdapterError(f"the shim told its address as {text!r}: {error}") from error
-    path = told.address.removeprefix(_UNIX)
-    if told.protocol != _PROTOCOL or told.version not in (2, 3) or not path.startswith("/"):
+    path = bootstrap.address.removeprefix(_UNIX)
+    if (
+        bootstrap.protocol != _PROTOCOL
+        or bootstrap.version not in (2, 3)
+        or not path.startswith("/")
+    ):
         raise AdapterError(
             f"the shim is at {json.dumps(text)}: only ttrpc, version 2 or 3, over a Unix socket "
             "can be spoken here"
         )
-    return Address(path, told.version)
+    return Address(path, bootstrap.version)

@@ -74,10 +74,10 @@ class TaskDirectory:
     def complaint(self) -> str:
         """Return the last line of the shim's log, for an error message; at most 500 characters."""
         try:
-            said = (self.bundle / "log").read_text(errors="replace").strip()
+            log = (self.bundle / "log").read_text(errors="replace").strip()
         except OSError:
             return ""
-        return said.rpartition("\n")[2][:500]
+        return log.rpartition("\n")[2][:500]
 
 
 def with_processes(directory: TaskDirectory, record: Record, shim: int, task: int) -> Record:
