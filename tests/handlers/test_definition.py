@@ -131,7 +131,7 @@ WRONG = {
         "it is not TOML: Expected '=' after a key in a key/value pair",
         "write `key = value` lines",
     ),
-    "no text": (b"\n\xff", 2, "it is not UTF-8 text", "write it anew"),
+    "no text": (b"\n\xff", 2, "it is not UTF-8 text", "write it again"),
     "a relative profile": (
         LEAST + 'default_seccomp = "profile.json"\n',
         3,

@@ -124,7 +124,7 @@ async def test_a_broken_file_leaves_the_former_version_in_force(
     broken = await watched.until(lambda catalogue: bool(catalogue.complaints))
     (complaint,) = broken.complaints
     assert (complaint.line, complaint.has_former) == (2, True)
-    assert "what it said before stays in force" in str(complaint)
+    assert "its former version stays in force" in str(complaint)
     assert broken.handlers == before
     definition(watched.second, "runc", "crun")
     mended = await watched.until(lambda catalogue: not catalogue.complaints)
@@ -236,7 +236,7 @@ async def test_a_program_that_hangs_holds_no_other_handler_up(
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("exit 0", "it tells no version, so it is no container runtime"),
+        ("exit 0", "it reports no version, so it is not a container runtime"),
         ("echo cannot find a library >&2; exit 127", "cannot find a library"),
     ],
 )
@@ -365,7 +365,7 @@ async def test_a_file_that_others_can_write_is_refused_and_its_former_self_stays
     (complaint,) = catalogue.complaints
     assert str(complaint) == (
         f"{file}: it can be written by others (mode 0666) (look at it, then chmod go-w {file}); "
-        "what it said before stays in force"
+        "its former version stays in force"
     )
     assert offered(catalogue, "runc").program == watched.bin / "runc"
     file.chmod(0o644)

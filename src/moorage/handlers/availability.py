@@ -100,7 +100,7 @@ def _is_trusted(found: InstalledRuntime, _engine: Containerd, _machine: Machine)
 def distrusted(found: Distrust) -> Verdict:
     """Return the verdict on a file that runs as root and is writable by other users."""
     return Verdict(
-        f"{found.path} {found.problem}, so what it says or does may be another's",
+        f"{found.path} {found.problem}, so another user may have replaced it",
         f"look at it, then {found.remedy}",
     )
 

@@ -47,7 +47,7 @@ class Diagnostic:
 
     def __str__(self) -> str:
         place = f"{self.path}:{self.line}" if self.line else str(self.path)
-        kept = "; what it said before stays in force" if self.has_former else ""
+        kept = "; its former version stays in force" if self.has_former else ""
         return f"{place}: {self.problem} ({self.remedy}){kept}"
 
 

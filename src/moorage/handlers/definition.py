@@ -208,7 +208,7 @@ def _read(path: Path, content: bytes) -> tuple[str, dict[str, Any]]:
         text = content.decode()
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise DefinitionError(path, line, "it is not UTF-8 text", "write it anew") from error
+        raise DefinitionError(path, line, "it is not UTF-8 text", "write it again") from error
     try:
         return text, tomllib.loads(text)
     except RecursionError as error:

@@ -43,7 +43,7 @@ async def probe_program(
         if runtime.is_shim:
             return Program(path, version)
         if version is None:
-            return Program(path, failure="it tells no version, so it is no container runtime")
+            return Program(path, failure="it reports no version, so it is not a container runtime")
         # Without the command, a runtime prints a usage text, which is no features document.
         listed = await run([path, "features"], deadline_s=deadline_s)
     except CommandError as error:

@@ -106,8 +106,8 @@ RUNC_ERROR = 'runc create failed: exec: "x": not found in $PATH'
         ('{"data": -1, "message": "no such file\\nsecond line"}\n', "no such file"),
         ('{"data": 0}\n', "/bin/runc create failed"),
         (json.dumps({"data": -1, "message": RUNC_LOG}) + "\n", f"^{re.escape(RUNC_ERROR)}$"),
-        ("nonsense\n", "said b'nonsense"),
-        ('{"data": "x"}\n', "said"),
+        ("nonsense\n", "invalid reply, b'nonsense"),
+        ('{"data": "x"}\n', "invalid reply"),
         ("", "ended before it had started /bin/runc"),
     ],
 )

@@ -166,7 +166,7 @@ async def test_input_waits_for_its_reader_and_is_refused_without_one(
 ) -> None:
     monkeypatch.setattr("moorage.handlers.adapters.fifo_input._READER_S", 0.1)
     given = ProcessInput(pipes[0])
-    with pytest.raises(OSError, match="read by nobody"):
+    with pytest.raises(OSError, match="no process reads its input"):
         await given.write(b"x")
     monkeypatch.setattr("moorage.handlers.adapters.fifo_input._READER_S", DEADLINE_S)
     writing = asyncio.create_task(given.write(b"x"))

@@ -95,7 +95,7 @@ def test_a_command_without_an_id_is_an_error(tmp_path: Path) -> None:
     for text in (None, "", "x"):
         if text is not None:
             files.pid_file.write_text(text)
-        with pytest.raises(AdapterError, match="did not tell the command's process id"):
+        with pytest.raises(AdapterError, match="did not write the command's process ID"):
             files.pid()
     files.pid_file.write_text("7\n")
     assert files.pid() == 7

@@ -150,7 +150,9 @@ async def test_a_start_passes_the_gate_and_answers(adapter: RunscAdapter, task: 
     with pytest.raises(AdapterError, match="no such file"):
         await adapter.start(task)
     os.write(answer, b"what\n")
-    with pytest.raises(AdapterError, match="its start cannot be asked for: invalid literal"):
+    with pytest.raises(
+        AdapterError, match="the runtime cannot be signalled to start it: invalid literal"
+    ):
         await adapter.start(task)
     os.close(gate)
     os.close(answer)
@@ -159,7 +161,7 @@ async def test_a_start_passes_the_gate_and_answers(adapter: RunscAdapter, task: 
 async def test_a_start_that_is_not_answered(
     adapter: RunscAdapter, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(AdapterError, match="its start cannot be asked for"):
+    with pytest.raises(AdapterError, match="the runtime cannot be signalled to start it"):
         await adapter.start(task)
     os.mkfifo(task.bundle / "answer")
     monkeypatch.setattr(runsc, "START_DEADLINE_S", 0.01)

@@ -217,7 +217,7 @@ class Conmon:
                 while not task.log.exists():  # noqa: ASYNC110
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
-            raise AdapterError(f"the log {task.log} was not opened anew") from None
+            raise AdapterError(f"the log {task.log} was not reopened") from None
 
     def resize(self, task: Task, width: int, height: int) -> None:
         """Set the size of the task's terminal. Raises AdapterError."""
@@ -256,7 +256,9 @@ class Conmon:
         try:
             answer = msgspec.json.decode(reply, type=_Answer)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            raise AdapterError(f"{self.program} said {reply[:200]!r}: {error}") from error
+            raise AdapterError(
+                f"{self.program} wrote an invalid reply, {reply[:200]!r}: {error}"
+            ) from error
         if answer.data <= 0:
             raise AdapterError(one_line(logged_error(answer.message)) or f"{runtime} create failed")
         return answer.data

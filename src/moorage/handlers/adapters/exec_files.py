@@ -54,7 +54,7 @@ class ExecFiles:
         try:
             return int(self.pid_file.read_text())
         except (FileNotFoundError, ValueError) as error:
-            raise AdapterError("the runtime did not tell the command's process id") from error
+            raise AdapterError("the runtime did not write the command's process ID") from error
 
     def remove(self) -> None:
         """Remove the files; missing ones are ignored."""

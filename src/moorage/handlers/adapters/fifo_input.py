@@ -71,7 +71,7 @@ async def _open_when_read(held: Path, path: Path) -> int:
         if not has_reader:
             os.close(pipe)
     if not has_reader:
-        raise OSError(errno.ENXIO, "its input is read by nobody", str(path))
+        raise OSError(errno.ENXIO, "no process reads its input", str(path))
     os.set_blocking(pipe, False)
     return pipe
 

@@ -194,7 +194,7 @@ class RunscAdapter(MonitoredAdapter):
         except TimeoutError:
             raise AdapterError(f"gVisor did not start it within {START_DEADLINE_S:g} s") from None
         except (OSError, ValueError) as error:
-            raise AdapterError(f"its start cannot be asked for: {error}") from error
+            raise AdapterError(f"the runtime cannot be signalled to start it: {error}") from error
 
     def _started(self, task: Task, files: ExecFiles, streams: ProcessStreams) -> StartedProcess:
         return GvisorProcess(files, streams, self._reaper, self._command_line, task)

@@ -166,7 +166,7 @@ class PodProber:
         return max(0.0, probe.initial_delay_seconds - age_s)
 
     async def _run_check(self, member: Member, found: ContainerView, probe: Probe) -> CheckResult:
-        result = CheckResult(Outcome.ERROR, "not asked")
+        result = CheckResult(Outcome.ERROR, "not run")
         for _ in range(_TRIES):
             result = await self._checks.run(probe, member.container, found.id, self._address)
             if result.outcome is not Outcome.ERROR:

@@ -213,7 +213,7 @@ async def test_a_process_whose_end_nobody_knows_is_said_and_its_pipes_go(
     calls = Calls()
     process = ShimProcess(output, pipes[0], calls, tmp_path / "p", has_terminal=False)
     calls.error = ShimLostError("no shim")
-    with pytest.raises(AdapterError, match="nobody knows how the process ended: no shim"):
+    with pytest.raises(AdapterError, match="the exit status of the process is lost: no shim"):
         await process.wait()
     with pytest.raises(ShimLostError):
         await process.__aexit__()

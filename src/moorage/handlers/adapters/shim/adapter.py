@@ -135,7 +135,7 @@ class ShimAdapter:
             shim_error = await asyncio.to_thread(directory.complaint)
             await self.delete(task)
             if isinstance(error, ShimLostError) and shim_error:
-                raise AdapterError(f"{error}; it said: {shim_error}") from error
+                raise AdapterError(f"{error}; the shim's last log line: {shim_error}") from error
             if isinstance(error, OSError):
                 raise AdapterError(f"{task.bundle}: {error.strerror or error}") from error
             raise

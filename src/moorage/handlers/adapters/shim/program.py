@@ -121,7 +121,7 @@ def parse_address(printed: str) -> Address:
         try:
             bootstrap = msgspec.json.decode(text, type=_Bootstrap)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            raise AdapterError(f"the shim told its address as {text!r}: {error}") from error
+            raise AdapterError(f"the shim's address cannot be parsed: {text!r}: {error}") from error
     path = bootstrap.address.removeprefix(_UNIX)
     if (
         bootstrap.protocol != _PROTOCOL

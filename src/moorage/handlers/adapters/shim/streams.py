@@ -113,7 +113,7 @@ class ShimProcess(AttachedStreams):
         try:
             code = await self._calls.wait()
         except ShimLostError as error:
-            raise AdapterError(f"nobody knows how the process ended: {error}") from error
+            raise AdapterError(f"the exit status of the process is lost: {error}") from error
         return code
 
     async def kill(self) -> None:
