@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from moorage.cli.errors import CliError
-from moorage.cli.handlers import HandlerInForce, HandlersTold, told_handlers
+from moorage.cli.handlers import HandlersTold, told_handlers
 from moorage.cluster.layout import Layout
 from moorage.cri import engine_pb, pb
 from moorage.handlers import Handler
@@ -68,14 +68,14 @@ async def test_an_engine_of_its_own_says_what_its_files_define(
     assert found.complaints == ("b.toml: bad",)
     gvisor, crun, kata, lost = found.handlers
     assert msgspec.structs.asdict(gvisor) == {
-        **msgspec.structs.asdict(HandlerInForce(handler="gvisor", runtime="runsc")),
+        **msgspec.structs.asdict(Handler(handler="gvisor", runtime="runsc")),
         "path": "/usr/bin/runsc", "version": "release-20221219.0", "available": True,
         "features": ("userNamespaces",), "default": True, "file": "/etc/gvisor.toml",
         "defect": gvisor.defect, "defect_remedy": gvisor.defect_remedy,
     }  # fmt: skip
     assert "statx" in gvisor.defect
     assert "install runsc" in gvisor.defect_remedy
-    assert crun == HandlerInForce(
+    assert crun == Handler(
         handler="crun", runtime="crun", path="/x/crun", version="release-20221219.0", reason="no",
         remedy="do",
     )  # fmt: skip
@@ -119,8 +119,6 @@ async def test_another_engine_is_asked_only_by_a_cluster_with_a_node(
     async with serving_crio(FakeCrio(Behaviour(handlers=["b"], features=features)), tmp_path) as at:
         layout = cluster(tmp_path, cri=at, has_node=has_node)
         found = (await told_handlers(layout, MACHINES)).handlers
-    b = HandlerInForce(
-        handler="b", runtime="", available=True, features=("recursiveReadOnlyMounts",)
-    )
-    kata = HandlerInForce(**msgspec.structs.asdict(MACHINES[0]))
+    b = Handler(handler="b", runtime="", available=True, features=("recursiveReadOnlyMounts",))
+    kata = MACHINES[0]
     assert found == ((b,) if has_node else (kata,))

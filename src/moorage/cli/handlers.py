@@ -26,18 +26,11 @@ from moorage.handlers.features import HandlerFeatures
 _ASK_DEADLINE_S = 5.0
 
 
-class HandlerInForce(Handler, frozen=True, kw_only=True):
-    """A handler, whether pods without a class get it, and the file that defines it."""
-
-    default: bool = False
-    file: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class HandlersTold:
     """The handlers, and what is wrong with definition files."""
 
-    handlers: tuple[HandlerInForce, ...]
+    handlers: tuple[Handler, ...]
     complaints: tuple[str, ...] = ()
 
 
@@ -50,7 +43,7 @@ async def told_handlers(layout: Layout, found: Iterable[Handler]) -> HandlersTol
     settings = load(layout.settings)
     if settings is not None and settings.has_node and settings.cri:
         return HandlersTold(await _of_other_engine(settings.cri))
-    plain = tuple(HandlerInForce(**msgspec.structs.asdict(each)) for each in found)
+    plain = tuple(found)
     told = await _ask_engine(layout)
     if told is None:
         return HandlersTold(plain)
@@ -60,7 +53,7 @@ async def told_handlers(layout: Layout, found: Iterable[Handler]) -> HandlersTol
     return HandlersTold((*own, *map(_undefined, others)), tuple(told.complaints))
 
 
-async def _of_other_engine(endpoint: str) -> tuple[HandlerInForce, ...]:
+async def _of_other_engine(endpoint: str) -> tuple[Handler, ...]:
     """The handlers that an engine lists. Its default has the empty name, as in the CRI."""
     try:
         async with CriClient(endpoint) as cri, asyncio.timeout(_ASK_DEADLINE_S):
@@ -71,13 +64,13 @@ async def _of_other_engine(endpoint: str) -> tuple[HandlerInForce, ...]:
     return tuple(map(_listed, sorted(listed, key=lambda each: each.name)))
 
 
-def _listed(handler: NodeRuntimeHandler) -> HandlerInForce:
+def _listed(handler: NodeRuntimeHandler) -> Handler:
     has = handler.features or NodeRuntimeHandlerFeatures()
     features = HandlerFeatures(
         recursive_read_only_mounts=bool(has.recursive_read_only_mounts),
         user_namespaces=bool(has.user_namespaces),
     )
-    return HandlerInForce(
+    return Handler(
         handler=handler.name,
         runtime="",
         available=True,
@@ -102,9 +95,9 @@ async def _ask_engine(layout: Layout) -> engine_pb.Handlers | None:
         return None
 
 
-def _in_force(told: engine_pb.Handler) -> HandlerInForce:
+def _in_force(told: engine_pb.Handler) -> Handler:
     defect = gvisor_defect(told.version) if told.adapter == AdapterKind.RUNSC else None
-    return HandlerInForce(
+    return Handler(
         handler=told.name,
         runtime=Path(told.program).name,
         path=told.program,
@@ -120,7 +113,7 @@ def _in_force(told: engine_pb.Handler) -> HandlerInForce:
     )
 
 
-def _undefined(found: HandlerInForce) -> HandlerInForce:
+def _undefined(found: Handler) -> Handler:
     """A handler that the machine could have, and the engine has not."""
     if not found.available:
         return found

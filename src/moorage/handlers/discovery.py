@@ -30,7 +30,9 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
 
     `reason` and `remedy` say why it is not available; `defect` and `defect_remedy` describe what
     does not work although it is. `features` are the features that pods get under the engine;
-    `runtime_features` the features that the runtime reports, None when it reports none.
+    `runtime_features` the features that the runtime reports, None when it reports none. `default`
+    and `file` are known of an engine's handlers alone: whether pods without a class get it, and the
+    file that defines it.
     """
 
     handler: str
@@ -45,6 +47,8 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     features: tuple[str, ...] = ()
     runtime_features: tuple[str, ...] | None = None
     configuration: str = ""
+    default: bool = False
+    file: str = ""
 
 
 async def find_containerd(path: str) -> Containerd | None:

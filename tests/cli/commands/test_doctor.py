@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from moorage.cli.commands import doctor
-from moorage.cli.handlers import HandlerInForce, HandlersTold
+from moorage.cli.handlers import HandlersTold
 from moorage.cluster.host import Host
 from moorage.cluster.layout import Layout
 from moorage.engine import HANDLER_DIRECTORY
@@ -32,7 +32,7 @@ class Machine:
 
     def __init__(self) -> None:
         self.host = a_host()
-        self.told: tuple[HandlerInForce, ...] = ()
+        self.told: tuple[Handler, ...] = ()
         self.asked: list[object] = []
 
     async def look(
@@ -95,14 +95,14 @@ def test_a_problem_is_status_4_and_its_remedy_stands_below(
 def test_a_defect_that_a_handler_file_avoids_is_none(
     machine: Machine, tmp_path: Path, own: dict[str, Any], has_defect: bool
 ) -> None:
-    machine.told = (HandlerInForce(handler="gvisor", runtime="runsc", version="2", **own),)
+    machine.told = (Handler(handler="gvisor", runtime="runsc", version="2", **own),)
     said = str(rows_of("--data-dir", tmp_path))
     assert ("ls fails" in said) == has_defect
     assert ("also bad" in said) == ("defect" in own)
 
 
 def test_what_a_handler_file_names_counts_for_its_handler_alone() -> None:
-    own = HandlerInForce(
+    own = Handler(
         handler="gvisor", runtime="runsc", available=True, path="/opt/runsc", version="2",
         defect="d", defect_remedy="r",
     )  # fmt: skip

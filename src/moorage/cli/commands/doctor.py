@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from moorage.cli.errors import CANNOT_RUN_PODS
-from moorage.cli.handlers import HandlerInForce, told_handlers
+from moorage.cli.handlers import told_handlers
 from moorage.cli.machine import look
 from moorage.cli.options import data_dir_option, layout_of
 from moorage.cli.output import output_option, show
@@ -61,7 +61,7 @@ async def _look(layout: Layout, *, is_installing: bool) -> tuple[Host, tuple[Han
     return host, tuple(_as_in_force(each, in_force.get(each.handler)) for each in found)
 
 
-def _as_in_force(handler: Handler, own: HandlerInForce | None) -> Handler:
+def _as_in_force(handler: Handler, own: Handler | None) -> Handler:
     if own is None or own.path == handler.path or not own.available:
         return handler
     return msgspec.structs.replace(

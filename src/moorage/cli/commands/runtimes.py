@@ -8,12 +8,13 @@ from pathlib import Path
 import click
 import msgspec
 
-from moorage.cli.handlers import HandlerInForce, HandlersTold, told_handlers
+from moorage.cli.handlers import HandlersTold, told_handlers
 from moorage.cli.machine import look
 from moorage.cli.options import data_dir_option, layout_of
 from moorage.cli.output import output_option, show
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import load
+from moorage.handlers import Handler
 
 _COLUMNS = ("handler", "runtime", "version", "default", "available", "features")
 
@@ -38,7 +39,7 @@ def command(data_dir: Path, *, shows_all: bool, output: str) -> None:
         click.echo(f"broken: {complaint}", err=True)
 
 
-def _notes(handler: HandlerInForce) -> list[str]:
+def _notes(handler: Handler) -> list[str]:
     """Return the lines below a handler's row: its file, and why it cannot be used."""
     found = [handler.file] if handler.file else []
     for reason, remedy in (
