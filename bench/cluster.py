@@ -26,7 +26,9 @@ from moorage.client.resources import PODS
 from moorage.cluster.creation import Choices, open_cluster
 from moorage.cluster.engine import engine_paths
 from moorage.cluster.layout import Layout
-from moorage.cluster.life import clear_machine, part_statuses, start_detached, stop_parts
+from moorage.cluster.start import start_detached
+from moorage.cluster.status import part_statuses
+from moorage.cluster.teardown import clear_machine, stop_parts
 from moorage.cri import CriClient
 
 IMAGE = "moorage.local/busybox:1"

@@ -29,7 +29,7 @@ from moorage.cluster.engine import prepare_host
 from moorage.cluster.engine.paths import HUGETLB_MARKER
 from moorage.cluster.host.hugetlb import part_hugetlb
 from moorage.cluster.images import catalogue, write_archive
-from moorage.cluster.life import memory_of
+from moorage.cluster.status import memory_of
 from moorage.cri import CriClient, engine_pb, pb
 
 IMAGE = "moorage.local/busybox:1"

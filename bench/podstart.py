@@ -25,7 +25,8 @@ from moorage.client import Client, Informer, load_kubeconfig
 from moorage.client.resources import PODS
 from moorage.cluster.creation import Choices, open_cluster
 from moorage.cluster.layout import Layout
-from moorage.cluster.life import clear_machine, start_detached, stop_parts
+from moorage.cluster.start import start_detached
+from moorage.cluster.teardown import clear_machine, stop_parts
 
 _ANSWERED = re.compile(
     r"^(?P<at>\S+) debug engine\.service\.server answered "

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from moorage.cluster.life import memory_of
+from moorage.cluster.status import memory_of
 from tests.apiserver.test_bad_input import Raw
 from tests.running import RunningCluster
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,8 +17,11 @@ import pytest
 from moorage.cluster import supervise
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import SettingsError, save
-from moorage.cluster.supervisor import NOTIFY_VARIABLE, READY_MESSAGE, Part
+from moorage.cluster.supervise import parts_of, usage
+from moorage.cluster.supervisor import NOTIFY_VARIABLE, READY_MESSAGE, Part, read_state
+from moorage.cluster.teardown import stop_parts
 from tests.cluster.test_settings import SETTINGS
+from tests.running import until
 
 _READY = f"echo {READY_MESSAGE.decode().strip()} >&$" + NOTIFY_VARIABLE
 
@@ -84,3 +90,60 @@ def test_a_cluster_that_is_stopped_otherwise_prints_no_farewell(
 def test_a_cluster_without_settings_is_not_supervised(layout: Layout) -> None:
     with pytest.raises(SettingsError, match="`moor up` makes it"):
         supervise.main([str(layout.root), ""])
+
+
+SUPERVISES = """
+import sys
+from pathlib import Path
+from moorage.cluster import supervise
+from moorage.cluster.supervisor import Part
+code = "from moorage.cluster.notify import *; die_with_parent(); notify_ready(); signal.pause()"
+part = Part("one", "one", (sys.executable, "-c", "import signal;" + code))
+supervise.parts_of = lambda *_: (part,)
+sys.exit(supervise.main([sys.argv[1], ""]))
+"""
+
+
+@pytest.mark.parametrize("output", ["closed pipe", "/dev/full"])
+def test_a_cluster_that_is_ready_after_its_starter_and_its_reader_went_goes_on(
+    layout: Layout, output: str
+) -> None:
+    save(layout.settings, SETTINGS)
+    notify_read, notify_write = os.pipe()
+    output_read, output_write = os.pipe()
+    with open("/dev/full", "w") as full:
+        process = subprocess.Popen(
+            [sys.executable, "-c", SUPERVISES, str(layout.root)],
+            stdout=full if output == "/dev/full" else output_write,
+            env={**os.environ, NOTIFY_VARIABLE: str(notify_write)},
+            pass_fds=(notify_write,),
+        )
+    for end in (notify_read, notify_write, output_read, output_write):
+        os.close(end)
+    try:
+        until(lambda: _part_state(layout) == "ready", "the part's readiness", 20)
+        # It must still be there when it has reported that: it answers a request to end.
+        assert stop_parts(layout)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _part_state(layout: Layout) -> str:
+    state: Any = read_state(layout.state)
+    return str(state["parts"]["one"]["state"]) if state else ""
+
+
+def test_what_is_started_and_how_it_is_used(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "a b")
+
+    def names(**chosen: Any) -> list[str]:
+        settings = msgspec.structs.replace(SETTINGS, **chosen)
+        return [part.name for part in parts_of(layout, settings)]
+
+    assert names() == ["apiserver", "engine", "node", "controllers"]
+    assert names(cri="unix:///run/x.sock") == ["apiserver", "node", "controllers"]
+    assert names(has_node=False) == ["apiserver", "controllers"]
+    assert f"export KUBECONFIG='{layout.root}/kubeconfig'\n" in usage(layout, SETTINGS)
+    assert "use-context moorage\n" in usage(layout, SETTINGS, "/home/me/.kube/config")

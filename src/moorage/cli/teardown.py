@@ -9,8 +9,8 @@ from moorage.cli.errors import CliError
 from moorage.cluster.engine import LeftoverError
 from moorage.cluster.files import exclusive
 from moorage.cluster.layout import Layout
-from moorage.cluster.life import StopError, clear_machine, stop_parts
 from moorage.cluster.settings import Settings
+from moorage.cluster.teardown import StopError, clear_machine, stop_parts
 from moorage.handlers.command import CommandError
 
 

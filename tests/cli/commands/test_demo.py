@@ -14,7 +14,7 @@ from moorage.cluster.claims import Claims
 from moorage.cluster.creation import Choices
 from moorage.cluster.demo import DemoError, Shown
 from moorage.cluster.layout import Layout
-from moorage.cluster.life import StartError
+from moorage.cluster.start import StartError
 from moorage.handlers import Handler
 from tests.cli.moor import moor
 

@@ -13,8 +13,8 @@ from moorage.cli import teardown
 from moorage.cli.errors import CliError
 from moorage.cluster.engine import LeftoverError
 from moorage.cluster.layout import Layout
-from moorage.cluster.life import StopError
 from moorage.cluster.settings import Settings, load
+from moorage.cluster.teardown import StopError
 from moorage.handlers.command import CommandError
 from tests.cli.moor import Answer, cluster, held, moor
 

@@ -19,10 +19,10 @@ from moorage.cluster.creation import Choices
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.host import Host
 from moorage.cluster.layout import Layout
-from moorage.cluster.life import StartError
 from moorage.cluster.network import NoSubnetError, SubnetTakenError
 from moorage.cluster.network.subnet import Route
 from moorage.cluster.settings import Settings, SettingsError, load
+from moorage.cluster.start import StartError
 from moorage.cluster.supervisor import AlreadyRunningError
 from moorage.handlers import Handler
 from tests.cli.moor import Answer, change, cluster, held, moor

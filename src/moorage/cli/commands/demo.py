@@ -23,8 +23,8 @@ from moorage.cluster.claims import Claims
 from moorage.cluster.creation import Choices
 from moorage.cluster.demo import Demo, DemoError, Shown, find_examples
 from moorage.cluster.layout import Layout
-from moorage.cluster.life import StartError, start_detached
 from moorage.cluster.manifests import Manifest, ManifestError, read_manifests
+from moorage.cluster.start import StartError, start_detached
 from moorage.handlers import Handler
 from moorage.linux.id_register import forget
 from moorage.linux.trees import remove_tree

@@ -10,7 +10,7 @@ import click
 
 from moorage.cli.options import data_dir_option, layout_of, running_settings
 from moorage.cli.output import dim, output_option, show
-from moorage.cluster.life import PartStatus, part_statuses
+from moorage.cluster.status import PartStatus, part_statuses
 
 _COLUMNS = ("part", "state", "pid", "restarts", "ready_after", "memory")
 

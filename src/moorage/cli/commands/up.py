@@ -28,12 +28,13 @@ from moorage.cluster import kubeconfig
 from moorage.cluster.claims import Claims
 from moorage.cluster.creation import Choices, access
 from moorage.cluster.layout import Layout
-from moorage.cluster.life import StartError, part_statuses, start_detached
 from moorage.cluster.settings import (
     DEFAULT_POD_PIDS_LIMIT,
     Settings,
     load,
 )
+from moorage.cluster.start import StartError, start_detached
+from moorage.cluster.status import part_statuses
 from moorage.cluster.supervise import become_supervisor, moor_command, usage
 from moorage.cluster.supervisor import COMPLETE, AlreadyRunningError, running_pid
 from moorage.cri import UnusableEngineError, probe

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,9 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.cluster import life
+from moorage.cluster import teardown
 from moorage.cluster.engine import NoEngineError, engine_in_use, note_engine
 from moorage.cluster.layout import Layout
+from moorage.cluster.status import part_statuses
+from moorage.cluster.supervisor import running_pid
+from moorage.cluster.teardown import StopError, stop_parts
+from tests.cluster.holding import HOLDS
 from tests.cluster.test_settings import SETTINGS
 
 OTHER = "unix:///run/x.sock"
@@ -32,16 +39,16 @@ class Machine:
             return "plan"
 
         for name in ("end_pods", "unprotect", "tear_down", "sweep"):
-            monkeypatch.setattr(life, name, self._coroutine(name))
-        monkeypatch.setattr(life, "gather", self._coroutine("gather", "host"))
-        monkeypatch.setattr(life, "prepare_host", self._coroutine("prepare", "host"))
-        monkeypatch.setattr(life, "plan_engine", plan)
-        monkeypatch.setattr(life, "pod_network", lambda *_: "network")
-        monkeypatch.setattr(life, "engine_paths", lambda *_: SimpleNamespace(run=self.run))
-        monkeypatch.setattr(life, "current_cgroups", lambda: "cgroups")
-        monkeypatch.setattr(life, "remove_mounts", lambda *given: self.steps.append(
+            monkeypatch.setattr(teardown, name, self._coroutine(name))
+        monkeypatch.setattr(teardown, "gather", self._coroutine("gather", "host"))
+        monkeypatch.setattr(teardown, "prepare_host", self._coroutine("prepare", "host"))
+        monkeypatch.setattr(teardown, "plan_engine", plan)
+        monkeypatch.setattr(teardown, "pod_network", lambda *_: "network")
+        monkeypatch.setattr(teardown, "engine_paths", lambda *_: SimpleNamespace(run=self.run))
+        monkeypatch.setattr(teardown, "current_cgroups", lambda: "cgroups")
+        monkeypatch.setattr(teardown, "remove_mounts", lambda *given: self.steps.append(
             ("mounts", *given)))  # fmt: skip
-        monkeypatch.setattr(life, "remove_cgroups", lambda *given: self.steps.append(
+        monkeypatch.setattr(teardown, "remove_cgroups", lambda *given: self.steps.append(
             ("cgroups", *given)))  # fmt: skip
 
     def _coroutine(self, name: str, answer: Any = None) -> Any:
@@ -53,7 +60,7 @@ class Machine:
 
     async def clear(self, *, abandons_pods: bool = False, **changes: Any) -> list[str]:
         settings = msgspec.structs.replace(SETTINGS, **changes)
-        await life.clear_machine(self.layout, settings, abandons_pods=abandons_pods)
+        await teardown.clear_machine(self.layout, settings, abandons_pods=abandons_pods)
         assert engine_in_use(self.layout, settings) is None
         return [each[0] for each in self.steps]
 
@@ -91,7 +98,7 @@ async def test_pods_end_where_they_were_left(
     assert await machine.clear(**changes) == steps
     given = {each[0]: each[1:] for each in machine.steps}
     settings = msgspec.structs.replace(SETTINGS, **changes)
-    root = life.cgroup_root(settings)
+    root = teardown.cgroup_root(settings)
     assert given["mounts"] == (machine.layout.node,)
     assert given["cgroups"] == ([root], "cgroups")
     if "end_pods" in given:
@@ -112,6 +119,40 @@ async def test_without_what_an_engine_needs_everything_is_swept(machine: Machine
     machine.has_engine = False
     assert await machine.clear() == ["prepare", "sweep", *REST]
     paths = machine.steps[1][1]
-    root = life.cgroup_root(SETTINGS)
+    root = teardown.cgroup_root(SETTINGS)
     assert machine.steps[1] == ("sweep", paths, "host", "network", frozenset({root}))
     assert paths.run == machine.run
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path / "a b")
+
+
+def test_stopping_what_does_not_run(layout: Layout) -> None:
+    assert not stop_parts(layout)
+    layout.root.mkdir()
+    # One that was killed leaves its number, which may be another's by now.
+    layout.lock.write_text(str(os.getppid()))
+    assert running_pid(layout) is None
+    assert not stop_parts(layout)
+
+
+@pytest.mark.parametrize("kind", ["obedient", "stubborn"])
+def test_stopping(layout: Layout, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(teardown, "_STOP_S", 0.2)
+    argv = [sys.executable, "-c", HOLDS, str(layout.root), kind]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for _ in range(2 if kind == "stubborn" else 1):
+            process.stdout.readline()
+        # What the file says is not asked: the kernel knows who holds it.
+        layout.lock.write_text("1")
+        assert running_pid(layout) == process.pid
+        if kind == "obedient":
+            assert stop_parts(layout)
+        else:
+            with pytest.raises(StopError, match=f"process {process.pid}"):
+                stop_parts(layout)
+            assert part_statuses(layout) == ()
+            process.kill()
