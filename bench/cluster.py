@@ -21,14 +21,10 @@ from bench.classes import ensure_class
 from bench.engine import Pods
 from bench.own_api import process
 from moorage.api.pods import Pod
-from moorage.client import Client, Informer, load_kubeconfig
+from moorage.client import Client, Informer
 from moorage.client.resources import PODS
-from moorage.cluster.creation import Choices, open_cluster
+from moorage.cluster import Choices, Cluster
 from moorage.cluster.engine import engine_paths
-from moorage.cluster.layout import Layout
-from moorage.cluster.start import start_detached
-from moorage.cluster.status import part_statuses
-from moorage.cluster.teardown import clear_machine, stop_parts
 from moorage.cri import CriClient
 
 IMAGE = "moorage.local/busybox:1"
@@ -94,11 +90,9 @@ async def remove_all(client: Client, watch: PodWatch) -> None:
     await watch.until(lambda: len(watch.informer) == 0)
 
 
-async def measure(layout: Layout, endpoint: str, pods: int) -> None:
-    async with (
-        Client(load_kubeconfig(layout.kubeconfig), user_agent="bench") as client,
-        CriClient(endpoint) as cri,
-    ):
+async def measure(cluster: Cluster, pods: int) -> None:
+    endpoint = engine_paths(cluster.layout, cluster.settings).endpoint
+    async with cluster.client("bench") as client, CriClient(endpoint) as cri:
         for handler in HANDLERS:
             await ensure_class(client, handler)
         watch = PodWatch(client)
@@ -128,37 +122,39 @@ async def measure(layout: Layout, endpoint: str, pods: int) -> None:
         following.cancel()
 
 
+async def show(cluster: Cluster, pods: int) -> None:
+    """Start the cluster twice, print its figures, stop it."""
+    await cluster.check_host()
+    cluster.create()
+    began = time.perf_counter()
+    async with cluster:
+        first = time.perf_counter() - began
+        await cluster.stop(keeps_pods=True)
+        cluster.create()
+        began = time.perf_counter()
+        await cluster.start()
+        print(
+            f"cluster with a Ready node after {first:.2f} s at its first start (images are "
+            f"made), {time.perf_counter() - began:.2f} s at later ones"
+        )
+        total = 0
+        for part in cluster.parts:
+            total += part.memory_bytes or 0
+            print(f"memory of {part.part}: {(part.memory_bytes or 0) / 2**20:.0f} MiB resident")
+        print(f"memory of all: {total / 2**20:.0f} MiB resident")
+        await measure(cluster, pods)
+        log = cluster.layout.log("node").read_text()
+        errors = len(re.findall(r" (?:error|warning) ", log))
+        print(f"lines of warning in the node's log: {errors}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--pods", type=int, default=15, help="how many one after the other")
     options = parser.parse_args()
     print(f"API server ready {api_ready_s():.2f} s after its process began")
     with tempfile.TemporaryDirectory(dir="/var/lib", prefix="moorage-bench-") as scratch:
-        layout = Layout(Path(scratch))
-        settings = open_cluster(layout, Choices(node_name="bench"))
-        began = time.perf_counter()
-        start_detached(layout, 60)
-        first = time.perf_counter() - began
-        try:
-            stop_parts(layout)
-            began = time.perf_counter()
-            start_detached(layout, 60)
-            print(
-                f"cluster with a Ready node after {first:.2f} s at its first start (images are "
-                f"made), {time.perf_counter() - began:.2f} s at later ones"
-            )
-            total = 0
-            for each in part_statuses(layout):
-                total += each.memory_bytes or 0
-                print(f"memory of {each.part}: {(each.memory_bytes or 0) / 2**20:.0f} MiB resident")
-            print(f"memory of all: {total / 2**20:.0f} MiB resident")
-            asyncio.run(measure(layout, engine_paths(layout, settings).endpoint, options.pods))
-            log = layout.log("node").read_text()
-            errors = len(re.findall(r" (?:error|warning) ", log))
-            print(f"lines of warning in the node's log: {errors}")
-        finally:
-            stop_parts(layout)
-            asyncio.run(clear_machine(layout, settings))
+        asyncio.run(show(Cluster(scratch, Choices(node_name="bench")), options.pods))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ import msgspec
 
 from moorage.client import Client, load_kubeconfig
 from moorage.client.resources import SERVICE_ACCOUNTS
-from moorage.cluster.creation import Choices, open_cluster
+from moorage.cluster.choices import Choices
+from moorage.cluster.creation import open_cluster
 from moorage.cluster.layout import Layout
 from moorage.cluster.supervisor import NOTIFY_VARIABLE, READY_MESSAGE
 

@@ -16,17 +16,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 
 from bench.classes import ensure_class
 from bench.cluster import HANDLERS, pod
 from moorage.api.pods import Pod
-from moorage.client import Client, Informer, load_kubeconfig
+from moorage.client import Client, Informer
 from moorage.client.resources import PODS
-from moorage.cluster.creation import Choices, open_cluster
-from moorage.cluster.layout import Layout
-from moorage.cluster.start import start_detached
-from moorage.cluster.teardown import clear_machine, stop_parts
+from moorage.cluster import Choices, Cluster
 
 _ANSWERED = re.compile(
     r"^(?P<at>\S+) debug engine\.service\.server answered "
@@ -89,9 +85,9 @@ class Starts:
             await self.changed.wait()
 
 
-async def make(layout: Layout, handler: str, pods: int) -> list[Start]:
+async def make(cluster: Cluster, handler: str, pods: int) -> list[Start]:
     """So many pods under a handler, one after the other."""
-    async with Client(load_kubeconfig(layout.kubeconfig), user_agent="bench") as client:
+    async with cluster.client("bench") as client:
         await ensure_class(client, handler)
         starts = Starts(client)
         following = asyncio.ensure_future(starts.informer.run())
@@ -138,22 +134,22 @@ def show(handler: str, starts: list[Start]) -> None:
         print(f"{handler:5} {middle} ms  {begin} → {end}")
 
 
+async def measure(cluster: Cluster, pods: int) -> None:
+    """Start the cluster, print each handler's steps, stop the cluster."""
+    async with cluster:
+        for handler in HANDLERS:
+            starts = await make(cluster, handler, pods)
+            join(starts, cluster.layout.log("engine").read_text())
+            show(handler, starts)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--pods", type=int, default=20, help="how many for each handler")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir="/var/lib", prefix="moorage-bench-") as scratch:
-        layout = Layout(Path(scratch))
-        settings = open_cluster(layout, Choices(node_name="bench", log_level="debug"))
-        start_detached(layout, 60)
-        try:
-            for handler in HANDLERS:
-                starts = asyncio.run(make(layout, handler, options.pods))
-                join(starts, layout.log("engine").read_text())
-                show(handler, starts)
-        finally:
-            stop_parts(layout)
-            asyncio.run(clear_machine(layout, settings))
+        choices = Choices(node_name="bench", log_level="debug")
+        asyncio.run(measure(Cluster(scratch, choices), options.pods))
 
 
 if __name__ == "__main__":

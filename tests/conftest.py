@@ -69,7 +69,7 @@ def removed_by_us(tmp_path: Path) -> Iterator[None]:
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     """API server, controllers and scheduler; nothing runs pods. Needs no root."""
     skip_without_kubectl()
-    with running(tmp_path_factory.mktemp("plane") / "data", "--no-node") as cluster:
+    with running(tmp_path_factory.mktemp("plane") / "data", has_node=False) as cluster:
         yield cluster
 
 
@@ -80,7 +80,7 @@ def whole_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningC
     """
     skip_without_kubectl()
     skip_without_runtimes()
-    with running(tmp_path_factory.mktemp("whole") / "data", "--node-name", "n1") as cluster:
+    with running(tmp_path_factory.mktemp("whole") / "data", node_name="n1") as cluster:
         cluster.apply(
             runtime_class("native", "runc"),
             runtime_class("crun", "crun"),

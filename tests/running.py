@@ -1,4 +1,4 @@
-"""Real clusters for tests: started by `moor`, spoken to by kubectl, taken down again."""
+"""Real clusters for tests: started and stopped by `Cluster`, used through kubectl and `moor`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from moorage.cluster import Choices, Cluster
 
 MOOR = (sys.executable, "-m", "moorage.cli")
 BUSYBOX = "moorage.local/busybox:1"
@@ -94,14 +96,11 @@ class RunningCluster:
 
 
 @contextmanager
-def running(data_dir: Path, *options: str) -> Iterator[RunningCluster]:
-    """A cluster from `moor up --detach` with these options, gone at the end with all it had."""
-    cluster = RunningCluster(data_dir)
-    cluster.moor("up", "--detach", *options)
-    try:
-        yield cluster
-    finally:
-        cluster.moor("down", "--delete-data")
+def running(data_dir: Path, **choices: Any) -> Iterator[RunningCluster]:
+    """A cluster started with these `Choices`, gone at the end with all it had."""
+    with Cluster(data_dir, Choices(**choices)) as cluster:
+        yield RunningCluster(data_dir)
+    cluster.delete()
 
 
 def skip_without_kubectl() -> None:

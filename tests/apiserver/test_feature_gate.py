@@ -9,6 +9,7 @@ from tests.running import pod, running, skip_without_kubectl
 
 def test_with_the_gate_off_the_class_of_a_pod_is_dropped(tmp_path: Path) -> None:
     skip_without_kubectl()
-    with running(tmp_path / "data", "--no-node", "--feature-gate", "RuntimeClass=false") as cluster:
+    gates = {"RuntimeClass": False}
+    with running(tmp_path / "data", has_node=False, gates=gates) as cluster:
         cluster.apply(pod("plain", runtime_class="no-such-class"))
         assert "runtimeClassName" not in cluster.get("pod", "plain")["spec"]

@@ -25,7 +25,8 @@ from typing import Any
 import pytest
 
 from moorage.client.config import load_kubeconfig
-from moorage.cluster.creation import Choices, open_cluster
+from moorage.cluster.choices import Choices
+from moorage.cluster.creation import open_cluster
 from moorage.cluster.layout import Layout
 from moorage.cluster.supervise import MEMORY_ENVIRONMENT
 from moorage.cluster.supervisor import NOTIFY_VARIABLE, READY_MESSAGE

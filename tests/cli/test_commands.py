@@ -256,7 +256,7 @@ def test_the_users_kubeconfig_is_written_only_when_asked(
 
 def test_a_cluster_resumes_with_everything_in_it(tmp_path: Path) -> None:
     skip_without_kubectl()
-    with running(tmp_path / "data", "--no-node") as cluster:
+    with running(tmp_path / "data", has_node=False) as cluster:
         cluster.kubectl("create", "configmap", "kept", "--from-literal=a=b")
         before = cluster.get("configmap", "kept")
         cluster.moor("down")

@@ -6,11 +6,11 @@ import pytest
 
 from moorage.api.errors import NotFoundError
 from moorage.cli import main as main_module
-from moorage.cli.errors import CannotRunPodsError, NotRunningError
 from moorage.cli.main import main
 from moorage.client.config import ConfigError
 from moorage.cluster.certificates import AuthorityError
 from moorage.cluster.credentials import Pair
+from moorage.cluster.errors import CannotRunPodsError, NotRunningError
 from moorage.cluster.settings import SettingsError
 from moorage.handlers.command import CommandError
 

@@ -27,6 +27,10 @@ _AGENT_AND_CLIENT = {"moorage.node.agent", "moorage.client.rest", "aiohttp"}
             ],
             {*_AGENT_AND_CLIENT, "moorage.storage", "moorage.apiserver"},
         ),
+        (
+            [f"moorage.cli.commands.{name}" for name in ("status", "logs")],
+            {"asyncio", "moorage.cluster.engine", "moorage.cluster.creation"},
+        ),
         (["moorage.cli.commands.up"], {"moorage.node.agent", "moorage.apiserver"}),
     ],
 )

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from moorage.cluster import creation, settings
+from moorage.cluster.choices import Choices
 from moorage.cluster.claims import Claims
-from moorage.cluster.creation import Choices, open_cluster
+from moorage.cluster.creation import open_cluster
 from moorage.cluster.engine import engine_in_use, note_engine
 from moorage.cluster.layout import Layout
 from moorage.cluster.network.subnet import Route, SubnetTakenError

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from moorage.cluster import start
+from moorage.cluster.errors import StartError
 from moorage.cluster.layout import Layout
-from moorage.cluster.start import StartError, start_detached
+from moorage.cluster.start import start_supervisor
 from moorage.cluster.status import memory_of
 from moorage.cluster.supervisor import NOTIFY_VARIABLE
 from tests.cluster.programs import write_program
+from tests.running import until
 
 
 @pytest.fixture
@@ -37,47 +37,39 @@ def replace(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> Replace:
     return replaced
 
 
-def test_ready_is_when_it_says_so(layout: Layout, replace: Replace) -> None:
+async def test_a_cluster_is_ready_when_its_supervisor_reports_it(
+    layout: Layout, replace: Replace
+) -> None:
     replace(f"echo ready > /proc/$$/fd/${NOTIFY_VARIABLE}; exec sleep 0.1")
-    start_detached(layout, 10)
+    await start_supervisor(layout, 10)
 
 
 @pytest.mark.parametrize(
-    ("script", "within_s", "said"),
+    ("script", "within_s", "text", "has_ended"),
     [
-        ("echo one; echo two >&2; exit 3", 10, r"the cluster ended; .* ends: one \| two"),
-        ("exit 0", 10, r"\(empty\)"),
-        ("printf '\\377\\376 bytes'; exit 1", 10, "bytes"),
-        ("echo slow; exec sleep 1", 0.2, r"is not ready after 0\.2 s; .*slow"),
+        ("echo one; echo two >&2; exit 3", 10, r"the cluster ended; .* ends: one \| two", True),
+        ("exit 0", 10, r"\(empty\)", True),
+        ("printf '\\377\\376 bytes'; exit 1", 10, "bytes", True),
+        ("echo slow; exec sleep 1", 0.2, r"is not ready after 0\.2 s; .*slow", False),
     ],
 )
-def test_why_it_did_not_start(
-    layout: Layout, replace: Replace, script: str, within_s: float, said: str
+async def test_a_start_that_fails_says_why(
+    layout: Layout, replace: Replace, script: str, within_s: float, text: str, has_ended: bool
 ) -> None:
     replace(script)
-    with pytest.raises(StartError, match=said):
-        start_detached(layout, within_s)
+    with pytest.raises(StartError, match=text) as raised:
+        await start_supervisor(layout, within_s)
+    assert raised.value.has_ended == has_ended
 
 
-def test_who_interrupts_the_wait_ends_what_was_started(
-    layout: Layout, replace: Replace, monkeypatch: pytest.MonkeyPatch
+async def test_a_cancelled_start_ends_the_process_that_it_started(
+    layout: Layout, replace: Replace
 ) -> None:
-    replace(f"echo $$ > {str(layout.root / 'pid')!r}; exec sleep 60")
-    waiting = start.select.select
-
-    def interrupted(*arguments: object) -> object:
-        # The wait begins, and Ctrl-C comes once the process is there.
-        timer = threading.Thread(target=_interrupt_when, args=(layout.root / "pid",))
-        timer.start()
-        return waiting(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(start.select, "select", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        start_detached(layout, 20)
-    assert memory_of(int((layout.root / "pid").read_text())) is None
-
-
-def _interrupt_when(path: Path) -> None:
-    while not (path.exists() and path.read_text().strip()):
-        os.sched_yield()
-    os.kill(os.getpid(), signal.SIGINT)
+    path = layout.root / "pid"
+    replace(f"echo $$ > {str(path)!r}; exec sleep 60")
+    starting = asyncio.create_task(start_supervisor(layout, 20))
+    await asyncio.to_thread(until, lambda: path.exists() and bool(path.read_text()), "a process")
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert memory_of(int(path.read_text())) is None

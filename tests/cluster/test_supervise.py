@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -19,7 +20,7 @@ from moorage.cluster.layout import Layout
 from moorage.cluster.settings import SettingsError, save
 from moorage.cluster.supervise import parts_of, usage
 from moorage.cluster.supervisor import NOTIFY_VARIABLE, READY_MESSAGE, Part, read_state
-from moorage.cluster.teardown import stop_parts
+from moorage.cluster.teardown import stop_supervisor
 from tests.cluster.test_settings import SETTINGS
 from tests.running import until
 
@@ -123,7 +124,7 @@ def test_a_cluster_that_is_ready_after_its_starter_and_its_reader_went_goes_on(
     try:
         until(lambda: _part_state(layout) == "ready", "the part's readiness", 20)
         # It must still be there when it has reported that: it answers a request to end.
-        assert stop_parts(layout)
+        assert asyncio.run(stop_supervisor(layout))
         assert process.wait(20) == 0
     finally:
         process.kill()

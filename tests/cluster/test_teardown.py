@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -14,10 +15,11 @@ import pytest
 
 from moorage.cluster import teardown
 from moorage.cluster.engine import NoEngineError, engine_in_use, note_engine
+from moorage.cluster.errors import StopError
 from moorage.cluster.layout import Layout
 from moorage.cluster.status import part_statuses
 from moorage.cluster.supervisor import running_pid
-from moorage.cluster.teardown import StopError, stop_parts
+from moorage.cluster.teardown import stop_supervisor
 from tests.cluster.holding import HOLDS
 from tests.cluster.test_settings import SETTINGS
 
@@ -60,7 +62,7 @@ class Machine:
 
     async def clear(self, *, abandons_pods: bool = False, **changes: Any) -> list[str]:
         settings = msgspec.structs.replace(SETTINGS, **changes)
-        await teardown.clear_machine(self.layout, settings, abandons_pods=abandons_pods)
+        await teardown.clear_host(self.layout, settings, abandons_pods=abandons_pods)
         assert engine_in_use(self.layout, settings) is None
         return [each[0] for each in self.steps]
 
@@ -129,13 +131,13 @@ def layout(tmp_path: Path) -> Layout:
     return Layout(tmp_path / "a b")
 
 
-def test_stopping_what_does_not_run(layout: Layout) -> None:
-    assert not stop_parts(layout)
+async def test_stopping_what_does_not_run(layout: Layout) -> None:
+    assert not await stop_supervisor(layout)
     layout.root.mkdir()
     # One that was killed leaves its number, which may be another's by now.
     layout.lock.write_text(str(os.getppid()))
     assert running_pid(layout) is None
-    assert not stop_parts(layout)
+    assert not await stop_supervisor(layout)
 
 
 @pytest.mark.parametrize("kind", ["obedient", "stubborn"])
@@ -150,9 +152,9 @@ def test_stopping(layout: Layout, monkeypatch: pytest.MonkeyPatch, kind: str) ->
         layout.lock.write_text("1")
         assert running_pid(layout) == process.pid
         if kind == "obedient":
-            assert stop_parts(layout)
+            assert asyncio.run(stop_supervisor(layout))
         else:
             with pytest.raises(StopError, match=f"process {process.pid}"):
-                stop_parts(layout)
+                asyncio.run(stop_supervisor(layout))
             assert part_statuses(layout) == ()
             process.kill()

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from moorage.cli.errors import CliError, is_expected
-from moorage.cli.options import layout_of, present_settings
-from moorage.cluster.layout import Layout
+from moorage.cli.errors import is_expected
+from moorage.cli.options import cluster_of
+from moorage.cluster import Cluster
 
 if TYPE_CHECKING:
     from moorage.client.resources import Resource
@@ -29,7 +29,7 @@ def complete_pods(ctx: click.Context, parameter: click.Parameter, incomplete: st
     """Complete `pod/NAME`, and `NAME` alone where something of it is there."""
     del parameter
     namespace = str(ctx.params.get("namespace") or "default")
-    names = _ask(ctx, lambda layout: _pod_names(layout, namespace))
+    names = _ask(ctx, lambda cluster: _pod_names(cluster, namespace))
     bare = incomplete.removeprefix(_POD_PREFIX)
     is_bare = bool(incomplete) and not _POD_PREFIX.startswith(incomplete[: len(_POD_PREFIX)])
     prefix = "" if is_bare else _POD_PREFIX
@@ -55,10 +55,10 @@ def complete_images(ctx: click.Context, parameter: click.Parameter, incomplete: 
     return [each for each in _ask(ctx, _image_names) if each.startswith(incomplete)]
 
 
-def _ask(ctx: click.Context, question: Callable[[Layout], Awaitable[Iterable[str]]]) -> list[str]:
+def _ask(ctx: click.Context, question: Callable[[Cluster], Awaitable[Iterable[str]]]) -> list[str]:
     async def answer() -> list[str]:
         async with asyncio.timeout(_DEADLINE_S):
-            return sorted(await question(_layout(ctx)))
+            return sorted(await question(_cluster(ctx)))
 
     try:
         return asyncio.run(answer())
@@ -68,44 +68,37 @@ def _ask(ctx: click.Context, question: Callable[[Layout], Awaitable[Iterable[str
         return []
 
 
-def _layout(ctx: click.Context) -> Layout:
-    """Return the cluster's layout by the options typed so far. Raises CliError without one."""
+def _cluster(ctx: click.Context) -> Cluster:
+    """Return the cluster by the options typed so far. Raises CliError for an impossible path."""
     data_dir = ctx.params.get("data_dir")
     if data_dir is None:
         option = next(each for each in ctx.command.params if each.name == "data_dir")
         data_dir = option.get_default(ctx, call=True)
-    layout = layout_of(Path(str(data_dir)))
-    present_settings(layout)
-    return layout
+    return cluster_of(Path(str(data_dir)))
 
 
-async def _pod_names(layout: Layout, namespace: str) -> list[str]:
+async def _pod_names(cluster: Cluster, namespace: str) -> list[str]:
     from moorage.client.resources import PODS
 
-    return await _names(layout, PODS, namespace)
+    return await _names(cluster, PODS, namespace)
 
 
-async def _namespace_names(layout: Layout) -> list[str]:
+async def _namespace_names(cluster: Cluster) -> list[str]:
     from moorage.client.resources import NAMESPACES
 
-    return await _names(layout, NAMESPACES)
+    return await _names(cluster, NAMESPACES)
 
 
 async def _names(
-    layout: Layout, resource: Resource[Any], namespace: str | None = None
+    cluster: Cluster, resource: Resource[Any], namespace: str | None = None
 ) -> list[str]:
-    from moorage.client import Client, load_kubeconfig
-
-    async with Client(load_kubeconfig(layout.kubeconfig), user_agent="moor-completion") as client:
+    async with cluster.client("moor-completion") as client:
         return [each.metadata.name for each in (await client.list(resource, namespace)).items]
 
 
-async def _image_names(layout: Layout) -> list[str]:
+async def _image_names(cluster: Cluster) -> list[str]:
     from moorage.cli.engines import endpoint_of
-    from moorage.cluster.images.listing import ImageError, list_images
+    from moorage.cluster.images.listing import list_images
 
-    try:
-        images = await list_images(endpoint_of(layout, present_settings(layout)))
-    except ImageError as error:
-        raise CliError(str(error)) from error
+    images = await list_images(endpoint_of(cluster))
     return [name for image in images for name in image.tags or (image.id,)]

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from moorage.cli.errors import CliError
+from moorage.cluster import Cluster
 from moorage.cluster.engine import engine_paths
-from moorage.cluster.layout import Layout
-from moorage.cluster.settings import Settings
 
 
-def endpoint_of(layout: Layout, settings: Settings) -> str:
-    """Return the endpoint of the cluster's engine, its own or another. Raises CliError."""
+def endpoint_of(cluster: Cluster) -> str:
+    """Return the endpoint of a running cluster's engine, its own or another.
+
+    Raises NotRunningError, and CliError for a cluster without a node.
+    """
+    settings = cluster.running_settings()
     if not settings.has_node:
         raise CliError("this cluster has no node, and so no images: start it without --no-node")
-    return settings.cri or engine_paths(layout, settings).endpoint
+    return settings.cri or engine_paths(cluster.layout, settings).endpoint
 
 
-def own_endpoint_of(layout: Layout, settings: Settings) -> str:
-    """Return the endpoint of the cluster's own engine. Raises CliError if it has none."""
-    if settings.cri:
+def own_endpoint_of(cluster: Cluster) -> str:
+    """Return the endpoint of a running cluster's own engine.
+
+    Raises NotRunningError, and CliError if it has none.
+    """
+    endpoint = cluster.running_settings().cri
+    if endpoint:
         raise CliError(
             "images are loaded into the cluster's own engine only; this cluster uses the one at "
-            f"{settings.cri}"
+            f"{endpoint}"
         )
-    return endpoint_of(layout, settings)
+    return endpoint_of(cluster)

@@ -1,8 +1,9 @@
-"""Which failures are told in one line, and the exit status of each."""
+"""Failures that are reported in one line, and the exit status of each."""
 
 from __future__ import annotations
 
 from moorage.api.errors import StatusError
+from moorage.cluster.errors import CannotRunPodsError, ClusterError, NotRunningError
 
 FAILED = 1
 NOT_RUNNING = 3
@@ -10,32 +11,24 @@ CANNOT_RUN_PODS = 4
 
 
 class CliError(Exception):
-    """A failure to tell people, with the exit status it ends in."""
-
-    exit_status = FAILED
-
-
-class NotRunningError(CliError):
-    """The cluster is down, and the command needs it."""
-
-    exit_status = NOT_RUNNING
-
-
-class CannotRunPodsError(CliError):
-    """This machine lacks something that pods need."""
-
-    exit_status = CANNOT_RUN_PODS
+    """A command failed; the text is what is printed."""
 
 
 def is_expected(error: Exception) -> bool:
-    """Whether a failure says itself what people can do, and needs no traceback."""
+    """Whether an error's text says what failed and what to do, so that it needs no traceback."""
     # Imported only now: most of these come with parts that a command that works may not need.
     from moorage.client.config import ConfigError
-    from moorage.cluster.settings import SettingsError
     from moorage.handlers.command import CommandError
 
-    kinds = (CliError, CommandError, ConfigError, OSError, SettingsError, StatusError)
+    kinds = (CliError, ClusterError, CommandError, ConfigError, OSError, StatusError)
     return isinstance(error, kinds)
+
+
+def exit_status_of(error: Exception) -> int:
+    """Return the exit status of a command that failed with this error."""
+    if isinstance(error, NotRunningError):
+        return NOT_RUNNING
+    return CANNOT_RUN_PODS if isinstance(error, CannotRunPodsError) else FAILED
 
 
 def sentence_of(error: Exception) -> str:

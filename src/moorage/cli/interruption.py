@@ -39,7 +39,9 @@ class Interruptions:
             click.echo("moor: cleaning up, a moment", err=True)
         elif self._has_to_wait:
             is_first, self._waiting = self._waiting is None, number
-            if is_first and self._cancel is not None:
+            if not is_first:
+                click.echo("moor: cleaning up, a moment", err=True)
+            elif self._cancel is not None:
                 self._cancel()
         else:
             self._interrupt(number)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from moorage import __version__
-from moorage.cli.errors import FAILED, is_expected, sentence_of
+from moorage.cli.errors import exit_status_of, is_expected, sentence_of
 
 # name → (module, one line of help); the order is that of the help.
 _COMMANDS = {
@@ -71,4 +71,4 @@ def main(arguments: list[str] | None = None) -> Any:
         if not is_expected(error):
             raise
         click.echo(f"moor: {sentence_of(error)}", err=True)
-        sys.exit(getattr(error, "exit_status", FAILED))
+        sys.exit(exit_status_of(error))

@@ -1,4 +1,4 @@
-"""What several commands have in common."""
+"""Options that several commands share, and the cluster that `--data-dir` names."""
 
 from __future__ import annotations
 
@@ -10,21 +10,14 @@ from typing import Any
 import click
 
 from moorage.api.quantity import parse as parse_quantity
-from moorage.cli.errors import CliError, NotRunningError
-from moorage.cluster.layout import SYSTEM_DATA_DIR, Layout
-from moorage.cluster.settings import Settings, load
-from moorage.cluster.supervisor import running_pid
+from moorage.cli.errors import CliError
+from moorage.cluster import Cluster
+from moorage.cluster.layout import SYSTEM_DATA_DIR
 
 DATA_DIR_VARIABLE = "MOORAGE_DATA_DIR"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _SOCKET_SCHEME = "unix://"
 _SOCKET_PATH_BYTES = 107
-# Below it are names of pods (namespace, name, uid) and of containers. Source: PATH_MAX, NAME_MAX.
-_DATA_DIR_BYTES = 1024
-# What only a cluster's directory has. A start reports which of them is lost.
-_MARKS = frozenset({"cluster.json", "db", "pki", "store.mark", "supervisor.json"})
-# What stands in a cluster's directory before its settings, and on an empty file system.
-_BEFORE_SETTINGS = frozenset({"change.lock", "engine", "images", "logs", "lost+found"})
 
 
 def _default_data_dir() -> Path:
@@ -86,65 +79,11 @@ def socket_path(name: str, endpoint: str) -> Path:
     return path
 
 
-def layout_of(data_dir: Path) -> Layout:
-    """Return the paths of the cluster in a directory. Raises CliError for a path that cannot be.
-
-    Links are followed now, since the kernel lists mounts below where they lead.
-    """
+def cluster_of(data_dir: Path) -> Cluster:
+    """Return the cluster in a directory, there or not. Raises CliError for an impossible path."""
     try:
-        return Layout(data_dir.resolve())
+        return Cluster(data_dir)
     except (OSError, RuntimeError) as error:
         # RuntimeError: a loop of links.
         why = error.strerror if isinstance(error, OSError) else "its links lead in a circle"
         raise CliError(f"--data-dir {data_dir}: {why}") from error
-
-
-def new_layout_of(data_dir: Path) -> Layout:
-    """Return the paths of the cluster in a directory that has a cluster, or may get one.
-
-    Raises: CliError with what is wrong with the path: something that no cluster can be written to,
-    or that holds other things, which `moor down --delete-data` would delete.
-    """
-    layout = layout_of(data_dir)
-    complaint = _complaint(layout.root)
-    if complaint:
-        raise CliError(f"--data-dir {layout.root}: {complaint}; choose another directory")
-    return layout
-
-
-def _complaint(root: Path) -> str:
-    """Return why a directory cannot be a cluster's, empty if it can."""
-    if len(bytes(root)) > _DATA_DIR_BYTES:
-        return f"the path is longer than {_DATA_DIR_BYTES} bytes, which leaves no room below it"
-    if not root.exists():
-        return _parent_complaint(next(each for each in root.parents if each.exists()))
-    if not os.access(root, os.W_OK | os.X_OK):
-        return "it is not writable for this user"
-    names = {each.name for each in root.iterdir()}
-    if not names & _MARKS and not names <= _BEFORE_SETTINGS:
-        return f"it is no cluster's directory and is not empty ({min(names - _BEFORE_SETTINGS)})"
-    return ""
-
-
-def _parent_complaint(parent: Path) -> str:
-    if not parent.is_dir():
-        return f"{parent} is not a directory"
-    if not os.access(parent, os.W_OK | os.X_OK):
-        return f"{parent} is not writable for this user"
-    return ""
-
-
-def present_settings(layout: Layout) -> Settings:
-    """The settings of an existing cluster. Raises NotRunningError when there is none."""
-    settings = load(layout.settings)
-    if settings is None:
-        raise NotRunningError(f"there is no cluster in {layout.root}; `moor up` makes one")
-    return settings
-
-
-def running_settings(layout: Layout) -> Settings:
-    """The settings of a running cluster. Raises NotRunningError."""
-    settings = present_settings(layout)
-    if running_pid(layout) is None:
-        raise NotRunningError(f"the cluster in {layout.root} is not running; `moor up` resumes it")
-    return settings

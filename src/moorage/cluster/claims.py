@@ -24,6 +24,10 @@ class Claims:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release every claim that no other process has inherited."""
         for claim in self._sockets.values():
             claim.close()
         self._sockets.clear()

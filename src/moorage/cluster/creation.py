@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, field
 
 import msgspec
 
+from moorage.cluster.choices import Choices
 from moorage.cluster.claims import Claims
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.engine import check_engine_change, note_engine
-from moorage.cluster.files import exclusive
 from moorage.cluster.identities import prepare
 from moorage.cluster.kubeconfig import Access, write
 from moorage.cluster.layout import Layout
+from moorage.cluster.locks import exclusive
 from moorage.cluster.network import bridge_name, choose_subnet, host_routes
 from moorage.cluster.network.subnet import check_subnet
 from moorage.cluster.settings import (
@@ -36,42 +36,6 @@ from moorage.storage import StoreBrokenError, accept_loss, check_kept
 SERVICE_NETWORK = "10.96.0.0/16"
 _LONGEST_PREFIX = 28
 _FIXED = ("name", "node_name", "pod_network", "service_network")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choices:
-    """What the person who starts a cluster said; None where nothing was said.
-
-    `cri` is empty for an engine of our own. `accepts_loss`: start although files that record the
-    cluster are gone or older than recorded.
-    """
-
-    name: str | None = None
-    node_name: str | None = None
-    api_port: int | None = None
-    node_port: int | None = None
-    pod_network: str | None = None
-    service_network: str | None = None
-    cri: str | None = None
-    has_node: bool | None = None
-    filters_by_handler: bool | None = None
-    log_level: str | None = None
-    seccomp_default: bool | None = None
-    pod_pids_limit: int | None = None
-    image_limit_bytes: int | None = None
-    accepts_loss: bool = False
-    image_verification: str | None = None
-    image_allowlist: tuple[str, ...] | None = None
-    gates: dict[str, bool] = field(default_factory=dict)
-    registry_mirrors: dict[str, str] = field(default_factory=dict)
-
-    def given(self) -> dict[str, object]:
-        """Only what was said of the settings."""
-        return {
-            name: value
-            for name in self.__dataclass_fields__
-            if name != "accepts_loss" and (value := getattr(self, name)) not in (None, {})
-        }
 
 
 def open_cluster(layout: Layout, choices: Choices, claims: Claims | None = None) -> Settings:

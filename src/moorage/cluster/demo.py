@@ -19,6 +19,7 @@ from moorage.api.runtime_classes import RuntimeClass
 from moorage.client import Client, Informer
 from moorage.client.exec import exec_in
 from moorage.client.resources import EVENTS, PODS, RUNTIME_CLASSES
+from moorage.cluster.errors import ClusterError
 from moorage.cluster.manifests import Applier, Manifest
 from moorage.cluster.traces import LOOK, runtime_seen
 
@@ -32,7 +33,7 @@ _REPLICATED = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "S
 Say = Callable[[str], None]
 
 
-class DemoError(Exception):
+class DemoError(ClusterError):
     """An example did not do what it is there to show."""
 
 

@@ -17,12 +17,13 @@ from moorage.api.errors import NotFoundError
 from moorage.api.yaml_values import YamlError, parse_documents
 from moorage.client import Client, PatchType
 from moorage.client.resources import PartialObject, Resource
+from moorage.cluster.errors import ClusterError
 
 MANAGER = "moor"
 _DEFAULT_NAMESPACE = "default"
 
 
-class ManifestError(ValueError):
+class ManifestError(ClusterError, ValueError):
     """A file that holds no Kubernetes objects, or one of a kind the server does not serve."""
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from moorage.api.logs import Log
+from moorage.cluster.errors import CannotRunPodsError
 from moorage.cluster.host import Host
 from moorage.handlers.command import CommandError, must_run
 
@@ -54,7 +55,7 @@ PACKAGES: Mapping[str, Package] = {
 }
 
 
-class InstallError(Exception):
+class InstallError(CannotRunPodsError):
     """Packages that cannot be installed from here; the text says what to do instead."""
 
 

@@ -14,6 +14,7 @@ from moorage.api import names
 from moorage.api.host_ports import Listener
 from moorage.api.image_verification import NEVER_VERIFY_PRELOADED
 from moorage.cluster.claims import Claims
+from moorage.cluster.errors import ClusterError
 from moorage.cluster.files import write_private
 
 DEFAULT_API_PORT = 6443
@@ -26,7 +27,7 @@ _PORT_PATIENCE_S = 5.0
 _PORT_POLL_S = 0.05
 
 
-class SettingsError(ValueError):
+class SettingsError(ClusterError, ValueError):
     """Settings that contradict each other or the cluster there is."""
 
 

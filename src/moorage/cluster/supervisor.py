@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from moorage.cluster.errors import ClusterError
 from moorage.cluster.layout import Layout
 from moorage.cluster.liveness import AttendedClock, Liveness, Patience
 from moorage.cluster.probes import MakeProbe, Probe
@@ -50,7 +51,7 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 Report = Callable[[str], None]
 
 
-class AlreadyRunningError(Exception):
+class AlreadyRunningError(ClusterError):
     """Another supervisor holds this data directory."""
 
     def __init__(self, layout: Layout, pid: int) -> None:
@@ -61,7 +62,7 @@ class AlreadyRunningError(Exception):
         self.pid = pid
 
 
-class PortTakenError(Exception):
+class PortTakenError(ClusterError):
     """A part cannot listen where it has to."""
 
     def __init__(self, part: Part) -> None:

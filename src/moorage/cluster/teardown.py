@@ -1,11 +1,18 @@
-"""Teardown of a cluster: its supervisor, its pods, and what it has on the machine."""
+"""Teardown of a cluster: its supervisor, its pods, and what it has on the host.
+
+Pods are ended by an engine, which takes in every child of its process. So that it takes none of a
+program that uses `Cluster`, it runs in a process of its own: `python -m moorage.cluster.teardown`.
+"""
 
 from __future__ import annotations
 
-import os
-import select
+import asyncio
 import signal
+import sys
+from pathlib import Path
 
+from moorage.api.logs import configure
+from moorage.cluster.completion import complete
 from moorage.cluster.engine import (
     NoEngineError,
     cgroup_root,
@@ -20,47 +27,82 @@ from moorage.cluster.engine import (
     tear_down,
 )
 from moorage.cluster.engine.sweep import remove_cgroups, remove_mounts
+from moorage.cluster.errors import ClusterError, LeftoverError, StopError
 from moorage.cluster.host import gather
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import unprotect
-from moorage.cluster.settings import Settings
+from moorage.cluster.settings import Settings, SettingsError, load
 from moorage.cluster.supervisor import running_pid
+from moorage.handlers.command import CommandError
 from moorage.linux.cgroups import current_cgroups
+from moorage.linux.process import Process
 
 _STOP_S = 90.0
+_ABANDON_PODS = "--abandon-pods"
 
 
-class StopError(Exception):
-    """The supervisor does not end."""
+async def stop_supervisor(layout: Layout) -> bool:
+    """Stop the running supervisor and its parts; pods go on. Return False if none ran.
 
-
-def stop_parts(layout: Layout) -> bool:
-    """End the running supervisor and its parts; pods go on. False when none ran.
-
-    Raises StopError when it does not end.
+    Raises StopError if it has not ended after 90 s.
     """
     pid = running_pid(layout)
     if pid is None:
         return False
     try:
-        descriptor = os.pidfd_open(pid)
+        process = Process(pid)
     except ProcessLookupError:
         return True
     try:
-        signal.pidfd_send_signal(descriptor, signal.SIGTERM)
-        ended, _, _ = select.select([descriptor], [], [], _STOP_S)
+        process.send(signal.SIGTERM)
+        async with asyncio.timeout(_STOP_S):
+            await process.ended()
+    except TimeoutError:
+        raise StopError(
+            f"the supervisor (process {pid}) has not ended after {_STOP_S:g} s"
+        ) from None
     finally:
-        os.close(descriptor)
-    if not ended:
-        raise StopError(f"the supervisor (process {pid}) does not end after {_STOP_S:g} s")
+        process.close()
     return True
 
 
-async def clear_machine(layout: Layout, settings: Settings, *, abandons_pods: bool = False) -> None:
-    """Stop every pod of the cluster and take what it has on the machine away; data stays.
+async def clear_host_apart(
+    layout: Layout, settings: Settings, *, abandons_pods: bool = False
+) -> None:
+    """Do what `clear_host` does, in a process of its own if pods may have to be ended.
 
-    Pods are where they were left, whatever the settings say since. `abandons_pods` leaves those on
-    an engine of others to it. Raises LeftoverError when something stays.
+    Cancellation interrupts that process and waits for its end. Raises LeftoverError if something
+    stays.
+    """
+    if not engine_paths(layout, settings).run.is_dir():
+        await clear_host(layout, settings, abandons_pods=abandons_pods)
+        return
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", __name__, str(layout.root),
+        *((_ABANDON_PODS,) if abandons_pods else ()),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        output, _ = await process.communicate()
+    except asyncio.CancelledError:
+        if process.returncode is None:
+            process.send_signal(signal.SIGINT)
+        await complete(process.wait())
+        raise
+    if process.returncode:
+        text = output.decode(errors="replace").strip()
+        raise LeftoverError(text or f"pods were not ended: exit status {process.returncode}")
+
+
+async def clear_host(layout: Layout, settings: Settings, *, abandons_pods: bool = False) -> None:
+    """Stop every pod of the cluster and remove what it has on the host; its data stays.
+
+    Pods are looked for on the engine they were started on, whatever the settings are now. With
+    `abandons_pods` those on an engine given with --cri are left to it.
+
+    Raises LeftoverError if something stays, CommandError if the network cannot be removed.
     """
     used = engine_in_use(layout, settings)
     if used and not abandons_pods:
@@ -83,7 +125,31 @@ async def _clear_own_engine(layout: Layout, settings: Settings) -> None:
     try:
         plan = plan_engine(layout, settings, host)
     except NoEngineError:
-        # What an engine needs was taken off the machine while the cluster was down.
+        # A program that an engine needs was removed from the host while the cluster was down.
         await sweep(paths, host, network, frozenset({cgroup_root(settings)}))
     else:
         await tear_down(plan, cgroup_root=cgroup_root(settings))
+
+
+def main(argv: list[str]) -> int:
+    """Clear the host of the cluster in the directory `argv[0]`. Return the exit status.
+
+    Prints why it failed to standard output, and logs to standard error.
+    """
+    configure("warning")
+    layout = Layout(Path(argv[0]))
+    try:
+        settings = load(layout.settings)
+        if settings is None:
+            raise SettingsError(f"{layout.settings}: no such file")
+        asyncio.run(clear_host(layout, settings, abandons_pods=_ABANDON_PODS in argv))
+    except (ClusterError, CommandError) as error:
+        print(error)
+        return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from moorage import client
 from moorage.cli.commands import demo
+from moorage.cluster import creation, machine, teardown
+from moorage.cluster import start as starting
+from moorage.cluster.choices import Choices
 from moorage.cluster.claims import Claims
-from moorage.cluster.creation import Choices
 from moorage.cluster.demo import DemoError, Shown
+from moorage.cluster.errors import StartError
 from moorage.cluster.layout import Layout
-from moorage.cluster.start import StartError
+from moorage.cluster.settings import Settings, save
 from moorage.handlers import Handler
 from tests.cli.moor import moor
+from tests.cluster.test_settings import SETTINGS
 
 ROWS = [
     Shown("a", "Running", "gvisor", "runsc", "n1", "10.0.0.2", "4.4", "gVisor", 1.234),
@@ -31,8 +36,18 @@ HANDLERS = (
 )
 
 
+class Api:
+    """A client that only is there."""
+
+    async def __aenter__(self) -> Api:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+
 class Stage:
-    """What happens, in order; `failure` comes at the start of the cluster or in the demo."""
+    """The steps in order; `failure` comes at the start of the cluster or in the demo."""
 
     def __init__(self) -> None:
         self.steps: list[object] = []
@@ -40,53 +55,72 @@ class Stage:
         self.failure: Exception | None = None
         self.root = Path()
 
-    async def prepare(self, layout: Layout, *, is_installing: bool) -> tuple[Handler, ...]:
+    async def prepare(
+        self, layout: Layout, *, is_installing: bool, report: Callable[[str], None]
+    ) -> tuple[Handler, ...]:
+        del report
         self.root = layout.root
         assert self.root.is_dir()
         self.steps.append(("prepare", is_installing))
         return HANDLERS
 
-    def opened(self, _layout: Layout, choices: Choices, claims: Claims) -> str:
+    def open(self, layout: Layout, choices: Choices, claims: Claims) -> Settings:
         self.claims = claims
         self.steps.append(("opened", choices.given()))
-        return "settings"
+        save(layout.settings, SETTINGS)
+        return SETTINGS
 
-    def start(self, _layout: Layout, within_s: float, uninterrupted: Any, claims: Claims) -> None:
+    async def start(self, _layout: Layout, within_s: float, claims: Claims) -> None:
         assert claims is self.claims
-        with uninterrupted:
-            self.steps.append("start")
+        self.steps.append("start")
         assert within_s > 60
         if self.start_failure is not None:
             raise self.start_failure
 
-    async def run(self, _layout: Layout, say: Any, manifests: list[Any]) -> list[Shown]:
+    def demo(self, api: Api, manifests: list[Any], say: Callable[[str], None]) -> Stage:
+        assert isinstance(api, Api)
         self.steps.append(("run", len(manifests) > 0))
         say("shown")
+        return self
+
+    async def run(self) -> list[Shown]:
         if self.failure is not None:
             raise self.failure
         return ROWS
 
-    def take_down(self, _layout: Layout, settings: str) -> None:
-        self.steps.append(("down", settings, self.root.is_dir()))
+    async def stop(self, layout: Layout) -> bool:
+        assert layout.root == self.root
+        self.steps.append("stop")
+        return True
+
+    async def clear(self, _layout: Layout, settings: Settings, *, abandons_pods: bool) -> None:
+        assert not abandons_pods
+        self.steps.append(("clear", settings.cluster_id, self.root.is_dir()))
 
 
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     stage = Stage()
-    monkeypatch.setattr(demo, "prepare_machine", stage.prepare)
-    monkeypatch.setattr(demo, "opened", stage.opened)
-    monkeypatch.setattr(demo, "start_detached", stage.start)
-    monkeypatch.setattr(demo, "_run", stage.run)
-    monkeypatch.setattr(demo, "take_down", stage.take_down)
-    # Not of root, whose place is /var/lib.
+    monkeypatch.setattr(machine, "require_machine", stage.prepare)
+    monkeypatch.setattr(creation, "open_cluster", stage.open)
+    monkeypatch.setattr(starting, "start_supervisor", stage.start)
+    monkeypatch.setattr(teardown, "stop_supervisor", stage.stop)
+    monkeypatch.setattr(teardown, "clear_host", stage.clear)
+    monkeypatch.setattr(client, "load_kubeconfig", lambda path: path)
+    monkeypatch.setattr(client, "Client", lambda *_, **__: Api())
+    monkeypatch.setattr(demo, "Demo", stage.demo)
+    levels: list[str] = []
+    monkeypatch.setattr(demo, "configure", levels.append)
+    # Not root's, whose parent directory is /var/lib.
     monkeypatch.setattr(demo.os, "geteuid", lambda: 1000)
     yield stage
+    assert set(levels) <= {"warning"}
     assert not stage.root.is_dir() or stage.root == Path()
 
 
 STEPS = [
     ("prepare", False), ("opened", {"name": "moorage-demo"}), "start", ("run", True),
-    ("down", "settings", True),
+    "stop", ("clear", SETTINGS.cluster_id, True),
 ]  # fmt: skip
 
 

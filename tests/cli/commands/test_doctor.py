@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,10 @@ class Machine:
         self.asked: list[object] = []
 
     async def look(
-        self, layout: Layout, *, is_installing: bool
+        self, layout: Layout, *, is_installing: bool, report: Callable[[str], None]
     ) -> tuple[Host, tuple[Handler, ...]]:
+        if is_installing:
+            report("installing conmon")
         self.asked.append((layout.root, is_installing))
         return self.host, (RUNC, GVISOR)
 
@@ -49,7 +52,7 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine()
-    monkeypatch.setattr(doctor, "look", machine.look)
+    monkeypatch.setattr(doctor, "inspect_machine", machine.look)
     monkeypatch.setattr(doctor, "told_handlers", machine.told_handlers)
     return machine
 

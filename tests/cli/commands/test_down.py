@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cli import teardown
-from moorage.cli.errors import CliError
-from moorage.cluster.engine import LeftoverError
+from moorage.cli.commands import down
+from moorage.cluster import teardown
+from moorage.cluster.errors import LeftoverError, StopError
 from moorage.cluster.layout import Layout
-from moorage.cluster.settings import Settings, load
-from moorage.cluster.teardown import StopError
+from moorage.cluster.settings import Settings
 from moorage.handlers.command import CommandError
 from tests.cli.moor import Answer, cluster, held, moor
 
@@ -38,9 +37,9 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     machine = Machine()
-    monkeypatch.setattr(teardown, "clear_machine", machine.clear)
+    monkeypatch.setattr(teardown, "clear_host", machine.clear)
     levels: list[str] = []
-    monkeypatch.setattr(teardown, "configure", levels.append)
+    monkeypatch.setattr(down, "configure", levels.append)
     yield machine
     assert set(levels) <= {"warning"}
 
@@ -98,13 +97,10 @@ def test_what_stays_on_the_machine_is_said_and_the_data_stay(
 def test_a_supervisor_that_does_not_end_keeps_its_pods(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(_layout: Layout) -> bool:
+    async def stop(_layout: Layout) -> bool:
         raise StopError("does not end")
 
-    monkeypatch.setattr(teardown, "stop_parts", stop)
-    layout = cluster(tmp_path)
-    settings = load(layout.settings)
-    assert settings is not None
-    with pytest.raises(CliError, match="does not end"):
-        teardown.take_down(layout, settings)
+    monkeypatch.setattr(teardown, "stop_supervisor", stop)
+    answer = moor("down", "--data-dir", cluster(tmp_path).root)
+    assert (answer.status, answer.err) == (1, "moor: does not end\n")
     assert machine.cleared == []

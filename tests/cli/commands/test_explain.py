@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from moorage import client
 from moorage.cli.commands import explain
 from moorage.cli.errors import CliError
+from moorage.cluster import Cluster
 from moorage.cluster.explain import NodeAnswer, PodExplanation
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import Settings, load
@@ -35,8 +37,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
     """The questions, each with the cluster's name."""
     asked = []
 
-    async def ask(layout: Layout, settings: Settings, namespace: str, name: str) -> PodExplanation:
-        assert layout.root.is_dir()
+    async def ask(
+        cluster: Cluster, settings: Settings, namespace: str, name: str
+    ) -> PodExplanation:
+        assert cluster.directory.is_dir()
         asked.append((settings.name, namespace, name))
         return ANSWER if name == "a" else BARE
 
@@ -125,19 +129,19 @@ async def test_what_this_machine_knows_is_given_along(
             raise CliError("does not answer")
         return type("Told", (), {"handlers": (*found, "told")})
 
-    async def explain_pod(client: Api, namespace: str, name: str, **more: Any) -> PodExplanation:
-        assert isinstance(client, Api)
+    async def explain_pod(api: Api, namespace: str, name: str, **more: Any) -> PodExplanation:
+        assert isinstance(api, Api)
         given.update(more, pod=f"{namespace}/{name}")
         return ANSWER
 
-    monkeypatch.setattr(explain, "look", look)
+    monkeypatch.setattr(explain, "inspect_machine", look)
     monkeypatch.setattr(explain, "told_handlers", told)
     monkeypatch.setattr(explain, "explain_pod", explain_pod)
-    monkeypatch.setattr(explain, "load_kubeconfig", lambda path: path)
-    monkeypatch.setattr(explain, "Client", lambda *_, **__: Api())
+    monkeypatch.setattr(client, "load_kubeconfig", lambda path: path)
+    monkeypatch.setattr(client, "Client", lambda *_, **__: Api())
     settings = load(layout.settings)
     assert settings is not None
-    assert await explain._ask(layout, settings, "space", "name") == ANSWER
+    assert await explain._ask(Cluster(layout.root), settings, "space", "name") == ANSWER
     assert given["pod"] == "space/name"
     assert given["filters_by_handler"] == has_node
     found = ("found",) if has_node else ()

@@ -215,13 +215,13 @@ def test_on_a_terminal_progress_is_told_again_and_again(
                 ticked.set()
             return super().write(text)
 
-    def load(*_: object) -> tuple[str, ...]:
+    async def load(*_: object) -> tuple[str, ...]:
         assert ticked.wait(20)
         return ("x",)
 
     monkeypatch.setattr("tests.cli.moor.Terminal", Terminal)
     monkeypatch.setattr(module, "_TICK_S", 0.001)
-    monkeypatch.setattr(module, "_loaded", load)
+    monkeypatch.setattr(module, "load_archive", load)
     answer = moor("image", "load", archive, "--data-dir", layout.root, terminal=True)
     sentence = f"loading {archive} (0.0 MiB)"
     first, *again = answer.err.split("\r")

@@ -35,7 +35,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         looks.append(layout.root)
         return a_host(), FOUND
 
-    monkeypatch.setattr(runtimes, "look", look)
+    monkeypatch.setattr(runtimes, "inspect_machine", look)
     return looks
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
@@ -11,18 +12,18 @@ from typing import Any
 import pytest
 import yaml
 
-from moorage.cli import startup
 from moorage.cli.commands import up
-from moorage.cli.errors import CannotRunPodsError, CliError
+from moorage.cluster import creation, machine, supervise
+from moorage.cluster import start as starting
+from moorage.cluster.choices import Choices
 from moorage.cluster.claims import Claims
-from moorage.cluster.creation import Choices
 from moorage.cluster.credentials import Credentials
+from moorage.cluster.errors import StartError
 from moorage.cluster.host import Host
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import NoSubnetError, SubnetTakenError
 from moorage.cluster.network.subnet import Route
 from moorage.cluster.settings import Settings, SettingsError, load
-from moorage.cluster.start import StartError
 from moorage.cluster.supervisor import AlreadyRunningError
 from moorage.handlers import Handler
 from tests.cli.moor import Answer, change, cluster, held, moor
@@ -41,11 +42,14 @@ class Start:
         self.choices = Choices()
         self.host = a_host()
         self.failure: Exception | None = None
+        self.start_failure: Exception | None = None
         self.claimed = 0
 
     async def look(
-        self, _layout: Layout, *, is_installing: bool
+        self, _layout: Layout, *, is_installing: bool, report: Callable[[str], None] | None
     ) -> tuple[Host, tuple[Handler, ...]]:
+        if is_installing and report is not None:
+            report("installing conmon")
         self.steps.append(("look", is_installing))
         return self.host, ()
 
@@ -61,24 +65,20 @@ class Start:
         assert len(claims.descriptors) == 1
         self.steps.append(("become", merged_into))
 
-    def detached(
-        self, _layout: Layout, within_s: float, uninterrupted: Any, claims: Claims
-    ) -> None:
+    async def detached(self, _layout: Layout, within_s: float, claims: Claims) -> None:
         self.claimed = len(claims.descriptors)
-        with uninterrupted:
-            pass
         self.steps.append(("detached", within_s > 10))
-        if self.failure is not None:
-            raise self.failure
+        if self.start_failure is not None:
+            raise self.start_failure
 
 
 @pytest.fixture
 def start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Start:
     start = Start()
-    monkeypatch.setattr(startup, "look", start.look)
-    monkeypatch.setattr(startup, "open_cluster", start.open_cluster)
-    monkeypatch.setattr(up, "become_supervisor", start.become)
-    monkeypatch.setattr(up, "start_detached", start.detached)
+    monkeypatch.setattr(machine, "inspect_machine", start.look)
+    monkeypatch.setattr(creation, "open_cluster", start.open_cluster)
+    monkeypatch.setattr(supervise, "become_supervisor", start.become)
+    monkeypatch.setattr(starting, "start_supervisor", start.detached)
     monkeypatch.setattr(up, "USER_KUBECONFIG", tmp_path / "user" / "config")
     return start
 
@@ -179,7 +179,8 @@ def test_what_cannot_be_is_wrong_usage(
 
 
 def test_missing_packages_are_installed_when_asked_for(start: Start, tmp_path: Path) -> None:
-    moor("up", "--install", "--data-dir", tmp_path / "d")
+    answer = moor("up", "--install", "--data-dir", tmp_path / "d")
+    assert answer.err == "installing conmon\n"
     assert start.steps[0] == ("look", True)
 
 
@@ -225,9 +226,9 @@ def test_the_supervisor_learns_where_the_context_was_added(start: Start, tmp_pat
 
 def test_a_start_that_fails_is_one_sentence(start: Start, tmp_path: Path) -> None:
     layout = cluster(tmp_path)
-    start.failure = StartError("not ready")
-    with pytest.raises(CliError, match="not ready"):
-        up._start_detached(layout, Claims())
+    start.start_failure = StartError("not ready")
+    answer = moor("up", "--detach", "--no-node", "--data-dir", layout.root)
+    assert (answer.status, answer.err) == (1, "moor: not ready\n")
 
 
 @pytest.mark.parametrize(
@@ -334,11 +335,3 @@ def test_one_that_runs_otherwise_is_left_alone(
     assert f"`moor down --keep-pods --data-dir {layout.root}` first" in answer.err
     assert not (tmp_path / "user").exists()
     assert start.steps == []
-
-
-async def test_the_machines_handlers_are_what_it_has(start: Start, tmp_path: Path) -> None:
-    assert await startup.prepare_machine(Layout(tmp_path), is_installing=False) == ()
-    start.host = a_host(is_root=False)
-    with pytest.raises(CannotRunPodsError, match="`moor up --no-node` starts the control plane"):
-        await startup.prepare_machine(Layout(tmp_path), is_installing=True)
-    assert start.steps == [("look", False), ("look", True)]

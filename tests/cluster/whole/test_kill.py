@@ -97,7 +97,7 @@ def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
     skip_without_kubectl()
     skip_without_runtimes()
     acknowledged: list[str] = []
-    with running(tmp_path / "data", "--node-name", "n1") as cluster:
+    with running(tmp_path / "data", node_name="n1") as cluster:
         # A pod of each kind of runtime that there is.
         classes = {"stays": "crun", "stays-too": ""}
         if shutil.which("runsc"):

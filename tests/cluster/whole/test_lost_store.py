@@ -29,7 +29,7 @@ def _container(cluster: RunningCluster) -> tuple[Any, ...]:
 def test_pods_outlive_a_lost_database(tmp_path: Path) -> None:
     skip_without_kubectl()
     skip_without_runtimes()
-    with running(tmp_path / "data", "--node-name", "n1") as cluster:
+    with running(tmp_path / "data", node_name="n1") as cluster:
         cluster.apply(pod("stays"))
         cluster.wait_ready("stays")
         before = _container(cluster)

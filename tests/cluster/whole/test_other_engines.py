@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,9 +51,9 @@ def engine(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
     assert not leftovers(before)
 
 
-def _ports() -> tuple[str, ...]:
+def _ports() -> dict[str, int]:
     """Ports that no cluster takes by itself: others start while this one is down."""
-    return ("--api-port", str(free_port()), "--node-port", str(free_port()))
+    return {"api_port": free_port(), "node_port": free_port()}
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,7 @@ def cluster(
     engine: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningCluster]:
     data = tmp_path_factory.mktemp("cri") / "data"
-    with running(data, "--node-name", "n1", "--cri", engine[1], *_ports()) as cluster:
+    with running(data, node_name="n1", cri=engine[1], **_ports()) as cluster:
         cluster.apply(runtime_class("native", "runc"), runtime_class("none", "none"))
         yield cluster
 
@@ -146,8 +147,8 @@ def _stop_sandbox(endpoint: str, sandbox_id: str) -> None:
 
 
 @contextlib.contextmanager
-def _cluster(directory: Path, *options: str) -> Iterator[RunningCluster]:
-    with running(directory / "data", "--node-name", "n1", *_ports(), *options) as cluster:
+def _cluster(directory: Path, **choices: Any) -> Iterator[RunningCluster]:
+    with running(directory / "data", node_name="n1", **_ports(), **choices) as cluster:
         yield cluster
 
 
@@ -156,7 +157,7 @@ def test_two_clusters_leave_each_others_pods_alone(
 ) -> None:
     cluster.apply(pod("of-first"))
     cluster.wait_ready("of-first")
-    with _cluster(tmp_path, "--cri", engine[1]) as second:
+    with _cluster(tmp_path, cri=engine[1]) as second:
         second.apply(pod("of-second"))
         second.wait_ready("of-second")
         # An agent looks for orphans when it starts.
@@ -233,7 +234,7 @@ def test_secrets_go_on_rotating_after_keep_pods(
 def test_down_ends_pods_and_their_volumes_and_the_engine_can_change(
     engine: tuple[str, str], tmp_path: Path
 ) -> None:
-    with _cluster(tmp_path, "--cri", engine[1]) as cluster:
+    with _cluster(tmp_path, cri=engine[1]) as cluster:
         cluster.apply(pod("moving"))
         cluster.wait_ready("moving")
         cluster.moor("down", "--keep-pods")

@@ -127,23 +127,22 @@ def redirected(port: int) -> Iterator[None]:
         subprocess.run(["iptables", "-w", "-t", "nat", "-D", *rule], check=True)
 
 
-@pytest.mark.parametrize("options", [("--node-name", "n1"), ("--no-node",)])
-def test_a_cluster_that_starts_after_such_a_rule_is_reached(
-    tmp_path: Path, options: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize("has_node", [True, False])
+def test_a_cluster_that_starts_after_such_a_rule_is_reached(tmp_path: Path, has_node: bool) -> None:
     skip_without_kubectl()
     skip_without_runtimes()
     # Far from those that other clusters take first, while this one is down.
     port, node_port = free_port(), free_port()
-    ports = ("--api-port", str(port), "--node-port", str(node_port))
-    with running(tmp_path / "data", *options, *ports) as cluster:
+    ports = {"api_port": port, "node_port": node_port}
+    choices = ports | ({"node_name": "n1"} if has_node else {"has_node": False})
+    with running(tmp_path / "data", **choices) as cluster:
         chain = f"MOORAGE-{settings(cluster)['cluster_id']}"
         cluster.moor("down")
         assert chain not in subprocess.check_output(["iptables-save"], text=True)
         with redirected(port):
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection(("127.0.0.1", port), timeout=5)
-            cluster.moor("up", "--detach", *options)
+            cluster.moor("up", "--detach", *(() if has_node else ("--no-node",)))
             assert cluster.kubectl("get", "--raw", "/readyz").stdout == "ok"
             cluster.moor("down")
         assert chain not in subprocess.check_output(["iptables-save"], text=True)
@@ -152,7 +151,7 @@ def test_a_cluster_that_starts_after_such_a_rule_is_reached(
 def test_a_control_plane_alone_protects_its_port_while_it_runs(tmp_path: Path) -> None:
     """Without pods nothing stays on the machine, though the cluster is not taken down."""
     skip_without_runtimes()
-    with running(tmp_path / "data", "--no-node") as cluster:
+    with running(tmp_path / "data", has_node=False) as cluster:
         decided = settings(cluster)
         rule = f"-A MOORAGE-{decided['cluster_id']}-PORTS -d 127.0.0.1/32 -p tcp -m tcp"
         saved = subprocess.check_output(["iptables-save"], text=True)

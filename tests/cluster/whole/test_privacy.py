@@ -40,7 +40,7 @@ def cluster() -> Iterator[RunningCluster]:
         each.mkdir()
         each.chmod(0o755)
     try:
-        with running(data, "--node-name", "n1") as cluster:
+        with running(data, node_name="n1") as cluster:
             yield cluster
     finally:
         remove_tree(root)

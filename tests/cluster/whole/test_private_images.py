@@ -87,7 +87,7 @@ def test_a_pulled_image_is_for_those_who_may_pull_it(
 ) -> None:
     skip_without_kubectl()
     skip_without_runtimes()
-    with running(tmp_path / "data", "--node-name", "n1") as cluster:
+    with running(tmp_path / "data", node_name="n1") as cluster:
         cluster.apply(secret("right", guarded.address, "s3cret"),
                       secret("same", guarded.address, "s3cret"),
                       secret("wrong", guarded.address, "guess"))  # fmt: skip

@@ -33,7 +33,7 @@ def _complaints(cluster: RunningCluster) -> list[str]:
 def test_parts_start_without_complaints_twice(tmp_path: Path) -> None:
     skip_without_kubectl()
     skip_without_runtimes()
-    with running(tmp_path / "data", "--node-name", "n1") as cluster:
+    with running(tmp_path / "data", node_name="n1") as cluster:
         assert not _complaints(cluster)
         images = {
             name for each in cluster.get("node", "n1")["status"]["images"] for name in each["names"]

@@ -8,26 +8,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
 
-from moorage.cli.errors import CliError
+from moorage.api.logs import configure
 from moorage.cli.interruption import Interruptions, interruptible
-from moorage.cli.options import layout_of
 from moorage.cli.output import dim, output_option, show, show_document
-from moorage.cli.startup import opened, prepare_machine
-from moorage.cli.teardown import take_down
-from moorage.client import Client, load_kubeconfig
-from moorage.cluster.claims import Claims
-from moorage.cluster.creation import Choices
-from moorage.cluster.demo import Demo, DemoError, Shown, find_examples
-from moorage.cluster.layout import Layout
-from moorage.cluster.manifests import Manifest, ManifestError, read_manifests
-from moorage.cluster.start import StartError, start_detached
+from moorage.cluster import Choices, Cluster
+from moorage.cluster.demo import Demo, Shown, find_examples
+from moorage.cluster.manifests import Manifest, read_manifests
 from moorage.handlers import Handler
-from moorage.linux.id_register import forget
-from moorage.linux.trees import remove_tree
 
 _COLUMNS = ("pod", "status", "class", "handler", "node", "ip", "kernel", "inside", "start")
 _READY_S = 120.0
@@ -45,39 +37,50 @@ _READY_S = 120.0
 @output_option
 def command(examples: Path | None, *, install: bool, output: str) -> None:
     """Show the whole path: start a cluster, run the examples, print what runs where, clean up."""
-    try:
-        manifests = read_manifests([find_examples(examples)])
-    except (DemoError, ManifestError) as error:
-        raise CliError(str(error)) from error
+    manifests = read_manifests([find_examples(examples)])
     say = _Narrator(is_quiet=output != "table")
-    with interruptible() as interruptions, _directory(interruptions) as root, Claims() as claims:
-        layout = layout_of(root)
-        handlers = interruptions.run(prepare_machine(layout, is_installing=install))
-        settings = opened(layout, Choices(name="moorage-demo"), claims)
-        try:
-            rows = _shown(layout, say, manifests, interruptions, claims)
-        finally:
-            interruptions.hold_off()
-            take_down(layout, settings)
-            say("stopped the cluster")
+    with interruptible() as interruptions, _directory(interruptions) as cluster:
+        checking = cluster.check_host(is_installing=install, report=partial(click.echo, err=True))
+        handlers = interruptions.run(checking).handlers
+        cluster.create()
+        rows = interruptions.run(_run(cluster, say, manifests, interruptions))
     _print(rows, handlers, output)
 
 
 @contextmanager
-def _directory(interruptions: Interruptions) -> Iterator[Path]:
-    """A directory for a cluster of its own, which goes at the end, whatever happens."""
-    place = "/var/lib" if os.geteuid() == 0 else None
-    root = Path(tempfile.mkdtemp(prefix="moorage-demo-", dir=place))
+def _directory(interruptions: Interruptions) -> Iterator[Cluster]:
+    """Yield a cluster in a directory of its own, which is deleted at the end."""
+    parent = "/var/lib" if os.geteuid() == 0 else None
+    directory = Path(tempfile.mkdtemp(prefix="moorage-demo-", dir=parent))
+    cluster = Cluster(directory, Choices(name="moorage-demo"), ready_within_s=_READY_S)
     try:
-        yield root
+        yield cluster
     finally:
         interruptions.hold_off()
-        remove_tree(root)
-        forget(Layout(root).node / "pods")
+        cluster.delete()
+
+
+async def _run(
+    cluster: Cluster, say: _Narrator, manifests: list[Manifest], interruptions: Interruptions
+) -> list[Shown]:
+    """Start the cluster, run the demo on it, stop it. Raises ClusterError, StatusError."""
+    # What cannot be removed from the host is logged.
+    configure("warning")
+    say("starting a cluster")
+    try:
+        async with cluster:
+            say("cluster ready")
+            try:
+                async with cluster.client("moor-demo") as client:
+                    return await Demo(client, manifests, say).run()
+            finally:
+                interruptions.hold_off()
+    finally:
+        say("stopped the cluster")
 
 
 class _Narrator:
-    """Says what happens, with the time since the start."""
+    """Prints each step with the time since the start."""
 
     def __init__(self, *, is_quiet: bool) -> None:
         self._is_quiet = is_quiet
@@ -86,27 +89,6 @@ class _Narrator:
     def __call__(self, sentence: str) -> None:
         if not self._is_quiet:
             click.echo(f"{dim(f'{time.monotonic() - self._began:6.2f} s')}  {sentence}")
-
-
-def _shown(
-    layout: Layout,
-    say: _Narrator,
-    manifests: list[Manifest],
-    interruptions: Interruptions,
-    claims: Claims,
-) -> list[Shown]:
-    say("starting a cluster")
-    try:
-        start_detached(layout, _READY_S, interruptions.later(), claims)
-        say("cluster ready")
-        return interruptions.run(_run(layout, say, manifests))
-    except (StartError, DemoError, ManifestError) as error:
-        raise CliError(str(error)) from error
-
-
-async def _run(layout: Layout, say: _Narrator, manifests: list[Manifest]) -> list[Shown]:
-    async with Client(load_kubeconfig(layout.kubeconfig), user_agent="moor-demo") as client:
-        return await Demo(client, manifests, say).run()
 
 
 def _print(rows: list[Shown], handlers: tuple[Handler, ...], output: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -11,12 +12,12 @@ import msgspec
 
 from moorage.cli.errors import CANNOT_RUN_PODS
 from moorage.cli.handlers import told_handlers
-from moorage.cli.machine import look
-from moorage.cli.options import data_dir_option, layout_of
+from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cli.output import output_option, show
 from moorage.cluster.doctor import can_run_pods, examine
 from moorage.cluster.host import Host
 from moorage.cluster.layout import Layout
+from moorage.cluster.machine import inspect_machine
 from moorage.cluster.settings import load
 from moorage.engine import HANDLER_DIRECTORY, EnginePaths
 from moorage.handlers import Handler
@@ -34,7 +35,7 @@ def command(data_dir: Path, *, install: bool, deep: bool, output: str) -> None:
 
     Exit status 4 when something keeps pods from running here.
     """
-    layout = layout_of(data_dir)
+    layout = cluster_of(data_dir).layout
     host, handlers = asyncio.run(_look(layout, is_installing=install))
     directories = (HANDLER_DIRECTORY, EnginePaths(layout.engine, layout.engine).handlers)
     findings = examine(host, handlers, directories)
@@ -51,7 +52,9 @@ def command(data_dir: Path, *, install: bool, deep: bool, output: str) -> None:
 
 async def _look(layout: Layout, *, is_installing: bool) -> tuple[Host, tuple[Handler, ...]]:
     """Return the host and its handlers; a defect that a handler file avoids is none."""
-    host, found = await look(layout, is_installing=is_installing)
+    host, found = await inspect_machine(
+        layout, is_installing=is_installing, report=partial(click.echo, err=True)
+    )
     settings = load(layout.settings)
     if settings is not None and settings.cri:
         # Which programs another engine runs is not known.

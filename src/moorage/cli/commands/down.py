@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import click
 
-from moorage.cli.options import data_dir_option, layout_of, present_settings
-from moorage.cli.teardown import take_down
-from moorage.linux.id_register import forget
-from moorage.linux.trees import remove_tree
+from moorage.api.logs import configure
+from moorage.cli.options import cluster_of, data_dir_option
 
 
 @click.command("down")
@@ -32,11 +31,11 @@ def command(data_dir: Path, *, keep_pods: bool, abandon_pods: bool, delete_data:
         raise click.UsageError("--keep-pods and --delete-data exclude each other")
     if keep_pods and abandon_pods:
         raise click.UsageError("--keep-pods and --abandon-pods exclude each other")
-    layout = layout_of(data_dir)
-    settings = present_settings(layout)
-    was_running = take_down(layout, settings, keep_pods=keep_pods, abandons_pods=abandon_pods)
-    click.echo("stopped" if was_running else "was not running")
+    cluster = cluster_of(data_dir)
+    # What cannot be removed from the host is logged.
+    configure("warning")
+    stopping = cluster.stop(keeps_pods=keep_pods, abandons_pods=abandon_pods)
+    click.echo("stopped" if asyncio.run(stopping) else "was not running")
     if delete_data:
-        remove_tree(layout.root)
-        forget(layout.node / "pods")
-        click.echo(f"deleted {layout.root}")
+        cluster.delete()
+        click.echo(f"deleted {cluster.directory}")

@@ -13,13 +13,11 @@ import click
 from moorage.cli.completion import complete_namespaces, complete_pods
 from moorage.cli.errors import CliError
 from moorage.cli.handlers import told_handlers
-from moorage.cli.machine import look
-from moorage.cli.options import data_dir_option, layout_of, running_settings
+from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cli.output import dim, output_option, show_document
-from moorage.client import Client, load_kubeconfig
+from moorage.cluster import Cluster, Settings
 from moorage.cluster.explain import NodeAnswer, PodExplanation, explain_pod
-from moorage.cluster.layout import Layout
-from moorage.cluster.settings import Settings
+from moorage.cluster.machine import inspect_machine
 from moorage.node.paths import NodePaths
 from moorage.node.pods.handler_records import HandlerRecords
 
@@ -47,23 +45,23 @@ def command(target: str, namespace: str, data_dir: Path, *, output: str) -> None
         kind, name = _KINDS[0], target
     if kind not in _KINDS or not name:
         raise click.UsageError(f"only pods are explained: pod/NAME, not {target!r}")
-    layout = layout_of(data_dir)
-    settings = running_settings(layout)
-    answer = asyncio.run(_ask(layout, settings, namespace, name))
+    cluster = cluster_of(data_dir)
+    answer = asyncio.run(_ask(cluster, cluster.running_settings(), namespace, name))
     if output == "table":
         _print(answer)
     else:
         show_document(asdict(answer), output)
 
 
-async def _ask(layout: Layout, settings: Settings, namespace: str, name: str) -> PodExplanation:
-    _, found = await look(layout) if settings.has_node else (None, ())
+async def _ask(cluster: Cluster, settings: Settings, namespace: str, name: str) -> PodExplanation:
+    layout = cluster.layout
+    _, found = await inspect_machine(layout) if settings.has_node else (None, ())
     try:
         local = (await told_handlers(layout, found)).handlers
     except CliError:
         # An engine that does not answer is a reason of its own, which the node's status has.
         local = ()
-    async with Client(load_kubeconfig(layout.kubeconfig), user_agent="moor-explain") as client:
+    async with cluster.client("moor-explain") as client:
         return await explain_pod(
             client,
             namespace,

@@ -16,16 +16,13 @@ import click
 
 from moorage.cli.completion import complete_images
 from moorage.cli.engines import endpoint_of, own_endpoint_of
-from moorage.cli.errors import CliError
-from moorage.cli.options import data_dir_option, layout_of, running_settings
+from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cli.output import output_option, show
 from moorage.cluster.engine import engine_paths
-from moorage.cluster.images.listing import ImageError, ListedImage, list_images, remove_image
-from moorage.cluster.images.loading import LoadError, load_archive
-from moorage.cluster.images.rootfs import RootfsError, read_rootfs, write_image
-from moorage.cluster.images.saving import SaveError, save_archive
-from moorage.cluster.settings import load as load_settings
-from moorage.cluster.supervisor import running_pid
+from moorage.cluster.images.listing import ListedImage, list_images, remove_image
+from moorage.cluster.images.loading import load_archive
+from moorage.cluster.images.rootfs import read_rootfs, write_image
+from moorage.cluster.images.saving import save_archive
 from moorage.cri.reference import InvalidReferenceError, parse
 from moorage.engine.images.manifest import Platform as MachinePlatform
 from moorage.linux.program import Platform
@@ -46,11 +43,7 @@ def command() -> None:
 @output_option
 def list_(data_dir: Path, *, output: str) -> None:
     """List the engine's images with their names and sizes."""
-    layout = layout_of(data_dir)
-    try:
-        images = asyncio.run(list_images(endpoint_of(layout, running_settings(layout))))
-    except ImageError as error:
-        raise CliError(str(error)) from error
+    images = asyncio.run(list_images(endpoint_of(cluster_of(data_dir))))
     show([row for each in images for row in _rows(each, output)], _COLUMNS, output)
 
 
@@ -59,13 +52,9 @@ def list_(data_dir: Path, *, output: str) -> None:
 @data_dir_option
 def remove(images: tuple[str, ...], data_dir: Path) -> None:
     """Remove images, by name or id, under all their names. Containers that use them go on."""
-    layout = layout_of(data_dir)
-    endpoint = endpoint_of(layout, running_settings(layout))
+    endpoint = endpoint_of(cluster_of(data_dir))
     for image in images:
-        try:
-            names = asyncio.run(remove_image(endpoint, image))
-        except ImageError as error:
-            raise CliError(str(error)) from error
+        names = asyncio.run(remove_image(endpoint, image))
         click.echo(f"removed {', '.join(names)}")
 
 
@@ -77,11 +66,10 @@ def load(archives: tuple[Path, ...], data_dir: Path) -> None:
 
     Prints the names of those that were loaded.
     """
-    layout = layout_of(data_dir)
-    endpoint = own_endpoint_of(layout, running_settings(layout))
+    endpoint = own_endpoint_of(cluster_of(data_dir))
     for archive in archives:
         with _progress(f"loading {archive}", archive.stat().st_size):
-            names = _loaded(endpoint, archive)
+            names = asyncio.run(load_archive(endpoint, archive))
         for name in names:
             click.echo(name)
 
@@ -102,8 +90,8 @@ def import_(archive: Path, name: str, data_dir: Path) -> None:
         raise click.UsageError(str(error)) from error
     if reference.digest:
         raise click.UsageError(f"{name}: an import takes a name with a tag, not a digest")
-    layout = layout_of(data_dir)
-    endpoint = own_endpoint_of(layout, running_settings(layout))
+    cluster = cluster_of(data_dir)
+    endpoint, layout = own_endpoint_of(cluster), cluster.layout
     machine = MachinePlatform.of_this_machine()
     platform = Platform(machine.architecture, machine.variants[0])
     layout.images.mkdir(mode=0o700, exist_ok=True)
@@ -111,9 +99,7 @@ def import_(archive: Path, name: str, data_dir: Path) -> None:
     try:
         with _progress(f"importing {archive}", archive.stat().st_size):
             write_image(made, reference.full, platform, read_rootfs(archive))
-            names = _loaded(endpoint, made)
-    except RootfsError as error:
-        raise CliError(str(error)) from error
+            names = asyncio.run(load_archive(endpoint, made))
     finally:
         made.unlink(missing_ok=True)
     for each in names:
@@ -134,20 +120,13 @@ def save(images: tuple[str, ...], archive: Path, data_dir: Path, *, force: bool)
     The images made of this machine's programs (moorage.local/…) need no running cluster and keep
     their ids, as with --cri. Others come from the cluster's own engine.
     """
-    layout = layout_of(data_dir)
-    settings = load_settings(layout.settings)
+    cluster = cluster_of(data_dir)
+    settings = cluster.find_settings()
     has_engine = (
-        settings is not None
-        and settings.has_node
-        and not settings.cri
-        and running_pid(layout) is not None
+        settings is not None and settings.has_node and not settings.cri and cluster.pid is not None
     )
-    endpoint = engine_paths(layout, settings).endpoint if settings and has_engine else ""
-    saving = save_archive(layout, endpoint, images, archive, overwrites=force)
-    try:
-        saved = asyncio.run(saving)
-    except SaveError as error:
-        raise CliError(str(error)) from error
+    endpoint = engine_paths(cluster.layout, settings).endpoint if settings and has_engine else ""
+    saved = asyncio.run(save_archive(cluster.layout, endpoint, images, archive, overwrites=force))
     for each in saved:
         click.echo(each.name)
         if not each.is_exact:
@@ -156,13 +135,6 @@ def save(images: tuple[str, ...], archive: Path, data_dir: Path, *, force: bool)
                 f"{_short(each.id)} now",
                 err=True,
             )
-
-
-def _loaded(endpoint: str, archive: Path) -> tuple[str, ...]:
-    try:
-        return asyncio.run(load_archive(endpoint, archive))
-    except LoadError as error:
-        raise CliError(str(error)) from error
 
 
 def _rows(image: ListedImage, output: str) -> Iterator[dict[str, Any]]:

@@ -6,11 +6,8 @@ from pathlib import Path
 
 import click
 
-from moorage.cli.errors import CliError
-from moorage.cli.options import data_dir_option, layout_of, present_settings
-from moorage.client.config import ConfigError
+from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cluster import kubeconfig
-from moorage.cluster.creation import access
 
 _USER_FILE = Path.home() / ".kube" / "config"
 
@@ -34,16 +31,13 @@ def command(data_dir: Path, *, merge: bool, unmerge: bool, file: Path) -> None:
     """
     if merge and unmerge:
         raise click.UsageError("--merge and --unmerge exclude each other")
-    layout = layout_of(data_dir)
-    settings = present_settings(layout)
-    try:
-        if merge:
-            kubeconfig.merge(file, access(layout, settings))
-            click.echo(f"added context {settings.name} to {file}")
-        elif unmerge:
-            kubeconfig.unmerge(file, settings.name)
-            click.echo(f"removed {settings.name} from {file}")
-        else:
-            click.echo(str(layout.kubeconfig))
-    except ConfigError as error:
-        raise CliError(str(error)) from error
+    cluster = cluster_of(data_dir)
+    name = cluster.settings.name
+    if merge:
+        kubeconfig.merge(file, cluster.access)
+        click.echo(f"added context {name} to {file}")
+    elif unmerge:
+        kubeconfig.unmerge(file, name)
+        click.echo(f"removed {name} from {file}")
+    else:
+        click.echo(str(cluster.kubeconfig))

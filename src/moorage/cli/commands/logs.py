@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from moorage.cli.errors import CliError
-from moorage.cli.options import data_dir_option, layout_of, present_settings
+from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cluster.layout import Layout
 
 PARTS = ("supervisor", "apiserver", "controllers", "node", "engine")
@@ -29,8 +29,9 @@ _READ_BYTES = 1 << 16
 @click.option("--lines", "-n", type=click.IntRange(0), default=100, show_default=True)
 def command(part: str | None, data_dir: Path, *, follow: bool, lines: int) -> None:
     """Show what a part wrote, or what all parts wrote, with the part's name before each line."""
-    layout = layout_of(data_dir)
-    present_settings(layout)
+    cluster = cluster_of(data_dir)
+    # Only a directory with a cluster has logs.
+    _, layout = cluster.settings, cluster.layout
     paths = _paths(layout, part)
     if not paths:
         place = layout.log(part) if part else layout.logs

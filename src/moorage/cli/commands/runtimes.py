@@ -9,10 +9,10 @@ import click
 import msgspec
 
 from moorage.cli.handlers import HandlersTold, told_handlers
-from moorage.cli.machine import look
-from moorage.cli.options import data_dir_option, layout_of
+from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cli.output import output_option, show
 from moorage.cluster.layout import Layout
+from moorage.cluster.machine import inspect_machine
 from moorage.cluster.settings import load
 from moorage.handlers import Handler
 
@@ -30,7 +30,7 @@ def command(data_dir: Path, *, shows_all: bool, output: str) -> None:
     them; faults of those files are reported too. With --cri they are those that the engine lists.
     Otherwise they are those found on this machine.
     """
-    told = asyncio.run(_ask(layout_of(data_dir)))
+    told = asyncio.run(_ask(cluster_of(data_dir).layout))
     shown = [each for each in told.handlers if shows_all or each.path or each.available]
     rows = [msgspec.to_builtins(each) for each in shown]
     show(rows, _columns(told), output, notes=[_notes(each) for each in shown])
@@ -55,7 +55,7 @@ async def _ask(layout: Layout) -> HandlersTold:
     settings = load(layout.settings)
     if settings is not None and settings.has_node and settings.cri:
         return await told_handlers(layout, ())
-    _, found = await look(layout)
+    _, found = await inspect_machine(layout)
     return await told_handlers(layout, found)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from moorage.cli.options import data_dir_option, layout_of, running_settings
+from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cli.output import dim, output_option, show
-from moorage.cluster.status import PartStatus, part_statuses
+from moorage.cluster import PartStatus
 
 _COLUMNS = ("part", "state", "pid", "restarts", "ready_after", "memory")
 
@@ -20,13 +20,12 @@ _COLUMNS = ("part", "state", "pid", "restarts", "ready_after", "memory")
 @output_option
 def command(data_dir: Path, *, output: str) -> None:
     """Say how the cluster's parts are. Exit status 3 when it is not running."""
-    layout = layout_of(data_dir)
-    settings = running_settings(layout)
-    statuses = part_statuses(layout)
-    notes = [[f"last end: {each.last_end}"] if each.last_end else [] for each in statuses]
-    show([_row(each) for each in statuses], _COLUMNS, output, notes=notes if any(notes) else ())
+    cluster = cluster_of(data_dir)
+    settings, parts = cluster.running_settings(), cluster.parts
+    notes = [[f"last end: {part.last_end}"] if part.last_end else [] for part in parts]
+    show([_row(part) for part in parts], _COLUMNS, output, notes=notes if any(notes) else ())
     if output == "table":
-        click.echo(dim(f"\nAPI {settings.server} · data {layout.root}"))
+        click.echo(dim(f"\nAPI {settings.server} · data {cluster.directory}"))
 
 
 def _row(status: PartStatus) -> dict[str, Any]:

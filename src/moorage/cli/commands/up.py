@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import click
@@ -12,35 +13,23 @@ from moorage.api.image_verification import (
     NEVER_VERIFY_PRELOADED,
     POLICIES,
 )
-from moorage.cli.errors import CannotRunPodsError, CliError
+from moorage.cli.errors import CliError
 from moorage.cli.interruption import interruptible
 from moorage.cli.options import (
     LOG_LEVELS,
+    cluster_of,
     data_dir_option,
     mirror_option,
-    new_layout_of,
     pairs,
     size_bytes,
     socket_path,
 )
-from moorage.cli.startup import opened, prepare_machine
-from moorage.cluster import kubeconfig
-from moorage.cluster.claims import Claims
-from moorage.cluster.creation import Choices, access
-from moorage.cluster.layout import Layout
-from moorage.cluster.settings import (
-    DEFAULT_POD_PIDS_LIMIT,
-    Settings,
-    load,
-)
-from moorage.cluster.start import StartError, start_detached
-from moorage.cluster.status import part_statuses
-from moorage.cluster.supervise import become_supervisor, moor_command, usage
-from moorage.cluster.supervisor import COMPLETE, AlreadyRunningError, running_pid
-from moorage.cri import UnusableEngineError, probe
+from moorage.cluster import AlreadyRunningError, Choices, Cluster, Settings, kubeconfig
+from moorage.cluster.settings import DEFAULT_POD_PIDS_LIMIT
+from moorage.cluster.supervise import moor_command, usage
+from moorage.cluster.supervisor import COMPLETE
 
 USER_KUBECONFIG = Path.home() / ".kube" / "config"
-_READY_S = 60.0
 
 
 def _gates(texts: tuple[str, ...]) -> dict[str, bool]:
@@ -157,7 +146,7 @@ def command(
     accepts_loss: bool,
     image_verification: str | None,
     allowlist: tuple[str, ...],
-    **said: str | int | bool | None,
+    **settings: str | int | bool | None,
 ) -> None:
     """Start the cluster, or resume the one in the data directory with everything that is in it.
 
@@ -170,9 +159,9 @@ def command(
             raise click.UsageError("--cri and --own-engine exclude each other")
     elif own_engine:
         cri = ""
-    layout = new_layout_of(data_dir)
-    has_node = node is not False
-    choices = Choices(
+    cluster = cluster_of(data_dir)
+    cluster.check_directory()
+    cluster.choices = Choices(
         cri=cri,
         has_node=node,
         filters_by_handler=by_handler,
@@ -182,37 +171,26 @@ def command(
         image_limit_bytes=None if image_limit is None else size_bytes("--image-limit", image_limit),
         image_verification=image_verification,
         image_allowlist=_allowlist(image_verification, allowlist),
-        **said,  # type: ignore[arg-type]
+        **settings,  # type: ignore[arg-type]
     )
-    before = load(layout.settings)
-    pid = running_pid(layout)
-    if pid is not None and before is not None:
-        _report_running(layout, before, choices, pid, is_merging=merge)
+    present, pid = cluster.find_settings(), cluster.pid
+    if pid is not None and present is not None:
+        _report_running(cluster, present, pid, is_merging=merge)
         return
-    endpoint = cri if cri is not None else before.cri if before is not None else ""
-    if has_node and endpoint:
-        check_engine(endpoint)
-    elif has_node:
-        asyncio.run(prepare_machine(layout, is_installing=install))
-    with Claims() as claims:
-        settings = opened(layout, choices, claims)
-        if merge:
-            kubeconfig.merge(USER_KUBECONFIG, access(layout, settings))
-        if not detach:
-            become_supervisor(layout, claims, str(USER_KUBECONFIG) if merge else "")
-            return
-        _start_detached(layout, claims)
-    click.echo(usage(layout, settings, str(USER_KUBECONFIG) if merge else ""))
-
-
-def check_engine(endpoint: str) -> None:
-    """Check an engine that is not ours before anything starts. Raises CannotRunPodsError."""
-    try:
-        probed = asyncio.run(probe(endpoint))
-    except UnusableEngineError as error:
-        raise CannotRunPodsError(str(error)) from error
-    if probed.complaint:
-        click.echo(f"moor: the engine at {endpoint}: {probed.complaint}", err=True)
+    checking = cluster.check_host(is_installing=install, report=partial(click.echo, err=True))
+    if warning := asyncio.run(checking).warning:
+        click.echo(f"moor: {warning}", err=True)
+    created = cluster.create()
+    if merge:
+        kubeconfig.merge(USER_KUBECONFIG, cluster.access)
+    merged_into = str(USER_KUBECONFIG) if merge else ""
+    if not detach:
+        cluster.run_in_foreground(merged_into)
+        return
+    with interruptible() as interruptions:
+        interruptions.run(cluster.start())
+    click.echo(COMPLETE)
+    click.echo(usage(cluster.layout, created, merged_into))
 
 
 def _option(name: str) -> str:
@@ -227,30 +205,22 @@ def _option(name: str) -> str:
     return options.get(name, f"--{name.replace('_', '-')}")
 
 
-def _report_running(
-    layout: Layout, settings: Settings, choices: Choices, pid: int, *, is_merging: bool
-) -> None:
+def _report_running(cluster: Cluster, present: Settings, pid: int, *, is_merging: bool) -> None:
     """Report a cluster that runs already. Raises CliError for choices that it does not run with."""
-    changes = [name for name, value in choices.given().items() if getattr(settings, name) != value]
+    given = cluster.choices.given()
+    changes = [name for name, value in given.items() if getattr(present, name) != value]
     if changes:
         raise CliError(
-            f"{AlreadyRunningError(layout, pid)}. It runs with another "
+            f"{AlreadyRunningError(cluster.layout, pid)}. It runs with another "
             f"{', '.join(map(_option, changes))}, and options count at a start: "
-            f"stop it with {moor_command(layout, 'down --keep-pods')} first"
+            f"stop it with {moor_command(cluster.layout, 'down --keep-pods')} first"
         )
     if is_merging:
-        kubeconfig.merge(USER_KUBECONFIG, access(layout, settings))
-    waiting = [each.part for each in part_statuses(layout) if each.state != "ready"]
+        kubeconfig.merge(USER_KUBECONFIG, cluster.access)
+    waiting = [part.part for part in cluster.parts if part.state != "ready"]
     state = f"; not ready yet: {', '.join(waiting)}" if waiting else ""
-    node = "" if settings.has_node else " without a node"
-    click.echo(f"the cluster in {layout.root} runs already{node} (supervisor process {pid}){state}")
-    click.echo(usage(layout, settings, str(USER_KUBECONFIG) if is_merging else ""))
-
-
-def _start_detached(layout: Layout, claims: Claims) -> None:
-    try:
-        with interruptible() as interruptions:
-            start_detached(layout, _READY_S, interruptions.later(), claims)
-    except StartError as error:
-        raise CliError(str(error)) from error
-    click.echo(COMPLETE)
+    node = "" if present.has_node else " without a node"
+    click.echo(
+        f"the cluster in {cluster.directory} runs already{node} (supervisor process {pid}){state}"
+    )
+    click.echo(usage(cluster.layout, present, str(USER_KUBECONFIG) if is_merging else ""))

@@ -11,14 +11,12 @@ from moorage.cluster.engine.plan import (
     pod_network,
     prepare_host,
 )
-from moorage.cluster.engine.sweep import LeftoverError
 from moorage.cluster.engine.teardown import sweep, tear_down
 from moorage.cluster.engine.usage import check_engine_change, engine_in_use, note_engine
 
 __all__ = [
     "ClusterEnginePaths",
     "EnginePlan",
-    "LeftoverError",
     "NoEngineError",
     "cgroup_root",
     "check_engine_change",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from moorage.api.logs import Log
-from moorage.cluster.engine.sweep import LeftoverError
+from moorage.cluster.errors import LeftoverError
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import Settings
 from moorage.cri import CriClient, CriError, pb

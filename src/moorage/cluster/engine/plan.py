@@ -8,6 +8,7 @@ from pathlib import Path
 
 from moorage.api.logs import Log
 from moorage.cluster.engine.paths import HUGETLB_MARKER, ClusterEnginePaths
+from moorage.cluster.errors import ClusterError
 from moorage.cluster.host import Host, gather
 from moorage.cluster.host.hugetlb import join_hugetlb
 from moorage.cluster.images import BUSYBOX, NGINX_STAND_IN
@@ -20,7 +21,7 @@ from moorage.engine.images import ImageLimits
 log = Log(__name__)
 
 
-class NoEngineError(Exception):
+class NoEngineError(ClusterError):
     """An engine cannot run here; the text says what is missing and what to do."""
 
 

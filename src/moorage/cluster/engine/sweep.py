@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from moorage.api.logs import Log
 from moorage.cluster.engine.paths import ClusterEnginePaths
+from moorage.cluster.errors import LeftoverError
 from moorage.cluster.host import Cgroups
 from moorage.linux.mounts import current_mounts, mounts_below, unmount
 from moorage.linux.process import parent
@@ -25,10 +26,6 @@ from moorage.linux.trees import remove_directories, remove_tree
 _END_DEADLINE_S = 10.0
 
 log = Log(__name__)
-
-
-class LeftoverError(Exception):
-    """Something could not be removed; the text says what holds it."""
 
 
 async def end_processes(paths: ClusterEnginePaths) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from moorage.cluster.errors import ClusterError
 from moorage.cri import CriClient, CriError, pb
 
 _REMOVE_DEADLINE_S = 120.0
 
 
-class ImageError(Exception):
+class ImageError(ClusterError):
     """An image that is not there, or that the engine does not remove."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from moorage.cluster.errors import ClusterError
 from moorage.cri import CriClient, CriError, engine_pb
 
 _DEADLINE_S = 600.0
@@ -12,7 +13,7 @@ _DEADLINE_S = 600.0
 _NO_IMAGE = "has neither index.json nor manifest.json"
 
 
-class LoadError(Exception):
+class LoadError(ClusterError):
     """An archive that the engine does not take, or an engine that is not there."""
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from moorage.cluster.errors import ClusterError
 from moorage.cluster.images.archive import Image
 from moorage.engine.images.blob_stream import BlobStream, LayerError
 from moorage.engine.images.oci_archive import (
@@ -40,7 +41,7 @@ _HEAD_BYTES = 8
 _READ_BYTES = 1 << 20
 
 
-class RootfsError(Exception):
+class RootfsError(ClusterError):
     """The file is not an archive of a root file system; the text says what it is and what to do."""
 
 

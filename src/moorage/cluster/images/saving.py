@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from moorage.cluster.errors import ClusterError
 from moorage.cluster.host import gather
 from moorage.cluster.images.archive import Image, write_archive
 from moorage.cluster.images.catalogue import NoPauseError
@@ -26,7 +27,7 @@ from moorage.linux.trees import make_directories, remove_tree
 _DEADLINE_S = 3600.0
 
 
-class SaveError(Exception):
+class SaveError(ClusterError):
     """Images that cannot be saved; the text says which, and why."""
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
+from moorage.cluster.errors import ClusterError
+
 ROUTES = Path("/proc/net/route")
 POOL = IPv4Network("10.244.0.0/14")
 PREFIX_LENGTH = 24
@@ -28,7 +30,7 @@ class Route:
     network: IPv4Network
 
 
-class NoSubnetError(Exception):
+class NoSubnetError(ClusterError):
     """Every network of the pool is in use on this host."""
 
     def __init__(self, pool: IPv4Network) -> None:
@@ -38,7 +40,7 @@ class NoSubnetError(Exception):
         )
 
 
-class SubnetTakenError(Exception):
+class SubnetTakenError(ClusterError):
     """A network that a cluster was given is used by something else on this host."""
 
     def __init__(self, subnet: IPv4Network, route: Route) -> None:

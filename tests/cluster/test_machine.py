@@ -1,4 +1,4 @@
-"""What commands see of the machine, before and after packages are installed."""
+"""The host before a start: inspected, with missing packages installed, and judged."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cli import machine
-from moorage.cli.errors import CannotRunPodsError
+from moorage.cluster import machine
+from moorage.cluster.errors import CannotRunPodsError
 from moorage.cluster.host import Host
 from moorage.cluster.layout import Layout
 from moorage.cluster.packages import InstallError
@@ -50,26 +50,25 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 async def test_it_is_looked_at_and_left_alone(here: Machine) -> None:
-    assert await machine.look(Layout(Path("/data"))) == (here.host, "handlers")
+    assert await machine.inspect_machine(Layout(Path("/data"))) == (here.host, "handlers")
     assert here.installed == []
     assert here.found == [None, here.host.machine, "before"]
 
 
-async def test_what_is_missing_is_installed_and_then_found(
-    here: Machine, capsys: pytest.CaptureFixture[str]
-) -> None:
-    host, _ = await machine.look(Layout(Path("/data")), is_installing=True)
+async def test_what_is_missing_is_installed_and_then_found(here: Machine) -> None:
+    layout, reports = Layout(Path("/data")), list[str]()
+    host, _ = await machine.inspect_machine(layout, is_installing=True, report=reports.append)
     assert host.path == "after"
     assert here.found[-1] == "after"
     assert here.installed == ["conmon"]
-    assert capsys.readouterr().err == "installing conmon\n"
-    await machine.look(Layout(Path("/data")), is_installing=True)
+    assert reports == ["installing conmon"]
+    await machine.inspect_machine(layout, is_installing=True, report=reports.append)
     assert here.installed == ["conmon"]
-    assert capsys.readouterr().err == ""
+    assert reports == ["installing conmon"]
 
 
 async def test_what_cannot_be_installed_is_said(here: Machine) -> None:
     here.error = InstallError("no apt-get")
     with pytest.raises(CannotRunPodsError, match="no apt-get"):
-        await machine.look(Layout(Path("/data")), is_installing=True)
+        await machine.inspect_machine(Layout(Path("/data")), is_installing=True)
     assert here.found == []

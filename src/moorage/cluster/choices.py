@@ -1,0 +1,41 @@
+"""Choices made for a cluster when it is started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What the person who starts a cluster said; None where nothing was said.
+
+    `cri` is empty for an engine of our own. `accepts_loss`: start although files that record the
+    cluster are gone or older than recorded.
+    """
+
+    name: str | None = None
+    node_name: str | None = None
+    api_port: int | None = None
+    node_port: int | None = None
+    pod_network: str | None = None
+    service_network: str | None = None
+    cri: str | None = None
+    has_node: bool | None = None
+    filters_by_handler: bool | None = None
+    log_level: str | None = None
+    seccomp_default: bool | None = None
+    pod_pids_limit: int | None = None
+    image_limit_bytes: int | None = None
+    accepts_loss: bool = False
+    image_verification: str | None = None
+    image_allowlist: tuple[str, ...] | None = None
+    gates: dict[str, bool] = field(default_factory=dict)
+    registry_mirrors: dict[str, str] = field(default_factory=dict)
+
+    def given(self) -> dict[str, object]:
+        """Only what was said of the settings."""
+        return {
+            name: value
+            for name in self.__dataclass_fields__
+            if name != "accepts_loss" and (value := getattr(self, name)) not in (None, {})
+        }

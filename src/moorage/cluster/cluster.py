@@ -1,0 +1,325 @@
+"""Cluster object: creates, starts, reaches and stops the cluster in a data directory.
+
+    async with Cluster("/tmp/c", Choices(has_node=False)) as cluster:
+        async with cluster.client() as client:
+            await client.list(RUNTIME_CLASSES)
+
+The command line, the demo and the tests use it, and so can the tests of an operator. Modules are
+imported by the methods that need them, so that a command that only reads a cluster stays small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from moorage.cluster.choices import Choices
+from moorage.cluster.claims import Claims
+from moorage.cluster.errors import (
+    CannotRunPodsError,
+    ClusterError,
+    NotRunningError,
+    StartError,
+)
+from moorage.cluster.layout import Layout
+from moorage.cluster.settings import Settings, load
+from moorage.cluster.supervisor import running_pid
+
+if TYPE_CHECKING:
+    from moorage.client import Client
+    from moorage.cluster.kubeconfig import Access
+    from moorage.cluster.status import PartStatus
+    from moorage.handlers import Handler
+
+READY_S = 60.0
+"""How long a start may take by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostCheck:
+    """What a host that can run the cluster's pods has.
+
+    `handlers` are those of the host, none for another engine or without a node; `warning` is what
+    another engine lacks.
+    """
+
+    handlers: tuple[Handler, ...] = ()
+    warning: str = ""
+
+
+class Cluster:
+    """The cluster in a data directory, running or not.
+
+    `async with`, or `with` outside an event loop, starts it, creating it if the directory has none,
+    and stops it with its pods at the end; its data stays until `delete`. `choices` count at a
+    start: those that are given are kept in the directory for later starts. A start may take
+    `ready_within_s`.
+    """
+
+    def __init__(
+        self,
+        directory: Path | str,
+        choices: Choices | None = None,
+        *,
+        ready_within_s: float = READY_S,
+    ) -> None:
+        # Links are followed now, since the kernel lists mounts by their real paths.
+        self.layout = Layout(Path(directory).resolve())
+        self.choices = choices or Choices()
+        self._ready_within_s = ready_within_s
+        self._claims: Claims | None = None
+        self._check: HostCheck | None = None
+
+    @property
+    def directory(self) -> Path:
+        """The data directory, absolute."""
+        return self.layout.root
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig, there once the cluster is created."""
+        return self.layout.kubeconfig
+
+    @property
+    def pid(self) -> int | None:
+        """The process ID of the cluster's supervisor, None while it is down."""
+        return running_pid(self.layout)
+
+    @property
+    def parts(self) -> tuple[PartStatus, ...]:
+        """The status of each of the cluster's processes, none while it is down."""
+        from moorage.cluster.status import part_statuses
+
+        return part_statuses(self.layout)
+
+    @property
+    def access(self) -> Access:
+        """The API's URL and the administrator's certificate. Raises NotRunningError."""
+        from moorage.cluster.creation import access
+
+        return access(self.layout, self.settings)
+
+    def find_settings(self) -> Settings | None:
+        """Return the cluster's settings, None if the directory has no cluster.
+
+        Raises SettingsError for a damaged file.
+        """
+        return load(self.layout.settings)
+
+    @property
+    def settings(self) -> Settings:
+        """The cluster's settings. Raises NotRunningError if the directory has no cluster."""
+        settings = self.find_settings()
+        if settings is None:
+            raise NotRunningError(f"there is no cluster in {self.directory}; `moor up` makes one")
+        return settings
+
+    def running_settings(self) -> Settings:
+        """Return the settings of the cluster while it runs. Raises NotRunningError otherwise."""
+        settings = self.settings
+        if self.pid is None:
+            raise NotRunningError(
+                f"the cluster in {self.directory} is not running; `moor up` resumes it"
+            )
+        return settings
+
+    def client(self, user_agent: str = "moorage") -> Client:
+        """Return an API client with the administrator's rights, to be used in `async with`.
+
+        Raises ConfigError if the kubeconfig is damaged, OSError if there is none.
+        """
+        from moorage.client import Client, load_kubeconfig
+
+        return Client(load_kubeconfig(self.kubeconfig), user_agent=user_agent)
+
+    def check_directory(self) -> None:
+        """Check that the directory has a cluster, or that one can be created there.
+
+        Raises SettingsError if it cannot be written to, or holds anything else.
+        """
+        from moorage.cluster.directory import check_directory
+
+        check_directory(self.directory)
+
+    async def check_host(
+        self, *, is_installing: bool = False, report: Callable[[str], None] | None = None
+    ) -> HostCheck:
+        """Check that the host, or the engine given as `cri`, can run the cluster's pods.
+
+        `is_installing`: install missing Debian packages first; `report` gets a sentence before.
+        A cluster without a node needs nothing of the host.
+
+        Raises CannotRunPodsError, which lists what is missing, with remedies.
+        """
+        self._check = await self._checked(is_installing=is_installing, report=report)
+        return self._check
+
+    async def _checked(
+        self, *, is_installing: bool, report: Callable[[str], None] | None
+    ) -> HostCheck:
+        if self.choices.has_node is False:
+            return HostCheck()
+        endpoint = self.choices.cri
+        if endpoint is None:
+            present = self.find_settings()
+            endpoint = present.cri if present is not None else ""
+        if endpoint:
+            return await _check_engine(endpoint)
+        from moorage.cluster.machine import require_machine
+
+        handlers = await require_machine(self.layout, is_installing=is_installing, report=report)
+        return HostCheck(handlers)
+
+    def create(self) -> Settings:
+        """Create settings, keys and kubeconfig; apply the choices to a cluster that is there.
+
+        Ports and networks stay claimed for this object until `start` or `run_in_foreground`.
+        Returns the settings. Blocks while another process creates or stops the cluster.
+
+        Raises SettingsError for choices that contradict each other or the cluster that is there,
+        and for a directory that is not a cluster's; NoSubnetError and SubnetTakenError for its
+        network; AlreadyRunningError while it runs; LostKeyError and AuthorityError for its keys;
+        ClusterError if the directory cannot be written to.
+        """
+        from moorage.cluster.creation import open_cluster
+
+        self.check_directory()
+        claims = Claims()
+        try:
+            settings = open_cluster(self.layout, self.choices, claims)
+        except OSError as error:
+            claims.close()
+            raise ClusterError(
+                f"{self.directory} cannot be used for a cluster: {error.strerror}; choose another "
+                "directory with --data-dir"
+            ) from error
+        except BaseException:
+            claims.close()
+            raise
+        self._release()
+        self._claims = claims
+        return settings
+
+    async def start(self) -> None:
+        """Start the cluster in processes of its own; return when it is ready.
+
+        Calls `check_host` and `create` unless they were called. Cancellation stops the processes.
+
+        Raises what those raise, and StartError if the cluster ends or is not ready in time; in the
+        second case it goes on starting.
+        """
+        await self._prepare()
+        await self._start()
+
+    async def _prepare(self) -> None:
+        import asyncio
+
+        if self._check is None:
+            await self.check_host()
+        if self._claims is None:
+            await asyncio.to_thread(self.create)
+
+    async def _start(self) -> None:
+        from moorage.cluster.start import start_supervisor
+
+        try:
+            await start_supervisor(self.layout, self._ready_within_s, self._claims)
+        finally:
+            # The supervisor has inherited them.
+            self._release()
+
+    def run_in_foreground(self, merged_into: str = "") -> None:
+        """Replace this process by the cluster's supervisor; does not return.
+
+        `merged_into` is the kubeconfig to which the cluster was added, for the message at the end.
+        Call `create` before.
+        """
+        from moorage.cluster.supervise import become_supervisor
+
+        become_supervisor(self.layout, self._claims or Claims(), merged_into)
+
+    async def stop(self, *, keeps_pods: bool = False, abandons_pods: bool = False) -> bool:
+        """Stop the cluster's processes and its pods, and remove what it has on the host.
+
+        `keeps_pods`: pods go on, for the next start to adopt. `abandons_pods`: those on an engine
+        given as `cri` are left to it. The data stays. Returns whether the cluster ran. Waits while
+        another process creates or stops the cluster.
+
+        Raises NotRunningError if the directory has no cluster, StopError if the supervisor does not
+        end, LeftoverError and CommandError if something cannot be removed.
+        """
+        from moorage.cluster.locks import exclusive_async
+        from moorage.cluster.teardown import clear_host_apart, stop_supervisor
+
+        settings = self.settings
+        self._release()
+        async with exclusive_async(self.layout.change_lock):
+            was_running = await stop_supervisor(self.layout)
+            if not keeps_pods:
+                await clear_host_apart(self.layout, settings, abandons_pods=abandons_pods)
+        return was_running
+
+    def delete(self) -> None:
+        """Delete the data directory of a cluster that is stopped.
+
+        Raises SettingsError if it is not a cluster's, OSError if it cannot be deleted.
+        """
+        from moorage.linux.id_register import forget
+        from moorage.linux.trees import remove_tree
+
+        self.check_directory()
+        remove_tree(self.directory)
+        forget(self.layout.node / "pods")
+
+    async def __aenter__(self) -> Self:
+        """Start the cluster. One that does not start leaves no process and no pod behind."""
+        from moorage.cluster.completion import complete
+
+        await self._prepare()
+        try:
+            await self._start()
+        except StartError as error:
+            # A supervisor that runs after ours has ended is another process's.
+            if not error.has_ended or self.pid is None:
+                await complete(self.stop())
+            raise
+        except BaseException:
+            await complete(self.stop())
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop the cluster and its pods, also when cancelled."""
+        from moorage.cluster.completion import complete
+
+        await complete(self.stop())
+
+    def __enter__(self) -> Self:
+        """Start the cluster as `async with` does. Raises RuntimeError inside an event loop."""
+        import asyncio
+
+        return asyncio.run(self.__aenter__())
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the cluster and its pods."""
+        import asyncio
+
+        asyncio.run(self.__aexit__())
+
+    def _release(self) -> None:
+        if self._claims is not None:
+            self._claims.close()
+            self._claims = None
+
+
+async def _check_engine(endpoint: str) -> HostCheck:
+    from moorage.cri import UnusableEngineError, probe
+
+    try:
+        probed = await probe(endpoint)
+    except UnusableEngineError as error:
+        raise CannotRunPodsError(str(error)) from error
+    complaint = probed.complaint
+    return HostCheck(warning=f"the engine at {endpoint}: {complaint}" if complaint else "")

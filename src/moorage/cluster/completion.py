@@ -1,0 +1,28 @@
+"""Completion of cleanup work that a cancellation must not cut short."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def complete(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` to its end and return its result; a cancellation is raised only afterwards.
+
+    Raises what `work` raises.
+    """
+    task = asyncio.ensure_future(work)
+    is_cancelled = False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            is_cancelled = True
+        except Exception:
+            break
+    if is_cancelled and (task.cancelled() or task.exception() is None):
+        raise asyncio.CancelledError
+    return task.result()

@@ -1,0 +1,44 @@
+"""Errors of a cluster that a person can act on: one base class, one sentence each.
+
+ClusterError
+├── SettingsError ........ choices that contradict each other, or the cluster there is
+├── AlreadyRunningError .. another supervisor holds the directory
+├── NotRunningError ...... there is no cluster in the directory, or it is down
+├── CannotRunPodsError ... the host lacks something that pods need
+├── StartError ........... the cluster ended, or was not ready in time
+├── StopError ............ the supervisor did not end
+└── LeftoverError ........ something could not be removed from the host
+"""
+
+from __future__ import annotations
+
+
+class ClusterError(Exception):
+    """An operation on a cluster failed. The text says what failed, why, and what to do."""
+
+
+class NotRunningError(ClusterError):
+    """There is no cluster in the directory, or it is down."""
+
+
+class CannotRunPodsError(ClusterError):
+    """The host lacks something that pods need; the text lists it with remedies."""
+
+
+class StartError(ClusterError):
+    """The cluster did not come up; the text has the end of its supervisor's log.
+
+    `has_ended`: the supervisor ended. Otherwise it goes on and was not ready in time.
+    """
+
+    def __init__(self, text: str, *, has_ended: bool = True) -> None:
+        super().__init__(text)
+        self.has_ended = has_ended
+
+
+class StopError(ClusterError):
+    """The supervisor did not end in time."""
+
+
+class LeftoverError(ClusterError):
+    """Something could not be removed from the host; the text says what holds it."""

@@ -1,0 +1,231 @@
+"""The Cluster object: what it starts it stops, also when a start fails or is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import moorage.cluster
+from moorage.client.resources import CONFIG_MAPS
+from moorage.cluster import (
+    AlreadyRunningError,
+    Choices,
+    Cluster,
+    ClusterError,
+    NotRunningError,
+    Settings,
+    SettingsError,
+    StartError,
+    machine,
+    start,
+    teardown,
+)
+from moorage.cluster.completion import complete
+from moorage.cluster.layout import Layout
+from moorage.cluster.settings import save
+from tests.cli.moor import held
+from tests.cluster.test_settings import SETTINGS
+
+PLANE = Choices(has_node=False)
+
+
+class Steps:
+    """The steps of a start and a stop, in their order; `failure` ends the start."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.steps: list[str] = []
+        self.failure: BaseException | None = None
+        monkeypatch.setattr(start, "start_supervisor", self.start)
+        monkeypatch.setattr(teardown, "stop_supervisor", self.stop)
+        monkeypatch.setattr(teardown, "clear_host", self.clear)
+
+    async def start(self, _layout: Layout, _within_s: float, _claims: object) -> None:
+        self.steps.append("start")
+        if self.failure is not None:
+            raise self.failure
+
+    async def stop(self, _layout: Layout) -> bool:
+        self.steps.append("stop")
+        return True
+
+    async def clear(self, _layout: Layout, _settings: Settings, *, abandons_pods: bool) -> None:
+        self.steps.append("abandon" if abandons_pods else "clear")
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
+    return Steps(monkeypatch)
+
+
+async def test_a_cluster_is_created_started_stopped_and_deleted(
+    steps: Steps, tmp_path: Path
+) -> None:
+    async with Cluster(tmp_path / "c", PLANE) as cluster:
+        assert steps.steps == ["start"]
+        assert cluster.settings.name == "moorage"
+        assert cluster.kubeconfig.is_file()
+        assert cluster.access.server == cluster.settings.server
+    assert steps.steps == ["start", "stop", "clear"]
+    assert cluster.find_settings() is not None
+    cluster.delete()
+    assert not cluster.directory.exists()
+    assert cluster.find_settings() is None
+
+
+def test_outside_an_event_loop_a_plain_block_does_the_same(steps: Steps, tmp_path: Path) -> None:
+    with Cluster(tmp_path / "c", PLANE) as cluster:
+        assert cluster.settings.has_node is False
+    assert steps.steps == ["start", "stop", "clear"]
+
+
+async def test_pods_can_be_kept_or_abandoned(steps: Steps, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "c", PLANE)
+    cluster.create()
+    assert await cluster.stop(keeps_pods=True)
+    assert steps.steps == ["stop"]
+    await cluster.stop(abandons_pods=True)
+    assert steps.steps == ["stop", "stop", "abandon"]
+
+
+@pytest.mark.parametrize(
+    "failure", [StartError("why"), StartError("why", has_ended=False), asyncio.CancelledError()]
+)
+async def test_a_start_that_fails_leaves_nothing(
+    steps: Steps, tmp_path: Path, failure: BaseException
+) -> None:
+    steps.failure = failure
+    with pytest.raises(type(failure)):
+        async with Cluster(tmp_path / "c", PLANE):
+            raise AssertionError
+    assert steps.steps == ["start", "stop", "clear"]
+
+
+async def test_a_cluster_that_another_process_started_meanwhile_is_left_alone(
+    steps: Steps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps.failure = StartError("the other was faster")
+    monkeypatch.setattr(Cluster, "pid", 7)
+    cluster = Cluster(tmp_path / "c", PLANE)
+    monkeypatch.setattr(cluster, "create", lambda: save(cluster.layout.settings, SETTINGS))
+    cluster.directory.mkdir()
+    with pytest.raises(StartError, match="faster"):
+        await cluster.__aenter__()
+    assert steps.steps == ["start"]
+
+
+async def test_a_cluster_that_runs_is_not_started_again_nor_stopped(
+    steps: Steps, tmp_path: Path
+) -> None:
+    cluster = Cluster(tmp_path / "c", PLANE)
+    cluster.create()
+    with held(cluster.layout) as pid:
+        assert cluster.pid == pid
+        assert cluster.running_settings() == cluster.settings
+        with pytest.raises(AlreadyRunningError):
+            await Cluster(cluster.directory, PLANE).__aenter__()
+    assert steps.steps == []
+
+
+def test_a_directory_without_a_cluster_is_not_running(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    with pytest.raises(NotRunningError, match="there is no cluster in"):
+        _ = cluster.settings
+    with pytest.raises(NotRunningError, match="there is no cluster in"):
+        asyncio.run(cluster.stop())
+    save(cluster.layout.settings, SETTINGS)
+    with pytest.raises(NotRunningError, match="is not running; `moor up` resumes it"):
+        cluster.running_settings()
+    assert cluster.parts == ()
+
+
+def test_a_directory_with_other_files_is_neither_used_nor_deleted(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    cluster = Cluster(tmp_path, PLANE)
+    for action in (cluster.create, cluster.delete):
+        with pytest.raises(SettingsError, match=r"is not empty \(thesis\.tex\)"):
+            action()
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_a_directory_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> Settings:
+        raise OSError(28, "disk full")
+
+    monkeypatch.setattr("moorage.cluster.creation.open_cluster", full)
+    with pytest.raises(ClusterError, match="/c cannot be used for a cluster: disk full; choose"):
+        Cluster(tmp_path / "c", PLANE).create()
+
+
+async def test_the_host_is_checked_once_and_only_for_pods_of_its_own_engine(
+    steps: Steps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[Path] = []
+
+    async def require(layout: Layout, **_: object) -> tuple[str, ...]:
+        checked.append(layout.root)
+        return ("runc",)
+
+    monkeypatch.setattr(machine, "require_machine", require)
+    cluster = Cluster(tmp_path / "c", Choices(node_name="n1"))
+    assert (await cluster.check_host()).handlers == ("runc",)
+    await cluster.start()
+    assert checked == [tmp_path / "c"]
+    assert (await Cluster(tmp_path / "d", PLANE).check_host()).handlers == ()
+    assert checked == [tmp_path / "c"]
+    assert steps.steps == ["start"]
+
+
+async def test_cleanup_goes_to_its_end_and_then_the_cancellation_is_raised() -> None:
+    began, may_end, ended = asyncio.Event(), asyncio.Event(), False
+
+    async def work() -> None:
+        nonlocal ended
+        began.set()
+        await may_end.wait()
+        ended = True
+
+    task = asyncio.create_task(complete(work()))
+    await began.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    assert not task.done()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended
+
+
+async def test_cleanup_that_fails_raises_its_error() -> None:
+    async def fail() -> None:
+        raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        await complete(fail())
+
+
+def test_public_names_are_imported_at_their_first_use() -> None:
+    program = "import sys, moorage.cluster; print(*sys.modules)"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = {name for name in ran.stdout.split() if name.startswith("moorage.cluster")}
+    assert loaded == {"moorage.cluster"}
+    assert all(hasattr(moorage.cluster, name) for name in moorage.cluster.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'wings'"):
+        _ = moorage.cluster.wings
+
+
+async def test_objects_survive_a_restart_from_python(tmp_path: Path) -> None:
+    body = {"metadata": {"name": "kept"}, "data": {"a": "b"}}
+    async with Cluster(tmp_path / "c", PLANE) as cluster, cluster.client() as client:
+        assert {part.part for part in cluster.parts} == {"supervisor", "apiserver", "controllers"}
+        await client.create(CONFIG_MAPS, body, "default")
+    assert cluster.pid is None
+    async with cluster, cluster.client() as client:
+        assert (await client.get(CONFIG_MAPS, "kept", "default")).data == {"a": "b"}
