@@ -69,12 +69,14 @@ def _ask(ctx: click.Context, question: Callable[[Cluster], Awaitable[Iterable[st
 
 
 def _cluster(ctx: click.Context) -> Cluster:
-    """Return the cluster by the options typed so far. Raises CliError for an impossible path."""
+    """Return the cluster by the options typed so far. Raises NotRunningError without one."""
     data_dir = ctx.params.get("data_dir")
     if data_dir is None:
         option = next(each for each in ctx.command.params if each.name == "data_dir")
         data_dir = option.get_default(ctx, call=True)
-    return cluster_of(Path(str(data_dir)))
+    cluster = cluster_of(Path(str(data_dir)))
+    _ = cluster.settings
+    return cluster
 
 
 async def _pod_names(cluster: Cluster, namespace: str) -> list[str]:
@@ -100,5 +102,5 @@ async def _image_names(cluster: Cluster) -> list[str]:
     from moorage.cli.engines import endpoint_of
     from moorage.cluster.images.listing import list_images
 
-    images = await list_images(endpoint_of(cluster))
+    images = await list_images(endpoint_of(cluster, cluster.settings))
     return [name for image in images for name in image.tags or (image.id,)]

@@ -43,7 +43,8 @@ def command() -> None:
 @output_option
 def list_(data_dir: Path, *, output: str) -> None:
     """List the engine's images with their names and sizes."""
-    images = asyncio.run(list_images(endpoint_of(cluster_of(data_dir))))
+    cluster = cluster_of(data_dir)
+    images = asyncio.run(list_images(endpoint_of(cluster, cluster.running_settings())))
     show([row for each in images for row in _rows(each, output)], _COLUMNS, output)
 
 
@@ -52,7 +53,8 @@ def list_(data_dir: Path, *, output: str) -> None:
 @data_dir_option
 def remove(images: tuple[str, ...], data_dir: Path) -> None:
     """Remove images, by name or id, under all their names. Containers that use them go on."""
-    endpoint = endpoint_of(cluster_of(data_dir))
+    cluster = cluster_of(data_dir)
+    endpoint = endpoint_of(cluster, cluster.running_settings())
     for image in images:
         names = asyncio.run(remove_image(endpoint, image))
         click.echo(f"removed {', '.join(names)}")
@@ -66,7 +68,8 @@ def load(archives: tuple[Path, ...], data_dir: Path) -> None:
 
     Prints the names of those that were loaded.
     """
-    endpoint = own_endpoint_of(cluster_of(data_dir))
+    cluster = cluster_of(data_dir)
+    endpoint = own_endpoint_of(cluster, cluster.running_settings())
     for archive in archives:
         with _progress(f"loading {archive}", archive.stat().st_size):
             names = asyncio.run(load_archive(endpoint, archive))
@@ -91,7 +94,7 @@ def import_(archive: Path, name: str, data_dir: Path) -> None:
     if reference.digest:
         raise click.UsageError(f"{name}: an import takes a name with a tag, not a digest")
     cluster = cluster_of(data_dir)
-    endpoint, layout = own_endpoint_of(cluster), cluster.layout
+    endpoint, layout = own_endpoint_of(cluster, cluster.running_settings()), cluster.layout
     machine = MachinePlatform.of_this_machine()
     platform = Platform(machine.architecture, machine.variants[0])
     layout.images.mkdir(mode=0o700, exist_ok=True)
