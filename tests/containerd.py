@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from moorage.cluster.engine.sweep import descendants, remove_directory
-from moorage.cluster.host import Host, gather
+from moorage.cluster.host import Inventory, gather
 from moorage.cluster.images import PAUSE, catalogue, write_archive
 from moorage.cluster.network import PodNetwork, forget
 from moorage.cluster.network.conflist import write_conflist
@@ -78,7 +78,7 @@ def running_containerd() -> Iterator[str]:
         forget(network)
 
 
-async def _configuration(root: Path, host: Host) -> str:
+async def _configuration(root: Path, host: Inventory) -> str:
     """Its text, with the handlers that this machine has under containerd."""
     containerd = await find_containerd(host.path)
     assert containerd is not None
@@ -111,7 +111,7 @@ def _answers(endpoint: str) -> bool:
     return asyncio.run(ask())
 
 
-def _import_images(root: Path, host: Host, socket: Path) -> None:
+def _import_images(root: Path, host: Inventory, socket: Path) -> None:
     tools = host.tools
     paths = [tools[name].path if name in tools else None for name in ("busybox", "catatonit")]
     archive = root / "images.tar"

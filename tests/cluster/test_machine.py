@@ -9,7 +9,7 @@ import pytest
 
 from moorage.cluster import machine
 from moorage.cluster.errors import CannotRunPodsError
-from moorage.cluster.host import Host
+from moorage.cluster.host import Inventory
 from moorage.cluster.layout import Layout
 from moorage.cluster.packages import InstallError
 from tests.cluster.hosts import a_host, tools_without
@@ -24,11 +24,11 @@ class Machine:
         self.found: list[object] = []
         self.error: InstallError | None = None
 
-    async def gather(self, root: Path) -> Host:
+    async def gather(self, root: Path) -> Inventory:
         assert root == Path("/data")
         return self.host
 
-    async def install(self, names: Iterable[str], host: Host) -> None:
+    async def install(self, names: Iterable[str], host: Inventory) -> None:
         assert host is self.host
         if self.error is not None:
             raise self.error

@@ -25,19 +25,18 @@ from moorage.cluster.parts import node as module
 from moorage.cri import CriError, engine_pb
 from tests.clocks import settle
 from tests.cluster.test_settings import SETTINGS
+from tests.linux.hosts import linux_host
 
 
-def test_the_options_of_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_options_of_the_agent(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     credentials = Credentials(layout)
-    monkeypatch.setattr(module, "physical_memory_bytes", lambda: 8 << 30)
-    monkeypatch.setattr(module, "max_pids", lambda: 1000)
-    monkeypatch.setattr(module, "_oom_score_floor", lambda: -999)
+    host = linux_host(memory_bytes=8 << 30, max_pids=1000, oom_score_floor=-999)
     settings = msgspec.structs.replace(
         SETTINGS, pod_pids_limit=7, seccomp_default=True, gates={"RuntimeClass": False},
         image_verification="AlwaysVerify", image_allowlist=("a/*",),
     )  # fmt: skip
-    options = module._options(layout, settings, credentials)
+    options = module._options(layout, settings, credentials, host)
     server = options.server
     assert server is not None
     assert (server.certificate_file, server.key_file, server.client_ca_file) == (
@@ -244,7 +243,13 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
     await module.run(Layout(tmp_path), msgspec.structs.replace(SETTINGS, cri=cri))
     assert ran.is_set()
     own = f"unix://{tmp_path}/0a1b2c3d/engine.sock"
-    wanted = ("run", "moorage-node", cri or own, "options", ["engine_changed", "read_handlers"])
+    wanted = (
+        "run",
+        "moorage-node",
+        cri or own,
+        "options",
+        ["engine_changed", "machine", "read_handlers"],
+    )
     before = [cri] if cri else [own, "_await_engine"]
     between = [] if cri else [(module.COMPONENT, "n1")]
     assert steps[: len(before) + 3 + len(between)] == [

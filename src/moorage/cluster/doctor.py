@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from moorage.cluster.host import Host
+from moorage.cluster.host import Inventory
 from moorage.cluster.packages import PACKAGES
 from moorage.engine import NEEDED_PROGRAMS
 from moorage.handlers import KNOWN_RUNTIMES, Handler
@@ -47,7 +47,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def examine(
-    host: Host, handlers: Sequence[Handler], handler_directories: Sequence[Path] = ()
+    host: Inventory, handlers: Sequence[Handler], handler_directories: Sequence[Path] = ()
 ) -> tuple[Finding, ...]:
     """Every finding about a host and its runtime handlers, in the order to mend them.
 
@@ -63,7 +63,7 @@ def can_run_pods(findings: Iterable[Finding]) -> bool:
     return all(finding.state is not State.PROBLEM for finding in findings)
 
 
-def _user(host: Host) -> Finding:
+def _user(host: Inventory) -> Finding:
     if host.is_root:
         return Finding("user", State.OK, "root")
     return Finding(
@@ -74,7 +74,7 @@ def _user(host: Host) -> Finding:
     )
 
 
-def _system(host: Host) -> Finding:
+def _system(host: Inventory) -> Finding:
     if host.system.is_debian_like:
         return Finding("system", State.OK, host.system.name)
     return Finding(
@@ -85,7 +85,7 @@ def _system(host: Host) -> Finding:
     )
 
 
-def _kernel(host: Host) -> Finding:
+def _kernel(host: Inventory) -> Finding:
     kernel = host.kernel
     if kernel.version < _OLDEST_KERNEL:
         oldest = ".".join(map(str, _OLDEST_KERNEL))
@@ -104,7 +104,7 @@ def _kernel(host: Host) -> Finding:
     return Finding("kernel", State.OK, f"Linux {kernel.release} on {kernel.machine}")
 
 
-def _capabilities(host: Host) -> Finding:
+def _capabilities(host: Inventory) -> Finding:
     missing = [name for name in NEEDED if name not in host.capabilities]
     if host.is_root and missing:
         return Finding(
@@ -123,7 +123,7 @@ def _capabilities(host: Host) -> Finding:
     return Finding("capabilities", State.OK, "all that are needed")
 
 
-def _cgroups(host: Host) -> Finding:
+def _cgroups(host: Inventory) -> Finding:
     cgroups = host.cgroups
     if cgroups.missing:
         return Finding(
@@ -145,7 +145,7 @@ def _cgroups(host: Host) -> Finding:
     return Finding("cgroups", State.OK, f"layout {cgroups.layout}")
 
 
-def _storage(host: Host) -> Finding:
+def _storage(host: Inventory) -> Finding:
     directory = host.disk.directory
     if host.disk.overlay is None:
         return Finding(
@@ -162,7 +162,7 @@ def _storage(host: Host) -> Finding:
     return Finding("storage", State.OK, f"overlay mounts work on {directory}")
 
 
-def _disk(host: Host) -> Finding:
+def _disk(host: Inventory) -> Finding:
     free = host.disk.free_bytes
     told = f"{free / 1024**3:.1f} GiB free on {host.disk.directory}"
     remedy = "free some, or choose another directory with --data-dir"
@@ -173,7 +173,7 @@ def _disk(host: Host) -> Finding:
     return Finding("disk", State.OK, told)
 
 
-def _engine(host: Host) -> Finding:
+def _engine(host: Inventory) -> Finding:
     missing = [name for name in NEEDED_PROGRAMS if name not in host.tools]
     if missing:
         return Finding(
@@ -192,7 +192,7 @@ def _engine(host: Host) -> Finding:
     return Finding("engine", State.OK, f"our own, with {told}")
 
 
-def _cni(host: Host) -> Finding:
+def _cni(host: Inventory) -> Finding:
     if host.cni.missing:
         return Finding(
             "network plugins",
@@ -203,7 +203,7 @@ def _cni(host: Host) -> Finding:
     return Finding("network plugins", State.OK, str(host.cni.directory))
 
 
-def _bridge(host: Host) -> Finding:
+def _bridge(host: Inventory) -> Finding:
     tool = host.tools.get("ip")
     if tool is None:
         return Finding(
@@ -215,7 +215,7 @@ def _bridge(host: Host) -> Finding:
     return Finding("network tools", State.OK, f"iproute2 {tool.version}")
 
 
-def _address(host: Host) -> Finding:
+def _address(host: Inventory) -> Finding:
     if host.has_ipv4_route:
         return Finding("address", State.OK, "this host has an IPv4 route to others")
     return Finding(
@@ -226,7 +226,7 @@ def _address(host: Host) -> Finding:
     )
 
 
-def _firewall(host: Host) -> Finding:
+def _firewall(host: Inventory) -> Finding:
     if host.firewall.is_usable:
         tool = host.tools.get("iptables")
         return Finding("iptables", State.OK, tool.version if tool else "usable")
@@ -240,7 +240,7 @@ def _firewall(host: Host) -> Finding:
     )
 
 
-def _images(host: Host) -> Finding:
+def _images(host: Inventory) -> Finding:
     has_busybox, has_catatonit = "busybox" in host.tools, "catatonit" in host.tools
     if not has_busybox and not has_catatonit:
         return Finding(
@@ -260,7 +260,7 @@ def _images(host: Host) -> Finding:
     return Finding("images", State.OK, "made from busybox" + ", catatonit" * has_catatonit)
 
 
-def _kvm(host: Host) -> Finding:
+def _kvm(host: Inventory) -> Finding:
     if host.has_kvm:
         return Finding("virtualization", State.OK, "/dev/kvm can be used")
     return Finding(
@@ -268,11 +268,11 @@ def _kvm(host: Host) -> Finding:
     )
 
 
-def _init(host: Host) -> Finding:
+def _init(host: Inventory) -> Finding:
     return Finding("init", State.OK, "systemd" if host.has_systemd else "not systemd")
 
 
-_RULES: tuple[Callable[[Host], Finding], ...] = (
+_RULES: tuple[Callable[[Inventory], Finding], ...] = (
     _user,
     _system,
     _kernel,
@@ -331,7 +331,7 @@ def _outdated(files: Iterable[Path]) -> Iterator[Finding]:
             )
 
 
-def _distrusted(host: Host, files: Iterable[Path]) -> Iterator[Finding]:
+def _distrusted(host: Inventory, files: Iterable[Path]) -> Iterator[Finding]:
     """A finding for each file that the engine refuses since others could have written it."""
     wanted = [("handler file", path) for path in files]
     wanted += [(f"program {name}", tool.path) for name, tool in host.tools.items()]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from moorage.cluster.doctor import State, can_run_pods, examine
 from moorage.cluster.errors import CannotRunPodsError
-from moorage.cluster.host import Host, gather
+from moorage.cluster.host import Inventory, gather
 from moorage.cluster.layout import Layout
 from moorage.cluster.packages import install_packages, missing_packages
 from moorage.handlers import Handler, discover
@@ -14,7 +14,7 @@ from moorage.handlers import Handler, discover
 
 async def inspect_machine(
     layout: Layout, *, is_installing: bool = False, report: Callable[[str], None] | None = None
-) -> tuple[Host, tuple[Handler, ...]]:
+) -> tuple[Inventory, tuple[Handler, ...]]:
     """Return the host's facts and its handlers; install missing packages first if `is_installing`.
 
     `report` gets a sentence before an installation. Raises InstallError where packages cannot be

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from moorage.api.logs import Log
 from moorage.cluster.errors import CannotRunPodsError
-from moorage.cluster.host import Host
+from moorage.cluster.host import Inventory
 from moorage.handlers.command import CommandError, must_run
 
 INSTALL_DEADLINE_S = 3600.0
@@ -29,11 +29,11 @@ class Package:
     """A package: what it is for, and how to tell that what it brings is there."""
 
     purpose: str
-    is_there: Callable[[Host], bool]
+    is_there: Callable[[Inventory], bool]
     is_required: bool = True
 
 
-def _has(*tools: str) -> Callable[[Host], bool]:
+def _has(*tools: str) -> Callable[[Inventory], bool]:
     return lambda host: all(tool in host.tools for tool in tools)
 
 
@@ -59,12 +59,12 @@ class InstallError(CannotRunPodsError):
     """Packages that cannot be installed from here; the text says what to do instead."""
 
 
-def missing_packages(host: Host) -> tuple[str, ...]:
+def missing_packages(host: Inventory) -> tuple[str, ...]:
     """The packages whose content this host lacks, however it would have come here."""
     return tuple(name for name, package in PACKAGES.items() if not package.is_there(host))
 
 
-async def install_packages(names: Iterable[str], host: Host) -> tuple[str, ...]:
+async def install_packages(names: Iterable[str], host: Inventory) -> tuple[str, ...]:
     """Install packages with apt-get; those that were installed. Nothing is done for none.
 
     One that a node can do without and that this system doesn't have is left out. Raises
@@ -88,7 +88,9 @@ async def install_packages(names: Iterable[str], host: Host) -> tuple[str, ...]:
     return wanted
 
 
-async def _install_what_there_is(apt: str, wanted: tuple[str, ...], host: Host) -> tuple[str, ...]:
+async def _install_what_there_is(
+    apt: str, wanted: tuple[str, ...], host: Inventory
+) -> tuple[str, ...]:
     required = tuple(name for name in wanted if PACKAGES[name].is_required)
     if required:
         await _install(apt, required, host)
@@ -103,7 +105,7 @@ async def _install_what_there_is(apt: str, wanted: tuple[str, ...], host: Host) 
     return tuple(installed)
 
 
-async def _update(apt: str, host: Host) -> None:
+async def _update(apt: str, host: Inventory) -> None:
     try:
         await _run(apt, "update", host=host)
     except CommandError as error:
@@ -111,11 +113,11 @@ async def _update(apt: str, host: Host) -> None:
         log.warning("package lists are not up to date", reason=error)
 
 
-async def _install(apt: str, names: tuple[str, ...], host: Host) -> None:
+async def _install(apt: str, names: tuple[str, ...], host: Inventory) -> None:
     await _run(apt, "install", "--yes", "--no-install-recommends", *names, host=host)
 
 
-async def _run(*argv: str, host: Host) -> None:
+async def _run(*argv: str, host: Inventory) -> None:
     environment = {**os.environ, "PATH": host.path, "DEBIAN_FRONTEND": "noninteractive"}
     program, *arguments = argv
     await must_run(
@@ -123,7 +125,7 @@ async def _run(*argv: str, host: Host) -> None:
     )
 
 
-def _apt_get(wanted: tuple[str, ...], host: Host) -> str:
+def _apt_get(wanted: tuple[str, ...], host: Inventory) -> str:
     listed = " ".join(wanted)
     apt = shutil.which("apt-get", path=host.path)
     if not host.system.is_debian_like or apt is None:

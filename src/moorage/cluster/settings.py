@@ -16,6 +16,7 @@ from moorage.api.image_verification import NEVER_VERIFY_PRELOADED
 from moorage.cluster.claims import Claims
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.files import write_private
+from moorage.linux.address import own_address
 
 DEFAULT_API_PORT = 6443
 DEFAULT_NODE_PORT = 10250
@@ -190,12 +191,5 @@ def _bind_complaint(port: int, address: str) -> str:
 
 
 def host_ip() -> str:
-    """The address this host would use towards others; loopback when it has no route."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            # Connecting a datagram socket sends nothing: it only asks for a route.
-            probe.connect(("192.0.2.1", 9))
-            address: str = probe.getsockname()[0]
-        except OSError:
-            return "127.0.0.1"
-    return address
+    """Return the IPv4 address of this host towards others; loopback without a route."""
+    return own_address((socket.AF_INET,))

@@ -48,6 +48,7 @@ from moorage.engine.stats import Statistics
 from moorage.engine.streams import StreamServer
 from moorage.handlers.watching import HandlerDirectory
 from moorage.linux.cgroups import current_cgroups
+from moorage.linux.host import read_host
 from moorage.linux.private import PASSABLE, PRIVATE_FILE
 from moorage.linux.reaper import Reaper
 from moorage.linux.trees import make_directories
@@ -157,7 +158,8 @@ def _context(
     background: Background,
 ) -> EngineContext:
     paths = options.paths
-    host = look_at_host()
+    own = options.host or read_host()
+    host = look_at_host(own)
     idle_gate = IdleGate(clock)
     return EngineContext(
         options=options,
@@ -178,7 +180,7 @@ def _context(
         idle_gate=idle_gate,
         drivers=drivers,
         infra=InfraProcess(paths.data / "holder", options.search_path),
-        cgroups=ContainerCgroups(current_cgroups()),
+        cgroups=ContainerCgroups(own.cgroups),
         events=Events(),
         handlers=lambda: handlers.catalogue,
         start=background.start,

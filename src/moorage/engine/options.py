@@ -9,6 +9,7 @@ from pathlib import Path
 from moorage.engine.images.limits import ImageLimits
 from moorage.engine.oci.context import Rlimit
 from moorage.engine.paths import EnginePaths
+from moorage.linux.host import Host
 
 CNI_PROGRAMS = (Path("/opt/cni/bin"), Path("/usr/lib/cni"), Path("/usr/libexec/cni"))
 CNI_CONFIGURATIONS = Path("/etc/cni/net.d")
@@ -22,8 +23,9 @@ NEEDED_PROGRAMS = {"conmon": "conmon", "skopeo": "skopeo"}
 class EngineOptions:
     """The settings of an engine. `search_path` is that for programs, as PATH.
 
-    `spare_networks` is the number of warm networks; `registry_mirrors` maps a registry to a
-    mirror's URL; `rlimits` are set on every container; `stream_port` 0 means any port.
+    `spare_networks` is how many networks are made in advance; `registry_mirrors` maps a registry
+    to a mirror's URL; `rlimits` are set on every container; `stream_port` is 0 for any port;
+    `host` is read at the engine's start if it is not given.
     """
 
     paths: EnginePaths
@@ -39,3 +41,4 @@ class EngineOptions:
     rlimits: tuple[Rlimit, ...] = ()
     pinned_images: frozenset[str] = frozenset()
     image_limits: ImageLimits = field(default_factory=ImageLimits)
+    host: Host | None = None

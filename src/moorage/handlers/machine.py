@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import platform
 from dataclasses import dataclass
+from typing import Self
 
-from moorage.linux.cgroups import current_cgroups
-from moorage.linux.kernel import can_open_kvm, kernel_version
+from moorage.linux.host import Host, read_host
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +19,12 @@ class Machine:
     has_kvm: bool
     is_hugetlb_apart: bool = False
 
+    @classmethod
+    def of(cls, host: Host) -> Self:
+        """Return what runtimes depend on of a host."""
+        return cls(host.kernel.version, host.has_kvm, host.cgroups.is_hugetlb_apart)
+
 
 def this_machine() -> Machine:
     """Return the facts of this host at present: a device or a cgroup mount may appear later."""
-    return Machine(
-        kernel=kernel_version(platform.release()),
-        has_kvm=can_open_kvm(),
-        is_hugetlb_apart=current_cgroups().is_hugetlb_apart,
-    )
+    return Machine.of(read_host())

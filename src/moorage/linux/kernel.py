@@ -1,4 +1,4 @@
-"""Facts about the running kernel: version, KVM, limits, memory.
+"""Facts about the running kernel: version, KVM, limits.
 
 Source: uname(2); proc(5); Linux, Documentation/virt/kvm/api.rst.
 """
@@ -35,8 +35,3 @@ def max_pids() -> int:
     The lower of both settings, as in the kubelet's node allocatable.
     """
     return min(int(path.read_text()) for path in _TASK_LIMITS)
-
-
-def physical_memory_bytes() -> int:
-    """Return the memory this kernel manages, in bytes."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

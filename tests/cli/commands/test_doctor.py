@@ -12,7 +12,7 @@ import pytest
 
 from moorage.cli.commands import doctor
 from moorage.cli.handlers import HandlersTold
-from moorage.cluster.host import Host
+from moorage.cluster.host import Inventory
 from moorage.cluster.layout import Layout
 from moorage.engine import HANDLER_DIRECTORY
 from moorage.handlers import Handler
@@ -38,7 +38,7 @@ class Machine:
 
     async def look(
         self, layout: Layout, *, is_installing: bool, report: Callable[[str], None]
-    ) -> tuple[Host, tuple[Handler, ...]]:
+    ) -> tuple[Inventory, tuple[Handler, ...]]:
         if is_installing:
             report("installing conmon")
         self.asked.append((layout.root, is_installing))

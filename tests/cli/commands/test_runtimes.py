@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from moorage.cli.commands import runtimes
-from moorage.cluster.host import Host
+from moorage.cluster.host import Inventory
 from moorage.cluster.layout import Layout
 from moorage.cri import engine_pb
 from moorage.handlers import Handler
@@ -31,7 +31,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The machine has FOUND; the clusters for which it was looked at."""
     looks = []
 
-    async def look(layout: Layout) -> tuple[Host, tuple[Handler, ...]]:
+    async def look(layout: Layout) -> tuple[Inventory, tuple[Handler, ...]]:
         looks.append(layout.root)
         return a_host(), FOUND
 

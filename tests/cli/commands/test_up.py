@@ -19,7 +19,7 @@ from moorage.cluster.choices import Choices
 from moorage.cluster.claims import Claims
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.errors import StartError
-from moorage.cluster.host import Host
+from moorage.cluster.host import Inventory
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import NoSubnetError, SubnetTakenError
 from moorage.cluster.network.subnet import Route
@@ -47,7 +47,7 @@ class Start:
 
     async def look(
         self, _layout: Layout, *, is_installing: bool, report: Callable[[str], None] | None
-    ) -> tuple[Host, tuple[Handler, ...]]:
+    ) -> tuple[Inventory, tuple[Handler, ...]]:
         if is_installing and report is not None:
             report("installing conmon")
         self.steps.append(("look", is_installing))

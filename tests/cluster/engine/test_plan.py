@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from moorage.cluster.engine import NoEngineError, cgroup_root, plan, plan_engine, prepare_host
-from moorage.cluster.host import CniPlugins, Host
+from moorage.cluster.host import CniPlugins, Inventory
 from moorage.cluster.images import BUSYBOX, NGINX_STAND_IN
 from moorage.cluster.layout import Layout
 from moorage.engine import HANDLER_DIRECTORY
@@ -62,7 +62,7 @@ async def test_facts_are_gathered_again_after_a_change(
 ) -> None:
     asked: list[Path] = []
 
-    async def gather(data_dir: Path) -> Host:
+    async def gather(data_dir: Path) -> Inventory:
         asked.append(data_dir)
         return a_host()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from moorage.cluster.host import CniPlugins, Firewall, Host
+from moorage.cluster.host import CniPlugins, Firewall, Inventory
 from moorage.cluster.network import (
     NetworkError,
     forget,
@@ -46,7 +46,7 @@ class FakeMachine:
         self.program("iptables-save", f"cat {self.rules}")
         self.program("iptables-restore", f'(echo "restore"; cat) >> {self._said}')
 
-    def host(self, **fields: Any) -> Host:
+    def host(self, **fields: Any) -> Inventory:
         """The machine's facts; its programs are on no other path than that which they tell."""
         return a_host(path=f"{self._bin}:/usr/bin:/bin", **fields)
 

@@ -15,7 +15,7 @@ from moorage.cli.handlers import told_handlers
 from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cli.output import output_option, show
 from moorage.cluster.doctor import can_run_pods, examine
-from moorage.cluster.host import Host
+from moorage.cluster.host import Inventory
 from moorage.cluster.layout import Layout
 from moorage.cluster.machine import inspect_machine
 from moorage.cluster.settings import load
@@ -50,7 +50,7 @@ def command(data_dir: Path, *, install: bool, deep: bool, output: str) -> None:
         sys.exit(CANNOT_RUN_PODS)
 
 
-async def _look(layout: Layout, *, is_installing: bool) -> tuple[Host, tuple[Handler, ...]]:
+async def _look(layout: Layout, *, is_installing: bool) -> tuple[Inventory, tuple[Handler, ...]]:
     """Return the host and its handlers; a defect that a handler file avoids is none."""
     host, found = await inspect_machine(
         layout, is_installing=is_installing, report=partial(click.echo, err=True)

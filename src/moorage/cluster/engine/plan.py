@@ -9,7 +9,7 @@ from pathlib import Path
 from moorage.api.logs import Log
 from moorage.cluster.engine.paths import HUGETLB_MARKER, ClusterEnginePaths
 from moorage.cluster.errors import ClusterError
-from moorage.cluster.host import Host, gather
+from moorage.cluster.host import Inventory, gather
 from moorage.cluster.host.hugetlb import join_hugetlb
 from moorage.cluster.images import BUSYBOX, NGINX_STAND_IN
 from moorage.cluster.layout import Layout
@@ -30,12 +30,12 @@ class EnginePlan:
     """An engine: its places, its network and how it is set up."""
 
     paths: ClusterEnginePaths
-    host: Host
+    host: Inventory
     network: PodNetwork
     options: EngineOptions
 
 
-async def prepare_host(data_dir: Path) -> Host:
+async def prepare_host(data_dir: Path) -> Inventory:
     """The host's facts for a cluster that runs pods here, after what has to be mended for that.
 
     On a hybrid cgroup layout the hugetlb controller is moved to version 1, since crun needs it
@@ -51,7 +51,7 @@ async def prepare_host(data_dir: Path) -> Host:
     return await gather(data_dir) if has_moved else host
 
 
-def plan_engine(layout: Layout, settings: Settings, host: Host) -> EnginePlan:
+def plan_engine(layout: Layout, settings: Settings, host: Inventory) -> EnginePlan:
     """The plan for a cluster's engine on this host.
 
     Raises NoEngineError without root or the programs an engine needs.
@@ -83,6 +83,7 @@ def plan_engine(layout: Layout, settings: Settings, host: Host) -> EnginePlan:
             image_limits=ImageLimits(unpacked_bytes=settings.image_limit_bytes),
             # No registry has them, so one that is collected could not be pulled again.
             pinned_images=frozenset({BUSYBOX, NGINX_STAND_IN}),
+            host=host,
         ),
     )
 

@@ -19,7 +19,7 @@ from moorage.cluster.engine.sweep import (
     remove_mounts,
     task_ids,
 )
-from moorage.cluster.host import Host
+from moorage.cluster.host import Inventory
 from moorage.cluster.host.hugetlb import part_hugetlb
 from moorage.cluster.layout import RUN
 from moorage.cluster.network import PodNetwork, forget, remove
@@ -42,7 +42,7 @@ async def tear_down(plan: EnginePlan, *, cgroup_root: str = "") -> None:
 
 async def sweep(
     paths: ClusterEnginePaths,
-    host: Host,
+    host: Inventory,
     network: PodNetwork,
     cgroups: frozenset[str] = frozenset(),
 ) -> None:

@@ -1,15 +1,16 @@
-"""The machine a cluster runs on: its facts, gathered once."""
+"""Host inventory of a cluster, gathered once."""
 
-from moorage.cluster.host.facts import Disk, Host, Kernel, System, gather
+from moorage.cluster.host.facts import Disk, Inventory, gather
 from moorage.cluster.host.tools import CniPlugins, Firewall, Tool
 from moorage.linux.cgroups import Cgroups, Layout
+from moorage.linux.host import Kernel, System
 
 __all__ = [
     "Cgroups",
     "CniPlugins",
     "Disk",
     "Firewall",
-    "Host",
+    "Inventory",
     "Kernel",
     "Layout",
     "System",

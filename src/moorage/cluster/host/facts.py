@@ -1,17 +1,16 @@
-"""What this machine is and can do: gathered once, then passed around as a value.
+"""Host inventory: the host's facts, and the programs, plugins and disk that a cluster uses on it.
 
-Everything that decides how a cluster is set up here, and everything the doctor speaks of, is read
-from a `Host`; nothing else looks at the machine.
+Read once by `gather`, then passed down as a value: it decides how a cluster is set up here, and
+`moor doctor` judges it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import platform
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -25,35 +24,9 @@ from moorage.cluster.host.tools import (
 )
 from moorage.cluster.settings import host_ip
 from moorage.handlers import Machine, search_path
-from moorage.linux.capabilities import SYS_RESOURCE, effective_capabilities
-from moorage.linux.cgroups import Cgroups, current_cgroups
-from moorage.linux.kernel import can_open_kvm, kernel_version, physical_memory_bytes
+from moorage.linux.capabilities import SYS_RESOURCE
+from moorage.linux.host import Host, read_host
 from moorage.linux.overlay import supports_overlay
-
-_SYSTEMD = Path("/run/systemd/system")
-_DEBIAN = "debian"
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """`version` is (major, minor); `machine` as `uname -m` says it."""
-
-    release: str
-    version: tuple[int, int]
-    machine: str
-
-
-@dataclass(frozen=True, slots=True)
-class System:
-    """The operating system. Source: os-release(5)."""
-
-    name: str
-    identifiers: frozenset[str] = frozenset()
-    """Its ID and those it is like."""
-
-    @property
-    def is_debian_like(self) -> bool:
-        return _DEBIAN in self.identifiers
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +42,13 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
-    """The facts. `path` is the search path with which the programs were found."""
+class Inventory(Host):
+    """The host with what a cluster uses on it. `path` is the search path for programs."""
 
-    is_root: bool
-    capabilities: frozenset[str]
-    kernel: Kernel
-    system: System
-    has_systemd: bool
-    cgroups: Cgroups
     tools: Mapping[str, Tool]
     cni: CniPlugins
     firewall: Firewall
-    has_kvm: bool
     disk: Disk
-    memory_bytes: int
     path: str
     has_ipv4_route: bool = True
 
@@ -93,63 +58,36 @@ class Host:
 
     @property
     def machine(self) -> Machine:
-        """What runtimes need to know."""
-        return Machine(self.kernel.version, self.has_kvm, self.cgroups.is_hugetlb_apart)
+        """What runtimes depend on."""
+        return Machine.of(self)
 
 
-async def gather(data_dir: Path) -> Host:
-    """The facts of this machine for a cluster that keeps its data in that directory.
+async def gather(data_dir: Path) -> Inventory:
+    """Return the inventory of this host for a cluster with that data directory.
 
-    The directory need not exist. Takes tens of milliseconds; every program it asks has a deadline.
+    The directory need not exist. Takes tens of milliseconds; every program it runs has a deadline.
     """
     path = search_path()
     is_root = os.geteuid() == 0
     async with asyncio.TaskGroup() as group:
+        host = group.create_task(asyncio.to_thread(read_host))
         tools = group.create_task(find_tools(path))
         firewall = group.create_task(check_firewall(path))
         disk = group.create_task(asyncio.to_thread(_disk, data_dir, is_root=is_root))
-    return Host(
-        is_root=is_root,
-        capabilities=_capabilities(),
-        kernel=_kernel(),
-        system=_system(),
-        has_systemd=_has_systemd(),
-        cgroups=current_cgroups(),
+    facts = {field.name: getattr(host.result(), field.name) for field in fields(Host)}
+    return Inventory(
+        **facts,
         tools=tools.result(),
         cni=find_cni(),
         firewall=firewall.result(),
-        has_kvm=can_open_kvm(),
         disk=disk.result(),
-        memory_bytes=physical_memory_bytes(),
         path=path,
         has_ipv4_route=not IPv4Address(host_ip()).is_loopback,
     )
 
 
-def _capabilities() -> frozenset[str]:
-    return effective_capabilities(Path("/proc/self/status").read_text())
-
-
-def _has_systemd() -> bool:
-    return _SYSTEMD.is_dir()
-
-
-def _kernel() -> Kernel:
-    release = platform.release()
-    return Kernel(release, kernel_version(release), platform.machine())
-
-
-def _system() -> System:
-    try:
-        told = platform.freedesktop_os_release()
-    except OSError:
-        return System(platform.system())
-    identifiers = frozenset({told["ID"], *told.get("ID_LIKE", "").split()})
-    return System(told.get("PRETTY_NAME", told["NAME"]), identifiers)
-
-
 def _disk(data_dir: Path, *, is_root: bool) -> Disk:
-    directory = next(each for each in (data_dir, *data_dir.absolute().parents) if each.is_dir())
+    directory = next(path for path in (data_dir, *data_dir.absolute().parents) if path.is_dir())
     usage = shutil.disk_usage(directory)
     overlay = supports_overlay(directory) if is_root else None
     return Disk(directory, usage.free, usage.total, overlay)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from moorage.api.logs import Log
-from moorage.cluster.host import Host
+from moorage.cluster.host import Inventory
 from moorage.cluster.network.conflist import FILE_NAME, PodNetwork, write_conflist
 from moorage.cluster.network.rules import (
     guard_script,
@@ -51,7 +51,7 @@ class NetworkState:
     complaint: str = ""
 
 
-async def set_up(network: PodNetwork, host: Host, configurations: Path) -> NetworkState:
+async def set_up(network: PodNetwork, host: Inventory, configurations: Path) -> NetworkState:
     """Make the bridge, the rules and the conflist in that directory; for a node that is starting.
 
     Where iptables doesn't work, pods reach each other and the host, but nothing beyond, and have
@@ -73,7 +73,7 @@ async def set_up(network: PodNetwork, host: Host, configurations: Path) -> Netwo
     return NetworkState(has_outside=not complaint, complaint=complaint)
 
 
-async def remove(network: PodNetwork, host: Host) -> None:
+async def remove(network: PodNetwork, host: Inventory) -> None:
     """Take the bridge, the rules and what plugins remember away. Raises CommandError."""
     if host.firewall.is_usable:
         await _remove_rules(network, host)
@@ -98,7 +98,7 @@ def forget(network: PodNetwork, sandbox_ids: Iterable[str] = ()) -> None:
             entry.unlink(missing_ok=True)
 
 
-async def _make_bridge(network: PodNetwork, host: Host) -> None:
+async def _make_bridge(network: PodNetwork, host: Inventory) -> None:
     commands = []
     if not (_INTERFACES / network.bridge).exists():
         # With an address of its own the bridge keeps it; else it takes its ports' lowest.
@@ -115,7 +115,7 @@ async def _make_bridge(network: PodNetwork, host: Host) -> None:
         raise NetworkError(f"the bridge {network.bridge} cannot be made: {error}") from error
 
 
-async def protect(network: PodNetwork, host: Host, interfaces: Sequence[str] = ()) -> None:
+async def protect(network: PodNetwork, host: Inventory, interfaces: Sequence[str] = ()) -> None:
     """Keep host ports off the cluster's own, for a cluster whose pods have another's network.
 
     Service addresses, if the network has any, are refused to the host and to what comes from the
@@ -140,13 +140,13 @@ async def protect(network: PodNetwork, host: Host, interfaces: Sequence[str] = (
         log.warning("host ports of pods can take the cluster's own", reason=error)
 
 
-async def unprotect(network: PodNetwork, host: Host) -> None:
+async def unprotect(network: PodNetwork, host: Inventory) -> None:
     """Take away what `protect` made; nothing without root or iptables. Raises CommandError."""
     if host.is_root and host.firewall.is_usable:
         await _remove_rules(network, host)
 
 
-async def _make_rules(network: PodNetwork, host: Host) -> str:
+async def _make_rules(network: PodNetwork, host: Inventory) -> str:
     """Why the rules could not be made; empty when they were."""
     try:
         saved = await _saved_rules(host)
@@ -179,7 +179,7 @@ def _has_service_proxy(saved: str) -> bool:
     return has_service_proxy(saved) or (_INTERFACES / _IPVS_INTERFACE).exists()
 
 
-async def _remove_rules(network: PodNetwork, host: Host) -> None:
+async def _remove_rules(network: PodNetwork, host: Inventory) -> None:
     """Remove the network's rules and chains. Raises CommandError."""
     for attempt in range(_ATTEMPTS):
         script = removal_script(network, await _saved_rules(host))
@@ -193,16 +193,16 @@ async def _remove_rules(network: PodNetwork, host: Host) -> None:
                 raise
 
 
-async def _saved_rules(host: Host) -> str:
+async def _saved_rules(host: Inventory) -> str:
     return (await _run(host, "iptables-save")).text
 
 
-async def _restore(host: Host, script: str) -> None:
+async def _restore(host: Inventory, script: str) -> None:
     wait = ("--wait", str(_LOCK_WAIT_S))
     await _run(host, "iptables-restore", "--noflush", *wait, given=script)
 
 
-async def _run(host: Host, *argv: str, given: str = "") -> Answer:
+async def _run(host: Inventory, *argv: str, given: str = "") -> Answer:
     """Run a program from where the host's facts were found, which may be more than our PATH."""
     environment = {**os.environ, "PATH": host.path}
     return await must_run(

@@ -31,12 +31,11 @@ from moorage.cluster.reserved import system_reserved
 from moorage.cluster.settings import Settings
 from moorage.cri import CriClient, CriError, engine_pb, handlers_in, handlers_of, pb
 from moorage.linux.atomic_file import write_durably
-from moorage.linux.capabilities import effective_capabilities
 from moorage.linux.descriptors import raise_descriptor_limit
-from moorage.linux.kernel import max_pids, physical_memory_bytes
-from moorage.linux.oom import oom_score_floor, own_oom_score
+from moorage.linux.host import Host, read_host
 from moorage.node.agent import COMPONENT, run_node
 from moorage.node.images.verification import Verification
+from moorage.node.machine.machine import this_machine
 from moorage.node.options import NodeOptions, ServerOptions
 
 _FOLLOW_AGAIN_S = 0.5
@@ -50,6 +49,8 @@ async def run(layout: Layout, settings: Settings) -> None:
     """Be the cluster's node until cancelled; containers go on after that."""
     raise_descriptor_limit()
     credentials = Credentials(layout)
+    host = await asyncio.to_thread(read_host)
+    machine = await asyncio.to_thread(this_machine, layout.node, host)
     async with AsyncExitStack() as stack:
         endpoint = settings.cri or engine_paths(layout, settings).endpoint
         cri = await stack.enter_async_context(CriClient(endpoint))
@@ -72,7 +73,8 @@ async def run(layout: Layout, settings: Settings) -> None:
         await run_node(
             client,
             cri,
-            _options(layout, settings, credentials),
+            _options(layout, settings, credentials, host),
+            machine=machine,
             read_handlers=partial(_read_handlers, cri),
             engine_changed=changed,
         )
@@ -111,7 +113,9 @@ def _record(path: Path, identity: str) -> None:
     write_durably(path, f"{identity}\n".encode())
 
 
-def _options(layout: Layout, settings: Settings, credentials: Credentials) -> NodeOptions:
+def _options(
+    layout: Layout, settings: Settings, credentials: Credentials, host: Host
+) -> NodeOptions:
     server = credentials.node_server
     return NodeOptions(
         name=settings.node_name,
@@ -131,9 +135,9 @@ def _options(layout: Layout, settings: Settings, credentials: Credentials) -> No
         cgroup_root=cgroup_root(settings),
         pod_pids_limit=settings.pod_pids_limit,
         image_verification=Verification(settings.image_verification, settings.image_allowlist),
-        reserved=system_reserved(physical_memory_bytes(), max_pids()),
+        reserved=system_reserved(host.memory_bytes, host.max_pids),
         seccomp_default=settings.seccomp_default,
-        oom_score_floor=_oom_score_floor(),
+        oom_score_floor=host.oom_score_floor,
         cluster_domain=CLUSTER_DOMAIN,
         # Nothing routes the cluster's service addresses yet, so pods are told the real one.
         service_environment={
@@ -151,11 +155,6 @@ def _engine_listeners(settings: Settings) -> tuple[Listener, ...]:
     if not settings.cri:
         return ()
     return engine_listeners(engine_process(settings.cri), ("127.0.0.1", settings.node_ip))
-
-
-def _oom_score_floor() -> int:
-    own = effective_capabilities(Path("/proc/self/status").read_text())
-    return oom_score_floor(own, own_oom_score())
 
 
 async def _await_engine(socket_path: Path) -> None:

@@ -1,21 +1,16 @@
-"""Host facts for specs, read once at the engine's start.
+"""Host facts that a container's `config.json` depends on, derived from the `Host` of the process.
 
-Source: proc(5); capabilities(7); the kernel's cgroup-v1 and cgroup-v2 documents.
+Source: capabilities(7); Linux cgroup-v1 and cgroup-v2 documents.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 
-from moorage.linux.capabilities import NAMES, effective_capabilities
-from moorage.linux.cgroups import Cgroups, Layout, current_cgroups
-from moorage.linux.kernel import kernel_version
-from moorage.linux.oom import LOWEST_OOM_SCORE, oom_score_floor, own_oom_score
-
-_V1_SWAP = "memory.memsw.limit_in_bytes"
-_V2_SWAP = "memory.swap.max"
+from moorage.linux.capabilities import NAMES
+from moorage.linux.cgroups import Cgroups, Layout
+from moorage.linux.host import Host, read_host
+from moorage.linux.oom import LOWEST_OOM_SCORE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,48 +33,27 @@ class HostFacts:
     own_capabilities: frozenset[str] = frozenset(NAMES)
 
 
-def look_at_host() -> HostFacts:
-    """Return the facts of this host and process. Blocks. Raises OSError without /proc."""
-    status = Path("/proc/self/status").read_text()
-    own = effective_capabilities(status)
-    uname = os.uname()
-    cgroups = current_cgroups()
+def look_at_host(host: Host | None = None) -> HostFacts:
+    """Return the facts of a host, of this one if it is not given.
+
+    Blocks. Raises OSError without /proc.
+    """
+    host = host or read_host()
     return HostFacts(
-        kernel=kernel_version(uname.release),
-        machine=uname.machine,
-        is_cgroup_v2=cgroups.layout is Layout.V2,
-        has_hugetlb=has_controller(cgroups, "hugetlb"),
-        has_swap_accounting=_has_swap_accounting(cgroups),
-        has_app_armor=_text("/sys/module/apparmor/parameters/enabled") == "Y",
-        has_selinux=Path("/sys/fs/selinux/enforce").exists(),
-        has_seccomp="\nSeccomp:" in status,
-        oom_score_floor=oom_score_floor(own, own_oom_score()),
-        known_capabilities=known_capabilities(_text("/proc/sys/kernel/cap_last_cap")),
-        own_capabilities=own,
+        kernel=host.kernel.version,
+        machine=host.kernel.machine,
+        is_cgroup_v2=host.cgroups.layout is Layout.V2,
+        has_hugetlb=has_controller(host.cgroups, "hugetlb"),
+        has_swap_accounting=host.has_swap_accounting,
+        has_app_armor=host.has_app_armor,
+        has_selinux=host.has_selinux,
+        has_seccomp=host.has_seccomp,
+        oom_score_floor=host.oom_score_floor,
+        known_capabilities=host.known_capabilities,
+        own_capabilities=host.capabilities,
     )
-
-
-def known_capabilities(last: str) -> frozenset[str]:
-    """Return the capabilities of a kernel with that highest number; all known ones without it."""
-    return frozenset(NAMES[: int(last) + 1] if last.isdecimal() else NAMES)
 
 
 def has_controller(cgroups: Cgroups, name: str) -> bool:
     """Return whether a runtime finds the controller: on a hybrid it reads version 1 only."""
     return name in (cgroups.v2 if cgroups.layout is Layout.V2 else cgroups.v1)
-
-
-def _has_swap_accounting(cgroups: Cgroups) -> bool:
-    """Return whether swap is counted: on version 2 any cgroup but the root has the file."""
-    if cgroups.layout is Layout.V2 and cgroups.unified is not None:
-        return any(cgroups.unified.glob(f"*/{_V2_SWAP}"))
-    memory = cgroups.v1.get("memory")
-    return memory is not None and (memory / _V1_SWAP).exists()
-
-
-def _text(path: str) -> str:
-    """Return a file's text without the newline, "" without the file."""
-    try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return ""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.linux.cgroups import Cgroups, current_cgroups
-from moorage.node.machine.facts import MachineFacts, read_facts
+from moorage.linux.cgroups import Cgroups
+from moorage.linux.host import Host, read_host
+from moorage.node.machine.facts import MachineFacts, facts_of
 from moorage.node.volumes.mounting import Mounter, SystemMounter
 
 
@@ -19,6 +20,7 @@ class Machine:
     mounter: Mounter
 
 
-def this_machine(root_dir: Path) -> Machine:
-    """Return the host of this process. Blocks."""
-    return Machine(read_facts(root_dir), current_cgroups(), SystemMounter())
+def this_machine(root_dir: Path, host: Host | None = None) -> Machine:
+    """Return the host of this process, read now if it is not given. Blocks."""
+    host = host or read_host()
+    return Machine(facts_of(host, root_dir), host.cgroups, SystemMounter())

@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.node.machine.facts import parse_meminfo
+from moorage.linux.host import parse_meminfo
 
 _MEMORY_LEFT_BYTES = 100 * 1024 * 1024
 _DISK_LEFT = 0.10

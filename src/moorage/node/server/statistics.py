@@ -17,7 +17,7 @@ from typing import Any
 
 from moorage.api.clock import format_time
 from moorage.cri import pb
-from moorage.node.machine.facts import parse_meminfo
+from moorage.linux.host import parse_meminfo
 from moorage.node.metrics import sample_text
 from moorage.node.pod_facts.labels import POD_UID
 from moorage.node.pods.context import NodeContext
