@@ -29,8 +29,8 @@ from moorage.cluster.engine import prepare_host
 from moorage.cluster.engine.paths import HUGETLB_MARKER
 from moorage.cluster.host.hugetlb import part_hugetlb
 from moorage.cluster.images import catalogue, write_archive
-from moorage.cluster.status import memory_of
 from moorage.cri import CriClient, engine_pb, pb
+from moorage.linux.process import resident_bytes
 
 IMAGE = "moorage.local/busybox:1"
 COMMAND = ["sleep", "1000000"]
@@ -184,12 +184,12 @@ async def weigh(ours: CriClient, pid: int, pods: int) -> None:
     await asyncio.sleep(_CALM_S)
     alone = await crun.one_by_one(pods)
     monitors = _monitors(pid)
-    print(f"engine: {(memory_of(pid) or 0) / 2**20:.0f} MiB resident without pods")
+    print(f"engine: {(resident_bytes(pid) or 0) / 2**20:.0f} MiB resident without pods")
     started = []
     for count in (100, MANY):
         while len(started) < count:
             started.append((await crun.start())[0])
-        print(f"engine: {(memory_of(pid) or 0) / 2**20:.0f} MiB resident with {count} pods")
+        print(f"engine: {(resident_bytes(pid) or 0) / 2**20:.0f} MiB resident with {count} pods")
     mine = _monitors(pid) - monitors
     resident = [_smaps(each, "Rss") for each in mine]
     own = [_smaps(each, "Pss") for each in mine]

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cluster.engine.sweep import descendants, remove_directory
+from moorage.cluster.engine.sweep import remove_directory
 from moorage.cluster.host import Inventory, gather
 from moorage.cluster.images import PAUSE, catalogue, write_archive
 from moorage.cluster.network import PodNetwork, forget
@@ -27,6 +27,7 @@ from moorage.cluster.network.conflist import write_conflist
 from moorage.cri import CriClient, CriError, pb
 from moorage.cri.containerd import NATIVE, OVERLAYFS, Configuration, write_configuration
 from moorage.handlers import default_handler, discover, find_containerd, runtime_tables
+from moorage.linux.process_tree import descendants
 from tests.running import until
 
 _NEEDED = ("containerd", "ctr", "containerd-shim-runc-v2")

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from moorage.cluster.status import memory_of
+from moorage.linux.process import resident_bytes
 from tests.apiserver.test_bad_input import Raw
 from tests.running import RunningCluster
 
@@ -38,10 +38,10 @@ def raw(control_plane: RunningCluster) -> Raw:
 def bounded(control_plane: RunningCluster, raw: Raw) -> Iterator[Callable[[], int]]:
     """How many bytes the server has grown by; it must stay up and below the limit."""
     part = control_plane.part("apiserver")
-    before = memory_of(part["pid"]) or 0
+    before = resident_bytes(part["pid"]) or 0
 
     def grown() -> int:
-        now = memory_of(part["pid"])
+        now = resident_bytes(part["pid"])
         assert now is not None, "the API server has died"
         assert now - before < LIMIT_BYTES, f"grown by {(now - before) >> 20} MiB, seed {SEED}"
         return now - before

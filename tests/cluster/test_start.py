@@ -12,8 +12,8 @@ from moorage.cluster import start
 from moorage.cluster.errors import StartError
 from moorage.cluster.layout import Layout
 from moorage.cluster.start import start_supervisor
-from moorage.cluster.status import memory_of
 from moorage.cluster.supervisor import NOTIFY_VARIABLE
+from moorage.linux.process import resident_bytes
 from tests.cluster.programs import write_program
 from tests.running import until
 
@@ -72,4 +72,4 @@ async def test_a_cancelled_start_ends_the_process_that_it_started(
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    assert memory_of(int(path.read_text())) is None
+    assert resident_bytes(int(path.read_text())) is None

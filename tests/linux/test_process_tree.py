@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux.process_tree import held, processes_of, with_descendants
+from moorage.linux.process_tree import descendants, held, processes_of
 from tests.running import until
 
 
@@ -24,7 +24,7 @@ def tree() -> Iterator[tuple[int, str]]:
     argv = [shutil.which("sh") or "sh", "-c", script, word]
     with subprocess.Popen(argv, start_new_session=True) as process:
         try:
-            until(lambda: len(list(with_descendants(process.pid))) == 4, "four processes", 5)
+            until(lambda: len(descendants([process.pid])) == 4, "four processes", 5)
             yield process.pid, word
         finally:
             os.killpg(process.pid, signal.SIGKILL)
@@ -32,7 +32,7 @@ def tree() -> Iterator[tuple[int, str]]:
 
 def test_all_that_a_process_started_is_found_first_the_eldest(tree: tuple[int, str]) -> None:
     pid, _ = tree
-    found = list(with_descendants(pid))
+    found = descendants([pid])
     assert found[0] == pid
     parents = [int(Path(f"/proc/{each}/stat").read_text().split()[3]) for each in found]
     assert parents[1:] == found[:-1]
@@ -53,7 +53,7 @@ def test_what_has_ended_is_not_held(tree: tuple[int, str]) -> None:
     (process,) = held([pid, ended.pid])
     assert process.pid == pid
     process.close()
-    assert list(with_descendants(ended.pid)) == [ended.pid]
+    assert descendants([ended.pid]) == [ended.pid]
 
 
 def test_arguments_that_are_no_text_hide_no_process() -> None:

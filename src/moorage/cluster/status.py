@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from moorage.cluster.layout import Layout
 from moorage.cluster.supervisor import read_state, running_pid
+from moorage.linux.process import resident_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ def part_statuses(layout: Layout) -> tuple[PartStatus, ...]:
     if pid is None or state is None:
         return ()
     parts: Any = state["parts"]
-    rows = [PartStatus("supervisor", "ready", pid, 0, None, memory_of(pid))]
+    rows = [PartStatus("supervisor", "ready", pid, 0, None, resident_bytes(pid))]
     for name, part in parts.items():
         rows.append(
             PartStatus(
@@ -40,17 +39,8 @@ def part_statuses(layout: Layout) -> tuple[PartStatus, ...]:
                 part["pid"],
                 part["restarts"],
                 part["ready_after_s"],
-                memory_of(part["pid"]) if part["pid"] else None,
+                resident_bytes(part["pid"]) if part["pid"] else None,
                 part.get("last_end", ""),
             )
         )
     return tuple(rows)
-
-
-def memory_of(pid: int) -> int | None:
-    """The resident set of a process in bytes, None when it has gone. Source: proc(5)."""
-    try:
-        pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
-    except (FileNotFoundError, ProcessLookupError, IndexError):
-        return None
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")

@@ -1,21 +1,21 @@
 """Process lookup by command line and by parent.
 
-For processes whose start was interrupted before their ids were recorded. Reading all of /proc takes
-milliseconds, so this is for failures alone. Source: proc(5), /proc/PID/cmdline, task/TID/children.
+For processes whose start was interrupted before their IDs were recorded. Reading all of /proc takes
+milliseconds, so this is for failures and teardown. Source: proc(5), /proc/PID/cmdline and stat.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from moorage.linux.process import Process
+from moorage.linux.process import Process, parent
 
 _PROC = Path("/proc")
 
 
 def all_pids() -> list[int]:
-    """Return the ids of all processes. Blocks."""
+    """Return the IDs of all processes."""
     return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdecimal()]
 
 
@@ -29,42 +29,38 @@ def arguments(pid: int) -> list[str] | None:
 
 
 def processes_of(program: Path, words: Collection[str]) -> list[int]:
-    """Return the ids of a program's processes that have all of these arguments. Blocks."""
-    pids = []
+    """Return the IDs of the processes of a program that have all of these arguments. Blocks."""
+    found = []
     for pid in all_pids():
         argv = arguments(pid)
         if argv and argv[0] == str(program) and set(words) <= set(argv):
-            pids.append(pid)
-    return pids
+            found.append(pid)
+    return found
 
 
-def with_descendants(pid: int) -> Iterator[int]:
-    """Yield a process and its descendants. Blocks."""
-    # No recursion: a container can create a chain of any length.
-    waiting = [pid]
-    while waiting:
-        parent = waiting.pop()
-        yield parent
-        waiting += reversed(_children(parent))
+def descendants(ancestors: Iterable[int]) -> list[int]:
+    """Return processes and all that they started, directly or not, parents first. Blocks."""
+    children: dict[int, list[int]] = {}
+    for pid in all_pids():
+        above = parent(pid)
+        if above is not None:
+            children.setdefault(above, []).append(pid)
+    # Ordered and without recursion: a container can make a chain of any length.
+    found = dict.fromkeys(ancestors)
+    waiting = list(found)
+    for pid in waiting:
+        new = [child for child in children.get(pid, ()) if child not in found]
+        found.update(dict.fromkeys(new))
+        waiting += new
+    return waiting
 
 
 def held(pids: Collection[int]) -> list[Process]:
-    """Open the processes of these ids that exist; the caller closes them."""
-    processes = []
+    """Return the processes of these IDs that exist; each must be closed."""
+    found = []
     for pid in pids:
         try:
-            processes.append(Process(pid))
+            found.append(Process(pid))
         except ProcessLookupError:
             continue
-    return processes
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        return [
-            int(child)
-            for task in (_PROC / str(pid) / "task").iterdir()
-            for child in (task / "children").read_text().split()
-        ]
-    except (FileNotFoundError, ProcessLookupError):
-        return []
+    return found

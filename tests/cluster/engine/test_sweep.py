@@ -13,7 +13,6 @@ import pytest
 from moorage.cluster.engine.sweep import (
     LeftoverError,
     cgroup_paths,
-    descendants,
     end_processes,
     remove_cgroups,
     remove_directory,
@@ -23,6 +22,7 @@ from moorage.cluster.engine.sweep import (
 from moorage.cluster.host import Cgroups, Layout
 from moorage.linux.mounts import current_mounts, mount, mounts_below
 from moorage.linux.process import state
+from moorage.linux.process_tree import descendants
 from tests.cluster.engine.engines import engine_paths
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")

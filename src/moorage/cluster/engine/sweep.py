@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path, PurePosixPath
 
 from moorage.api.logs import Log
@@ -19,8 +19,7 @@ from moorage.cluster.engine.paths import ClusterEnginePaths
 from moorage.cluster.errors import LeftoverError
 from moorage.cluster.host import Cgroups
 from moorage.linux.mounts import current_mounts, mounts_below, unmount
-from moorage.linux.process import parent
-from moorage.linux.process_tree import all_pids, arguments, held
+from moorage.linux.process_tree import all_pids, arguments, descendants, held
 from moorage.linux.trees import remove_directories, remove_tree
 
 _END_DEADLINE_S = 10.0
@@ -39,8 +38,8 @@ async def end_processes(paths: ClusterEnginePaths) -> None:
     await _kill(monitors)
 
 
-async def _kill(pids: Iterable[int]) -> None:
-    processes = held(tuple(pids))
+async def _kill(pids: Collection[int]) -> None:
+    processes = held(pids)
     try:
         for process in processes:
             process.send(signal.SIGKILL)
@@ -113,21 +112,8 @@ def remove_directory(directory: Path) -> None:
     remove_tree(directory)
 
 
-def descendants(ancestors: Iterable[int]) -> list[int]:
-    """Processes and all below them, parents first."""
-    children: dict[int, list[int]] = {}
-    for pid in all_pids():
-        above = parent(pid)
-        if above is not None:
-            children.setdefault(above, []).append(pid)
-    found = list(dict.fromkeys(ancestors))
-    for pid in found:
-        found.extend(child for child in children.get(pid, ()) if child not in found)
-    return found
-
-
 def _given(directory: Path) -> list[int]:
-    """The processes that were started with something of a directory among their arguments."""
+    """Return the processes that have a path below a directory among their arguments."""
     beginning = f"{directory}/"
     return [pid for pid in all_pids() if any(beginning in word for word in arguments(pid) or ())]
 

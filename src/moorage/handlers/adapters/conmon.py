@@ -37,7 +37,7 @@ from moorage.handlers.adapters.adapter import (
 from moorage.handlers.adapters.command_line import logged_error, one_line
 from moorage.linux.child import Child, until_readable
 from moorage.linux.process import Process
-from moorage.linux.process_tree import arguments, held, processes_of, with_descendants
+from moorage.linux.process_tree import arguments, descendants, held, processes_of
 from moorage.linux.trees import make_directories
 
 CREATE_DEADLINE_S = 60.0
@@ -231,8 +231,7 @@ class Conmon:
         return AttachedStreams.connect(self, task)
 
     def _held(self, task: Task) -> list[Process]:
-        monitors = processes_of(self.program, ("-c", task.id))
-        return held([pid for monitor in monitors for pid in with_descendants(monitor)])
+        return held(descendants(processes_of(self.program, ("-c", task.id))))
 
     def _argv(self, task: Task, files: TaskFiles, runtime: Path) -> list[str]:
         argv = [str(self.program), "--api-version", "1", "-c", task.id, "-u", task.id]
