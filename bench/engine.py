@@ -27,10 +27,10 @@ from bench.bridge import remove_bridge, write_conflist
 from bench.containerd import containerd, until_served
 from moorage.cluster.engine import prepare_host
 from moorage.cluster.engine.paths import HUGETLB_MARKER
-from moorage.cluster.host.hugetlb import part_hugetlb
+from moorage.cluster.host.hugetlb import unmount_hugetlb_v1
 from moorage.cluster.images import catalogue, write_archive
 from moorage.cri import CriClient, engine_pb, pb
-from moorage.linux.process import resident_bytes
+from moorage.linux.process_memory import resident_bytes
 
 IMAGE = "moorage.local/busybox:1"
 COMMAND = ["sleep", "1000000"]
@@ -375,7 +375,7 @@ def main() -> None:
         asyncio.run(prepare_host(directory))
         asyncio.run(measure(directory, options.pods))
     finally:
-        part_hugetlb(HUGETLB_MARKER)
+        unmount_hugetlb_v1(HUGETLB_MARKER)
         remove_bridge()
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from moorage.linux.process import resident_bytes
+from moorage.linux.process_memory import resident_bytes
 from tests.apiserver.test_bad_input import Raw
 from tests.running import RunningCluster
 

@@ -43,7 +43,7 @@ class Steps:
         monkeypatch.setattr(teardown, "stop_supervisor", self.stop)
         monkeypatch.setattr(teardown, "clear_host", self.clear)
 
-    async def start(self, _layout: Layout, _within_s: float, _claims: object) -> None:
+    async def start(self, _layout: Layout, _within_s: float, _reservations: object) -> None:
         self.steps.append("start")
         if self.failure is not None:
             raise self.failure

@@ -16,11 +16,11 @@ import pytest
 
 from moorage.cluster import creation, settings
 from moorage.cluster.choices import Choices
-from moorage.cluster.claims import Claims
 from moorage.cluster.creation import open_cluster
 from moorage.cluster.engine import engine_in_use, note_engine
 from moorage.cluster.layout import Layout
 from moorage.cluster.network.subnet import Route, SubnetTakenError
+from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import Settings, SettingsError, load
 from moorage.cluster.supervisor import AlreadyRunningError, hold_lock
 from moorage.storage import SqliteStore
@@ -130,16 +130,18 @@ def test_a_port_that_another_has_is_told_of(
 
 
 def free(taken: int) -> int:
-    with Claims() as claims:
-        return settings.free_port(taken + 1, claims)
+    with Reservations() as reservations:
+        return settings.free_port(taken + 1, reservations)
 
 
 def test_clusters_that_start_at_once_choose_different_ports_and_networks(tmp_path: Path) -> None:
     made = []
     with ExitStack() as starting:
         for name in ("a", "b", "c"):
-            claims = starting.enter_context(Claims())
-            made.append(open_cluster(Layout(tmp_path / name), Choices(node_name="n1"), claims))
+            reservations = starting.enter_context(Reservations())
+            made.append(
+                open_cluster(Layout(tmp_path / name), Choices(node_name="n1"), reservations)
+            )
     for field in ("api_port", "node_port", "pod_network"):
         assert len({getattr(each, field) for each in made}) == len(made), field
 
@@ -148,8 +150,8 @@ def test_a_port_that_another_cluster_starts_with_is_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "_PORT_PATIENCE_S", 0.0)
-    with Claims() as claims:
-        made = open_cluster(Layout(tmp_path / "a"), Choices(), claims)
+    with Reservations() as reservations:
+        made = open_cluster(Layout(tmp_path / "a"), Choices(), reservations)
         with pytest.raises(SettingsError, match=r"another cluster starts .* --api-port"):
             open_cluster(Layout(tmp_path / "b"), Choices(api_port=made.api_port))
     assert open_cluster(Layout(tmp_path / "b"), Choices(api_port=made.api_port))

@@ -23,7 +23,7 @@ from moorage.cluster.demo import (
     refusal,
 )
 from moorage.cluster.manifests import Manifest, ManifestError
-from moorage.cluster.traces import runtime_seen
+from moorage.cluster.runtime_detection import detect_runtime
 from tests.cluster.test_manifests import CLASS, POD
 from tests.controllers.cluster import running_cluster
 
@@ -127,7 +127,7 @@ def test_a_directory_without_examples(tmp_path: Path, content: str | None) -> No
     ],
 )
 def test_traces_of_runtimes(said: str, wanted: tuple[str, str]) -> None:
-    assert runtime_seen(said) == wanted
+    assert detect_runtime(said) == wanted
 
 
 async def test_pods_that_do_nothing_are_told_of_in_one_error(

@@ -64,13 +64,13 @@ async def test_rules_are_made_again_for_an_engine_that_was_started_again(
         made.append(1)
 
     monkeypatch.setattr(apiserver, "engine_process", process)
-    monkeypatch.setattr(apiserver, "_LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(apiserver, "_POLL_S", 0.0)
     settings = msgspec.structs.replace(SETTINGS, cri="unix:///x.sock")
     with pytest.raises(_AllSeenError):
-        await apiserver._each_engine(settings, guard)
+        await apiserver._follow_engine(settings, guard)
     assert made == [1]
     # With an engine of our own, its part makes the rules.
-    await apiserver._each_engine(SETTINGS, guard)
+    await apiserver._follow_engine(SETTINGS, guard)
     assert apiserver._engine_listeners(SETTINGS) == ()
 
 

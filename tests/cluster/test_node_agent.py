@@ -67,18 +67,18 @@ async def test_an_engine_is_waited_for_and_not_for_ever(
 ) -> None:
     path = tmp_path / "s"
     monkeypatch.setattr(module, "_ENGINE_PATIENCE_S", 0.02)
-    monkeypatch.setattr(module, "_LOOK_AGAIN_S", 0.001)
+    monkeypatch.setattr(module, "_POLL_S", 0.001)
     await module._await_engine(path)
     monkeypatch.setattr(module, "_ENGINE_PATIENCE_S", 100)
     with socket.socket(socket.AF_UNIX) as engine:
         engine.bind(str(path))
         # Left by an engine that was killed: it is there, and takes no calls.
-        assert not module._takes_calls(path)
+        assert not module._accepts_connections(path)
         waiting = asyncio.ensure_future(module._await_engine(path))
         await settle()
         assert not waiting.done()
         engine.listen()
-        assert module._takes_calls(path)
+        assert module._accepts_connections(path)
         async with asyncio.timeout(20):
             await waiting
 
@@ -113,8 +113,8 @@ async def test_news_of_handlers_are_told_also_after_the_engine_was_away(
         compared.append((before, now))
         return [SimpleNamespace(type="Normal", reason="R", message=now.complaints[0])]
 
-    monkeypatch.setattr(module, "news", news)
-    monkeypatch.setattr(module, "_FOLLOW_AGAIN_S", 0)
+    monkeypatch.setattr(module, "handler_events", news)
+    monkeypatch.setattr(module, "_RETRY_S", 0)
     changed, about = asyncio.Event(), ObjectReference(kind="Node", name="n1")
     recorder: Any = SimpleNamespace(record=lambda *given: recorded.append(given))
     following = asyncio.ensure_future(module._follow_handlers(cri, changed, recorder, about))

@@ -17,7 +17,7 @@ import pytest
 from moorage.api.errors import StatusError
 from moorage.api.host_ports import Listener
 from moorage.client.rest import UnreachableError
-from moorage.cluster import notify
+from moorage.cluster import readiness
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.images import PAUSE, NoPauseError
 from moorage.cluster.layout import Layout
@@ -26,7 +26,6 @@ from moorage.cluster.parts import apiserver, connection, controllers
 from moorage.cluster.parts import engine as engine_part
 from moorage.cluster.settings import Settings, SettingsError, save
 from moorage.cluster.supervisor import NOTIFY_VARIABLE, PORT_TAKEN_STATUS, READY_MESSAGE
-from moorage.linux import libc
 from tests.clocks import settle
 from tests.cluster.test_settings import SETTINGS
 
@@ -177,9 +176,9 @@ async def test_it_beats_while_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
         assert beats == ["begun"]
         raise KeyError
 
-    monkeypatch.setattr(main_module, "beat", beat)
+    monkeypatch.setattr(main_module, "send_heartbeats", beat)
     with pytest.raises(KeyError):
-        await main_module._beating(work())
+        await main_module._with_heartbeats(work())
     await asyncio.sleep(0)
     assert beats == ["begun", "ended"]
 
@@ -449,37 +448,16 @@ async def test_the_engine_serves_once_its_images_are_there(
 def test_that_it_is_ready_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     read_end, write_end = os.pipe()
     monkeypatch.setenv(NOTIFY_VARIABLE, str(write_end))
-    notify.notify_ready()
+    readiness.notify_ready()
     assert os.read(read_end, 100) == READY_MESSAGE
     assert NOTIFY_VARIABLE not in os.environ
     # Closed: nothing more comes.
     assert os.read(read_end, 100) == b""
-    notify.notify_ready()
+    readiness.notify_ready()
     os.close(read_end)
     read_end, write_end = os.pipe()
     os.close(read_end)
     monkeypatch.setenv(NOTIFY_VARIABLE, str(write_end))
-    notify.notify_ready()
+    readiness.notify_ready()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(write_end)
-
-
-@pytest.mark.parametrize(
-    ("answer", "parents", "killed"), [(0, [5, 5], []), (0, [5, 1], [15]), (-1, [5], None)]
-)
-def test_a_part_dies_with_its_supervisor(
-    monkeypatch: pytest.MonkeyPatch, answer: int, parents: list[int], killed: list[int] | None
-) -> None:
-    asked: list[tuple[int, ...]] = []
-    signals: list[int] = []
-    fake = SimpleNamespace(prctl=lambda *given: (asked.append(given), answer)[1])
-    monkeypatch.setattr(libc, "_libc", fake)
-    monkeypatch.setattr(notify.os, "getppid", lambda: parents.pop(0))
-    monkeypatch.setattr(notify.os, "kill", lambda _, number: signals.append(number))
-    if killed is None:
-        with pytest.raises(OSError, match="PR_SET_PDEATHSIG"):
-            notify.die_with_parent()
-    else:
-        notify.die_with_parent()
-        assert signals == killed
-    assert asked == [(1, 15, 0, 0, 0)]

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from moorage.cluster import settings
-from moorage.cluster.claims import Claims
+from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import (
     Settings,
     SettingsError,
@@ -84,24 +84,24 @@ def test_node_names(
 
 
 def test_a_port_that_is_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Claims() as claims, socket.create_server(("127.0.0.1", 0)) as taken:
+    with Reservations() as reservations, socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert free_port(port, claims) > port
+        assert free_port(port, reservations) > port
         monkeypatch.setattr(settings, "_PORT_TRIES", 1)
         with pytest.raises(SettingsError, match=f"no free port from {port} on"):
-            free_port(port, claims)
+            free_port(port, reservations)
         monkeypatch.setattr(settings, "_PORT_PATIENCE_S", 0.06)
         with pytest.raises(SettingsError, match=r"in use\); choose another with --api-port"):
-            require_port(port, "127.0.0.1", "--api-port", claims)
-    with Claims() as claims:
-        require_port(port, "127.0.0.1", "--api-port", claims)
+            require_port(port, "127.0.0.1", "--api-port", reservations)
+    with Reservations() as reservations:
+        require_port(port, "127.0.0.1", "--api-port", reservations)
 
 
 def test_a_port_may_be_given_up_in_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = socket.create_server(("127.0.0.1", 0))
     monkeypatch.setattr(settings.time, "sleep", lambda _: taken.close())
-    with Claims() as claims:
-        require_port(taken.getsockname()[1], "127.0.0.1", "--api-port", claims)
+    with Reservations() as reservations:
+        require_port(taken.getsockname()[1], "127.0.0.1", "--api-port", reservations)
 
 
 def test_a_host_without_a_route_has_loopback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from moorage.cluster.errors import StartError
 from moorage.cluster.layout import Layout
 from moorage.cluster.start import start_supervisor
 from moorage.cluster.supervisor import NOTIFY_VARIABLE
-from moorage.linux.process import resident_bytes
+from moorage.linux.process_memory import resident_bytes
 from tests.cluster.programs import write_program
 from tests.running import until
 

@@ -93,16 +93,19 @@ def test_a_cluster_without_settings_is_not_supervised(layout: Layout) -> None:
         supervise.main([str(layout.root), ""])
 
 
-SUPERVISES = """
+SUPERVISES = '''
 import sys
 from pathlib import Path
 from moorage.cluster import supervise
 from moorage.cluster.supervisor import Part
-code = "from moorage.cluster.notify import *; die_with_parent(); notify_ready(); signal.pause()"
-part = Part("one", "one", (sys.executable, "-c", "import signal;" + code))
+code = """
+from moorage.cluster.readiness import notify_ready
+from moorage.linux.parent_death import die_with_parent
+die_with_parent(); notify_ready(); signal.pause()"""
+part = Part("one", "one", (sys.executable, "-c", "import signal" + code))
 supervise.parts_of = lambda *_: (part,)
 sys.exit(supervise.main([sys.argv[1], ""]))
-"""
+'''
 
 
 @pytest.mark.parametrize("output", ["closed pipe", "/dev/full"])

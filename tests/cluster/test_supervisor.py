@@ -17,14 +17,18 @@ import pytest
 from moorage.cluster.layout import Layout
 from moorage.cluster.supervisor import running_pid
 
-READY = "from moorage.cluster.notify import notify_ready as n, die_with_parent as d; d(); n();"
+READY = """
+from moorage.cluster.readiness import notify_ready as n
+from moorage.linux.parent_death import die_with_parent as d
+d(); n();"""
 BEATS = """
-import asyncio, moorage.cluster.beats as b, moorage.cluster.notify as n, time, signal
-n.die_with_parent()
+import asyncio, moorage.cluster.heartbeat as b, moorage.cluster.readiness as n
+import moorage.linux.parent_death as d, time, signal
+d.die_with_parent()
 b._BEAT_S = 0.02
 async def main():
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, time.sleep, 600)
-    beats = asyncio.ensure_future(b.beat())
+    beats = asyncio.ensure_future(b.send_heartbeats())
     await asyncio.sleep(0)
     n.notify_ready()
     await beats

@@ -179,10 +179,10 @@ def test_the_first_message_says_that_a_part_is_ready(tmp_path: Path, time: Time)
     child, _ = bench.running()
     time.now += 1.5
     os.write(bench.end, b".")
-    bench.supervisor._hear(child)
+    bench.supervisor._read_message(child)
     assert (child.has_beaten, child.is_ready, child.state) == (True, False, "starting")
     os.write(bench.end, READY_MESSAGE)
-    bench.supervisor._hear(child)
+    bench.supervisor._read_message(child)
     assert (child.is_ready, child.ready_after_s, child.liveness) == (True, 1.5, None)
     assert bench.reports == ["part one ready (1.50 s)"]
     assert bench.state()["parts"]["one"] == {
@@ -192,11 +192,11 @@ def test_the_first_message_says_that_a_part_is_ready(tmp_path: Path, time: Time)
     bench.children[1].is_ready = True
     for _ in range(2):
         os.write(bench.end, READY_MESSAGE)
-        bench.supervisor._hear(child)
-        bench.supervisor._tell_complete()
+        bench.supervisor._read_message(child)
+        bench.supervisor._report_complete()
     assert bench.reports[1:] == [COMPLETE]
     os.close(bench.end)
-    bench.supervisor._hear(child)
+    bench.supervisor._read_message(child)
     assert child.pipe == -1
     bench.supervisor._close_pipe(child)
 
@@ -208,7 +208,7 @@ def test_only_a_part_that_can_be_asked_is(tmp_path: Path, fields: dict[str, Any]
     bench.supervisor._expect_answers(child)
     attended = bench.supervisor._clock.seconds
     assert child.liveness is not None
-    assert child.ask_at == attended + 2.0
+    assert child.probe_at == attended + 2.0
 
 
 def test_how_long_nothing_has_to_be_done(tmp_path: Path, time: Time) -> None:
@@ -225,11 +225,11 @@ def test_how_long_nothing_has_to_be_done(tmp_path: Path, time: Time) -> None:
     one.start_at = time.now - 9
     assert supervisor._timeout() == 0
     one.start_at = time.now + 100
-    asking = Asking(supervisor._clock.seconds + 0.25)
-    two.asking = asking  # type: ignore[assignment]
+    probing = ProbeRun(supervisor._clock.seconds + 0.25)
+    two.probing = probing  # type: ignore[assignment]
     assert supervisor._timeout() == pytest.approx(0.25)
     # A start is looked at every period until it is overdue.
-    two.asking = two.liveness = None
+    two.probing = two.liveness = None
     two.is_ready, two.ready_by = False, supervisor._clock.seconds + 100
     assert supervisor._timeout() == pytest.approx(2.0)
     two.ready_by = supervisor._clock.seconds + 1.5
@@ -249,7 +249,7 @@ def test_a_start_that_takes_too_long_is_said_and_then_cut_short_with_more_time_f
     began = bench.supervisor._clock.seconds
     for _ in range(2000):
         pass_time(bench, time, 0.5)
-        bench.supervisor._ask_due()
+        bench.supervisor._probe_due()
         waited_s = bench.supervisor._clock.seconds - began
         assert bool(bench.reports) == (waited_s >= patience.deadline_s)
         if process.done:
@@ -267,18 +267,18 @@ def test_a_start_that_takes_too_long_is_said_and_then_cut_short_with_more_time_f
     assert child.last_end == f"killed: not ready after {patience.start_s:.0f} s"
     child.start_s, child.process, child.killed_for = 900.0, process, ""  # type: ignore[assignment]
     child.ready_by = bench.supervisor._clock.seconds
-    bench.supervisor._ask_due()
+    bench.supervisor._probe_due()
     assert child.start_s == patience.longest_start_s
 
 
-class Asking:
+class ProbeRun:
     def __init__(self, deadline: float, answers: object = False) -> None:
         self.deadline = deadline
         self.answers = answers
         self.is_stopped = False
         self.child: Any = None
 
-    def go_on(self, _selector: object) -> bool:
+    def advance(self, _selector: object) -> bool:
         if isinstance(self.answers, OSError):
             raise self.answers
         return bool(self.answers)
@@ -307,27 +307,27 @@ def test_a_part_that_only_beats_is_asked_every_period_and_killed_when_it_hangs(
 ) -> None:
     bench, child, process = asked(tmp_path, beats=True)
     pass_time(bench, time, 1.5)
-    bench.supervisor._ask_due()
-    before = child.ask_at
+    bench.supervisor._probe_due()
+    before = child.probe_at
     pass_time(bench, time, 0.5)
     child.has_beaten = True
-    bench.supervisor._ask_due()
-    assert child.ask_at == before + 2.0
+    bench.supervisor._probe_due()
+    assert child.probe_at == before + 2.0
     assert not child.has_beaten
     assert (child.state, bench.reports) == ("ready", [])
     for _ in range(2):
         pass_time(bench, time, 2)
-        bench.supervisor._ask_due()
+        bench.supervisor._probe_due()
     assert (child.state, bench.reports) == ("not answering", ["part one does not answer"])
     assert bench.state()["parts"]["one"]["state"] == "not answering"
     child.has_beaten = True
     pass_time(bench, time, 2)
-    bench.supervisor._ask_due()
+    bench.supervisor._probe_due()
     assert bench.reports[1:] == ["part one answers again"]
     assert process.done == []
     for _ in range(6):
         pass_time(bench, time, 2)
-        bench.supervisor._ask_due()
+        bench.supervisor._probe_due()
     assert process.done == ["kill"]
     assert child.liveness is None
     assert bench.reports[-1].startswith("part one: no answer for ")
@@ -349,28 +349,28 @@ def test_an_answer_counts_with_a_beat_where_the_part_beats(
     tmp_path: Path, time: Time, answer: object, has_beaten: bool, beats: bool, is_answered: bool
 ) -> None:
     bench, child, _ = asked(tmp_path, beats=beats, probe=lambda: iter(()))
-    asking: Any = Asking(5, answer)
-    asking.child, child.asking, child.has_beaten = child, asking, has_beaten
+    probing: Any = ProbeRun(5, answer)
+    probing.child, child.probing, child.has_beaten = child, probing, has_beaten
     before = child.liveness.answered_at if child.liveness else 0
     pass_time(bench, time, 1)
-    bench.supervisor._go_on(asking)
-    assert (asking.is_stopped, child.asking, child.has_beaten) == (True, None, False)
+    bench.supervisor._advance(probing)
+    assert (probing.is_stopped, child.probing, child.has_beaten) == (True, None, False)
     assert child.liveness is not None
     assert (child.liveness.answered_at > before) == is_answered
-    bench.supervisor._go_on(asking)
+    bench.supervisor._advance(probing)
 
 
 def test_an_answer_that_is_overdue_is_given_up(tmp_path: Path, time: Time) -> None:
     bench, child, _ = asked(tmp_path, probe=lambda: iter(()))
-    asking: Any = Asking(bench.supervisor._clock.seconds + 1)
-    asking.child, child.asking = child, asking
+    probing: Any = ProbeRun(bench.supervisor._clock.seconds + 1)
+    probing.child, child.probing = child, probing
     pass_time(bench, time, 0.5)
-    bench.supervisor._go_on(asking)
-    bench.supervisor._ask_due()
-    assert child.asking is asking
+    bench.supervisor._advance(probing)
+    bench.supervisor._probe_due()
+    assert child.probing is probing
     pass_time(bench, time, 0.5)
-    bench.supervisor._ask_due()
-    assert (child.asking, asking.is_stopped) == (None, True)
+    bench.supervisor._probe_due()
+    assert (child.probing, probing.is_stopped) == (None, True)
 
 
 def test_parts_end_in_reverse_order_and_by_force_if_need_be(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """A cluster's own certificate authority and what it signs.
 
-Keys are P-256. Leaves last a year and are made anew at a start that finds one close to its end, or
-made for other names. Everything is written with mode 0600 through a temporary file, so a crash
+Keys are P-256. Leaves last a year and are issued again at a start that finds one close to its end
+or made for other names. Everything is written with mode 0600 through a temporary file, so a crash
 leaves either the old or the new one. Source: API docs "PKI certificates and requirements".
 """
 
@@ -83,7 +83,7 @@ class Authority:
             self._make_authority()
         self._certificate, self._key = self._read_authority()
         if not _is_valid_at(self._certificate, now):
-            # Made while the machine's clock was years off, or ended: nobody would believe it.
+            # Issued while the clock was years off, or expired: clients would refuse it.
             self._make_authority()
             self._certificate, self._key = self._read_authority()
 

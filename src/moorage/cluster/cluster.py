@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from moorage.cluster.choices import Choices
-from moorage.cluster.claims import Claims
 from moorage.cluster.errors import (
     CannotRunPodsError,
     ClusterError,
@@ -24,6 +23,7 @@ from moorage.cluster.errors import (
     StartError,
 )
 from moorage.cluster.layout import Layout
+from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import Settings, load
 from moorage.cluster.supervisor import running_pid
 
@@ -69,7 +69,7 @@ class Cluster:
         self.layout = Layout(Path(directory).resolve())
         self.choices = choices or Choices()
         self._ready_within_s = ready_within_s
-        self._claims: Claims | None = None
+        self._reservations: Reservations | None = None
         self._check: HostCheck | None = None
 
     @property
@@ -175,7 +175,7 @@ class Cluster:
     def create(self) -> Settings:
         """Create settings, keys and kubeconfig; apply the choices to a cluster that is there.
 
-        Ports and networks stay claimed for this object until `start` or `run_in_foreground`.
+        Ports and networks stay reserved for this object until `start` or `run_in_foreground`.
         Returns the settings. Blocks while another process creates or stops the cluster.
 
         Raises SettingsError for choices that contradict each other or the cluster that is there,
@@ -186,20 +186,20 @@ class Cluster:
         from moorage.cluster.creation import open_cluster
 
         self.check_directory()
-        claims = Claims()
+        reservations = Reservations()
         try:
-            settings = open_cluster(self.layout, self.choices, claims)
+            settings = open_cluster(self.layout, self.choices, reservations)
         except OSError as error:
-            claims.close()
+            reservations.close()
             raise ClusterError(
                 f"{self.directory} cannot be used for a cluster: {error.strerror}; choose another "
                 "directory with --data-dir"
             ) from error
         except BaseException:
-            claims.close()
+            reservations.close()
             raise
         self._release()
-        self._claims = claims
+        self._reservations = reservations
         return settings
 
     async def start(self) -> None:
@@ -218,14 +218,14 @@ class Cluster:
 
         if self._check is None:
             await self.check_host()
-        if self._claims is None:
+        if self._reservations is None:
             await asyncio.to_thread(self.create)
 
     async def _start(self) -> None:
         from moorage.cluster.start import start_supervisor
 
         try:
-            await start_supervisor(self.layout, self._ready_within_s, self._claims)
+            await start_supervisor(self.layout, self._ready_within_s, self._reservations)
         finally:
             # The supervisor has inherited them.
             self._release()
@@ -238,7 +238,7 @@ class Cluster:
         """
         from moorage.cluster.supervise import become_supervisor
 
-        become_supervisor(self.layout, self._claims or Claims(), merged_into)
+        become_supervisor(self.layout, self._reservations or Reservations(), merged_into)
 
     async def stop(self, *, keeps_pods: bool = False, abandons_pods: bool = False) -> bool:
         """Stop the cluster's processes and its pods, and remove what it has on the host.
@@ -309,9 +309,9 @@ class Cluster:
         asyncio.run(self.__aexit__())
 
     def _release(self) -> None:
-        if self._claims is not None:
-            self._claims.close()
-            self._claims = None
+        if self._reservations is not None:
+            self._reservations.close()
+            self._reservations = None
 
 
 async def _check_engine(endpoint: str) -> HostCheck:

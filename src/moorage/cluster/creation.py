@@ -1,4 +1,4 @@
-"""Deciding what a cluster is: at its first start, and what may change at later ones."""
+"""Creation of a cluster: what is decided at its first start, and what may change later."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import ipaddress
 import msgspec
 
 from moorage.cluster.choices import Choices
-from moorage.cluster.claims import Claims
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.engine import check_engine_change, note_engine
 from moorage.cluster.identities import prepare
@@ -16,6 +15,7 @@ from moorage.cluster.layout import Layout
 from moorage.cluster.locks import exclusive
 from moorage.cluster.network import bridge_name, choose_subnet, host_routes
 from moorage.cluster.network.subnet import check_subnet
+from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import (
     DEFAULT_API_PORT,
     DEFAULT_NODE_PORT,
@@ -38,28 +38,30 @@ _LONGEST_PREFIX = 28
 _FIXED = ("name", "node_name", "pod_network", "service_network")
 
 
-def open_cluster(layout: Layout, choices: Choices, claims: Claims | None = None) -> Settings:
+def open_cluster(
+    layout: Layout, choices: Choices, reservations: Reservations | None = None
+) -> Settings:
     """The settings of the cluster in a directory, made there if absent; keys and kubeconfig too.
 
-    Raises SettingsError for choices that cannot be, or that contradict the cluster there is;
+    Raises SettingsError for choices that are invalid or contradict the cluster that is there;
     NoSubnetError and SubnetTakenError for its network, AlreadyRunningError while it runs,
-    LostKeyError and AuthorityError for its keys. Two at once make one cluster: the second finds
-    what the first decided. Ports and networks are claimed in `claims` until it is closed, or only
-    during this call.
+    LostKeyError and AuthorityError for its keys. Blocks while another process creates or stops the
+    cluster; of two that create it, the second finds the first one's settings. Ports and networks
+    are reserved in `reservations` until it is closed, or only during this call.
     """
-    if claims is None:
-        with Claims() as passing:
-            return open_cluster(layout, choices, passing)
-    # What cannot be is said before a directory is made for it.
-    with Claims() as trial:
-        _decided_alone(layout, _present(layout, choices), choices, trial)
+    if reservations is None:
+        with Reservations() as temporary:
+            return open_cluster(layout, choices, temporary)
+    # Invalid choices are refused before a directory is created for them.
+    with Reservations() as trial:
+        _decide_exclusively(layout, _present(layout, choices), choices, trial)
     make_private(layout.root)
     with exclusive(layout.change_lock):
         pid = running_pid(layout)
         if pid is not None:
             raise AlreadyRunningError(layout, pid)
         present = _present(layout, choices)
-        settings = _decided_alone(layout, present, choices, claims)
+        settings = _decide_exclusively(layout, present, choices, reservations)
         if settings != present:
             save(layout.settings, settings)
         if not choices.accepts_loss:
@@ -89,12 +91,12 @@ def _check_store(layout: Layout) -> None:
 
 
 def _was_started(layout: Layout) -> bool:
-    """Whether a store was made here, so that there may be objects, tokens and pods."""
+    """Return whether a store was created here, so that there may be objects, tokens and pods."""
     return layout.store_mark.exists() or layout.database.exists()
 
 
 def _present(layout: Layout, choices: Choices) -> Settings | None:
-    """The settings of the cluster there is. Raises SettingsError if only they are gone."""
+    """Return the settings of the present cluster. Raises SettingsError if only they are gone."""
     settings = load(layout.settings)
     if settings is None and _was_started(layout) and not choices.accepts_loss:
         raise SettingsError(
@@ -106,41 +108,45 @@ def _present(layout: Layout, choices: Choices) -> Settings | None:
 
 
 def access(layout: Layout, settings: Settings) -> Access:
-    """How the administrator reaches the cluster."""
+    """Return the API's URL and the administrator's certificate."""
     credentials = Credentials(layout)
     authority = credentials.authority.certificate
     return Access(settings.name, settings.server, authority, credentials.admin)
 
 
-def _decided_alone(
-    layout: Layout, present: Settings | None, choices: Choices, claims: Claims
+def _decide_exclusively(
+    layout: Layout, present: Settings | None, choices: Choices, reservations: Reservations
 ) -> Settings:
     try:
-        return _decided(layout, present, choices, claims)
+        return _decide(layout, present, choices, reservations)
     except SettingsError as error:
-        # One that started this cluster a moment ago holds its ports.
+        # A process that started this cluster a moment ago holds its ports.
         if pid := running_pid(layout):
             raise AlreadyRunningError(layout, pid) from error
         raise
 
 
-def _decided(
-    layout: Layout, present: Settings | None, choices: Choices, claims: Claims
+def _decide(
+    layout: Layout, present: Settings | None, choices: Choices, reservations: Reservations
 ) -> Settings:
-    settings = _made(choices, claims) if present is None else _changed(present, choices)
+    settings = (
+        _new_settings(choices, reservations)
+        if present is None
+        else _changed_settings(present, choices)
+    )
     if present is not None:
         check_engine_change(layout, present, settings)
-    require_port(settings.api_port, "127.0.0.1", "--api-port", claims)
+    require_port(settings.api_port, "127.0.0.1", "--api-port", reservations)
     if settings.has_node:
-        require_port(settings.node_port, settings.node_ip, "--node-port", claims)
+        require_port(settings.node_port, settings.node_ip, "--node-port", reservations)
     return settings
 
 
-def _made(choices: Choices, claims: Claims) -> Settings:
+def _new_settings(choices: Choices, reservations: Reservations) -> Settings:
     cluster_id = new_cluster_id()
     service_network = _network(choices.service_network or SERVICE_NETWORK)
     if choices.pod_network is None:
-        pod_network = _free_subnet(service_network, claims)
+        pod_network = _free_subnet(service_network, reservations)
     else:
         pod_network = _network(choices.pod_network)
         check_subnet(pod_network, host_routes(), bridge_name(cluster_id))
@@ -151,8 +157,8 @@ def _made(choices: Choices, claims: Claims) -> Settings:
         name="moorage",
         cluster_id=cluster_id,
         node_name=node_name(choices.node_name),
-        api_port=choices.api_port or free_port(DEFAULT_API_PORT, claims),
-        node_port=choices.node_port or free_port(DEFAULT_NODE_PORT, claims, node_ip),
+        api_port=choices.api_port or free_port(DEFAULT_API_PORT, reservations),
+        node_port=choices.node_port or free_port(DEFAULT_NODE_PORT, reservations, node_ip),
         node_ip=node_ip,
         pod_network=str(pod_network),
         service_network=str(service_network),
@@ -162,17 +168,19 @@ def _made(choices: Choices, claims: Claims) -> Settings:
     return msgspec.structs.replace(defaults, **choices.given() | decided)
 
 
-def _free_subnet(service_network: ipaddress.IPv4Network, claims: Claims) -> ipaddress.IPv4Network:
+def _free_subnet(
+    service_network: ipaddress.IPv4Network, reservations: Reservations
+) -> ipaddress.IPv4Network:
     """Claim a network for the pods. Raises NoSubnetError."""
     routes, reserved = host_routes(), [service_network]
     while True:
         subnet = choose_subnet(routes, reserved)
-        if claims.take(f"pod network {subnet}"):
+        if reservations.take(f"pod network {subnet}"):
             return subnet
         reserved.append(subnet)
 
 
-def _changed(present: Settings, choices: Choices) -> Settings:
+def _changed_settings(present: Settings, choices: Choices) -> Settings:
     given = choices.given()
     for name in _FIXED:
         if name in given and given[name] != getattr(present, name):

@@ -1,4 +1,4 @@
-"""Where each identity's certificate and key lie: names only, so that every part can afford it."""
+"""Paths of each identity's certificate and key: names only, so that importing it is cheap."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Credentials:
         self.node = self._pair("node")
         self.node_server = self._pair("node-server")
         self.node_client = self._pair("apiserver-node-client")
-        """What the API server shows to node agents."""
+        """The API server's client certificate for node agents."""
 
     @property
     def signing_key(self) -> Path:
-        """What service account tokens are signed with."""
+        """The key that signs service account tokens."""
         return self._directory / "service-accounts.key"
 
     def _pair(self, name: str) -> Pair:

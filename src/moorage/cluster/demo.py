@@ -1,7 +1,7 @@
-"""Shows the whole path on this machine: a cluster, the examples, a table, and nothing left.
+"""Demo on a running cluster: applies the examples, reports what runs where, deletes them.
 
 Everything goes through the API, as a user's client would: the manifests, the watch, the command
-inside each container that tells which kernel it sees.
+inside each container that prints its kernel.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from moorage.client.exec import exec_in
 from moorage.client.resources import EVENTS, PODS, RUNTIME_CLASSES
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.manifests import Applier, Manifest
-from moorage.cluster.traces import LOOK, runtime_seen
+from moorage.cluster.runtime_detection import DETECTION_SCRIPT, detect_runtime
 
 _SETTLE_S = 120.0
 _DELETE_S = 60.0
@@ -30,15 +30,15 @@ _PACKAGE = Path(__file__).parents[1]
 # What makes pods, one unless `spec.replicas` says otherwise.
 _REPLICATED = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"})
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class DemoError(ClusterError):
-    """An example did not do what it is there to show."""
+    """An example did not do what it demonstrates."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class DemoRow:
     """A row of the table. `start_s` is from the pod's creation to Ready, as a client sees it."""
 
     pod: str
@@ -54,25 +54,25 @@ class Shown:
 
 
 class Demo:
-    """One showing on a cluster that is up."""
+    """One run of the demo on a cluster that is up."""
 
-    def __init__(self, client: Client, manifests: Sequence[Manifest], say: Say) -> None:
+    def __init__(self, client: Client, manifests: Sequence[Manifest], report: Report) -> None:
         self._client = client
         self._manifests = manifests
-        self._say = say
+        self._report = report
         self._pods = Informer(client, PODS, namespace=_NAMESPACE)
         self._classes = Informer(client, RUNTIME_CLASSES)
         self._warnings = Informer(client, EVENTS, namespace=_NAMESPACE)
         self._changed = asyncio.Event()
-        self._seen_s: dict[str, float] = {}
+        self._created_s: dict[str, float] = {}
         self._ready_s: dict[str, float] = {}
-        self._said: set[tuple[str, ...]] = set()
+        self._reported: set[tuple[str, ...]] = set()
 
-    async def run(self) -> list[Shown]:
-        """Apply, watch, look inside, delete; the table's rows.
+    async def run(self) -> list[DemoRow]:
+        """Apply the examples, run a command in each pod, delete them. Return the table's rows.
 
         Raises DemoError with each container's message and each pod's last warning when pods do not
-        run within two minutes, StatusError and ManifestError when the API does not take an example.
+        run within two minutes; StatusError and ManifestError when the API refuses an example.
         """
         self._pods.add_handler(self._on_pod)
         self._warnings.add_handler(self._on_event)
@@ -80,28 +80,28 @@ class Demo:
             async with asyncio.TaskGroup() as tasks:
                 informers = (self._pods, self._classes, self._warnings)
                 following = [tasks.create_task(each.run()) for each in informers]
-                rows = await self._show_all()
+                rows = await self._run_all()
                 for task in following:
                     task.cancel()
         except ExceptionGroup as failures:
-            # The first is what went wrong; a person gets one sentence, not a group of them.
+            # The first is the cause; the command prints one sentence.
             raise failures.exceptions[0] from None
         return rows
 
-    async def _show_all(self) -> list[Shown]:
+    async def _run_all(self) -> list[DemoRow]:
         applier = Applier(self._client)
         await self._pods.wait_synced()
         await self._classes.wait_synced()
         await self._warnings.wait_synced()
         for manifest in self._manifests:
             await applier.apply(manifest)
-            self._say(f"applied {manifest.kind} {manifest.name} ({manifest.api_version})")
-        await self._until("pods do not run", self._is_settled, _SETTLE_S)
-        rows = [await self._shown(pod) for pod in sorted(self._pods, key=_name)]
+            self._report(f"applied {manifest.kind} {manifest.name} ({manifest.api_version})")
+        await self._wait("pods do not run", self._is_settled, _SETTLE_S)
+        rows = [await self._row(pod) for pod in sorted(self._pods, key=_name)]
         for manifest in reversed(self._manifests):
             await applier.delete(manifest)
-        self._say("deleted the examples")
-        await self._until("pods are still there", lambda: not len(self._pods), _DELETE_S)
+        self._report("deleted the examples")
+        await self._wait("pods are still there", lambda: not len(self._pods), _DELETE_S)
         return rows
 
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
@@ -110,33 +110,35 @@ class Demo:
         if after is None:
             return
         name, now = after.metadata.name, time.monotonic()
-        self._seen_s.setdefault(name, now)
+        self._created_s.setdefault(name, now)
         if is_ready(after.status.conditions):
             self._ready_s.setdefault(name, now)
         if not after.metadata.deletion_timestamp:
             # Messages count seconds and attempts: the same reason is reported once.
-            self._say_once((name, _progress(after)), f"pod {name}: {_progress(after, detail=True)}")
+            self._report_once(
+                (name, _progress(after)), f"pod {name}: {_progress(after, detail=True)}"
+            )
 
     def _on_event(self, before: Event | None, after: Event | None) -> None:
         del before
         if after is not None and _is_pod_warning(after):
             key = (after.involved_object.name, after.reason)
-            self._say_once(key, f"pod {key[0]}: {after.reason}: {after.message}")
+            self._report_once(key, f"pod {key[0]}: {after.reason}: {after.message}")
 
-    def _say_once(self, key: tuple[str, ...], sentence: str) -> None:
-        if key not in self._said:
-            self._said.add(key)
-            self._say(sentence)
+    def _report_once(self, key: tuple[str, ...], sentence: str) -> None:
+        if key not in self._reported:
+            self._reported.add(key)
+            self._report(sentence)
 
-    async def _until(self, complaint: str, holds: Callable[[], bool], within_s: float) -> None:
+    async def _wait(self, problem: str, condition: Callable[[], bool], within_s: float) -> None:
         try:
             async with asyncio.timeout(within_s):
-                while not holds():
+                while not condition():
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
             failures = "".join(self._failures())
-            raise DemoError(f"{complaint} after {within_s:g} s:{failures}") from None
+            raise DemoError(f"{problem} after {within_s:g} s:{failures}") from None
 
     def _failures(self) -> Iterator[str]:
         """Yield a line for each pod that is not ready, and one for its last warning."""
@@ -156,13 +158,13 @@ class Demo:
             is_ready(pod.status.conditions) or refusal(pod) for pod in self._pods
         )
 
-    async def _shown(self, pod: Pod) -> Shown:
+    async def _row(self, pod: Pod) -> DemoRow:
         name, kernel, inside = pod.metadata.name, "", ""
         if is_ready(pod.status.conditions):
-            result = await exec_in(self._client, _NAMESPACE, name, ["sh", "-c", LOOK])
-            kernel, inside = runtime_seen(result.stdout or result.error)
-        start_s = self._ready_s[name] - self._seen_s[name] if name in self._ready_s else None
-        return Shown(
+            result = await exec_in(self._client, _NAMESPACE, name, ["sh", "-c", DETECTION_SCRIPT])
+            kernel, inside = detect_runtime(result.stdout or result.error)
+        start_s = self._ready_s[name] - self._created_s[name] if name in self._ready_s else None
+        return DemoRow(
             pod=name,
             status=pod.status.phase,
             runtime_class=pod.spec.runtime_class_name or "",
@@ -188,7 +190,7 @@ def _name(pod: Pod) -> str:
 
 
 def expected_pods(manifests: Iterable[Manifest]) -> int:
-    """How many pods manifests make in the namespace that is shown."""
+    """Return how many pods the manifests create in the demo's namespace."""
     return sum(_pods_of(each) for each in manifests if each.namespace == _NAMESPACE)
 
 
@@ -202,7 +204,7 @@ def _pods_of(manifest: Manifest) -> int:
 
 
 def refusal(pod: Pod) -> str:
-    """Why no node takes the pod, empty when one does or nobody has looked yet."""
+    """Return why no node takes the pod, empty if one does or it was not scheduled yet."""
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.message
@@ -210,7 +212,7 @@ def refusal(pod: Pod) -> str:
 
 
 def _is_pod_warning(event: Event) -> bool:
-    # FailedScheduling says what the pod's condition says, which is reported already.
+    # FailedScheduling repeats the pod's condition, which is reported already.
     return (
         event.type == "Warning"
         and event.involved_object.kind == "Pod"
@@ -219,7 +221,7 @@ def _is_pod_warning(event: Event) -> bool:
 
 
 def _progress(pod: Pod, *, detail: bool = False) -> str:
-    """Return what the pod does, with the messages of its waiting containers if `detail`."""
+    """Return the pod's state, with the messages of its waiting containers if `detail`."""
     if is_ready(pod.status.conditions):
         return "running"
     why = refusal(pod)

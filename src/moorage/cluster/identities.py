@@ -1,4 +1,4 @@
-"""Who is who in a cluster: makes the certificate of each part and of its administrator.
+"""Identities of a cluster: the certificate of each part and of the administrator.
 
 Source: API docs "PKI certificates and requirements"; the names are those RBAC's default roles and
 the node authorizer know.
@@ -22,9 +22,11 @@ _SERVICE_NAMES = (
 
 
 def prepare(layout: Layout, settings: Settings, *, is_new: bool) -> None:
-    """Make every certificate that is missing, about to end, or made for other names.
+    """Issue every certificate that is missing, about to expire, or has other names.
 
-    The authority and the signing key only if `is_new`. Raises AuthorityError, LostKeyError.
+    The authority and the signing key are created only if `is_new`.
+
+    Raises AuthorityError, LostKeyError.
     """
     authority = Authority(layout.pki, datetime.now(UTC), is_new=is_new)
     for file_name, subject in _subjects(settings).items():
@@ -33,7 +35,7 @@ def prepare(layout: Layout, settings: Settings, *, is_new: bool) -> None:
 
 
 def _subjects(settings: Settings) -> dict[str, Subject]:
-    """File name → whom it is for; the names are those of `credentials.Credentials`."""
+    """Return the subject of each certificate by file name, as in `credentials.Credentials`."""
     node = f"system:node:{settings.node_name}"
     api_hosts = (*_SERVICE_NAMES, "localhost", *settings.api_addresses, settings.service_ip)
     node_hosts = (settings.node_name, settings.node_ip, "127.0.0.1")

@@ -22,7 +22,7 @@ _SECTIONS = ("clusters", "users", "contexts")
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to reach a cluster as somebody. `name` is the cluster's and the context's."""
+    """A cluster's URL and a user's certificate. `name` is the cluster's and the context's."""
 
     name: str
     server: str
@@ -31,7 +31,7 @@ class Access:
 
 
 def document(access: Access) -> dict[str, Any]:
-    """A kubeconfig with one context, everything embedded."""
+    """Return a kubeconfig with one context, certificates embedded."""
     user = f"{access.name}-admin"
     return {
         "apiVersion": "v1",
@@ -82,7 +82,7 @@ def merge(path: Path, access: Access) -> None:
 
 
 def unmerge(path: Path, name: str) -> None:
-    """Take the cluster's entries out of the user's file again."""
+    """Remove the cluster's entries from the user's file. Raises ConfigError, as `merge` does."""
     present = _read(path)
     if present is None:
         return

@@ -1,4 +1,4 @@
-"""Where everything of one cluster lies, below its data directory."""
+"""Layout of a cluster's data directory."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from pathlib import Path
 
 SYSTEM_DATA_DIR = Path("/var/lib/moorage")
 RUN = Path("/run/moorage")
-"""What a reboot ends: a directory for each cluster, named by its id."""
+"""What a reboot removes: a directory for each cluster, named by its ID."""
 ENGINE_SOCKET = "engine.sock"
-"""Where the cluster's own engine takes calls, in its run directory."""
+"""The socket of the cluster's own engine, in its run directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The paths of a cluster. Nothing outside `root` belongs to it but what the kernel holds."""
+    """The paths of a cluster. Outside `root` it has only its run directory and kernel objects."""
 
     root: Path
 
     @property
     def settings(self) -> Path:
-        """What was decided at the first start: name, ports, networks."""
+        """Settings from the first start: name, ports, networks."""
         return self.root / "cluster.json"
 
     @property
@@ -38,7 +38,7 @@ class Layout:
 
     @property
     def store_mark(self) -> Path:
-        """What records outside the database that it was made, and how far it went."""
+        """A record outside the database that it was created, and of its last revision."""
         return self.root / "store.mark"
 
     @property
@@ -47,22 +47,22 @@ class Layout:
 
     @property
     def lock(self) -> Path:
-        """Held by the running supervisor, which writes its process id into it."""
+        """Locked by the running supervisor, which writes its process ID into it."""
         return self.root / "supervisor.lock"
 
     @property
     def change_lock(self) -> Path:
-        """Held by whoever makes, changes or takes down the cluster, while that takes."""
+        """Locked by the process that creates, changes or stops the cluster."""
         return self.root / "change.lock"
 
     @property
     def state(self) -> Path:
-        """What the supervisor last said of its parts."""
+        """The status of the parts, as the supervisor last wrote it."""
         return self.root / "supervisor.json"
 
     @property
     def node(self) -> Path:
-        """The node agent's own: volumes, checkpoints."""
+        """The node agent's directory: volumes, checkpoints."""
         return self.root / "node"
 
     @property
@@ -72,17 +72,17 @@ class Layout:
 
     @property
     def pod_logs(self) -> Path:
-        """What containers wrote."""
+        """Container logs."""
         return self.root / "pods"
 
     @property
     def engine(self) -> Path:
-        """The container engine's own."""
+        """The container engine's directory."""
         return self.root / "engine"
 
     @property
     def engine_in_use(self) -> Path:
-        """Which engine the pods may be on."""
+        """The endpoint of the engine that may have pods."""
         return self.root / "engine-in-use"
 
     @property

@@ -1,8 +1,8 @@
-"""Whether a part answers: when it is asked, and when silence means that it hangs.
+"""Liveness of parts: when a part is probed, and when it counts as hung.
 
-A part is started again only after it has failed to answer several times in a row and for a while.
-Time in which the supervisor itself did not run (a stopped process, a frozen machine) counts for
-nothing: nobody asked then. A suspended machine's clock stands still anyway.
+A part is restarted only after several probes in a row have failed, and not before a deadline. Time
+in which the supervisor itself did not run (a stopped process, a frozen VM) does not count; the
+clock of a suspended host stands still anyway.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """Seconds. A part is asked every `period_s` and has `answer_s` for each answer.
+    """Times in seconds. A part is probed every `period_s` and has `answer_s` for each answer.
 
     After `quiet_after` answers that did not come it is shown as not answering; after `hung_after`
-    of them, and not before `deadline_s`, it is started again. So is one that is not ready
-    `start_s` after its start, with twice the time, up to `longest_start_s`: what takes long (a
-    large store on a slow disk) must not be ended for ever.
+    of them, and not before `deadline_s`, it is restarted. So is one that is not ready `start_s`
+    after its start, with twice the time, up to `longest_start_s`: a start that takes long (a large
+    store on a slow disk) must succeed in the end.
     """
 
     period_s: float = 5.0
@@ -30,7 +30,7 @@ class Patience:
 
 
 class AttendedClock:
-    """Counts the seconds in which this process ran, on top of a monotonic clock."""
+    """Counts the seconds in which this process ran, from a monotonic clock."""
 
     def __init__(self, now: float, longest_wait_s: float) -> None:
         self._last = now
@@ -38,7 +38,7 @@ class AttendedClock:
         self.seconds = 0.0
 
     def tick(self, now: float) -> float:
-        """Note the time after a wait. Returns the seconds attended since the start."""
+        """Record the time after a wait. Return the seconds attended since the start."""
         self.seconds += min(now - self._last, self._longest_wait_s)
         self._last = now
         return self.seconds
@@ -53,21 +53,21 @@ class Liveness:
     misses: int = 0
 
     def answered(self, now: float) -> None:
-        """Note an answer."""
+        """Record an answer."""
         self.answered_at = now
         self.misses = 0
 
     def missed(self) -> None:
-        """Note that an answer did not come in time."""
+        """Record that an answer did not come in time."""
         self.misses += 1
 
     @property
     def is_quiet(self) -> bool:
-        """Whether people should be told that it does not answer."""
+        """Whether it is reported as not answering."""
         return self.misses >= self.patience.quiet_after
 
     def is_hung(self, now: float) -> bool:
-        """Whether it has to be started again."""
+        """Return whether it has to be restarted."""
         return (
             self.misses >= self.patience.hung_after
             and now - self.answered_at >= self.patience.deadline_s

@@ -26,7 +26,7 @@ log = Log(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package: what it is for, and how to tell that what it brings is there."""
+    """A package: its purpose, and a check whether its content is installed."""
 
     purpose: str
     is_there: Callable[[Inventory], bool]

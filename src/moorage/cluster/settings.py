@@ -1,4 +1,4 @@
-"""What one cluster is: decided at its first start, kept in its data directory ever after."""
+"""Settings of a cluster: decided at its first start and kept in its data directory."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ import msgspec
 from moorage.api import names
 from moorage.api.host_ports import Listener
 from moorage.api.image_verification import NEVER_VERIFY_PRELOADED
-from moorage.cluster.claims import Claims
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.files import write_private
+from moorage.cluster.reservations import Reservations
 from moorage.linux.address import own_address
 
 DEFAULT_API_PORT = 6443
 DEFAULT_NODE_PORT = 10250
 DEFAULT_IMAGE_LIMIT_BYTES = 128 << 30
 DEFAULT_POD_PIDS_LIMIT = 4096
-"""How many processes and threads one pod may have; the kubelet's own default is no limit."""
+"""Processes and threads that one pod may have; the kubelet's own default is no limit."""
 _PORT_TRIES = 50
 _PORT_PATIENCE_S = 5.0
 _PORT_POLL_S = 0.05
 
 
 class SettingsError(ClusterError, ValueError):
-    """Settings that contradict each other or the cluster there is."""
+    """Settings that contradict each other or the cluster that is there."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A cluster's settings. Addresses are IPv4.
 
-    `cri` is the endpoint of a running engine, empty for an engine of our own; `has_node` is false
+    `cri` is the endpoint of an external engine, empty for our own; `has_node` is false
     for a control plane alone. `gates` are feature gates that differ from their default.
     `seccomp_default` and `pod_pids_limit` (-1: unlimited) are KubeletConfiguration's
     `seccompDefault` and `podPidsLimit`, `image_verification` and `image_allowlist` its
     `imagePullCredentialsVerificationPolicy` and `preloadedImagesVerificationAllowlist`.
-    `image_limit_bytes` is the most an image may take on disk with an engine of our own.
+    `image_limit_bytes` is the most an image may take on disk with our own engine.
     """
 
     name: str
@@ -76,9 +76,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def api_addresses(self) -> tuple[str, ...]:
-        """Where the API listens: for this machine, and where pods reach it.
+        """The addresses that the API listens on: for the host, and for pods.
 
-        Pods of our own engine come over their bridge; those of another one by the node's address.
+        Pods of our own engine reach it over their bridge; those of an external engine at the node's
+        address.
         """
         if not self.has_node:
             return ("127.0.0.1",)
@@ -86,19 +87,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def pod_facing_address(self) -> str:
-        """The API's address that pods are told."""
+        """The API's address in the pods' environment."""
         return self.node_ip if self.cri else self.gateway
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        """Where the cluster's parts listen on this machine."""
+        """The addresses and ports that the cluster's parts listen on."""
         api = (Listener("API server", address, self.api_port) for address in self.api_addresses)
         agent = Listener(f"agent of node {self.node_name}", self.node_ip, self.node_port)
         return (*api, agent) if self.has_node else tuple(api)
 
     @property
     def server(self) -> str:
-        """The API's URL on this machine."""
+        """The API's URL on this host."""
         return f"https://127.0.0.1:{self.api_port}"
 
     def is_enabled(self, gate: str) -> bool:
@@ -106,7 +107,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def load(path: Path) -> Settings | None:
-    """The settings of an existing cluster. Raises SettingsError for a damaged file."""
+    """Return the settings in a file, None without one. Raises SettingsError for a damaged file."""
     try:
         settings = msgspec.json.decode(path.read_bytes(), type=Settings)
         for network in (settings.pod_network, settings.service_network):
@@ -126,12 +127,12 @@ def save(path: Path, settings: Settings) -> None:
 
 
 def new_cluster_id() -> str:
-    """Eight hex digits that tell this cluster's things on the machine from another's."""
+    """Return eight hex digits, which are in the name of everything the cluster has on the host."""
     return secrets.token_hex(4)
 
 
 def node_name(chosen: str | None = None) -> str:
-    """The chosen name, else the host's. Raises SettingsError when it cannot be a node's."""
+    """Return the chosen name, else the host's. Raises SettingsError if it is no valid node name."""
     name = socket.gethostname().lower() if chosen is None else chosen
     complaints = names.dns_subdomain_errors(name)
     if complaints:
@@ -141,22 +142,22 @@ def node_name(chosen: str | None = None) -> str:
     return name
 
 
-def free_port(preferred: int, claims: Claims, address: str = "127.0.0.1") -> int:
-    """Claim the preferred port of an address, or the next that is free. Raises SettingsError."""
+def free_port(preferred: int, reservations: Reservations, address: str = "127.0.0.1") -> int:
+    """Reserve the preferred port of an address, or the next free one. Raises SettingsError."""
     for port in range(preferred, preferred + _PORT_TRIES):
-        if not _port_complaint(port, address, claims):
+        if not _port_complaint(port, address, reservations):
             return port
     raise SettingsError(f"no free port from {preferred} on")
 
 
-def require_port(port: int, address: str, option: str, claims: Claims) -> None:
-    """Claim a port. Raises SettingsError if it is in use; `option` chooses another port.
+def require_port(port: int, address: str, option: str, reservations: Reservations) -> None:
+    """Reserve a port. Raises SettingsError if it is in use; `option` chooses another port.
 
-    The parts of a cluster that was killed a moment ago let go of theirs one by one, and nothing
-    announces that, so a port gets a few seconds.
+    Waits a few seconds: the parts of a cluster that was killed release their ports one by one, and
+    nothing announces that.
     """
     deadline = time.monotonic() + _PORT_PATIENCE_S
-    while complaint := _port_complaint(port, address, claims):
+    while complaint := _port_complaint(port, address, reservations):
         if time.monotonic() > deadline:
             raise SettingsError(
                 f"port {port} of {address} cannot be used ({complaint}); "
@@ -165,18 +166,18 @@ def require_port(port: int, address: str, option: str, claims: Claims) -> None:
         time.sleep(_PORT_POLL_S)
 
 
-def _port_complaint(port: int, address: str, claims: Claims) -> str:
-    """Return why the port cannot be used, empty when it can: it is claimed then."""
-    claim = f"port {address}:{port}"
-    if not claims.take(claim):
+def _port_complaint(port: int, address: str, reservations: Reservations) -> str:
+    """Reserve a port. Return why it cannot be used, empty if it is reserved."""
+    reservation = f"port {address}:{port}"
+    if not reservations.take(reservation):
         # Any local user may bind an abstract name, so the error says how to find who did.
         return (
             "another cluster starts with it, or runs "
-            f"(`ss -xap | grep '@moorage/{claim}'` shows the process that claims it)"
+            f"(`ss -xap | grep '@moorage/{reservation}'` shows the process that holds it)"
         )
     complaint = _bind_complaint(port, address)
     if complaint:
-        claims.release(claim)
+        reservations.release(reservation)
     return complaint
 
 

@@ -8,10 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from moorage.cluster.claims import Claims
 from moorage.cluster.completion import complete
 from moorage.cluster.errors import StartError
 from moorage.cluster.layout import Layout
+from moorage.cluster.reservations import Reservations
 from moorage.cluster.supervisor import NOTIFY_VARIABLE, READY_MESSAGE
 from moorage.linux.child import until_readable
 from moorage.linux.private import make_private
@@ -19,10 +19,12 @@ from moorage.linux.private import make_private
 _TAIL_LINES = 5
 
 
-async def start_supervisor(layout: Layout, within_s: float, claims: Claims | None = None) -> None:
+async def start_supervisor(
+    layout: Layout, within_s: float, reservations: Reservations | None = None
+) -> None:
     """Start the supervisor in a session of its own; return when the cluster is ready.
 
-    The process inherits `claims`. Cancellation stops it and waits for its end.
+    The process inherits `reservations`. Cancellation stops it and waits for its end.
 
     Raises StartError if it ends before the cluster is ready, or if that takes longer than
     `within_s`; in the second case it goes on.
@@ -32,7 +34,7 @@ async def start_supervisor(layout: Layout, within_s: float, claims: Claims | Non
     read_end, write_end = os.pipe()
     try:
         try:
-            process = _spawn(layout, log_path, write_end, claims)
+            process = _spawn(layout, log_path, write_end, reservations)
         finally:
             os.close(write_end)
         try:
@@ -58,7 +60,7 @@ async def start_supervisor(layout: Layout, within_s: float, claims: Claims | Non
 
 
 def _spawn(
-    layout: Layout, log_path: Path, notify: int, claims: Claims | None
+    layout: Layout, log_path: Path, notify: int, reservations: Reservations | None
 ) -> subprocess.Popen[bytes]:
     with log_path.open("ab") as log:
         return subprocess.Popen(
@@ -67,7 +69,7 @@ def _spawn(
             stdout=log,
             stderr=log,
             env={**os.environ, NOTIFY_VARIABLE: str(notify)},
-            pass_fds=(notify, *(claims.descriptors if claims else ())),
+            pass_fds=(notify, *(reservations.descriptors if reservations else ())),
             start_new_session=True,
         )
 

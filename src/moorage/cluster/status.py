@@ -7,7 +7,7 @@ from typing import Any
 
 from moorage.cluster.layout import Layout
 from moorage.cluster.supervisor import read_state, running_pid
-from moorage.linux.process import resident_bytes
+from moorage.linux.process_memory import resident_bytes
 
 
 @dataclass(frozen=True, slots=True)

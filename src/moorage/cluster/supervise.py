@@ -1,7 +1,7 @@
 """The supervisor of a cluster as a process: `python -m moorage.cluster.supervise DATA_DIR`.
 
-`moor up` becomes this process when everything is decided, so that what stays in memory is only
-what supervising needs.
+`moor up` executes it once the cluster is created, so that only what supervising needs stays in
+memory.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from moorage.cluster.claims import Claims
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.layout import ENGINE_SOCKET, RUN, SYSTEM_DATA_DIR, Layout
-from moorage.cluster.notify import notify_ready
 from moorage.cluster.probes import CriProbe, HttpsProbe
+from moorage.cluster.readiness import notify_ready
+from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import Settings, SettingsError, load
 from moorage.cluster.supervisor import (
     COMPLETE,
@@ -36,7 +36,7 @@ MEMORY_ENVIRONMENT = {"MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"
 
 
 def parts_of(layout: Layout, settings: Settings) -> tuple[Part, ...]:
-    """The processes of a cluster, in the order they are started."""
+    """Return the processes of a cluster, in the order they are started."""
 
     def part(name: str, label: str, **more: Any) -> Part:
         argv = (sys.executable, "-m", "moorage.cluster.parts", name, str(layout.root))
@@ -45,30 +45,30 @@ def parts_of(layout: Layout, settings: Settings) -> tuple[Part, ...]:
     credentials = Credentials(layout)
     authority = credentials.authority.certificate
     # A user whose requests are exempt from limits, so that a flood is no failure to answer.
-    ask_api = HttpsProbe(
+    api_probe = HttpsProbe(
         "127.0.0.1", settings.api_port, "/livez", credentials.controllers, authority
     )
-    ask_node = HttpsProbe(
+    node_probe = HttpsProbe(
         settings.node_ip, settings.node_port, "/healthz", credentials.node_client, authority
     )
     api = f"port {settings.api_port} of {' or '.join(settings.api_addresses)} (--api-port)"
     agent = f"port {settings.node_port} of {settings.node_ip} (--node-port)"
     parts = [
         part(
-            "apiserver", "API server", probe=ask_api, listens_on=api,
+            "apiserver", "API server", probe=api_probe, listens_on=api,
             longest_restart_s=_LONGEST_API_RESTART_S,
         )
     ]  # fmt: skip
     if settings.has_node and not settings.cri:
-        ask_engine = CriProbe(RUN / settings.cluster_id / ENGINE_SOCKET)
-        parts.append(part("engine", "container engine", probe=ask_engine))
+        engine_probe = CriProbe(RUN / settings.cluster_id / ENGINE_SOCKET)
+        parts.append(part("engine", "container engine", probe=engine_probe))
     if settings.has_node:
-        parts.append(part("node", f"node {settings.node_name}", probe=ask_node, listens_on=agent))
+        parts.append(part("node", f"node {settings.node_name}", probe=node_probe, listens_on=agent))
     return (*parts, part("controllers", "controllers and scheduler"))
 
 
 def usage(layout: Layout, settings: Settings, merged_into: str = "") -> str:
-    """How to use a cluster that is ready."""
+    """Return the commands for using a cluster that is ready, as text."""
     first = (
         f"kubectl config use-context {shlex.quote(settings.name)}"
         if merged_into
@@ -78,7 +78,7 @@ def usage(layout: Layout, settings: Settings, merged_into: str = "") -> str:
 
 
 def moor_command(layout: Layout, command: str) -> str:
-    """Return the command line that does `command` on this cluster, for messages."""
+    """Return the command line of `command` on this cluster, for messages."""
     where = "" if layout.root == SYSTEM_DATA_DIR else f" --data-dir {shlex.quote(str(layout.root))}"
     return f"`moor {command}{where}`"
 
@@ -91,9 +91,9 @@ def _farewell(layout: Layout, settings: Settings) -> str:
     return f"stopped; the pods go on running: {resume} takes them over, {end} ends them"
 
 
-def become_supervisor(layout: Layout, claims: Claims, merged_into: str = "") -> None:
-    """Replace this process by the supervisor, which holds the claims; does not return."""
-    claims.keep_through_exec()
+def become_supervisor(layout: Layout, reservations: Reservations, merged_into: str = "") -> None:
+    """Replace this process by the supervisor, which keeps the reservations. Does not return."""
+    reservations.keep_through_exec()
     argv = [sys.executable, "-m", "moorage.cluster.supervise", str(layout.root), merged_into]
     sys.stdout.flush()
     if NOTIFY_VARIABLE in os.environ:
@@ -102,7 +102,7 @@ def become_supervisor(layout: Layout, claims: Claims, merged_into: str = "") -> 
 
 
 def main(argv: list[str]) -> int:
-    """Supervise until SIGTERM, SIGINT or SIGHUP; the exit status."""
+    """Supervise until SIGTERM, SIGINT or SIGHUP. Return the exit status."""
     os.umask(UMASK)
     layout, merged_into = Layout(Path(argv[0])), argv[1]
     settings = load(layout.settings)
@@ -130,7 +130,7 @@ def main(argv: list[str]) -> int:
 
 
 def _print(text: str) -> bool:
-    """Print a line; False when standard output takes no more.
+    """Print a line. Return False when standard output takes no more.
 
     Its reader may have gone, or its disk may be full: neither may end the cluster.
     """
@@ -144,7 +144,7 @@ def _print(text: str) -> bool:
 
 
 def _keep_descriptor() -> None:
-    """Whoever waits for this process must not be answered by a part."""
+    """Keep the readiness descriptor of this process from being inherited by the parts."""
     descriptor = os.environ.get(NOTIFY_VARIABLE)
     if descriptor is not None:
         os.set_inheritable(int(descriptor), False)

@@ -1,11 +1,11 @@
-"""Starts a cluster's parts, keeps them running, stops them.
+"""Supervisor of a cluster's parts: starts them, restarts those that end or hang, stops them.
 
-One small process without event loop: each part is a child that says `ready` on a pipe; one that
-dies is started again, later and later. A ready part is asked every few seconds whether it answers:
-by a beat of its event loop on the pipe and by a probe of the socket it serves on; one that hangs is
-killed and started again, as is one that does not get ready in time. Children die with the
-supervisor (they ask the kernel for it), so killing it by force leaves no half-run cluster, while
-pods, which are not its children, go on. What it knows is in a state file that `moor status` reads.
+One small process without event loop: each part is a child that writes `ready` to a pipe; one that
+dies is restarted with increasing delay. A ready part is checked every few seconds: by a heartbeat
+of its event loop on the pipe and by a probe of the socket it serves on; one that hangs is killed
+and restarted, as is one that is not ready in time. Children die with the supervisor (parent death
+signal), so killing it by force leaves no partial cluster, while pods, which are not its children,
+go on. A state file holds the status for `moor status`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from moorage.linux.private import make_private
 NOTIFY_VARIABLE = "MOORAGE_NOTIFY_FD"
 READY_MESSAGE = b"ready\n"
 PORT_TAKEN_STATUS = 76
-"""The exit status of a part that cannot listen, since another program does."""
+"""The exit status of a part whose port another program has."""
 COMPLETE = "cluster ready"
-"""What is reported once every part has been ready."""
+"""The report once every part has been ready."""
 # struct flock: l_type, l_whence, l_start, l_len, l_pid. Source: fcntl(2).
 _FLOCK = "hhqqi"
 
@@ -63,7 +63,7 @@ class AlreadyRunningError(ClusterError):
 
 
 class PortTakenError(ClusterError):
-    """A part cannot listen where it has to."""
+    """Another program has a part's port."""
 
     def __init__(self, part: Part) -> None:
         super().__init__(
@@ -74,11 +74,11 @@ class PortTakenError(ClusterError):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A process to keep running. `label` is what people are told; `notifies`: says when ready.
+    """A process to keep running. `label` is its name in messages; `notifies`: reports readiness.
 
-    `beats`: its event loop writes to the pipe every few seconds. `probe` asks it over its socket.
-    `listens_on` is the address that can be taken by others, with the option that chooses another.
-    `longest_restart_s` bounds the wait before it is started again.
+    `beats`: its event loop writes to the pipe every few seconds. `probe` requests its socket.
+    `listens_on` is the address that another program may have, with the option to change it.
+    `longest_restart_s` bounds the wait before a restart.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Part:
     longest_restart_s: float = _LONGEST_RESTART_S
 
 
-class _Asking:
+class _ProbeRun:
     """A probe that is under way. Its descriptor is registered with a selector."""
 
     def __init__(self, child: _Child, probe: Probe, deadline: float) -> None:
@@ -101,9 +101,9 @@ class _Asking:
         self._probe = probe
         self._descriptor = -1
 
-    def go_on(self, selector: selectors.BaseSelector) -> bool:
+    def advance(self, selector: selectors.BaseSelector) -> bool:
         """Take the next step. Returns True when the part has answered. Raises OSError."""
-        self._forget(selector)
+        self._unregister(selector)
         try:
             self._descriptor, events = next(self._probe)
         except StopIteration:
@@ -112,11 +112,11 @@ class _Asking:
         return False
 
     def stop(self, selector: selectors.BaseSelector) -> None:
-        """Give up on an answer."""
-        self._forget(selector)
+        """Abort the probe."""
+        self._unregister(selector)
         self._probe.close()
 
-    def _forget(self, selector: selectors.BaseSelector) -> None:
+    def _unregister(self, selector: selectors.BaseSelector) -> None:
         if self._descriptor >= 0:
             selector.unregister(self._descriptor)
             self._descriptor = -1
@@ -133,11 +133,11 @@ class _Child:
     restarts: int = 0
     backoff_s: float = _FIRST_RESTART_S
     start_at: float = 0.0
-    """When to start (again), on the monotonic clock; only without process."""
+    """When to (re)start it, on the monotonic clock; only without process."""
     liveness: Liveness | None = None
-    """Of a process that is ready and can be asked."""
-    ask_at: float = 0.0
-    """When to ask (again), on the attended clock."""
+    """Of a process that is ready and can be probed."""
+    probe_at: float = 0.0
+    """When to probe next, on the attended clock."""
     ready_by: float = 0.0
     """When to give up on a start, on the attended clock."""
     start_s: float = 0.0
@@ -146,9 +146,9 @@ class _Child:
     killed_for: str = ""
     """Why the supervisor killed the process."""
     last_end: str = ""
-    """How the process before this one ended."""
+    """How the previous process ended."""
     has_beaten: bool = False
-    asking: _Asking | None = None
+    probing: _ProbeRun | None = None
 
     @property
     def state(self) -> str:
@@ -164,7 +164,7 @@ class _Child:
 
 
 class Supervisor:
-    """Runs parts until told to stop. `report` gets one sentence for each thing people should know.
+    """Runs parts until it is stopped. `report` gets one sentence for each change worth knowing.
 
     Raises from `run`: AlreadyRunningError when the data directory is taken, PortTakenError when a
     part that has not been ready yet cannot listen.
@@ -191,9 +191,9 @@ class Supervisor:
         self._is_state_stale = False
 
     def run(self) -> int:
-        """Start everything and stay until SIGTERM, SIGINT or SIGHUP; then stop everything.
+        """Run all parts until SIGTERM, SIGINT or SIGHUP; then stop them.
 
-        Returns: the signal that ended it.
+        Returns the signal that ended it.
         """
         lock = hold_lock(self._layout)
         make_private(self._layout.logs)
@@ -202,26 +202,26 @@ class Supervisor:
             os.set_blocking(end, False)
         self._selector.register(wake_read, selectors.EVENT_READ)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        previous = {each: signal.signal(each, self._on_stop) for each in _STOP_SIGNALS}
+        previous = {number: signal.signal(number, self._on_stop) for number in _STOP_SIGNALS}
         previous[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
         try:
             while not self._is_stopping:
                 self._start_due()
                 self._wait(wake_read)
                 self._reap()
-                self._ask_due()
+                self._probe_due()
         finally:
             self._stop_all()
             signal.set_wakeup_fd(-1)
-            for each, handler in previous.items():
-                signal.signal(each, handler)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
             self._layout.state.unlink(missing_ok=True)
             lock.close()
         return self._stop_signal
 
     def _on_stop(self, number: int, frame: object) -> None:
         del frame
-        # The first counts: what follows it is impatience.
+        # Only the first signal counts.
         self._stop_signal = self._stop_signal or number
         self._is_stopping = True
 
@@ -248,7 +248,7 @@ class Supervisor:
                     start_new_session=True,
                 )
         except OSError as error:
-            # No memory, no room, no program: the others go on, and it is tried again.
+            # Out of memory, disk full, no program: the others go on, and it is retried.
             os.close(read_end)
             self._start_later(child, 0.0, f"cannot be started ({error})")
             return
@@ -267,56 +267,56 @@ class Supervisor:
         for key, _ in self._selector.select(self._timeout()):
             if key.fd == wake_read:
                 os.read(wake_read, 4096)
-            elif isinstance(key.data, _Asking):
-                self._go_on(key.data)
+            elif isinstance(key.data, _ProbeRun):
+                self._advance(key.data)
             else:
-                self._hear(key.data)
+                self._read_message(key.data)
 
     def _timeout(self) -> float | None:
-        """How long nothing has to be done but what descriptors announce."""
+        """Return the time until the next deadline, None without one."""
         now, attended = time.monotonic(), self._clock.seconds
         waits = [child.start_at - now for child in self._children if child.process is None]
         for child in self._children:
-            if child.asking is not None:
-                waits.append(child.asking.deadline - attended)
+            if child.probing is not None:
+                waits.append(child.probing.deadline - attended)
             elif child.liveness is not None:
-                waits.append(child.ask_at - attended)
+                waits.append(child.probe_at - attended)
             elif child.is_starting:
                 waits.append(min(child.ready_by - attended, self._patience.period_s))
         return max(min(waits), 0.0) if waits else None
 
-    def _hear(self, child: _Child) -> None:
-        said = os.read(child.pipe, _PIPE_BYTES)
-        if not said:
+    def _read_message(self, child: _Child) -> None:
+        message = os.read(child.pipe, _PIPE_BYTES)
+        if not message:
             self._close_pipe(child)
             return
         child.has_beaten = True
-        if READY_MESSAGE in said and not child.is_ready:
+        if READY_MESSAGE in message and not child.is_ready:
             child.is_ready = True
             child.ready_after_s = time.monotonic() - child.started
             child.start_s = 0.0
             self._expect_answers(child)
-            # Who reads the report may look at the state at once.
+            # A reader of the report may read the state at once.
             self._save_state()
             self._report(f"{child.part.label} ready ({time.monotonic() - self._began:.2f} s)")
-            self._tell_complete()
+            self._report_complete()
 
     def _expect_answers(self, child: _Child) -> None:
         if child.part.beats or child.part.probe is not None:
             now = self._clock.tick(time.monotonic())
             child.liveness = Liveness(self._patience, now)
-            child.ask_at = now + self._patience.period_s
+            child.probe_at = now + self._patience.period_s
 
-    def _ask_due(self) -> None:
-        """Ask the parts whose turn it is, and give up on answers and starts that are overdue."""
+    def _probe_due(self) -> None:
+        """Probe the parts that are due, and give up on probes and starts that are overdue."""
         now = self._clock.tick(time.monotonic())
         for child in self._children:
             if child.is_starting:
                 self._judge_start(child, now)
-            if child.asking is not None and child.asking.deadline <= now:
+            if child.probing is not None and child.probing.deadline <= now:
                 self._conclude(child, has_answered=False)
-            elif child.liveness is not None and child.asking is None and child.ask_at <= now:
-                self._ask(child, now)
+            elif child.liveness is not None and child.probing is None and child.probe_at <= now:
+                self._probe_child(child, now)
 
     def _judge_start(self, child: _Child, now: float) -> None:
         patience, process = self._patience, child.process
@@ -335,33 +335,33 @@ class Supervisor:
     def _kill(self, child: _Child, why: str) -> None:
         self._report(f"{child.part.label}: {why}; it is killed and started again")
         assert child.process is not None
-        # It may be stopped, or busy for ever: nothing weaker is sure to end it.
+        # It may be stopped, or in an endless loop: only SIGKILL is sure to end it.
         child.process.kill()
         child.killed_for = why
         child.liveness = None
 
-    def _ask(self, child: _Child, now: float) -> None:
-        child.ask_at = now + self._patience.period_s
+    def _probe_child(self, child: _Child, now: float) -> None:
+        child.probe_at = now + self._patience.period_s
         if child.part.probe is None:
             self._conclude(child, has_answered=True)
             return
         deadline = now + self._patience.answer_s
-        child.asking = _Asking(child, child.part.probe(), deadline)
-        self._go_on(child.asking)
+        child.probing = _ProbeRun(child, child.part.probe(), deadline)
+        self._advance(child.probing)
 
-    def _go_on(self, asking: _Asking) -> None:
-        child = asking.child
-        if child.asking is not asking:
+    def _advance(self, probing: _ProbeRun) -> None:
+        child = probing.child
+        if child.probing is not probing:
             return
         try:
-            if asking.go_on(self._selector):
+            if probing.advance(self._selector):
                 self._conclude(child, has_answered=True)
         except OSError:
             self._conclude(child, has_answered=False)
 
     def _conclude(self, child: _Child, *, has_answered: bool) -> None:
-        """Note how asking a part has ended, and kill the part if it hangs."""
-        self._stop_asking(child)
+        """Record the result of a probe, and kill the part if it hangs."""
+        self._stop_probe(child)
         liveness = child.liveness
         if liveness is None or child.process is None:
             return
@@ -379,12 +379,12 @@ class Supervisor:
             verb = "does not answer" if liveness.is_quiet else "answers again"
             self._report(f"{child.part.label} {verb}")
 
-    def _stop_asking(self, child: _Child) -> None:
-        if child.asking is not None:
-            child.asking.stop(self._selector)
-            child.asking = None
+    def _stop_probe(self, child: _Child) -> None:
+        if child.probing is not None:
+            child.probing.stop(self._selector)
+            child.probing = None
 
-    def _tell_complete(self) -> None:
+    def _report_complete(self) -> None:
         if not self._was_complete and all(child.is_ready for child in self._children):
             self._was_complete = True
             self._report(COMPLETE)
@@ -398,11 +398,11 @@ class Supervisor:
             child.process = None
             child.is_ready = False
             child.liveness = None
-            self._stop_asking(child)
+            self._stop_probe(child)
             self._close_pipe(child)
             if self._is_stopping:
                 continue
-            # Once may be the last moment of a process that is ending.
+            # The first time, the other process may be ending.
             is_taken = status == PORT_TAKEN_STATUS and child.restarts > 0
             if is_taken and child.part.listens_on and child.ready_after_s is None:
                 raise PortTakenError(child.part)
@@ -474,7 +474,10 @@ def _ending(status: int) -> str:
 
 
 def hold_lock(layout: Layout) -> TextIO:
-    """Take the data directory for this process; the returned file gives it back when closed."""
+    """Lock the data directory for this process; closing the returned file releases it.
+
+    Raises AlreadyRunningError while another supervisor holds it.
+    """
     make_private(layout.root)
     lock = open(layout.lock, "a+")  # noqa: SIM115 - held for the life of the process
     try:
@@ -492,23 +495,23 @@ def hold_lock(layout: Layout) -> TextIO:
 
 
 def running_pid(layout: Layout) -> int | None:
-    """The supervisor's process id while one runs on this directory.
+    """Return the supervisor's process ID while one runs on this directory, else None.
 
-    Not to be asked in the supervisor itself: closing the file would give its lock back.
+    Must not be called in the supervisor itself: closing the file would release its lock.
     """
     try:
         lock = open(layout.lock)  # noqa: SIM115 - closed below
     except FileNotFoundError:
         return None
     with lock:
-        # What is written in the file may be of one that was killed; the kernel knows who holds it.
-        asked = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
-        kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(lock, fcntl.F_GETLK, asked))
+        # The file may hold the PID of a killed supervisor; the kernel knows the lock's holder.
+        query = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(lock, fcntl.F_GETLK, query))
     return None if kind == fcntl.F_UNLCK else pid
 
 
 def read_state(path: Path) -> dict[str, object] | None:
-    """What the supervisor last wrote, None when there is none."""
+    """Return what the supervisor last wrote, None without it."""
     try:
         state: dict[str, object] = json.loads(path.read_text())
     except (FileNotFoundError, json.JSONDecodeError):

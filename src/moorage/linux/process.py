@@ -123,15 +123,6 @@ def parent(pid: int) -> int | None:
     return int(fields[1]) if fields else None
 
 
-def resident_bytes(pid: int) -> int | None:
-    """Return the resident set of a process in bytes, None if there is none. Source: proc(5)."""
-    try:
-        pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
-    except (FileNotFoundError, ProcessLookupError, IndexError):
-        return None
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-
 def _stat(pid: int) -> list[str]:
     """Return the fields of /proc/PID/stat after the name, which may contain blanks. Source:
     proc(5).

@@ -12,7 +12,7 @@ from moorage.api.pods import Pod
 from moorage.api.runtime_classes import RuntimeClass
 from moorage.client import Client, Informer
 from moorage.client.resources import NAMESPACES, RUNTIME_CLASSES
-from moorage.scheduler.lean import LEAN_NODES, LEAN_PODS
+from moorage.scheduler.trimming import TRIMMED_NODES, TRIMMED_PODS
 
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -34,8 +34,8 @@ class SchedulerInformers:
     def of(cls, client: Client, clock: Clock) -> SchedulerInformers:
         """Informers of the scheduler's own, not yet running."""
         return cls(
-            pods=Informer(client, LEAN_PODS, field_selector=_NOT_ENDED, clock=clock),
-            nodes=Informer(client, LEAN_NODES, clock=clock),
+            pods=Informer(client, TRIMMED_PODS, field_selector=_NOT_ENDED, clock=clock),
+            nodes=Informer(client, TRIMMED_NODES, clock=clock),
             runtime_classes=Informer(client, RUNTIME_CLASSES, clock=clock),
             namespaces=Informer(client, NAMESPACES, clock=clock),
         )

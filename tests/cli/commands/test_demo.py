@@ -14,21 +14,21 @@ from moorage.cli.commands import demo
 from moorage.cluster import creation, machine, teardown
 from moorage.cluster import start as starting
 from moorage.cluster.choices import Choices
-from moorage.cluster.claims import Claims
-from moorage.cluster.demo import DemoError, Shown
+from moorage.cluster.demo import DemoError, DemoRow
 from moorage.cluster.errors import StartError
 from moorage.cluster.layout import Layout
+from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import Settings, save
 from moorage.handlers import Handler
 from tests.cli.moor import moor
 from tests.cluster.test_settings import SETTINGS
 
 ROWS = [
-    Shown("a", "Running", "gvisor", "runsc", "n1", "10.0.0.2", "4.4", "gVisor", 1.234),
-    Shown("b", "Refused", "", "kata", "", "", "", "", None, "no such handler"),
-    Shown("c", "Refused", "", "kata", "", "", "", "", None, "no such handler"),
-    Shown("d", "Refused", "", "runc", "", "", "", "", None, "too old"),
-    Shown("e", "Refused", "", "none", "", "", "", "", None, "unknown"),
+    DemoRow("a", "Running", "gvisor", "runsc", "n1", "10.0.0.2", "4.4", "gVisor", 1.234),
+    DemoRow("b", "Refused", "", "kata", "", "", "", "", None, "no such handler"),
+    DemoRow("c", "Refused", "", "kata", "", "", "", "", None, "no such handler"),
+    DemoRow("d", "Refused", "", "runc", "", "", "", "", None, "too old"),
+    DemoRow("e", "Refused", "", "none", "", "", "", "", None, "unknown"),
 ]
 HANDLERS = (
     Handler(handler="kata", runtime="kata", available=False, reason="no KVM", remedy="turn it on"),
@@ -64,14 +64,14 @@ class Stage:
         self.steps.append(("prepare", is_installing))
         return HANDLERS
 
-    def open(self, layout: Layout, choices: Choices, claims: Claims) -> Settings:
-        self.claims = claims
+    def open(self, layout: Layout, choices: Choices, reservations: Reservations) -> Settings:
+        self.reservations = reservations
         self.steps.append(("opened", choices.given()))
         save(layout.settings, SETTINGS)
         return SETTINGS
 
-    async def start(self, _layout: Layout, within_s: float, claims: Claims) -> None:
-        assert claims is self.claims
+    async def start(self, _layout: Layout, within_s: float, reservations: Reservations) -> None:
+        assert reservations is self.reservations
         self.steps.append("start")
         assert within_s > 60
         if self.start_failure is not None:
@@ -83,7 +83,7 @@ class Stage:
         say("shown")
         return self
 
-    async def run(self) -> list[Shown]:
+    async def run(self) -> list[DemoRow]:
         if self.failure is not None:
             raise self.failure
         return ROWS

@@ -16,13 +16,13 @@ from moorage.cli.commands import up
 from moorage.cluster import creation, machine, supervise
 from moorage.cluster import start as starting
 from moorage.cluster.choices import Choices
-from moorage.cluster.claims import Claims
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.errors import StartError
 from moorage.cluster.host import Inventory
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import NoSubnetError, SubnetTakenError
 from moorage.cluster.network.subnet import Route
+from moorage.cluster.reservations import Reservations
 from moorage.cluster.settings import Settings, SettingsError, load
 from moorage.cluster.supervisor import AlreadyRunningError
 from moorage.handlers import Handler
@@ -53,20 +53,22 @@ class Start:
         self.steps.append(("look", is_installing))
         return self.host, ()
 
-    def open_cluster(self, layout: Layout, choices: Choices, claims: Claims) -> Settings:
-        claims.take(f"test {layout.root}")
+    def open_cluster(
+        self, layout: Layout, choices: Choices, reservations: Reservations
+    ) -> Settings:
+        reservations.take(f"test {layout.root}")
         if self.failure is not None:
             raise self.failure
         self.steps.append(("open", layout.root))
         self.choices = choices
         return load(layout.settings) or SETTINGS
 
-    def become(self, _layout: Layout, claims: Claims, merged_into: str) -> None:
-        assert len(claims.descriptors) == 1
+    def become(self, _layout: Layout, reservations: Reservations, merged_into: str) -> None:
+        assert len(reservations.descriptors) == 1
         self.steps.append(("become", merged_into))
 
-    async def detached(self, _layout: Layout, within_s: float, claims: Claims) -> None:
-        self.claimed = len(claims.descriptors)
+    async def detached(self, _layout: Layout, within_s: float, reservations: Reservations) -> None:
+        self.claimed = len(reservations.descriptors)
         self.steps.append(("detached", within_s > 10))
         if self.start_failure is not None:
             raise self.start_failure

@@ -72,6 +72,6 @@ async def test_facts_are_gathered_again_after_a_change(
         return has_moved
 
     monkeypatch.setattr(plan, "gather", gather)
-    monkeypatch.setattr(plan, "join_hugetlb", join)
+    monkeypatch.setattr(plan, "mount_hugetlb_v1", join)
     await prepare_host(Path("/data"))
     assert len(asked) == gathers

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from moorage.cluster.host import hugetlb
-from moorage.cluster.host.hugetlb import join_hugetlb, part_hugetlb
+from moorage.cluster.host.hugetlb import mount_hugetlb_v1, unmount_hugetlb_v1
 from moorage.linux.cgroups import Cgroups, Layout
 from moorage.linux.mounts import Mount
 
@@ -51,16 +51,16 @@ def mounts(monkeypatch: pytest.MonkeyPatch) -> FakeMounts:
 def test_other_layouts_stay_as_they_are(
     mounts: FakeMounts, tmp_path: Path, cgroups: Cgroups
 ) -> None:
-    assert not join_hugetlb(cgroups, tmp_path / "marker", tmp_path / "hugetlb")
+    assert not mount_hugetlb_v1(cgroups, tmp_path / "marker", tmp_path / "hugetlb")
     assert not mounts.points
     assert not (tmp_path / "marker").exists()
 
 
 def test_what_was_moved_is_moved_back(mounts: FakeMounts, tmp_path: Path) -> None:
     marker, point = tmp_path / "run" / "marker", tmp_path / "hugetlb"
-    assert join_hugetlb(APART, marker, point)
+    assert mount_hugetlb_v1(APART, marker, point)
     assert mounts.points == [point]
-    part_hugetlb(marker)
+    unmount_hugetlb_v1(marker)
     assert not mounts.points
     assert not point.exists()
     assert not marker.exists()
@@ -68,9 +68,9 @@ def test_what_was_moved_is_moved_back(mounts: FakeMounts, tmp_path: Path) -> Non
 
 def test_it_stays_while_others_have_cgroups_in_it(mounts: FakeMounts, tmp_path: Path) -> None:
     marker, point = tmp_path / "marker", tmp_path / "hugetlb"
-    join_hugetlb(APART, marker, point)
+    mount_hugetlb_v1(APART, marker, point)
     (point / "theirs").mkdir()
-    part_hugetlb(marker)
+    unmount_hugetlb_v1(marker)
     assert mounts.points == [point]
     assert marker.exists()
 
@@ -78,16 +78,16 @@ def test_it_stays_while_others_have_cgroups_in_it(mounts: FakeMounts, tmp_path: 
 def test_a_refused_mount_leaves_no_marker(mounts: FakeMounts, tmp_path: Path) -> None:
     mounts.fails = True
     with pytest.raises(OSError, match="busy"):
-        join_hugetlb(APART, tmp_path / "marker", tmp_path / "hugetlb")
+        mount_hugetlb_v1(APART, tmp_path / "marker", tmp_path / "hugetlb")
     assert not (tmp_path / "marker").exists()
 
 
 def test_the_marker_of_a_cluster_that_was_faster_stays(mounts: FakeMounts, tmp_path: Path) -> None:
     marker, point = tmp_path / "marker", tmp_path / "hugetlb"
-    join_hugetlb(APART, marker, point)
+    mount_hugetlb_v1(APART, marker, point)
     mounts.fails = True
     with pytest.raises(OSError, match="busy"):
-        join_hugetlb(APART, marker, point)
+        mount_hugetlb_v1(APART, marker, point)
     assert marker.exists()
 
 
@@ -96,11 +96,11 @@ def test_a_mount_that_somebody_took_away_is_no_obstacle(
     mounts: FakeMounts, tmp_path: Path, has_point: bool
 ) -> None:
     marker, point = tmp_path / "marker", tmp_path / "hugetlb"
-    join_hugetlb(APART, marker, point)
+    mount_hugetlb_v1(APART, marker, point)
     mounts.points.clear()
     if not has_point:
         point.rmdir()
-    part_hugetlb(marker)
+    unmount_hugetlb_v1(marker)
     assert not marker.exists()
 
 
@@ -115,9 +115,9 @@ def test_the_marker_is_there_before_the_mount(
         seen.append(marker.exists())
 
     monkeypatch.setattr(hugetlb, "mount", killed)
-    join_hugetlb(APART, marker, tmp_path / "hugetlb")
+    mount_hugetlb_v1(APART, marker, tmp_path / "hugetlb")
     assert seen == [True]
 
 
 def test_nothing_happens_without_a_marker(tmp_path: Path) -> None:
-    part_hugetlb(tmp_path / "marker")
+    unmount_hugetlb_v1(tmp_path / "marker")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from moorage.cluster.traces import LOOK, runtime_seen
+from moorage.cluster.runtime_detection import DETECTION_SCRIPT, detect_runtime
 from tests.running import RunningCluster, pod, runtime_class, skip_without_gvisor, until
 
 pytestmark = pytest.mark.runtime
@@ -67,8 +67,8 @@ def test_a_pod_runs_under_the_handler_of_its_class(
     whole_cluster.apply(runtime_class(name, handler), pod(name, runtime_class=name))
     whole_cluster.wait_ready(name)
     # The container itself tells which one made it.
-    said = whole_cluster.kubectl("exec", name, "--", "sh", "-c", LOOK).stdout
-    assert runtime_seen(said)[1] == runtime
+    said = whole_cluster.kubectl("exec", name, "--", "sh", "-c", DETECTION_SCRIPT).stdout
+    assert detect_runtime(said)[1] == runtime
 
 
 def test_a_class_without_overhead_leaves_the_pod_without(

@@ -17,7 +17,7 @@ from moorage.api.logs import configure
 from moorage.cli.interruption import Interruptions, interruptible
 from moorage.cli.output import dim, output_option, show, show_document
 from moorage.cluster import Choices, Cluster
-from moorage.cluster.demo import Demo, Shown, find_examples
+from moorage.cluster.demo import Demo, DemoRow, find_examples
 from moorage.cluster.manifests import Manifest, read_manifests
 from moorage.handlers import Handler
 
@@ -38,12 +38,12 @@ _READY_S = 120.0
 def command(examples: Path | None, *, install: bool, output: str) -> None:
     """Show the whole path: start a cluster, run the examples, print what runs where, clean up."""
     manifests = read_manifests([find_examples(examples)])
-    say = _Narrator(is_quiet=output != "table")
+    report = _Reporter(is_quiet=output != "table")
     with interruptible() as interruptions, _directory(interruptions) as cluster:
         checking = cluster.check_host(is_installing=install, report=partial(click.echo, err=True))
         handlers = interruptions.run(checking).handlers
         cluster.create()
-        rows = interruptions.run(_run(cluster, say, manifests, interruptions))
+        rows = interruptions.run(_run(cluster, report, manifests, interruptions))
     _print(rows, handlers, output)
 
 
@@ -61,25 +61,25 @@ def _directory(interruptions: Interruptions) -> Iterator[Cluster]:
 
 
 async def _run(
-    cluster: Cluster, say: _Narrator, manifests: list[Manifest], interruptions: Interruptions
-) -> list[Shown]:
+    cluster: Cluster, report: _Reporter, manifests: list[Manifest], interruptions: Interruptions
+) -> list[DemoRow]:
     """Start the cluster, run the demo on it, stop it. Raises ClusterError, StatusError."""
     # What cannot be removed from the host is logged.
     configure("warning")
-    say("starting a cluster")
+    report("starting a cluster")
     try:
         async with cluster:
-            say("cluster ready")
+            report("cluster ready")
             try:
                 async with cluster.client("moor-demo") as client:
-                    return await Demo(client, manifests, say).run()
+                    return await Demo(client, manifests, report).run()
             finally:
                 interruptions.hold_off()
     finally:
-        say("stopped the cluster")
+        report("stopped the cluster")
 
 
-class _Narrator:
+class _Reporter:
     """Prints each step with the time since the start."""
 
     def __init__(self, *, is_quiet: bool) -> None:
@@ -91,7 +91,7 @@ class _Narrator:
             click.echo(f"{dim(f'{time.monotonic() - self._began:6.2f} s')}  {sentence}")
 
 
-def _print(rows: list[Shown], handlers: tuple[Handler, ...], output: str) -> None:
+def _print(rows: list[DemoRow], handlers: tuple[Handler, ...], output: str) -> None:
     if output != "table":
         show_document([asdict(row) for row in rows], output)
         return

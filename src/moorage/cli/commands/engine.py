@@ -12,8 +12,8 @@ import click
 from moorage.api.logs import Log, configure
 from moorage.cli.errors import CliError
 from moorage.cli.options import LOG_LEVELS, mirror_option, pairs, size_bytes, socket_path
+from moorage.cluster.daemon import Service, calm_collector, until_stopped
 from moorage.cluster.errors import CannotRunPodsError
-from moorage.cluster.long_lived import Service, calm_collector, until_stopped
 from moorage.engine import (
     CNI_CONFIGURATIONS,
     HANDLER_DIRECTORY,

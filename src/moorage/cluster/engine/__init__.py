@@ -1,6 +1,6 @@
-"""The engine of one cluster: planned from the host's facts, and taken off the machine again."""
+"""The engine of one cluster: planned from the host's facts, and removed from the host again."""
 
-from moorage.cluster.engine.other import end_pods
+from moorage.cluster.engine.external import end_pods
 from moorage.cluster.engine.paths import ClusterEnginePaths
 from moorage.cluster.engine.plan import (
     EnginePlan,

@@ -1,5 +1,4 @@
-"""Where a cluster's engine keeps its things: what must last in the data directory, the rest in
-/run.
+"""Paths of a cluster's engine: what outlives a reboot in the data directory, the rest in /run.
 
 The kernel takes no socket path over 107 bytes, and a data directory may lie deep, so sockets are
 under a short path of the cluster's own. What a reboot ends (sandboxes' namespaces, bundles,
@@ -15,7 +14,7 @@ from moorage.cluster.layout import ENGINE_SOCKET, RUN
 from moorage.engine import EnginePaths
 
 HUGETLB_MARKER = RUN / "hugetlb"
-"""Says that a cluster of this machine moved the hugetlb controller. The last one moves it back."""
+"""Records that a cluster of this host moved the hugetlb controller. The last one moves it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +26,12 @@ class ClusterEnginePaths:
 
     @classmethod
     def of(cls, cluster_id: str, data: Path) -> ClusterEnginePaths:
-        """The paths of a cluster's engine. Paths are made absolute."""
+        """Return the paths of a cluster's engine, made absolute."""
         return cls(data.absolute(), RUN / cluster_id)
 
     @property
     def engine(self) -> EnginePaths:
-        """What the engine itself uses of them."""
+        """The paths that the engine itself uses."""
         return EnginePaths(self.data, self.run / "e")
 
     @property
@@ -51,5 +50,5 @@ class ClusterEnginePaths:
 
     @property
     def leases(self) -> Path:
-        """Which pod has which address."""
+        """Address leases of the pods."""
         return self.run / "leases"

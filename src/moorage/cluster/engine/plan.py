@@ -1,4 +1,4 @@
-"""What a cluster's engine will be: decided from the host's facts before anything is started."""
+"""Engine plan: paths, network and options, decided from the host's facts before a start."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from moorage.api.logs import Log
 from moorage.cluster.engine.paths import HUGETLB_MARKER, ClusterEnginePaths
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.host import Inventory, gather
-from moorage.cluster.host.hugetlb import join_hugetlb
+from moorage.cluster.host.hugetlb import mount_hugetlb_v1
 from moorage.cluster.images import BUSYBOX, NGINX_STAND_IN
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import PodNetwork, host_routes, outward_mtu
@@ -27,7 +27,7 @@ class NoEngineError(ClusterError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePlan:
-    """An engine: its places, its network and how it is set up."""
+    """An engine's paths, network and options."""
 
     paths: ClusterEnginePaths
     host: Inventory
@@ -36,23 +36,23 @@ class EnginePlan:
 
 
 async def prepare_host(data_dir: Path) -> Inventory:
-    """The host's facts for a cluster that runs pods here, after what has to be mended for that.
+    """Prepare the host for a cluster that runs pods here; return its inventory.
 
-    On a hybrid cgroup layout the hugetlb controller is moved to version 1, since crun needs it
-    there; tearing down moves it back.
+    On a hybrid cgroup layout the hugetlb controller is moved to version 1, where crun needs it;
+    teardown moves it back.
     """
     host = await gather(data_dir)
     try:
-        has_moved = host.is_root and join_hugetlb(host.cgroups, HUGETLB_MARKER)
+        has_moved = host.is_root and mount_hugetlb_v1(host.cgroups, HUGETLB_MARKER)
     except OSError as error:
-        # Another cluster that starts at this moment may have moved it, so the machine is asked.
+        # Another cluster that starts at this moment may have moved it, so the host is read again.
         log.warning("hugetlb controller cannot be moved to cgroup version 1", reason=error)
         has_moved = True
     return await gather(data_dir) if has_moved else host
 
 
 def plan_engine(layout: Layout, settings: Settings, host: Inventory) -> EnginePlan:
-    """The plan for a cluster's engine on this host.
+    """Return the plan for a cluster's engine on this host.
 
     Raises NoEngineError without root or the programs an engine needs.
     """
@@ -104,5 +104,5 @@ def pod_network(settings: Settings, paths: ClusterEnginePaths) -> PodNetwork:
 
 
 def cgroup_root(settings: Settings) -> str:
-    """The cgroup below which the node agent keeps its pods."""
+    """Return the cgroup below which the node agent keeps its pods."""
     return f"/moorage-{settings.cluster_id}"

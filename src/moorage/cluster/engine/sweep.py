@@ -1,9 +1,9 @@
-"""Removes what a cluster's engine left on the machine, without its help.
+"""Sweep: removal of what a cluster's engine left on the host, without the engine.
 
-For an engine that was killed, or cannot run any more. Everything found is the cluster's own by
-its place: monitors, shims and runtimes by the directory they were given, mounts and network
-namespaces by the directory they are in, cgroups by the bundles that name them. Nothing is looked
-for by a program's name, so another engine on the machine is never touched.
+For an engine that was killed, or cannot run any more. The cluster's own is recognised by its path:
+monitors, shims and runtimes by a directory among their arguments, mounts and network namespaces by
+the directory they are in, cgroups by the bundles that name them. Nothing is found by a program's
+name, so another engine on the host is never touched.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ async def _kill(pids: Collection[int]) -> None:
 
 
 def task_ids(paths: ClusterEnginePaths) -> tuple[str, ...]:
-    """The ids of the sandboxes and containers that have a bundle."""
+    """Return the IDs of the sandboxes and containers that have a bundle."""
     bundles = paths.engine.bundles
     if not bundles.is_dir():
         return ()
@@ -63,7 +63,7 @@ def task_ids(paths: ClusterEnginePaths) -> tuple[str, ...]:
 
 
 def cgroup_paths(paths: ClusterEnginePaths) -> frozenset[str]:
-    """The cgroups that the bundles name, as paths in a hierarchy. Source: OCI `cgroupsPath`."""
+    """Return the cgroups that the bundles name. Source: OCI `cgroupsPath`."""
     found = set()
     for name in task_ids(paths):
         try:
@@ -124,7 +124,7 @@ def _remove_branch(cgroup: Path, hierarchy: Path) -> None:
     except FileNotFoundError:
         log.debug("cgroup is gone already", cgroup=cgroup)
     except OSError:
-        # Others are in it.
+        # It is in use.
         return
     for each in cgroup.parents:
         if each == hierarchy:
@@ -134,5 +134,5 @@ def _remove_branch(cgroup: Path, hierarchy: Path) -> None:
         except FileNotFoundError:
             continue
         except OSError:
-            # Others are in it, or in one above, which then is not empty either.
+            # It is in use, and so are those above.
             return

@@ -1,7 +1,7 @@
-"""Takes a cluster's engine off the machine: pods, processes, mounts, namespaces, cgroups, network.
+"""Teardown of a cluster's engine: pods, processes, mounts, namespaces, cgroups, network.
 
-Pods are ended by an engine, in this process, since CNI then gives back what each had; what is left
-after that, or when no engine can run here any more, is swept.
+An engine in this process ends the pods, so that CNI releases what each had; the sweep removes what
+is left, and everything where no engine can run any more.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from moorage.cluster.engine.sweep import (
     task_ids,
 )
 from moorage.cluster.host import Inventory
-from moorage.cluster.host.hugetlb import part_hugetlb
+from moorage.cluster.host.hugetlb import unmount_hugetlb_v1
 from moorage.cluster.layout import RUN
 from moorage.cluster.network import PodNetwork, forget, remove
 from moorage.engine import EngineError, running
@@ -56,22 +56,22 @@ async def sweep(
     await asyncio.to_thread(remove_cgroups, known, host.cgroups)
     remove_mounts(paths.data)
     await asyncio.to_thread(remove_directory, paths.run)
-    await asyncio.to_thread(_leave_machine)
+    await asyncio.to_thread(_remove_shared)
     forget(network, ids)
     await remove(network, host)
 
 
-def _leave_machine() -> None:
-    """What clusters share goes with the last of them."""
+def _remove_shared() -> None:
+    """Remove what clusters share with the last of them."""
     if not RUN.is_dir() or any(each.is_dir() for each in RUN.iterdir()):
         return
-    part_hugetlb(HUGETLB_MARKER)
+    unmount_hugetlb_v1(HUGETLB_MARKER)
     if HUGETLB_MARKER.exists():
         return
     try:
         RUN.rmdir()
     except OSError as error:
-        # Another cluster came into it, or took it away, since it was looked at.
+        # Another cluster has used or removed it since.
         log.info("directory stays", directory=RUN, reason=error.strerror)
 
 

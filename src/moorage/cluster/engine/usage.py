@@ -1,7 +1,7 @@
-"""Which engine a cluster's pods may be on: kept beside the settings, from `up` until `down`.
+"""Engine in use: the one that may have pods of the cluster, recorded from `up` until `down`.
 
-The settings say which engine is wanted; pods that were left running are on the one that was. No
-pod may run on two, so the engine changes only after `moor down`.
+The settings name the wanted engine; pods that were left running are on the earlier one. No pod may
+run on two, so the engine changes only after `moor down`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ _OWN = "own"
 def engine_in_use(layout: Layout, settings: Settings) -> str | None:
     """Return the endpoint of the engine that may have pods, "" for our own, None for no engine.
 
-    A cluster of an earlier version, which kept no such file, may have some where it has directories
-    of pods.
+    A cluster of an earlier version has no such file; it may have pods if it has pod directories.
     """
     try:
         text = layout.engine_in_use.read_text().strip()
@@ -32,7 +31,7 @@ def engine_in_use(layout: Layout, settings: Settings) -> str | None:
 
 
 def note_engine(layout: Layout, endpoint: str | None) -> None:
-    """Keep what `engine_in_use` returns from now on. Raises OSError."""
+    """Record what `engine_in_use` returns from now on. Raises OSError."""
     text = _NONE if endpoint is None else endpoint or _OWN
     write_private(layout.engine_in_use, f"{text}\n".encode())
 
@@ -44,11 +43,11 @@ def check_engine_change(layout: Layout, present: Settings, wanted: Settings) -> 
         return
     option = f"--cri {wanted.cri}" if wanted.cri else "--own-engine"
     raise SettingsError(
-        f"pods of this cluster may still run on {_words(used)}, so it cannot go over to "
-        f"{_words(wanted.cri)} yet: end them with `moor down`, then start them there with "
+        f"pods of this cluster may still run on {_described(used)}, so it cannot go over to "
+        f"{_described(wanted.cri)} yet: end them with `moor down`, then start them there with "
         f"`moor up {option}`"
     )
 
 
-def _words(endpoint: str) -> str:
+def _described(endpoint: str) -> str:
     return f"the engine at {endpoint}" if endpoint else "its own engine"

@@ -1,7 +1,7 @@
-"""Moves the hugetlb controller to cgroup version 1 on a hybrid layout that has it on version 2.
+"""hugetlb on cgroup version 1, for a hybrid layout that has the controller on version 2.
 
-crun refuses such a layout. A version 1 mount of the controller mends that. It is a change to the
-whole machine, so it is made only where needed, remembered, and taken back when nobody uses it.
+crun refuses such a layout; a version 1 mount of the controller makes it work. The mount changes the
+whole host, so it is made only where needed, recorded, and removed when no cgroup uses it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from moorage.linux.private import PASSABLE, make_private
 log = Log(__name__)
 
 
-def join_hugetlb(cgroups: Cgroups, marker: Path, point: Path = V1_ROOT / "hugetlb") -> bool:
-    """Mount the controller for version 1 if it is apart; whether that was done.
+def mount_hugetlb_v1(cgroups: Cgroups, marker: Path, point: Path = V1_ROOT / "hugetlb") -> bool:
+    """Mount the controller for version 1 if it is on version 2. Return whether it was mounted.
 
-    `marker` is a file that says, for `part_hugetlb`, that it was us. Raises OSError.
+    `marker` is a file that records the mount for `unmount_hugetlb_v1`. Raises OSError.
     """
     if not cgroups.is_hugetlb_apart:
         return False
-    # The marker first: a mount that nobody remembers would stay for good.
+    # The marker first: a mount that is not recorded would stay for good.
     make_private(marker.parent, PASSABLE)
     marker.write_text(str(point))
     try:
@@ -38,8 +38,8 @@ def join_hugetlb(cgroups: Cgroups, marker: Path, point: Path = V1_ROOT / "hugetl
     return True
 
 
-def part_hugetlb(marker: Path) -> None:
-    """Take the mount back if it was ours and no cgroup is in it; else it stays. Raises OSError."""
+def unmount_hugetlb_v1(marker: Path) -> None:
+    """Unmount it if we mounted it and no cgroup is in it. Raises OSError."""
     try:
         point = Path(marker.read_text())
     except FileNotFoundError:
@@ -50,7 +50,7 @@ def part_hugetlb(marker: Path) -> None:
             return
         unmount(point)
         point.rmdir()
-    # Without the mount somebody else took it back, or it never came to be.
+    # Without the mount, another process has unmounted it, or mounting had failed.
     marker.unlink()
 
 

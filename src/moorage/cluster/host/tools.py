@@ -1,7 +1,7 @@
-"""The programs of the machine that a node uses, and their versions.
+"""Programs that a node uses, and their versions.
 
-All are asked at once, each under a deadline; one that is there and does not answer is a tool
-without version, and its complaint is kept for the doctor.
+All run at once, each under a deadline; one that does not answer is a tool without version, and its
+complaint is kept for `moor doctor`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CNI_NEEDED = ("bridge", "host-local", "loopback", "portmap")
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A program on this machine; `version` is empty where it did not tell one."""
+    """A program on this host; `version` is empty if it printed none."""
 
     path: Path
     version: str = ""
@@ -64,7 +64,7 @@ class Firewall:
 
 
 async def find_tools(path: str) -> dict[str, Tool]:
-    """Every tool that is on the search path, by name."""
+    """Return every tool on the search path, by name."""
     tasks: dict[str, asyncio.Task[Tool]] = {}
     async with asyncio.TaskGroup() as group:
         for name, arguments in TOOLS.items():
@@ -75,7 +75,7 @@ async def find_tools(path: str) -> dict[str, Tool]:
 
 
 def find_cni(directories: tuple[Path, ...] = CNI_DIRECTORIES) -> CniPlugins:
-    """The first directory that has all the plugins a node needs, else the one that has most."""
+    """Return the first directory with all the plugins a node needs, else the one with most."""
     candidates = [
         CniPlugins(directory, frozenset(each.name for each in directory.iterdir()))
         for directory in directories
@@ -85,7 +85,7 @@ def find_cni(directories: tuple[Path, ...] = CNI_DIRECTORIES) -> CniPlugins:
 
 
 async def check_firewall(path: str) -> Firewall:
-    """Try the NAT table, by reading it: that needs the kernel's part and the right to use it."""
+    """Return whether the NAT table can be read, which needs kernel support and the rights."""
     program = shutil.which("iptables", path=path)
     if program is None:
         return Firewall(is_usable=False, complaint="iptables is not on PATH")

@@ -1,7 +1,7 @@
 """The network of a cluster's pods on this host: addresses, bridge, packet filter rules."""
 
 from moorage.cluster.network.conflist import PodNetwork, bridge_name
-from moorage.cluster.network.other import pod_bridges
+from moorage.cluster.network.external import pod_bridges
 from moorage.cluster.network.setup import (
     NetworkError,
     NetworkState,

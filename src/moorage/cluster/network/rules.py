@@ -220,7 +220,7 @@ def _removal(network: PodNetwork, table: _Table) -> list[str]:
     jumps = [rule for rule in table.rules if rule.target in chains and rule.chain not in chains]
     is_shared_left = any(rule.chain == _HOST_PORTS and rule not in jumps for rule in table.rules)
     if _HOST_PORTS in table.chains and not is_shared_left:
-        # Nobody has a host port any more; portmap makes the chain anew when somebody gets one.
+        # No pod has a host port any more; portmap creates the chain again for the next one.
         jumps += [rule for rule in table.rules if rule.target == _HOST_PORTS]
         chains = chains | {_HOST_PORTS}
     removed = sorted(chains)

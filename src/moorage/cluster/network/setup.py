@@ -1,4 +1,4 @@
-"""Makes a cluster's network on the host, and takes it away.
+"""Setup and removal of a cluster's network on the host.
 
 The bridge is made before the first pod, so that the API server can be reached at the pods' gateway
 from the start. Both ways can be gone again and again: what is there stays, what is gone is no
@@ -28,7 +28,7 @@ from moorage.linux.atomic_file import replace_file
 from moorage.linux.private import make_private
 
 _INTERFACES = Path("/sys/class/net")
-# libcni remembers here what each plugin answered, whoever calls it.
+# libcni caches each plugin's result here, for every caller.
 _CNI_CACHE = Path("/var/lib/cni/results")
 # Of a Kubernetes service proxy in mode ipvs.
 _IPVS_INTERFACE = "kube-ipvs0"
@@ -82,7 +82,7 @@ async def remove(network: PodNetwork, host: Inventory) -> None:
         try:
             await _run(host, "ip", "link", "delete", network.bridge)
         except CommandError:
-            # Somebody else may have removed it since.
+            # Another process may have removed it since.
             if bridge.exists():
                 raise
     forget(network)

@@ -1,7 +1,7 @@
-"""Which addresses a cluster's pods get: a network that nothing on this host uses yet.
+"""Pod subnet of a cluster: a network that nothing on this host uses yet.
 
-Pure, from the host's routes. Every cluster keeps what it chose at its first start, so a second one
-beside it finds the first one's bridge among the routes and takes the next network.
+Pure, from the host's routes. A cluster keeps the subnet of its first start, so a second cluster
+finds the first one's bridge among the routes and takes the next network.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class SubnetTakenError(ClusterError):
 
 
 def parse_routes(text: str) -> tuple[Route, ...]:
-    """The routes in the text of /proc/net/route. Source: proc(5)."""
+    """Parse the text of /proc/net/route. Source: proc(5)."""
     rows = [line.split() for line in text.splitlines()[1:]]
     return tuple(Route(row[0], _network(row[1], row[7])) for row in rows if len(row) > 7)
 
 
 def choose_subnet(routes: Iterable[Route], reserved: Iterable[IPv4Network] = ()) -> IPv4Network:
-    """The first network of the pool that overlaps no route and nothing reserved.
+    """Return the first network of the pool that overlaps no route and nothing reserved.
 
     Raises NoSubnetError when there is none.
     """

@@ -5,5 +5,5 @@
     engine        the container engine, unless another's is used
     node          the node agent
 
-Each imports only its own code, which is most of what an idle process weighs.
+Each imports only its own code, which is most of an idle process's memory.
 """

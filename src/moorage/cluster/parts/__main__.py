@@ -1,4 +1,4 @@
-"""Runs one part: started by the supervisor, which hears when it is ready and when it ends."""
+"""Entry point of one part, started by the supervisor, which watches its readiness and its end."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from typing import Any
 import uvloop
 
 from moorage.api.logs import Log, configure
-from moorage.cluster.beats import beat
+from moorage.cluster.daemon import Service, calm_collector, until_stopped
+from moorage.cluster.heartbeat import send_heartbeats
 from moorage.cluster.layout import Layout
-from moorage.cluster.long_lived import Service, calm_collector, until_stopped
-from moorage.cluster.notify import die_with_parent
 from moorage.cluster.settings import SettingsError, load
 from moorage.cluster.supervisor import PORT_TAKEN_STATUS
+from moorage.linux.parent_death import die_with_parent
 from moorage.linux.private import UMASK
 
-# The loop each part runs on. The engine must hear of every child that ends, which uvloop keeps to
-# itself.
+# The event loop of each part. The engine reaps every child, which uvloop does not let it.
 _LOOPS: Mapping[str, Callable[..., object]] = {
     "apiserver": uvloop.run,
     "controllers": uvloop.run,
@@ -36,7 +35,7 @@ log = Log(__name__)
 
 
 def main(argv: list[str]) -> int:
-    """Be the part of that name until SIGTERM; the exit status."""
+    """Run the part of that name until SIGTERM. Return the exit status."""
     if len(argv) != 2 or argv[0] not in _LOOPS:
         print(
             f"usage: python -m moorage.cluster.parts {'|'.join(_LOOPS)} DATA_DIR", file=sys.stderr
@@ -44,7 +43,7 @@ def main(argv: list[str]) -> int:
         return _USAGE_STATUS
     os.umask(UMASK)
     die_with_parent()
-    # A service manager may have started `moor up`; runtimes must not speak to it.
+    # A service manager may have started `moor up`; container runtimes must not notify it.
     Service.taken_from_environment()
     name, layout = argv[0], Layout(Path(argv[1]))
     settings = load(layout.settings)
@@ -54,7 +53,7 @@ def main(argv: list[str]) -> int:
     part = importlib.import_module(f"moorage.cluster.parts.{name}")
     calm_collector()
     try:
-        _LOOPS[name](until_stopped(_beating(part.run(layout, settings))))
+        _LOOPS[name](until_stopped(_with_heartbeats(part.run(layout, settings))))
     except Exception as error:
         log.exception("part failed", part=name)
         return PORT_TAKEN_STATUS if _is_port_taken(error) else 1
@@ -67,9 +66,9 @@ def _is_port_taken(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno == errno.EADDRINUSE
 
 
-async def _beating(work: Coroutine[Any, Any, None]) -> None:
-    """Do the work, and show the supervisor meanwhile that the event loop runs."""
-    beats = asyncio.ensure_future(beat())
+async def _with_heartbeats(work: Coroutine[Any, Any, None]) -> None:
+    """Run the work, and send heartbeats to the supervisor meanwhile."""
+    beats = asyncio.ensure_future(send_heartbeats())
     # It takes its descriptor before the work can say that it is ready.
     await asyncio.sleep(0)
     try:

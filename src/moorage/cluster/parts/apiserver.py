@@ -16,12 +16,12 @@ from moorage.cluster.credentials import Credentials
 from moorage.cluster.engine_ports import engine_listeners, engine_process
 from moorage.cluster.layout import Layout
 from moorage.cluster.names import ISSUER
-from moorage.cluster.notify import notify_ready
+from moorage.cluster.readiness import notify_ready
 from moorage.cluster.settings import Settings
 from moorage.linux.descriptors import raise_descriptor_limit
 from moorage.linux.private import make_private
 
-_LOOK_AGAIN_S = 10.0
+_POLL_S = 10.0
 
 
 async def run(layout: Layout, settings: Settings) -> None:
@@ -59,16 +59,16 @@ async def run(layout: Layout, settings: Settings) -> None:
 async def _protected_ports(layout: Layout, settings: Settings) -> AsyncIterator[None]:
     """Keep host ports of other clusters' pods off the API server while it listens.
 
-    With an engine of others, that engine's ports too, and what pods and the host send to service
-    addresses, which nothing answers.
+    With an external engine, that engine's ports too, and connections to service addresses, which
+    nothing answers, are refused.
 
-    With an engine of our own, its part makes these rules among the others, and they stay with the
-    pods. What a server that was killed leaves goes with `moor down`.
+    With our own engine, its part sets these rules among the others, and they stay with the pods.
+    `moor down` removes what a server that was killed leaves.
     """
     if settings.has_node and not settings.cri:
         yield
         return
-    # Here, since both weigh much and most API servers need neither.
+    # Imported here: both are large and most API servers need neither.
     from moorage.cluster.engine import engine_paths, pod_network
     from moorage.cluster.host import gather
     from moorage.cluster.network import pod_bridges, protect, unprotect
@@ -83,7 +83,7 @@ async def _protected_ports(layout: Layout, settings: Settings) -> AsyncIterator[
         await protect(replace(network, listeners=found, services=services), host, bridges)
 
     await guard()
-    following = asyncio.ensure_future(_each_engine(settings, guard))
+    following = asyncio.ensure_future(_follow_engine(settings, guard))
     try:
         yield
     finally:
@@ -92,13 +92,13 @@ async def _protected_ports(layout: Layout, settings: Settings) -> AsyncIterator[
         await unprotect(network, host)
 
 
-async def _each_engine(settings: Settings, guard: Callable[[], Awaitable[None]]) -> None:
-    """Make the rules again for an engine that was started again, with other ports."""
+async def _follow_engine(settings: Settings, guard: Callable[[], Awaitable[None]]) -> None:
+    """Set the rules again each time the external engine restarts, with other ports."""
     if not settings.has_node or not settings.cri:
         return
     known = engine_process(settings.cri)
     while True:
-        await asyncio.sleep(_LOOK_AGAIN_S)
+        await asyncio.sleep(_POLL_S)
         pid = await asyncio.to_thread(engine_process, settings.cri)
         if pid is not None and pid != known:
             known = pid
@@ -106,7 +106,7 @@ async def _each_engine(settings: Settings, guard: Callable[[], Awaitable[None]])
 
 
 def _engine_listeners(settings: Settings) -> tuple[Listener, ...]:
-    """Where an engine of others listens; it has no host port for pods."""
+    """Return where an external engine listens; pods cannot take these host ports."""
     if not settings.has_node or not settings.cri:
         return ()
     return engine_listeners(engine_process(settings.cri), ("127.0.0.1", settings.node_ip))

@@ -1,4 +1,4 @@
-"""How the other parts come to the API server."""
+"""Connections of the other parts to the API server."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _RETRY_S = 0.02
 async def connected(
     settings: Settings, credentials: Credentials, identity: Pair, user_agent: str
 ) -> AsyncIterator[Client]:
-    """A client of the cluster's API server, once that is ready.
+    """Yield a client of the cluster's API server once the server is ready.
 
-    Parts start together, so the first tries usually find nobody; nothing announces a port.
+    Parts start together, so the first connections are usually refused; nothing announces a port.
     Raises UnreachableError when the server is not ready after a minute.
     """
     config = ClientConfig(

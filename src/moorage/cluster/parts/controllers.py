@@ -7,15 +7,15 @@ import asyncio
 from moorage.api.clock import SystemClock
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.layout import Layout
-from moorage.cluster.notify import notify_ready
 from moorage.cluster.parts.connection import connected
+from moorage.cluster.readiness import notify_ready
 from moorage.cluster.settings import Settings
 from moorage.controllers import ControllerOptions, run_controllers
 from moorage.scheduler import SchedulerOptions, run_scheduler
 
 
 async def run(layout: Layout, settings: Settings) -> None:
-    """Work until cancelled."""
+    """Run controllers and scheduler until cancelled."""
     credentials = Credentials(layout)
     clock = SystemClock()
     options = ControllerOptions(cluster_ca=credentials.authority.certificate.read_text())

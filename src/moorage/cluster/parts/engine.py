@@ -1,4 +1,4 @@
-"""The container engine of a cluster, unless it uses another's."""
+"""The container engine of a cluster, unless it uses an external one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from moorage.cluster.engine import EnginePlan, plan_engine, prepare_host
 from moorage.cluster.images import PAUSE, NoPauseError, catalogue, import_images
 from moorage.cluster.layout import Layout
 from moorage.cluster.network import set_up
-from moorage.cluster.notify import notify_ready
+from moorage.cluster.readiness import notify_ready
 from moorage.cluster.settings import Settings
 from moorage.engine import Engine, running
 from moorage.linux.private import PASSABLE, make_private
@@ -21,7 +21,7 @@ log = Log(__name__)
 
 
 async def run(layout: Layout, settings: Settings) -> None:
-    """Be the cluster's engine until cancelled; containers go on after that."""
+    """Run the cluster's engine until cancelled; containers go on."""
     host = await prepare_host(layout.root)
     plan = _with_stream_port(plan_engine(layout, settings, host))
     network = await set_up(plan.network, host, plan.paths.cni)
@@ -41,8 +41,8 @@ async def run(layout: Layout, settings: Settings) -> None:
 def _with_stream_port(plan: EnginePlan) -> EnginePlan:
     """Choose the port of the engine's streams before the network's rules are made.
 
-    No pod may have it as a host port: the API server's exec and port-forward end there. One that
-    is lost to another program in between ends this part, which is started again with another.
+    No pod may have it as a host port: the API server's exec and port-forward connect to it. If
+    another program takes it in between, this part ends and is restarted with another port.
     """
     address = plan.options.stream_address
     with socket.socket() as probe:
@@ -62,8 +62,8 @@ async def _bring_images(plan: EnginePlan, engine: Engine) -> None:
     try:
         images = await catalogue(paths.get("busybox"), paths.get("catatonit"))
     except NoPauseError as error:
-        log.warning("there are no images of this machine's own", reason=error)
+        log.warning("no images can be built from the programs of this host", reason=error)
         return
     # An engine of our own needs no image to hold a pod's namespaces.
-    wanted = [each for each in images if each.name != PAUSE]
+    wanted = [image for image in images if image.name != PAUSE]
     await import_images(wanted, engine.images, plan.options.paths.run / "images.tar")

@@ -22,13 +22,13 @@ from moorage.cluster.classes import create_default_classes
 from moorage.cluster.credentials import Credentials
 from moorage.cluster.engine import cgroup_root, engine_paths
 from moorage.cluster.engine_ports import engine_listeners, engine_process
-from moorage.cluster.handler_news import news
+from moorage.cluster.handler_events import handler_events
 from moorage.cluster.layout import Layout
 from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
-from moorage.cluster.notify import notify_ready
 from moorage.cluster.parts.connection import connected
-from moorage.cluster.reserved import system_reserved
+from moorage.cluster.readiness import notify_ready
 from moorage.cluster.settings import Settings
+from moorage.cluster.system_reserved import system_reserved
 from moorage.cri import CriClient, CriError, engine_pb, handlers_in, handlers_of, pb
 from moorage.linux.atomic_file import write_durably
 from moorage.linux.descriptors import raise_descriptor_limit
@@ -38,15 +38,15 @@ from moorage.node.images.verification import Verification
 from moorage.node.machine.machine import this_machine
 from moorage.node.options import NodeOptions, ServerOptions
 
-_FOLLOW_AGAIN_S = 0.5
+_RETRY_S = 0.5
 _ENGINE_PATIENCE_S = 5.0
-_LOOK_AGAIN_S = 0.02
+_POLL_S = 0.02
 
 log = Log(__name__)
 
 
 async def run(layout: Layout, settings: Settings) -> None:
-    """Be the cluster's node until cancelled; containers go on after that."""
+    """Run the node agent until cancelled; containers go on."""
     raise_descriptor_limit()
     credentials = Credentials(layout)
     host = await asyncio.to_thread(read_host)
@@ -85,9 +85,9 @@ class OtherStoreError(Exception):
 
 
 async def hold_to_store(client: Client, node: str, layout: Layout) -> None:
-    """Let the agent act on the store only whose pods it runs; the first one is recorded.
+    """Restrict the agent to the store whose pods it runs; records the first one.
 
-    To an agent, pods that another store does not have would be orphans, to be ended. Raises
+    Otherwise it would end all pods as orphans when the API server serves another store. Raises
     OtherStoreError.
     """
     path = layout.node_store
@@ -139,7 +139,7 @@ def _options(
         seccomp_default=settings.seccomp_default,
         oom_score_floor=host.oom_score_floor,
         cluster_domain=CLUSTER_DOMAIN,
-        # Nothing routes the cluster's service addresses yet, so pods are told the real one.
+        # Nothing routes the cluster's service addresses yet, so pods get the API's own address.
         service_environment={
             "KUBERNETES_SERVICE_HOST": settings.pod_facing_address,
             "KUBERNETES_SERVICE_PORT": str(settings.api_port),
@@ -151,29 +151,29 @@ def _options(
 
 
 def _engine_listeners(settings: Settings) -> tuple[Listener, ...]:
-    """Where an engine of others listens; our own is not up yet, and its part guards its port."""
+    """Return where an external engine listens; our own engine's part protects its own port."""
     if not settings.cri:
         return ()
     return engine_listeners(engine_process(settings.cri), ("127.0.0.1", settings.node_ip))
 
 
 async def _await_engine(socket_path: Path) -> None:
-    """Wait until our own engine takes calls, but a few seconds only: a node without one says so.
+    """Wait until our own engine accepts connections, for a few seconds at most.
 
-    Both start together, and nothing announces a socket; one left by an engine that was killed is
-    there and takes none.
+    Both start together, and nothing announces a socket; the socket of an engine that was killed
+    exists and accepts none. After that the node reports that it has no engine.
     """
     try:
         async with asyncio.timeout(_ENGINE_PATIENCE_S):
             while True:
-                if _takes_calls(socket_path):
+                if _accepts_connections(socket_path):
                     return
-                await asyncio.sleep(_LOOK_AGAIN_S)
+                await asyncio.sleep(_POLL_S)
     except TimeoutError:
         log.warning("engine is not there yet", socket=socket_path)
 
 
-def _takes_calls(path: Path) -> bool:
+def _accepts_connections(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))
@@ -185,21 +185,21 @@ def _takes_calls(path: Path) -> bool:
 async def _follow_handlers(
     cri: CriClient, changed: asyncio.Event, recorder: EventRecorder, node: ObjectReference
 ) -> None:
-    """Tell agent and people each time that our own engine has other handlers.
+    """Notify the agent and record events each time the handlers of our own engine change.
 
-    The CRI has no call for that.
+    The CRI has no call for that, so our engine's own call is streamed.
     """
     before: engine_pb.Handlers | None = None
     while True:
         try:
             async for now in cri.stream(cri.engine.WatchHandlers, engine_pb.WatchHandlersRequest()):
                 changed.set()
-                for each in news(before, now):
-                    recorder.record(node, each.type, each.reason, each.message)
+                for event in handler_events(before, now):
+                    recorder.record(node, event.type, event.reason, event.message)
                 before = now
         except CriError as error:
             log.debug("engine's handlers are not followed now", reason=error.sentence)
-        await asyncio.sleep(_FOLLOW_AGAIN_S)
+        await asyncio.sleep(_RETRY_S)
 
 
 async def _read_handlers(
@@ -207,25 +207,25 @@ async def _read_handlers(
 ) -> tuple[NodeRuntimeHandler, ...]:
     """Return the engine's handlers. Raises HandlersUnknownError, CriError.
 
-    Older engines list them only in their verbose status, which is asked for each time: one that
-    comes back with another configuration does so without a sign.
+    Older engines list them only in their verbose status, which is read each time: an engine that
+    restarts with another configuration does not announce it.
     """
     return handlers_in(status) or await handlers_of(cri)
 
 
 async def _announce(client: Client, settings: Settings, credentials: Credentials) -> None:
-    """Report this part as ready once the node is, and each of its handlers has its class."""
+    """Report readiness once the node is ready and each of its handlers has its class."""
     ready = asyncio.Event()
     handlers: set[str] = set()
 
-    def look(before: Node | None, after: Node | None) -> None:
+    def on_node(before: Node | None, after: Node | None) -> None:
         del before
         if after is not None and is_ready(after.status.conditions):
-            handlers.update(each.name for each in after.status.runtime_handlers)
+            handlers.update(handler.name for handler in after.status.runtime_handlers)
             ready.set()
 
     node = Informer(client, NODES, field_selector=f"metadata.name={settings.node_name}")
-    node.add_handler(look)
+    node.add_handler(on_node)
     following = asyncio.ensure_future(node.run())
     try:
         await ready.wait()
@@ -240,7 +240,7 @@ async def _announce(client: Client, settings: Settings, credentials: Credentials
 async def _create_classes(
     settings: Settings, credentials: Credentials, handlers: Iterable[str]
 ) -> None:
-    """Create the default classes, as the cluster's administrator: a node may not."""
+    """Create the default classes with the administrator's certificate: a node may not."""
     try:
         async with connected(settings, credentials, credentials.admin, "moorage-classes") as admin:
             await create_default_classes(admin, handlers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.cluster.handler_news import NORMAL, WARNING, News, news
+from moorage.cluster.handler_events import NORMAL, WARNING, HandlerEvent, handler_events
 from moorage.cri import engine_pb
 
 
@@ -20,28 +20,28 @@ def handlers(*names: str, complaints: tuple[str, ...] = (), broken: str = "") ->
 
 def test_of_the_first_message_only_what_is_wrong_is_told() -> None:
     first = handlers("runc", complaints=("a.toml:1: unknown key",))
-    assert news(None, first) == (
-        News(WARNING, "RuntimeHandlerFileBroken", "a.toml:1: unknown key"),
+    assert handler_events(None, first) == (
+        HandlerEvent(WARNING, "RuntimeHandlerFileBroken", "a.toml:1: unknown key"),
     )
 
 
 def test_a_complaint_is_told_once_and_again_when_its_words_change() -> None:
     before = handlers(complaints=("a.toml:1: x",))
-    assert news(before, before) == ()
-    (told,) = news(before, handlers(complaints=("a.toml:1: x", "a.toml:2: y")))
+    assert handler_events(before, before) == ()
+    (told,) = handler_events(before, handlers(complaints=("a.toml:1: x", "a.toml:2: y")))
     assert told.message == "a.toml:2: y"
 
 
 def test_a_handler_that_comes_is_told_with_its_program() -> None:
-    (told,) = news(handlers("runc"), handlers("runc", "crun"))
-    assert told == News(
+    (told,) = handler_events(handlers("runc"), handlers("runc", "crun"))
+    assert told == HandlerEvent(
         NORMAL, "RuntimeHandlerAdded", 'runtime handler "crun" can be used: /bin/crun 1.2'
     )
 
 
 def test_a_handler_that_goes_is_told_with_the_reason() -> None:
-    (gone,) = news(handlers("runc", "crun"), handlers("runc"))
+    (gone,) = handler_events(handlers("runc", "crun"), handlers("runc"))
     assert gone.reason == "RuntimeHandlerRemoved"
     assert "its file is gone. Pods that run go on." in gone.message
-    (broken,) = news(handlers("crun"), handlers(broken="crun"))
+    (broken,) = handler_events(handlers("crun"), handlers(broken="crun"))
     assert "it is not on PATH; install it" in broken.message

@@ -1,6 +1,6 @@
 """The bridge of the pods of an engine of others, where its configuration names one.
 
-Both containerd and CRI-O read `/etc/cni/net.d` unless told otherwise, and take the first file.
+Both containerd and CRI-O read `/etc/cni/net.d` by default, and take the first file.
 Source: libcni `ConfFiles`, CNI plugin bridge.
 """
 

@@ -8,9 +8,9 @@ from moorage.api.nodes import Node
 from moorage.api.pods import Pod
 from moorage.client.resources import NODES as NODES_
 from moorage.client.resources import PODS as PODS_
-from moorage.scheduler.lean import LEAN_NODES, LEAN_PODS, LeanNode, LeanPod
 from moorage.scheduler.nodes import NodeInfo
 from moorage.scheduler.query import template_key
+from moorage.scheduler.trimming import TRIMMED_NODES, TRIMMED_PODS, TrimmedNode, TrimmedPod
 from tests.scheduler.objects import ZONE, a_node, a_pod, anti_affinity, spread
 
 PODS = [
@@ -45,10 +45,10 @@ PODS = [
 ]
 
 
-def lean(pod: Pod) -> LeanPod:
+def lean(pod: Pod) -> TrimmedPod:
     wire: dict[str, Any] = msgspec.to_builtins(pod)
     wire["metadata"]["annotations"] = {"note": "long"}
-    return msgspec.json.decode(msgspec.json.encode(wire), type=LeanPod)
+    return msgspec.json.decode(msgspec.json.encode(wire), type=TrimmedPod)
 
 
 def test_a_lean_pod_asks_for_the_same() -> None:
@@ -79,7 +79,7 @@ def test_a_lean_node_offers_the_same() -> None:
     node = a_node(
         handlers=("", "kata"), taints=("a:NoSchedule",), images={"app:1": 5}, unschedulable=True
     )
-    info = NodeInfo(msgspec.json.decode(msgspec.json.encode(node), type=LeanNode))
+    info = NodeInfo(msgspec.json.decode(msgspec.json.encode(node), type=TrimmedNode))
     full = NodeInfo(node)
     for name in ("name", "labels", "allocatable", "hard_taints", "handlers", "images"):
         assert getattr(info, name) == getattr(full, name)
@@ -88,7 +88,10 @@ def test_a_lean_node_offers_the_same() -> None:
 
 
 def test_the_lean_resources_are_the_plain_ones_in_another_type() -> None:
-    for lean, plain, type_ in ((LEAN_PODS, PODS_, LeanPod), (LEAN_NODES, NODES_, LeanNode)):
+    for lean, plain, type_ in (
+        (TRIMMED_PODS, PODS_, TrimmedPod),
+        (TRIMMED_NODES, NODES_, TrimmedNode),
+    ):
         assert lean.type is type_
         assert (lean.path(), lean.kind) == (plain.path(), plain.kind)
 
@@ -113,7 +116,7 @@ def test_a_lean_pod_keeps_what_scheduling_reads() -> None:
         ],
     }
     full = msgspec.convert(wire, Pod)
-    found = msgspec.convert(wire, LeanPod)
+    found = msgspec.convert(wire, TrimmedPod)
     for name in (
         "name", "namespace", "uid", "resource_version", "generation", "deletion_timestamp", "labels"
     ):  # fmt: skip

@@ -11,7 +11,7 @@ _BEAT_S = 2.0
 _BEAT = b"."
 
 
-async def beat() -> None:
+async def send_heartbeats() -> None:
     """Write a beat to the supervisor's pipe every 2 s until cancelled, once the part is ready.
 
     To be called before `notify_ready`: what comes first on the pipe is that the part is ready. Does

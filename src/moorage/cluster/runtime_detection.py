@@ -1,13 +1,12 @@
-"""Which runtime made a container, told from inside it.
+"""Runtime detection from inside a container.
 
-Runtimes leave traces. gVisor is a kernel of its own and says so in its log; crun links `/dev/core`
-to `/proc/kcore`, runc masks files with a null device of its own `/dev`. What cannot be told apart
-is not guessed.
+gVisor names itself in its kernel log; crun links `/dev/core` to `/proc/kcore`; runc masks files
+with a null device of its own `/dev`. Any other runtime is unknown.
 """
 
 from __future__ import annotations
 
-LOOK = (
+DETECTION_SCRIPT = (
     "uname -r; "
     "dmesg 2>/dev/null | grep -q gVisor && echo gvisor; "
     "test -L /dev/core && echo core; "
@@ -17,9 +16,9 @@ LOOK = (
 """A shell script for `sh -c`: the kernel's release on the first line, then traces, one a line."""
 
 
-def runtime_seen(said: str) -> tuple[str, str]:
-    """The kernel's release and the runtime, `?` when its traces are not known."""
-    kernel, *traces = said.split() or [""]
+def detect_runtime(output: str) -> tuple[str, str]:
+    """Return the kernel's release and the runtime in the script's output, `?` if it is unknown."""
+    kernel, *traces = output.split() or [""]
     if "gvisor" in traces:
         return kernel, "gVisor"
     if "core" in traces:

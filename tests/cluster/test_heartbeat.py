@@ -8,16 +8,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from moorage.cluster import beats
-from moorage.cluster.beats import beat
-from moorage.cluster.notify import notify_ready
+from moorage.cluster import heartbeat
+from moorage.cluster.heartbeat import send_heartbeats
+from moorage.cluster.readiness import notify_ready
 from moorage.cluster.supervisor import NOTIFY_VARIABLE, READY_MESSAGE
 
 
 @pytest.fixture
 def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """The supervisor's end."""
-    monkeypatch.setattr(beats, "_BEAT_S", 0.01)
+    monkeypatch.setattr(heartbeat, "_BEAT_S", 0.01)
     read_end, write_end = os.pipe()
     monkeypatch.setenv(NOTIFY_VARIABLE, str(write_end))
     yield read_end
@@ -26,7 +26,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 async def test_the_first_word_on_the_pipe_is_that_the_part_is_ready(pipe: int) -> None:
     os.set_blocking(pipe, False)
-    beating = asyncio.create_task(beat())
+    beating = asyncio.create_task(send_heartbeats())
     await asyncio.sleep(0.05)
     with pytest.raises(BlockingIOError):
         os.read(pipe, 100)
@@ -45,7 +45,7 @@ async def test_the_first_word_on_the_pipe_is_that_the_part_is_ready(pipe: int) -
 
 @pytest.mark.usefixtures("pipe")
 async def test_a_full_pipe_holds_nothing_up() -> None:
-    beating = asyncio.create_task(beat())
+    beating = asyncio.create_task(send_heartbeats())
     await asyncio.sleep(0)
     descriptor = os.dup(int(os.environ[NOTIFY_VARIABLE]))
     notify_ready()
@@ -59,10 +59,10 @@ async def test_a_full_pipe_holds_nothing_up() -> None:
 
 
 async def test_the_beats_end_with_the_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beats, "_BEAT_S", 0.01)
+    monkeypatch.setattr(heartbeat, "_BEAT_S", 0.01)
     read_end, write_end = os.pipe()
     monkeypatch.setenv(NOTIFY_VARIABLE, str(write_end))
-    beating = asyncio.create_task(beat())
+    beating = asyncio.create_task(send_heartbeats())
     await asyncio.sleep(0)
     notify_ready()
     os.close(read_end)
@@ -73,4 +73,4 @@ async def test_the_beats_end_with_the_supervisor(monkeypatch: pytest.MonkeyPatch
 async def test_without_a_supervisor_there_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(NOTIFY_VARIABLE, raising=False)
     async with asyncio.timeout(10):
-        await beat()
+        await send_heartbeats()

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from moorage.cluster.notify import notify_ready
+from moorage.cluster.readiness import notify_ready
 from moorage.cluster.supervisor import NOTIFY_VARIABLE, READY_MESSAGE
 
 

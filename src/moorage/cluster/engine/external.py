@@ -1,4 +1,4 @@
-"""Removal of a cluster's pods from an engine of others, which goes on running."""
+"""Removal of a cluster's pods from an external engine, which goes on running."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RETRY = (
 async def end_pods(endpoint: str, layout: Layout, settings: Settings) -> int:
     """Stop and remove every sandbox of the cluster on an engine; return how many there were.
 
-    Containers end without grace, as with an engine of our own. Raises LeftoverError, which names
+    Containers end without grace period, as with our own engine. Raises LeftoverError, which names
     the pods that may go on running, when the engine cannot be reached or something stays.
     """
     try:
@@ -39,7 +39,7 @@ async def end_pods(endpoint: str, layout: Layout, settings: Settings) -> int:
     except CriError as error:
         pods = await asyncio.to_thread(_pods_on_disk, layout)
         if not pods:
-            # No pod was ever begun, so none can run there.
+            # No pod was ever started, so none can run there.
             log.warning("engine cannot be reached", endpoint=endpoint, reason=error.sentence)
             return 0
         raise LeftoverError(
@@ -62,7 +62,7 @@ async def _owned(cri: CriClient, layout: Layout, settings: Settings) -> list[pb.
 
 
 def _is_ours(sandbox: pb.PodSandbox, owner: str, node_name: str, paths: NodePaths) -> bool:
-    """Whether the cluster's agent created it; as in `moorage.node.garbage.orphans`."""
+    """Return whether the cluster's agent created it; as in `moorage.node.garbage.orphans`."""
     if sandbox.labels.get(OWNER) != node_name:
         return sandbox.labels.get(OWNER) == owner
     meta = sandbox.metadata

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cluster.long_lived import Service, until_stopped
+from moorage.cluster.daemon import Service, until_stopped
 
 
 @pytest.mark.parametrize("is_abstract", [False, True])

@@ -1,7 +1,6 @@
-"""What the processes of ours that stay have in common.
+"""Daemon processes: signals cancel the work, memory stays small, systemd is notified.
 
-Signals cancel the work, memory is kept small, and a service manager that started the process hears
-how it is without the containers' runtimes hearing of the service manager.
+The service manager's socket is taken out of the environment, so that no container gets it.
 """
 
 from __future__ import annotations
@@ -17,8 +16,14 @@ from typing import Any
 from moorage.api.logs import Log
 
 _COLLECTOR_THRESHOLDS = (20_000, 20, 50)
-# Runtimes take these for their own: runc would hand a container our socket, or our descriptors.
-_OURS_ALONE = ("NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PID", "WATCHDOG_USEC")
+# runc would pass our socket or our descriptors on to a container.
+_SERVICE_VARIABLES = (
+    "NOTIFY_SOCKET",
+    "LISTEN_FDS",
+    "LISTEN_FDNAMES",
+    "LISTEN_PID",
+    "WATCHDOG_USEC",
+)
 
 log = Log(__name__)
 
@@ -31,19 +36,19 @@ class Service:
 
     @classmethod
     def taken_from_environment(cls) -> Service:
-        """The one that the environment names; what it names is in the environment no more."""
-        taken = {name: os.environ.pop(name, "") for name in _OURS_ALONE}
+        """Return the one that the environment names, and remove its variables."""
+        taken = {name: os.environ.pop(name, "") for name in _SERVICE_VARIABLES}
         return cls(taken["NOTIFY_SOCKET"])
 
     def ready(self) -> None:
-        """Tell it that the work has begun."""
-        self._tell(b"READY=1")
+        """Notify it that the work has begun."""
+        self._notify(b"READY=1")
 
     def stopping(self) -> None:
-        """Tell it that the work is being ended."""
-        self._tell(b"STOPPING=1")
+        """Notify it that the work is being ended."""
+        self._notify(b"STOPPING=1")
 
-    def _tell(self, state: bytes) -> None:
+    def _notify(self, state: bytes) -> None:
         if not self._address:
             return
         address = self._address
@@ -53,17 +58,19 @@ class Service:
             try:
                 notice.sendto(state, address)
             except OSError as error:
-                log.warning("service manager cannot be told", socket=self._address, reason=error)
+                log.warning(
+                    "service manager cannot be notified", socket=self._address, reason=error
+                )
 
 
 def calm_collector() -> None:
-    """What was imported is never garbage; looking for circles less often saves time."""
+    """Exempt imported modules from garbage collection, and collect cycles less often."""
     gc.freeze()
     gc.set_threshold(*_COLLECTOR_THRESHOLDS)
 
 
 async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Do the work until it ends, or SIGTERM or SIGINT cancels it, which is no failure."""
+    """Run the work until it ends or SIGTERM or SIGINT cancels it, which is no failure."""
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -30,7 +30,7 @@ _HANDLERS = tuple[NodeRuntimeHandler, ...]
 _READ_CONDITIONS = frozenset({"PodScheduled", "DisruptionTarget"})
 
 
-class LeanPod(Pod, frozen=True):
+class TrimmedPod(Pod, frozen=True):
     """A pod that sheds on decoding what scheduling never asks for."""
 
     def __post_init__(self) -> None:
@@ -39,7 +39,7 @@ class LeanPod(Pod, frozen=True):
         force_setattr(self, "status", _status(self.status))
 
 
-class LeanNode(Node, frozen=True):
+class TrimmedNode(Node, frozen=True):
     """A node that does the same."""
 
     def __post_init__(self) -> None:
@@ -61,8 +61,8 @@ class LeanNode(Node, frozen=True):
         )
 
 
-LEAN_PODS: Resource[Pod] = replace(PODS, type=LeanPod)
-LEAN_NODES: Resource[Node] = replace(NODES, type=LeanNode)
+TRIMMED_PODS: Resource[Pod] = replace(PODS, type=TrimmedPod)
+TRIMMED_NODES: Resource[Node] = replace(NODES, type=TrimmedNode)
 
 
 def _metadata(meta: ObjectMeta) -> ObjectMeta:

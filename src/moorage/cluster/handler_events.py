@@ -1,0 +1,67 @@
+"""Handler events: changes of an engine's handlers, as events on the node.
+
+    kubectl describe node:  Warning  RuntimeHandlerFileBroken  …/kata.toml:3: unknown key …
+                            Normal   RuntimeHandlerAdded       runtime handler "kata" …
+
+Pure, from one message of the engine to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from moorage.cri import engine_pb
+
+NORMAL, WARNING = "Normal", "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerEvent:
+    """The type, reason and message of an event to record."""
+
+    type: str
+    reason: str
+    message: str
+
+
+def handler_events(
+    before: engine_pb.Handlers | None, now: engine_pb.Handlers
+) -> tuple[HandlerEvent, ...]:
+    """Return the events for what changed since `before`; without it, only for what is wrong."""
+    known = frozenset(before.complaints) if before else frozenset()
+    complaints = (
+        HandlerEvent(WARNING, "RuntimeHandlerFileBroken", complaint)
+        for complaint in now.complaints
+        if complaint not in known
+    )
+    return (*complaints, *(_changes(_usable(before), _usable(now), now) if before else ()))
+
+
+def _changes(
+    before: Mapping[str, engine_pb.Handler],
+    after: Mapping[str, engine_pb.Handler],
+    now: engine_pb.Handlers,
+) -> Iterator[HandlerEvent]:
+    reasons = {
+        handler.name: f"{handler.reason}; {handler.remedy}"
+        for handler in now.handlers
+        if handler.reason
+    }
+    for name in sorted(after.keys() - before.keys()):
+        handler = after[name]
+        message = f'runtime handler "{name}" can be used: {handler.program} {handler.version}'
+        yield HandlerEvent(NORMAL, "RuntimeHandlerAdded", message.rstrip())
+    for name in sorted(before.keys() - after.keys()):
+        reason = reasons.get(name, "its file is gone")
+        yield HandlerEvent(
+            WARNING,
+            "RuntimeHandlerRemoved",
+            f'runtime handler "{name}" cannot be used any more: {reason}. Pods that run go on.',
+        )
+
+
+def _usable(handlers: engine_pb.Handlers | None) -> dict[str, engine_pb.Handler]:
+    if handlers is None:
+        return {}
+    return {handler.name: handler for handler in handlers.handlers if handler.is_available}
