@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from moorage.cli.errors import CliError
-from moorage.cli.handlers import HandlersTold, told_handlers
+from moorage.cli.handlers import HandlersInUse, handlers_in_use
 from moorage.cluster.layout import Layout
 from moorage.cri import engine_pb, pb
 from moorage.handlers import Handler
@@ -24,7 +24,7 @@ async def test_they_are_the_engines_in_order_and_none_of_this_machine(tmp_path: 
     async with serving_crio(FakeCrio(Behaviour()), tmp_path) as endpoint:
         layout = cluster(tmp_path, cri=endpoint)
         for _ in range(3):
-            told = await told_handlers(layout, MACHINES)
+            told = await handlers_in_use(layout, MACHINES)
             assert [each.handler for each in told.handlers] == ["", "crun", "runc", "runsc"]
             assert [each.default for each in told.handlers] == [True, False, False, False]
 
@@ -32,7 +32,7 @@ async def test_they_are_the_engines_in_order_and_none_of_this_machine(tmp_path: 
 async def test_an_engine_that_is_away_is_said(tmp_path: Path) -> None:
     layout = cluster(tmp_path, cri=f"unix://{tmp_path}/none.sock")
     with pytest.raises(CliError, match=r"none\.sock does not list its handlers"):
-        await told_handlers(layout, MACHINES)
+        await handlers_in_use(layout, MACHINES)
 
 
 OWN = engine_pb.Handlers(
@@ -53,10 +53,10 @@ CRUN = Handler(handler="crun", runtime="crun", available=True, path="/usr/bin/cr
 LOST = Handler(handler="lost", runtime="lost", available=False, reason="why", remedy="how")
 
 
-async def told(layout: Layout, socket: Path) -> HandlersTold:
+async def told(layout: Layout, socket: Path) -> HandlersInUse:
     """What is told while an engine serves; its call blocks no other."""
     with held(layout), serving(FakeEngine(handlers=OWN), socket):
-        return await told_handlers(layout, (*MACHINES, CRUN, LOST))
+        return await handlers_in_use(layout, (*MACHINES, CRUN, LOST))
 
 
 async def test_an_engine_of_its_own_says_what_its_files_define(
@@ -105,8 +105,8 @@ async def test_a_cluster_that_is_down_or_none_has_those_of_the_machine(
 ) -> None:
     monkeypatch.setattr("moorage.cluster.engine.paths.RUN", tmp_path)
     with serving(FakeEngine(handlers=OWN), tmp_path / "c/engine.sock"):
-        none = await told_handlers(Layout(tmp_path / "none"), MACHINES)
-        down = await told_handlers(cluster(tmp_path, cluster_id="c"), MACHINES)
+        none = await handlers_in_use(Layout(tmp_path / "none"), MACHINES)
+        down = await handlers_in_use(cluster(tmp_path, cluster_id="c"), MACHINES)
     assert [each.handler for each in none.handlers] == ["kata"]
     assert [each.handler for each in down.handlers] == ["kata"]
 
@@ -118,7 +118,7 @@ async def test_another_engine_is_asked_only_by_a_cluster_with_a_node(
     features = pb.RuntimeHandlerFeatures(recursive_read_only_mounts=True)
     async with serving_crio(FakeCrio(Behaviour(handlers=["b"], features=features)), tmp_path) as at:
         layout = cluster(tmp_path, cri=at, has_node=has_node)
-        found = (await told_handlers(layout, MACHINES)).handlers
+        found = (await handlers_in_use(layout, MACHINES)).handlers
     b = Handler(handler="b", runtime="", available=True, features=("recursiveReadOnlyMounts",))
-    kata = MACHINES[0]
+    kata = Handler(**msgspec.structs.asdict(MACHINES[0]))
     assert found == ((b,) if has_node else (kata,))

@@ -75,7 +75,7 @@ def test_a_running_pod_is_explained_as_if_it_were_to_be_placed_now() -> None:
 _GATES = Objection(
     "SchedulingGates", ("Scheduling is blocked due to non-empty scheduling gates",),
     "gates: wait, and-wait",
-    "remove the gates from spec.schedulingGates, or let whoever set them do so",
+    "remove the gates from spec.schedulingGates, or let the controller that set them do so",
 )  # fmt: skip
 _MISSING = Objection(
     "RuntimeHandler", ('RuntimeClass "kata" not found',), "",

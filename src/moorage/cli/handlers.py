@@ -1,7 +1,7 @@
-"""The runtime handlers that count for a cluster.
+"""Runtime handlers in use by a cluster.
 
-An engine of our own is asked, since its files decide and change at any time, and so is one that was
-given with --cri; without a cluster, what was found on the machine is all there is to say.
+The engine lists them: our own, whose files may change at any time, or the one given with --cri.
+Without a cluster they are those found on the host.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ from moorage.cri import CriClient, CriError, HandlersUnknownError, engine_pb, ha
 from moorage.handlers import AdapterKind, Handler, gvisor_defect
 from moorage.handlers.features import HandlerFeatures
 
-_ASK_DEADLINE_S = 5.0
+_DEADLINE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class HandlersTold:
-    """The handlers, and what is wrong with definition files."""
+class HandlersInUse:
+    """The handlers, and the faults of definition files."""
 
     handlers: tuple[Handler, ...]
     complaints: tuple[str, ...] = ()
 
 
-async def told_handlers(layout: Layout, found: Iterable[Handler]) -> HandlersTold:
-    """What the cluster's engine says, and of those `found` on the machine what it doesn't have.
+async def handlers_in_use(layout: Layout, found: Iterable[Handler]) -> HandlersInUse:
+    """Return the engine's handlers, and those `found` on the host that it does not have.
 
-    For an engine of others the handlers of this machine do not count. Raises CliError when it does
-    not list its own.
+    For an external engine the handlers of this host do not count. Raises CliError if it does not
+    list its own.
     """
     settings = load(layout.settings)
     if settings is not None and settings.has_node and settings.cri:
-        return HandlersTold(await _of_other_engine(settings.cri))
+        return HandlersInUse(await _of_external_engine(settings.cri))
     plain = tuple(found)
-    told = await _ask_engine(layout)
-    if told is None:
-        return HandlersTold(plain)
-    own = tuple(map(_in_force, told.handlers))
-    names = {each.handler for each in own}
-    others = tuple(each for each in plain if each.handler not in names)
-    return HandlersTold((*own, *map(_undefined, others)), tuple(told.complaints))
+    listed = await _list_handlers(layout)
+    if listed is None:
+        return HandlersInUse(plain)
+    own = tuple(map(_in_force, listed.handlers))
+    names = {handler.handler for handler in own}
+    others = tuple(handler for handler in plain if handler.handler not in names)
+    return HandlersInUse((*own, *map(_undefined, others)), tuple(listed.complaints))
 
 
-async def _of_other_engine(endpoint: str) -> tuple[Handler, ...]:
-    """The handlers that an engine lists. Its default has the empty name, as in the CRI."""
+async def _of_external_engine(endpoint: str) -> tuple[Handler, ...]:
+    """Return the handlers that an engine lists. Its default has the empty name, as in the CRI."""
     try:
-        async with CriClient(endpoint) as cri, asyncio.timeout(_ASK_DEADLINE_S):
+        async with CriClient(endpoint) as cri, asyncio.timeout(_DEADLINE_S):
             listed = await handlers_of(cri)
     except (CriError, HandlersUnknownError, TimeoutError) as error:
-        why = str(error) or f"no answer within {_ASK_DEADLINE_S:g} s"
+        why = str(error) or f"no answer within {_DEADLINE_S:g} s"
         raise CliError(f"the engine at {endpoint} does not list its handlers: {why}") from error
     return tuple(map(_listed, sorted(listed, key=lambda each: each.name)))
 
@@ -79,8 +79,8 @@ def _listed(handler: NodeRuntimeHandler) -> Handler:
     )
 
 
-async def _ask_engine(layout: Layout) -> engine_pb.Handlers | None:
-    """None for a cluster that has no engine of its own or is down, and while the engine is."""
+async def _list_handlers(layout: Layout) -> engine_pb.Handlers | None:
+    """Return our engine's handlers, None if the cluster or the engine is down or external."""
     settings = load(layout.settings)
     if settings is None or settings.cri or not settings.has_node or running_pid(layout) is None:
         return None
@@ -88,33 +88,33 @@ async def _ask_engine(layout: Layout) -> engine_pb.Handlers | None:
     try:
         async with (
             CriClient(engine_paths(layout, settings).endpoint) as cri,
-            asyncio.timeout(_ASK_DEADLINE_S),
+            asyncio.timeout(_DEADLINE_S),
         ):
             return await anext(cri.stream(cri.engine.WatchHandlers, request), None)
     except (CriError, TimeoutError):
         return None
 
 
-def _in_force(told: engine_pb.Handler) -> Handler:
-    defect = gvisor_defect(told.version) if told.adapter == AdapterKind.RUNSC else None
+def _in_force(handler: engine_pb.Handler) -> Handler:
+    defect = gvisor_defect(handler.version) if handler.adapter == AdapterKind.RUNSC else None
     return Handler(
-        handler=told.name,
-        runtime=Path(told.program).name,
-        path=told.program,
-        version=told.version,
-        available=told.is_available,
-        reason=told.reason,
-        remedy=told.remedy,
+        handler=handler.name,
+        runtime=Path(handler.program).name,
+        path=handler.program,
+        version=handler.version,
+        available=handler.is_available,
+        reason=handler.reason,
+        remedy=handler.remedy,
         defect=defect.meaning if defect else "",
         defect_remedy=defect.remedy if defect else "",
-        features=tuple(told.features),
-        default=told.is_default,
-        file=told.file,
+        features=tuple(handler.features),
+        default=handler.is_default,
+        file=handler.file,
     )
 
 
 def _undefined(found: Handler) -> Handler:
-    """A handler that the machine could have, and the engine has not."""
+    """Return a handler of the host that the engine does not have, as unavailable."""
     if not found.available:
         return found
     reason = "no definition file says so"

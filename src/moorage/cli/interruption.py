@@ -1,7 +1,7 @@
-"""Being told to stop by a terminal or another program, and cleaning up all the same.
+"""Interruption by signals, with cleanup that further signals do not cut short.
 
-Ctrl-C, SIGTERM and SIGHUP all interrupt what is going on, once; when cleaning up has begun, more of
-them change nothing, since an impatient second Ctrl-C would leave half a cluster behind.
+Ctrl-C, SIGTERM and SIGHUP interrupt the command once; during cleanup they have no effect, since a
+second Ctrl-C would leave a partial cluster behind.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interruptions:
-    """Whether signals interrupt, or are told to wait."""
+    """State of the signal handlers: signals interrupt, are deferred, or are ignored."""
 
     def __init__(self) -> None:
         self._is_held_off = False
@@ -29,11 +29,11 @@ class Interruptions:
         self._cancel: Callable[[], object] | None = None
 
     def hold_off(self) -> None:
-        """From now on signals change nothing: cleaning up has begun."""
+        """Ignore signals from now on: cleanup has begun."""
         self._is_held_off = True
 
     def on_signal(self, number: int, frame: object) -> None:
-        """Raises KeyboardInterrupt where that does not do harm."""
+        """Handle a signal. Raises KeyboardInterrupt unless signals are deferred or ignored."""
         del frame
         if self._is_held_off:
             click.echo("moor: cleaning up, a moment", err=True)
@@ -47,7 +47,7 @@ class Interruptions:
             self._interrupt(number)
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """What `asyncio.run` gives; a signal cancels it, so that its tasks clean up."""
+        """Run a coroutine as `asyncio.run` does; a signal cancels it, and its tasks clean up."""
         try:
             with self.later(), asyncio.Runner() as runner:
                 return runner.run(self._cancellable(main))
@@ -70,7 +70,7 @@ class Interruptions:
 
     @contextmanager
     def later(self) -> Iterator[None]:
-        """A signal that comes in this block interrupts at its end."""
+        """Defer a signal that comes in this block to its end."""
         self._has_to_wait = True
         try:
             yield

@@ -15,12 +15,12 @@ from moorage.cli.errors import exit_status_of, is_expected, sentence_of
 _COMMANDS = {
     "up": ("up", "Start the cluster, or resume the one in the data directory."),
     "down": ("down", "Stop the cluster and its pods; the data stays."),
-    "status": ("status", "Say how the cluster's parts are."),
+    "status": ("status", "Show the status of the cluster's parts."),
     "logs": ("logs", "Show what a part wrote, or all of them."),
-    "kubeconfig": ("kubeconfig", "Say where the kubeconfig is, or merge it into yours."),
-    "explain": ("explain", "Say why a pod is where it is, or why it does not run."),
+    "kubeconfig": ("kubeconfig", "Print the kubeconfig's path, or merge it into yours."),
+    "explain": ("explain", "Explain why a pod is where it is, or why it does not run."),
     "runtimes": ("runtimes", "List the runtime handlers of the engine or the machine."),
-    "doctor": ("doctor", "Look at everything on this machine that matters."),
+    "doctor": ("doctor", "Check everything on this machine that pods need."),
     "image": ("image", "List, load, import and remove images of the cluster's engine."),
     "engine": ("engine", "Run the container engine alone, for any kubelet."),
     "demo": ("demo", "Show the whole path on this machine and leave nothing behind."),
@@ -64,7 +64,7 @@ def cli() -> None:
 
 
 def main(arguments: list[str] | None = None) -> Any:
-    """The entry point. Errors that people can act on are one line, without traceback."""
+    """Run the command line. Expected errors are printed in one line, without traceback."""
     try:
         return cli.main(args=arguments, prog_name="moor", standalone_mode=True)
     except Exception as error:

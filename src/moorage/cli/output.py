@@ -126,10 +126,10 @@ def _coloured(cell: str, *, is_head: bool) -> str:
 
 
 def has_colour() -> bool:
-    """Whether standard output is a terminal that wants colour."""
+    """Return whether standard output is a terminal with colour."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def dim(text: str) -> str:
-    """What matters less, where there is colour."""
+    """Return text dimmed, where there is colour."""
     return click.style(text, dim=True) if has_colour() else text

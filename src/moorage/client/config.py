@@ -1,7 +1,7 @@
-"""Where the API server is and who is asking: connection settings and kubeconfig files.
+"""Connection settings and kubeconfig files: the API server's URL and the user's credentials.
 
 Source: client-go "kubeconfig" (clientcmd/v1). Exec and auth-provider plugins are refused with an
-error, because running them is not this package's business.
+error, because this package does not run programs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Running a command in a container through the API, to its end.
+"""Exec: runs a command in a container through the API, to its end.
 
 Source: KEP-4006, websocket subprotocol `v5.channel.k8s.io`.
 """
@@ -58,12 +58,12 @@ def _ending(status: bytes) -> tuple[int, str]:
     if not status:
         return 1, "the connection ended before the command did"
     try:
-        told: dict[str, Any] = msgspec.json.decode(status, type=dict[str, Any])
-        if told.get("status") == "Success":
+        outcome: dict[str, Any] = msgspec.json.decode(status, type=dict[str, Any])
+        if outcome.get("status") == "Success":
             return 0, ""
-        for cause in (told.get("details") or {}).get("causes") or ():
+        for cause in (outcome.get("details") or {}).get("causes") or ():
             if cause.get("reason") == _EXIT_CODE:
                 return int(cause["message"]), ""
     except ValueError as error:
         return 1, f"the command ended with what is no status: {error}"
-    return 1, str(told.get("message", ""))
+    return 1, str(outcome.get("message", ""))

@@ -1,8 +1,7 @@
 """A local, always current copy of a collection.
 
 Lists once, then follows the watch; when the watch breaks it goes on from the last revision, when
-that is compacted it lists again. Handlers hear of every difference, however it was found, so a
-reader cannot tell (and must not care) whether an event was missed.
+that is compacted it lists again. Handlers get every difference, also after a missed event.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class Informer(Generic[T]):
         return list(self._indexed[index].get(value, {}).values())
 
     def add_handler(self, handler: Handler[T]) -> None:
-        """Hear of changes. Objects already known are announced at once as new."""
+        """Call a handler for each change. Objects already known are passed at once as new."""
         self._handlers.append(handler)
         for obj in list(self._objects.values()):
             handler(None, obj)
@@ -143,7 +142,7 @@ class Informer(Generic[T]):
             self._apply(event)
             backoff.reset()
         if self._clock.monotonic() - opened < _SHORT_WATCH_S:
-            # Somebody between us and the server ends what was just opened: not to be rushed.
+            # A proxy closes what was just opened: retry with backoff.
             await self._clock.sleep(backoff.next_s())
 
     def _apply(self, event: WatchEvent[T]) -> None:

@@ -1,7 +1,7 @@
 """Recording events on objects, without flooding the server.
 
 An event that repeats (same object, reason and message) raises the count of the one recorded before;
-an object that talks too much is muted for a while. Recording never fails its caller: what cannot
+an object with too many events is rate limited. Recording never fails its caller: what cannot
 be sent is logged and dropped. Source: client-go `record.EventBroadcaster` defaults.
 """
 
@@ -25,7 +25,7 @@ NORMAL = "Normal"
 WARNING = "Warning"
 
 _QUEUE_LIMIT = 1000
-# Nobody waits for an event, but what it tells of (a pod's start) waits for the same processors.
+# No caller waits for an event, but what it reports (a pod's start) needs the same CPUs.
 _HOLD_S = 0.2
 _REMEMBERED = 4096
 _REPEAT_WINDOW_S = 600.0

@@ -1,7 +1,7 @@
 """Requests to an API server: typed verbs over HTTPS, watches as async iterators.
 
 Objects go out as given (struct or JSON dict) and come back as the resource's struct. Every failure
-is a `StatusError` with the server's words, or `UnreachableError` when there was no answer.
+is a `StatusError` with the server's message, or `UnreachableError` without an answer.
 """
 
 from __future__ import annotations
@@ -422,7 +422,7 @@ class _TokenSource:
             try:
                 self._refresh(self._path)
             except OSError as error:
-                # Whoever writes it may be between two files: to be tried again, like the server.
+                # Certificate and key may be replaced at this moment: retried like the server.
                 raise UnreachableError(f"no token to present: {error}") from error
         return self._token
 
@@ -472,7 +472,7 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 
 def _raise_for_status(response: aiohttp.ClientResponse, answer: bytes) -> None:
-    # A redirect is no answer either: whoever asked for an object cannot read one from it.
+    # A redirect is no answer either: it has no object.
     if response.status < 300:
         return
     try:

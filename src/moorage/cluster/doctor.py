@@ -1,8 +1,8 @@
-"""What is right and wrong with a machine, for the people who run it: `moor doctor`.
+"""Findings about a host, for `moor doctor`.
 
 Pure: facts go in, findings come out, one for each fact that matters to a cluster. A problem keeps
-pods from running here; a warning takes something away and says what. Each that can be mended comes
-with the command for it.
+pods from running here; a warning names what does not work. Each that can be fixed has the command
+for it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from moorage.linux.trust import distrust
 _SCARCE_BYTES = 2 * 1024**3
 _TOO_LITTLE_BYTES = 512 * 1024**2
 _OLDEST_KERNEL = (4, 19)
-# The runtimes of RuntimeClass's own documents: told of even where they aren't installed.
+# The runtimes of RuntimeClass's own documents: reported even where they are not installed.
 _EXPECTED_RUNTIMES = frozenset({"runc", "crun", "runsc", "kata"})
 
 
@@ -38,7 +38,7 @@ class State(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing about the machine: what it means, and the command that mends it."""
+    """One fact about the host: its meaning, and the command that fixes it."""
 
     subject: str
     state: State
@@ -49,9 +49,9 @@ class Finding(msgspec.Struct, frozen=True):
 def examine(
     host: Inventory, handlers: Sequence[Handler], handler_directories: Sequence[Path] = ()
 ) -> tuple[Finding, ...]:
-    """Every finding about a host and its runtime handlers, in the order to mend them.
+    """Return every finding about a host and its runtime handlers, in the order to fix them.
 
-    Reads `handler_directories`, and looks at who could have written what an engine runs.
+    Reads `handler_directories`, and checks who may write the programs that an engine runs.
     """
     by_rules = (rule(host) for rule in _RULES)
     files = [path for directory in handler_directories for path in definitions(directory)]
@@ -59,7 +59,7 @@ def examine(
 
 
 def can_run_pods(findings: Iterable[Finding]) -> bool:
-    """Whether nothing among the findings keeps pods from running here."""
+    """Return whether no finding keeps pods from running here."""
     return all(finding.state is not State.PROBLEM for finding in findings)
 
 
@@ -164,13 +164,13 @@ def _storage(host: Inventory) -> Finding:
 
 def _disk(host: Inventory) -> Finding:
     free = host.disk.free_bytes
-    told = f"{free / 1024**3:.1f} GiB free on {host.disk.directory}"
+    text = f"{free / 1024**3:.1f} GiB free on {host.disk.directory}"
     remedy = "free some, or choose another directory with --data-dir"
     if free < _TOO_LITTLE_BYTES:
-        return Finding("disk", State.PROBLEM, f"{told}: too little to start", remedy)
+        return Finding("disk", State.PROBLEM, f"{text}: too little to start", remedy)
     if free < _SCARCE_BYTES:
-        return Finding("disk", State.WARNING, f"{told}: images will soon fill it", remedy)
-    return Finding("disk", State.OK, told)
+        return Finding("disk", State.WARNING, f"{text}: images will soon fill it", remedy)
+    return Finding("disk", State.OK, text)
 
 
 def _engine(host: Inventory) -> Finding:
@@ -186,10 +186,10 @@ def _engine(host: Inventory) -> Finding:
     for name in NEEDED_PROGRAMS:
         tool = host.tools[name]
         if not tool.version:
-            problem = f"{tool.path} does not tell its version: {tool.complaint}"
+            problem = f"{tool.path} does not print its version: {tool.complaint}"
             return Finding("engine", State.PROBLEM, problem)
-    told = ", ".join(f"{name} {host.tools[name].version}" for name in NEEDED_PROGRAMS)
-    return Finding("engine", State.OK, f"our own, with {told}")
+    versions = ", ".join(f"{name} {host.tools[name].version}" for name in NEEDED_PROGRAMS)
+    return Finding("engine", State.OK, f"our own, with {versions}")
 
 
 def _cni(host: Inventory) -> Finding:

@@ -1,7 +1,7 @@
-"""Where an engine of others listens, for the rules that keep host ports off it.
+"""Ports of an external engine, for the rules that keep host ports off them.
 
-The port of its streams (exec, port-forward) is in no CRI call, and often another after each start;
-the sockets of the process behind the CRI socket say it.
+The port of its streams (exec, port-forward) is in no CRI call, and often changes at a start; it is
+read from the sockets of the process behind the CRI socket.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def engine_process(endpoint: str) -> int | None:
 
 
 def engine_listeners(pid: int | None, addresses: Sequence[str]) -> tuple[Listener, ...]:
-    """Return where the engine listens; `addresses` are the host's, for one that takes all.
+    """Return where the engine listens; `addresses` are the host's, for a wildcard address.
 
-    None where it cannot be looked at: without root, or when it has ended.
+    Empty without root, or when the engine has ended.
     """
     if pid is None:
         return ()

@@ -1,4 +1,4 @@
-"""Why a pod is where it is, or why it does not run: `moor explain pod/NAME`.
+"""Explanation of a pod for `moor explain pod/NAME`: its placement, or why it does not run.
 
 Gathers what the API knows (pod, class, nodes, events), asks the scheduler's own filters, and puts
 the answer in plain words, the most important first.
@@ -103,18 +103,18 @@ async def explain_pod(
     )
     by_name = {each.metadata.name: each for each in classes.items}
     runtime_class = by_name.get(pod.spec.runtime_class_name or "")
-    told = sorted(events.items, key=_moment)[-_MOST_EVENTS:]
+    latest = sorted(events.items, key=_moment)[-_MOST_EVENTS:]
     return PodExplanation(
         pod=f"{namespace}/{name}",
         phase=pod.status.phase,
-        verdict=_verdict(pod, found, told, recorded),
+        verdict=_verdict(pod, found, latest, recorded),
         runtime_class=_class_words(pod, runtime_class),
         handler=_handler_words(found, recorded),
         overhead=dict(pod.spec.overhead),
         node=pod.spec.node_name,
         nodes=tuple(_node_answers(found)),
         containers=tuple(_container_words(pod)),
-        events=tuple(_event_words(each, now) for each in told),
+        events=tuple(_event_words(each, now) for each in latest),
         remedies=tuple(dict.fromkeys(_remedies(pod, found, local_handlers))),
     )
 
@@ -241,7 +241,7 @@ def _event_words(event: Event, now: datetime) -> str:
     moment = _moment(event)
     # An event may be younger than now where clocks differ.
     past_s = max((now - parse_time(moment)).total_seconds(), 0.0) if moment else 0.0
-    ago = f"{past_s:.0f} s ago" if moment else "when, is not told"
+    ago = f"{past_s:.0f} s ago" if moment else "time unknown"
     times = f", {event.count} times" if event.count > 1 else ""
     return f"{event.type} {event.reason} ({ago}{times}): {event.message}"
 

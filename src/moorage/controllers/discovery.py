@@ -1,4 +1,4 @@
-"""Which resources a server has, read from its discovery documents.
+"""API discovery: the resources that a server has.
 
 Source: API docs "Discovery API"; `metav1.APIResourceList`. One version of a resource is enough:
 objects are the same in all of them, so the group's preferred version is taken.

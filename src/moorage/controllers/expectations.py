@@ -1,8 +1,8 @@
-"""What a controller has asked for and not yet seen.
+"""Expectations: requests of a controller that its informers have not shown yet.
 
 The copy of the cluster lags behind the requests. A controller that counted pods before its own
-creations have come back would create them twice, so it holds still until they have, or until they
-are so late that they will not. Source: `UIDTrackingControllerExpectations`.
+creations have come back would create them twice, so it waits until they have, or until a timeout.
+Source: `UIDTrackingControllerExpectations`.
 """
 
 from __future__ import annotations

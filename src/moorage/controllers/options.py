@@ -1,4 +1,4 @@
-"""What the controllers are told."""
+"""Controller options."""
 
 from __future__ import annotations
 

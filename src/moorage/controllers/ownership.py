@@ -1,4 +1,4 @@
-"""Who controls an object, and taking or giving up control.
+"""Ownership: the controller of an object, adoption and release.
 
 A controller's objects are those that name it as their controller and match its selector. Matching
 orphans are adopted, controlled ones that match no more are released. Source: API docs "Owners and

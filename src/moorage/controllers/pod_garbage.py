@@ -1,4 +1,4 @@
-"""Pods that nobody will ever end properly: their node is gone, or they ended long ago.
+"""Pod garbage collection: pods whose node is gone, and those that ended long ago.
 
 Source: API docs "Garbage collection of Pods".
 """
@@ -80,7 +80,7 @@ class PodGarbageCollector:
             self._quarantine(name)
 
     def _quarantine(self, node: str) -> None:
-        # A node that has just gone may come back under its name, or we have not heard of it yet.
+        # A node that has just gone may come back, or is not in our copy yet.
         self._queue.add_after((_NODE, node), self._options.orphan_pod_quarantine_s)
 
     async def _reconcile(self, key: tuple[str, str]) -> float | None:

@@ -1,4 +1,4 @@
-"""What a pod's status means to those who count pods. Source: core/v1, `podutil`."""
+"""Pod status as controllers count it. Source: core/v1, `podutil`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ENDED = ("Succeeded", "Failed")
 
 
 def is_ended(pod: Pod) -> bool:
-    """Whether none of its containers will run again."""
+    """Return whether none of its containers will run again."""
     return pod.status.phase in _ENDED
 
 
@@ -39,7 +39,7 @@ def is_ready(pod: Pod) -> bool:
 
 
 def ready_since(pod: Pod) -> datetime | None:
-    """The moment it became ready; None when it is not, or nobody noted when."""
+    """Return when it became ready; None if it is not, or has no time for it."""
     condition = ready_condition(pod)
     if condition is None or condition.status != "True" or not condition.last_transition_time:
         return None

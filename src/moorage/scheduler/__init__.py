@@ -1,8 +1,9 @@
-"""Which node a pod goes to: filter, score, bind.
+"""Scheduler: filter, score, bind.
 
-A pure core (`cluster_state`, `filters`, `cross_checks`, `scores`, `plan`, `preemption`, `cycle`)
-decides over plain values; `loop` feeds it informer events and sends its decisions to the server.
-Beyond kube-scheduler it keeps pods off nodes that lack the runtime handler of their class.
+A pure core (`cluster_state`, `filters`, `inter_pod_affinity`, `scores`, `equivalence_cache`,
+`preemption`, `cycle`) decides over plain values; `loop` feeds it informer events and sends its
+decisions to the server. Beyond kube-scheduler it keeps pods off nodes that lack the runtime handler
+of their class.
 """
 
 from moorage.scheduler.explain import Explanation, NodeVerdict, explain

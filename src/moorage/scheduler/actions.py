@@ -1,4 +1,4 @@
-"""What the scheduler does to the cluster: binds, says why not, evicts victims.
+"""Actions of the scheduler on the cluster: binds pods, reports why not, evicts victims.
 
 Each method submits calls and returns; the calls of one pod are made in order. Failures come back
 through the callbacks, which run in the same thread as the decisions.
@@ -41,7 +41,7 @@ CallFailed = (StatusError, UnreachableError)
 
 
 class Actions:
-    """The scheduler's hand. `name` is the scheduler's name, which victims are told."""
+    """Writes decisions to the API. `name` is the scheduler's, named in the events of victims."""
 
     def __init__(
         self,

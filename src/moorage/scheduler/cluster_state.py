@@ -1,8 +1,8 @@
-"""The cluster as the scheduler believes it to be, kept current change by change.
+"""Cluster state as the scheduler assumes it, updated with each change.
 
 Pods it has just placed are *assumed*: they count at once, and stay until the API server shows them
-bound or the binding fails. Every change of a node gets a new generation, so that whoever keeps
-numbers about nodes asks `changed_since` and recomputes only those.
+bound or the binding fails. Every change of a node gets a new generation, so that
+caches of numbers about nodes read `changed_since` and recompute only those.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Where pods of one template can go, kept ready from one pod to the next.
+"""Equivalence cache: the feasible nodes of one pod template, kept between pods.
 
-A thousand replicas ask the same question a thousand times, and between two of them one node has
-changed. A plan keeps each node's answer and its score in a heap, and recomputes only the nodes that
-changed: the cost of placing a pod does not grow with the number of nodes.
+A thousand replicas need the same filters and scores, and between two of them one node has changed.
+The cache keeps each node's result and score in a heap, and recomputes only the nodes that changed:
+the cost of placing a pod does not grow with the number of nodes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Events that wait their turn, so that a burst of bindings is neither slowed nor left untold.
+"""Event buffer: a burst of bindings is neither slowed by its events nor loses them.
 
-The recorder drops what its short queue can't hold. Here events are held back in order and handed on
-in portions it can take; under load they come later than the bindings they tell of.
+The recorder drops what its short queue cannot hold. Events wait here in order and go on in batches
+that it can take; under load they come later than the bindings they report.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Why a pod is where it is, or nowhere: every node with every objection, and what to do about each.
+"""Explanation of a pod's placement: every node with every objection, and a remedy for each.
 
-Pure, for `moor explain`: it takes objects as they are now and asks the scheduler's own filters.
+Pure, for `moor explain`: takes the present objects and applies the scheduler's own filters.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _blocked_by(pod: Pod, missing: str, *, has_nodes: bool) -> Objection | None:
         gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
         return Objection(
             "SchedulingGates", (messages.GATED,), f"gates: {gates}",
-            "remove the gates from spec.schedulingGates, or let whoever set them do so",
+            "remove the gates from spec.schedulingGates, or let the controller that set them do so",
         )  # fmt: skip
     if missing:
         return Objection(

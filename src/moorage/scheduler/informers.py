@@ -1,4 +1,4 @@
-"""The collections a scheduler follows, its own or shared with the controllers."""
+"""Informers of a scheduler, its own or shared with the controllers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
 @dataclass(frozen=True, slots=True)
 class SchedulerInformers:
-    """Whole collections, of all namespaces. Whoever makes them runs them.
+    """Whole collections, of all namespaces. The creator runs them.
 
     Pods that have ended may be in or not: they are passed over. For pods and nodes the resources
     of `lean` save most of the memory.

@@ -1,4 +1,4 @@
-"""What depends on the pods of other nodes: inter-pod affinity and topology spread.
+"""Inter-pod affinity and topology spread: what depends on the pods of other nodes.
 
 For one pod template the cluster is summed up in tables, topology value → count. Each node adds its
 own share; when a node changes, only its share is recomputed. Preemption tries a changed copy of a

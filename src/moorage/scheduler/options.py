@@ -1,4 +1,4 @@
-"""What a scheduler can be told."""
+"""Scheduler options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pods have to go so that a more important one can run.
+"""Preemption: which pods are evicted so that one of higher priority can run.
 
 Pure: nodes are copied, pods are taken out of the copy and as many as possible put back. Disruption
 budgets do not exist here, so no victim is spared for one. Source: kube-scheduler DefaultPreemption.
@@ -39,7 +39,7 @@ class Preemption:
 
 @dataclass(frozen=True, slots=True)
 class NoPreemption:
-    """Why nobody is preempted; `is_hopeless` ends a nomination the pod may have."""
+    """Why no pod is preempted; `is_hopeless` ends a nomination the pod may have."""
 
     message: str
     is_hopeless: bool = False

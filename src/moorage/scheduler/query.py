@@ -1,7 +1,8 @@
-"""What one pod asks of a node, as plain numbers and parsed terms.
+"""Query: what one pod requires of a node, as plain numbers and parsed terms.
 
-Pods from one template ask the same, so queries are cached by the bytes of the fields they are made
-of; everything after this module compares integers. CPU is in thousandths, all else in whole units.
+Pods of one template require the same, so queries are cached by the bytes of the fields they are
+made of; everything after this module compares integers. CPU is in thousandths,
+all else in whole units.
 """
 
 from __future__ import annotations

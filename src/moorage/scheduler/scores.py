@@ -1,7 +1,7 @@
-"""How well a pod goes onto a node, 0 to 100 for each aspect, as Kubernetes weighs them.
+"""Scores of a node for a pod, 0 to 100 for each plugin, with the weights of Kubernetes.
 
-Here are the aspects that need this one node only; spread and inter-pod affinity are in
-`cross_checks`. Source: kube-scheduler's default plugins and their weights.
+Here are the plugins that need this one node only; topology spread and inter-pod affinity are in
+`inter_pod_affinity`. Source: kube-scheduler's default plugins and their weights.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the scheduler writes into pods: patches, as JSON values."""
+"""Status patches that the scheduler writes to pods, as JSON values."""
 
 from __future__ import annotations
 

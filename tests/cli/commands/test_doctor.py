@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from moorage.cli.commands import doctor
-from moorage.cli.handlers import HandlersTold
+from moorage.cli.handlers import HandlersInUse
 from moorage.cluster.host import Inventory
 from moorage.cluster.layout import Layout
 from moorage.engine import HANDLER_DIRECTORY
@@ -44,16 +44,16 @@ class Machine:
         self.asked.append((layout.root, is_installing))
         return self.host, (RUNC, GVISOR)
 
-    async def told_handlers(self, _layout: Layout, found: object) -> HandlersTold:
+    async def handlers_in_use(self, _layout: Layout, found: object) -> HandlersInUse:
         self.asked.append(found)
-        return HandlersTold(self.told)
+        return HandlersInUse(self.told)
 
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine()
     monkeypatch.setattr(doctor, "inspect_machine", machine.look)
-    monkeypatch.setattr(doctor, "told_handlers", machine.told_handlers)
+    monkeypatch.setattr(doctor, "handlers_in_use", machine.handlers_in_use)
     return machine
 
 

@@ -135,7 +135,7 @@ async def test_what_this_machine_knows_is_given_along(
         return ANSWER
 
     monkeypatch.setattr(explain, "inspect_machine", look)
-    monkeypatch.setattr(explain, "told_handlers", told)
+    monkeypatch.setattr(explain, "handlers_in_use", told)
     monkeypatch.setattr(explain, "explain_pod", explain_pod)
     monkeypatch.setattr(client, "load_kubeconfig", lambda path: path)
     monkeypatch.setattr(client, "Client", lambda *_, **__: Api())

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from moorage.cli.errors import CANNOT_RUN_PODS
-from moorage.cli.handlers import told_handlers
+from moorage.cli.handlers import handlers_in_use
 from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cli.output import output_option, show
 from moorage.cluster.doctor import can_run_pods, examine
@@ -31,7 +31,7 @@ _COLUMNS = ("subject", "state", "meaning")
 @click.option("--deep", is_flag=True, help="Read the cluster's whole store too.")
 @output_option
 def command(data_dir: Path, *, install: bool, deep: bool, output: str) -> None:
-    """Look at everything on this machine that matters to pods, and say how to correct faults.
+    """Check everything on this machine that pods need, and print how to correct faults.
 
     Exit status 4 when something keeps pods from running here.
     """
@@ -59,9 +59,9 @@ async def _look(layout: Layout, *, is_installing: bool) -> tuple[Inventory, tupl
     if settings is not None and settings.cri:
         # Which programs another engine runs is not known.
         return host, found
-    told = await told_handlers(layout, found)
-    in_force = {each.handler: each for each in told.handlers}
-    return host, tuple(_as_in_force(each, in_force.get(each.handler)) for each in found)
+    in_use = await handlers_in_use(layout, found)
+    in_force = {handler.handler: handler for handler in in_use.handlers}
+    return host, tuple(_as_in_force(handler, in_force.get(handler.handler)) for handler in found)
 
 
 def _as_in_force(handler: Handler, own: Handler | None) -> Handler:

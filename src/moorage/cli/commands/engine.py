@@ -111,7 +111,7 @@ def command(
     """Run the container engine alone, in the foreground, for a kubelet or crictl to use.
 
     Its log goes to standard error. SIGTERM ends it; containers go on, and the next one on the
-    same directories takes them over. Under systemd it says when it is ready (Type=notify).
+    same directories takes them over. Under systemd it notifies when it is ready (Type=notify).
     """
     run = run_dir.absolute()
     if len(bytes(run)) > _RUN_PATH_BYTES:
@@ -134,7 +134,7 @@ def command(
     configure(log_level)
     calm_collector()
     try:
-        # The engine must hear of every child that ends, which uvloop keeps to itself.
+        # The engine reaps every child, which uvloop does not let it.
         asyncio.run(until_stopped(_clear(options) if clear else _serve(options, service)))
     except EngineError as error:
         raise CliError(error.sentence) from error

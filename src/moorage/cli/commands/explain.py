@@ -12,7 +12,7 @@ import click
 
 from moorage.cli.completion import complete_namespaces, complete_pods
 from moorage.cli.errors import CliError
-from moorage.cli.handlers import told_handlers
+from moorage.cli.handlers import handlers_in_use
 from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cli.output import dim, output_option, show_document
 from moorage.cluster import Cluster, Settings
@@ -36,9 +36,9 @@ _KINDS = ("pod", "pods", "po")
 @data_dir_option
 @output_option
 def command(target: str, namespace: str, data_dir: Path, *, output: str) -> None:
-    """Say why a pod is where it is, or why it does not run.
+    """Explain why a pod is where it is, or why it does not run.
 
-    Tells its class and handler, what every node says to it, its containers and its events.
+    Prints its class and handler, the objections of every node, its containers and its events.
     """
     kind, slash, name = target.partition("/")
     if not slash:
@@ -57,7 +57,7 @@ async def _ask(cluster: Cluster, settings: Settings, namespace: str, name: str) 
     layout = cluster.layout
     _, found = await inspect_machine(layout) if settings.has_node else (None, ())
     try:
-        local = (await told_handlers(layout, found)).handlers
+        local = (await handlers_in_use(layout, found)).handlers
     except CliError:
         # An engine that does not answer is a reason of its own, which the node's status has.
         local = ()

@@ -25,7 +25,7 @@ _USER_FILE = Path.home() / ".kube" / "config"
     help="Your own kubeconfig.",
 )
 def command(data_dir: Path, *, merge: bool, unmerge: bool, file: Path) -> None:
-    """Say where the cluster's kubeconfig is, or add the cluster to yours.
+    """Print the path of the cluster's kubeconfig, or add the cluster to yours.
 
     Your own file is never written without --merge or --unmerge.
     """

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from moorage.cli.handlers import HandlersTold, told_handlers
+from moorage.cli.handlers import HandlersInUse, handlers_in_use
 from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cli.output import output_option, show
 from moorage.cluster.layout import Layout
@@ -26,15 +26,17 @@ _COLUMNS = ("handler", "runtime", "version", "default", "available", "features")
 def command(data_dir: Path, *, shows_all: bool, output: str) -> None:
     """List the runtime handlers, and why some cannot be used.
 
-    While a cluster runs on an engine of our own they are the engine's, with the files that define
-    them; faults of those files are reported too. With --cri they are those that the engine lists.
+    While a cluster runs on its own engine they are the engine's, with the files that define them;
+    faults of those files are reported too. With --cri they are those that the engine lists.
     Otherwise they are those found on this machine.
     """
-    told = asyncio.run(_ask(cluster_of(data_dir).layout))
-    shown = [each for each in told.handlers if shows_all or each.path or each.available]
-    rows = [msgspec.to_builtins(each) for each in shown]
-    show(rows, _columns(told), output, notes=[_notes(each) for each in shown])
-    for complaint in told.complaints:
+    in_use = asyncio.run(_ask(cluster_of(data_dir).layout))
+    shown = [
+        handler for handler in in_use.handlers if shows_all or handler.path or handler.available
+    ]
+    rows = [msgspec.to_builtins(handler) for handler in shown]
+    show(rows, _columns(in_use), output, notes=[_notes(handler) for handler in shown])
+    for complaint in in_use.complaints:
         # To standard error, so that JSON stays JSON.
         click.echo(f"broken: {complaint}", err=True)
 
@@ -51,18 +53,18 @@ def _notes(handler: Handler) -> list[str]:
     return found
 
 
-async def _ask(layout: Layout) -> HandlersTold:
+async def _ask(layout: Layout) -> HandlersInUse:
     settings = load(layout.settings)
     if settings is not None and settings.has_node and settings.cri:
-        return await told_handlers(layout, ())
+        return await handlers_in_use(layout, ())
     _, found = await inspect_machine(layout)
-    return await told_handlers(layout, found)
+    return await handlers_in_use(layout, found)
 
 
-def _columns(told: HandlersTold) -> tuple[str, ...]:
-    """Return the columns that are not empty: an engine of others lists names and features only."""
-    if told.handlers and not any(each.runtime for each in told.handlers):
+def _columns(in_use: HandlersInUse) -> tuple[str, ...]:
+    """Return the columns that are not empty: an external engine lists names and features only."""
+    if in_use.handlers and not any(handler.runtime for handler in in_use.handlers):
         return ("handler", "default", "available", "features")
-    if any(each.file for each in told.handlers):
+    if any(handler.file for handler in in_use.handlers):
         return _COLUMNS
-    return tuple(each for each in _COLUMNS if each != "default")
+    return tuple(column for column in _COLUMNS if column != "default")

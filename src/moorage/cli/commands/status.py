@@ -19,7 +19,7 @@ _COLUMNS = ("part", "state", "pid", "restarts", "ready_after", "memory")
 @data_dir_option
 @output_option
 def command(data_dir: Path, *, output: str) -> None:
-    """Say how the cluster's parts are. Exit status 3 when it is not running."""
+    """Show the status of the cluster's parts. Exit status 3 when it is not running."""
     cluster = cluster_of(data_dir)
     settings, parts = cluster.running_settings(), cluster.parts
     notes = [[f"last end: {part.last_end}"] if part.last_end else [] for part in parts]

@@ -48,7 +48,7 @@ _PAGE = b"""<!doctype html>
 <p>This page comes from busybox httpd, which stands in for nginx where no registry can be
 reached.</p>
 """
-# As the first process of a container it would not end on a signal that nobody handles.
+# As PID 1 of a container it would not end on a signal without a handler.
 _SERVE = b"""#!/bin/sh
 httpd -f -v -p 80 -h /www &
 trap 'kill $!; exit 0' TERM QUIT INT
@@ -132,7 +132,7 @@ def _busybox_pause(busybox: Busybox) -> Image:
 
 
 def _busybox_files(busybox: Busybox) -> dict[str, Entry]:
-    # Links are hard, as in the published image: whoever masks /bin/ls masks no other command.
+    # Hard links, as in the published image: masking /bin/ls masks no other command.
     commands = {f"bin/{name}": HardLink("bin/busybox") for name in busybox.commands}
     commands.pop("bin/busybox", None)
     return {

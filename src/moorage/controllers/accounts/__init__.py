@@ -1,4 +1,4 @@
-"""What every namespace gives its pods: a service account, the cluster's CA, old-style tokens."""
+"""Service accounts of namespaces: the default account, the cluster's CA, token secrets."""
 
 from moorage.controllers.accounts.default_account import DefaultAccountController
 from moorage.controllers.accounts.root_ca import RootCaController

@@ -54,7 +54,7 @@ class DefaultAccountController:
         try:
             await self._client.create(SERVICE_ACCOUNTS, account, name)
         except AlreadyExistsError:
-            return None  # Our copy had not heard of it yet.
+            return None  # Our copy did not have it yet.
         except StatusError as error:
             if not is_namespace_ending(error):
                 raise

@@ -89,7 +89,7 @@ class RootCaController:
                 raise
 
     async def _restore(self, present: ConfigMap) -> None:
-        # What else somebody put in the data is not part of it, and goes.
+        # Other keys in the data are removed.
         surplus = dict.fromkeys(present.data.keys() - {KEY})
         patch = {
             "metadata": {

@@ -1,8 +1,8 @@
 """Secrets of type `kubernetes.io/service-account-token`, filled in for their accounts.
 
-Nobody makes them by default any more, but a user who does gets the token, the cluster's CA and the
-namespace in it; they end with their account. Source: API docs "Manually create a long-lived API
-token for a ServiceAccount".
+They are no longer created by default, but a user who creates one gets the token, the cluster's CA
+and the namespace in it; they are deleted with their account. Source: API docs "Manually create
+a long-lived API token for a ServiceAccount".
 """
 
 from __future__ import annotations

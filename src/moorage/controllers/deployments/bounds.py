@@ -1,4 +1,4 @@
-"""How many pods a Deployment may have too many, or too few, while it moves.
+"""Bounds of a rollout: how many pods may be surplus, or unavailable.
 
 Source: API docs "Max Unavailable", "Max Surge"; `ResolveFenceposts`.
 """

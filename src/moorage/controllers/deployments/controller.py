@@ -1,8 +1,8 @@
-"""The loop that moves Deployments.
+"""Deployment controller: moves each Deployment to its template.
 
-A reconcile takes at most one kind of step (grow, then shrink) and reports; the change it makes
-comes back as an event of a ReplicaSet, which leads to the next step. The decisions are those of
-`rolling`, `progress` and `revisions`.
+A reconcile takes at most one kind of step (scale up, then down) and updates the status; the
+change it makes comes back as an event of a ReplicaSet, which leads to the next step. The decisions
+are those of `rolling`, `progress` and `revisions`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ COMPONENT = "deployment-controller"
 
 
 class DeploymentController:
-    """Hears of Deployments, their ReplicaSets and pods; creates and resizes ReplicaSets."""
+    """Watches Deployments, their ReplicaSets and pods; creates and resizes ReplicaSets."""
 
     def __init__(
         self, client: Client, informers: Informers, recorder: EventRecorder, clock: Clock

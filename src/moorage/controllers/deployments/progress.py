@@ -1,4 +1,4 @@
-"""What a Deployment reports: counts, availability, and whether its rollout gets on.
+"""Progress of a Deployment: counts, availability, and whether its rollout progresses.
 
 `kubectl rollout status` and `kubectl wait` read the conditions made here. Source: API docs
 "Deployment status", apps/v1 `DeploymentCondition`.

@@ -1,4 +1,4 @@
-"""Creating and resizing the ReplicaSets of a Deployment, with the events that tell of it."""
+"""Creation and resizing of a Deployment's ReplicaSets, with the events that report it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Pod templates: when two are the same, and the hash that names one.
 
 Equality decides whether a ReplicaSet is reused (which is what a rollback is); the hash only makes
-names, and a collision is got over by counting it in. Source: API docs "Pod-template-hash label".
+names, and a collision is resolved by a counter. Source: API docs "Pod-template-hash label".
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def is_same_template(one: Raw, other: Raw) -> bool:
 
 
 def with_hash(template: Raw, hash_: str) -> Raw:
-    """The template with the label that tells its pods from other revisions'."""
+    """Return the template with the label that distinguishes its pods from other revisions'."""
     metadata = template.get("metadata") or {}
     labels = {**(metadata.get("labels") or {}), HASH_LABEL: hash_}
     return {**template, "metadata": {**metadata, "labels": labels}}

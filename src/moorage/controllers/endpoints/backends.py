@@ -1,4 +1,4 @@
-"""Which pods stand behind a service, at which addresses and ports. Pure.
+"""Backends of a service: its pods, with addresses and ports. Pure.
 
 Source: core/v1 `Service`, API docs "Services without selectors", "EndpointSlices: conditions".
 """

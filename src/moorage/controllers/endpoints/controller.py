@@ -1,4 +1,4 @@
-"""The loop that keeps Endpoints and EndpointSlices in step with services and pods.
+"""Endpoints controller: keeps Endpoints and EndpointSlices in step with services and pods.
 
 Source: API docs "Service: Endpoints", "EndpointSlices".
 """
@@ -105,7 +105,7 @@ class EndpointsController:
         return None
 
     async def _remove_endpoints(self, key: str) -> None:
-        """Nobody owns an Endpoints object, so it goes here when its service has gone."""
+        """Delete the Endpoints object of a deleted service, since it has no owner reference."""
         endpoints = self._endpoints.get_key(key)
         if endpoints is None or endpoints.metadata.labels.get(MANAGED_BY) != MANAGER:
             return

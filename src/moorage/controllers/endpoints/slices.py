@@ -1,4 +1,4 @@
-"""Dividing a service's backends among EndpointSlices. Pure.
+"""Distribution of a service's backends among EndpointSlices. Pure.
 
 An endpoint stays in the slice it is in, so that a change touches few slices; new ones fill slices
 with room. Source: KEP-752, API docs "EndpointSlices: distribution".
@@ -61,7 +61,7 @@ def divide(
     families = service.spec.ip_families or ("IPv4",)
     for family in families:
         if not any(group[0] == family for group in groups):
-            # One empty slice says that the service has no endpoints, not that nobody looked.
+            # One empty slice shows that the service has no endpoints yet was reconciled.
             groups[family, ()] = {}
     division = Division()
     by_group: dict[Group, list[EndpointSlice]] = {}

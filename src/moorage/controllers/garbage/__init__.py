@@ -1,4 +1,4 @@
-"""Garbage collection: what nobody owns any more is deleted."""
+"""Garbage collection: objects whose owners are gone are deleted."""
 
 from moorage.controllers.garbage.collector import GarbageCollector
 

@@ -1,4 +1,4 @@
-"""The loop that deletes what lost its owners, and finishes deletions that involve dependents.
+"""Garbage collector: deletes objects without owners, finishes deletions with dependents.
 
 Every object with something to do is a key; reconciling it reads the object itself live, so an old
 copy never deletes anything. An owner that is not in our copy is asked for before it counts as gone.
@@ -47,7 +47,7 @@ log = Log(__name__)
 
 
 class UnknownOwnerKindError(StatusError):
-    """An owner's kind is not served, so nobody can tell whether the owner is gone."""
+    """An owner's kind is not served, so it is unknown whether the owner is gone."""
 
 
 class UnownableError(Exception):
@@ -57,7 +57,7 @@ class UnownableError(Exception):
 class GarbageCollector:
     """Watches every kind there is. `run` does all of it.
 
-    `removed(resource, namespace)` is told of every namespaced object that has gone.
+    `removed(resource, namespace)` is called for every namespaced object that has gone.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class GarbageCollector:
             try:
                 await self._collect(item.resource, meta)
             except UnownableError:
-                return None  # Told by an event; trying again would not help.
+                return None  # Reported by an event; a retry would not help.
         return None
 
     async def _collect(self, resource: Resource[Any], meta: ObjectMeta) -> None:
@@ -189,12 +189,12 @@ class GarbageCollector:
                 propagation_policy=judgement.policy,
             )
         except NotFoundError:
-            return  # Somebody else was quicker.
+            return  # Another client was faster.
 
     async def _state(
         self, reference: OwnerReference, resource: Resource[Any], meta: ObjectMeta
     ) -> Owner:
-        """Whether an owner is there. Raises UnknownOwnerKindError when nobody can tell."""
+        """Return the state of an owner. Raises UnknownOwnerKindError for a kind not served."""
         owner = self._graph.owner(reference, meta.namespace)
         if owner is None:
             if (reference.uid, meta.namespace) in self._absent:

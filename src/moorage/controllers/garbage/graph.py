@@ -1,4 +1,4 @@
-"""Who depends on whom, read off the informers.
+"""Dependency graph of objects, read from the informers.
 
 Nothing is copied: kinds that other controllers watch are looked up in their informers, all others
 in informers of metadata only. Events are left out, as nothing owns them and there are many.
@@ -67,7 +67,7 @@ class Graph:
         return self._informers.values()
 
     def on_change(self, changed: Changed) -> None:
-        """Hear of every change to any object, and of those that are there."""
+        """Call a handler for every change to any object, and for those already known."""
         for informer in self._informers.values():
             informer.add_handler(_forward(informer.resource, changed))
 

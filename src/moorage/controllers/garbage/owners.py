@@ -1,4 +1,4 @@
-"""What owner references mean for the object that has them. Pure.
+"""Owner references: what they decide for the object that has them. Pure.
 
 Source: API docs "Garbage Collection", "Owners and Dependents"; KEP-1355 for cross-namespace owners.
 """

@@ -1,4 +1,4 @@
-"""What a namespace that is being deleted says about how far it has got. Pure.
+"""Conditions of a namespace that is being deleted: its progress. Pure.
 
 Source: core/v1 `NamespaceCondition`; reasons and messages are those of the namespace controller.
 """

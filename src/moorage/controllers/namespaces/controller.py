@@ -1,4 +1,4 @@
-"""The loop that empties namespaces that are being deleted, then lets them go.
+"""Namespace controller: empties namespaces that are being deleted, then removes the finalizer.
 
 Pods go first, so that nothing they need disappears under them. What does not go at once is looked
 at again when something in the namespace has gone, and at the latest when it should have.
@@ -28,7 +28,7 @@ _UNKNOWN_WAIT_S = 15
 
 
 class NamespaceController:
-    """Hears of namespaces; deletes what is in those that end."""
+    """Watches namespaces; deletes the content of those that are being deleted."""
 
     def __init__(self, client: Client, informers: Informers, clock: Clock) -> None:
         self._client = client
@@ -49,7 +49,7 @@ class NamespaceController:
             self._queue.add(after.metadata.name)
 
     def object_removed(self, resource: Resource[Any], name: str) -> None:
-        """Told when an object has gone from a namespace: it may have been what was waited for."""
+        """Reconcile a namespace that lost an object: it may have been the last one."""
         namespace = self._namespaces.get(name)
         if namespace is None or not _is_ending(namespace):
             return
@@ -139,7 +139,7 @@ class NamespaceController:
         try:
             await self._client.update(NAMESPACES, whole, name, subresource="finalize")
         except NotFoundError:
-            return  # Somebody else was quicker.
+            return  # Another client was faster.
 
 
 def _is_ending(namespace: Namespace) -> bool:

@@ -1,4 +1,4 @@
-"""What is said of a node that says nothing itself. Pure.
+"""Node conditions for a node that reports none itself. Pure.
 
 Source: API docs "Node heartbeats", "Node conditions"; node lifecycle controller.
 """
@@ -18,7 +18,7 @@ _REPORTED = (READY, "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 def ready_status(node: Node) -> str | None:
-    """The status of the condition Ready; None when the node has never been heard of."""
+    """Return the status of the condition Ready; None if the node has never reported it."""
     return next((each.status for each in node.status.conditions if each.type == READY), None)
 
 

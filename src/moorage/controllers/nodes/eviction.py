@@ -23,7 +23,7 @@ _MESSAGE = "Taint manager: deleting due to NoExecute taint"
 
 
 class TaintEvictionController:
-    """Hears of nodes' taints and of pods."""
+    """Watches nodes' taints and pods."""
 
     def __init__(
         self, client: Client, informers: Informers, recorder: EventRecorder, clock: Clock

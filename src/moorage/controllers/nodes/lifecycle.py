@@ -1,8 +1,8 @@
-"""The loop that notices silent nodes and keeps the taints of all nodes right.
+"""Node lifecycle: marks nodes without heartbeat and keeps the taints of all nodes right.
 
 A node is alive while its lease is renewed or its status written; how long ago that was is measured
 on our own clock, from when we saw it, as the node's clock may be wrong. Each node has one
-appointment: when it would be lost unless heard of before.
+deadline: when it is lost without another heartbeat.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ LEASE_NAMESPACE = "kube-node-lease"
 
 @dataclass(slots=True)
 class _Life:
-    """When a node was last heard of, on our monotonic clock, and what it was then."""
+    """When a node's last heartbeat was seen, on our monotonic clock, and its state then."""
 
-    heard: float
+    heartbeat: float
     ready: str | None
 
 
 class NodeLifecycleController:
-    """Hears of nodes and their leases; writes conditions, taints and their pods' readiness."""
+    """Watches nodes and their leases; writes conditions, taints and their pods' readiness."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class NodeLifecycleController:
             return
         life = self._lives.get(after.metadata.name)
         if life is not None and (before is None or before.spec.renew_time != after.spec.renew_time):
-            life.heard = self._clock.monotonic()
+            life.heartbeat = self._clock.monotonic()
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
         either = after or before
@@ -85,17 +85,17 @@ class NodeLifecycleController:
         if after is not None:
             if before is None:
                 ready = ready_status(after)
-                self._lives[after.metadata.name] = _Life(self._first_heard(after), ready)
+                self._lives[after.metadata.name] = _Life(self._first_heartbeat(after), ready)
                 self._tell(after, "RegisteredNode", "Registered Node {} in Controller")
             elif _has_spoken(before, after):
-                self._lives[after.metadata.name].heard = self._clock.monotonic()
+                self._lives[after.metadata.name].heartbeat = self._clock.monotonic()
             self._queue.add(after.metadata.name)
         if before is None or after is None or ready_status(before) != ready_status(after):
             self._is_outage_stale = True
             # A node that has gone has no more work, but the zones have to be looked at.
             self._queue.add(either.metadata.name)
 
-    def _first_heard(self, node: Node) -> float:
+    def _first_heartbeat(self, node: Node) -> float:
         """Now; for a node that has never reported, when it was created."""
         now = self._clock.monotonic()
         created = node.metadata.creation_timestamp
@@ -108,10 +108,10 @@ class NodeLifecycleController:
         before, self._is_outage_stale = self._outage, False
         self._outage = outage_of(self._nodes, self._options.unhealthy_zone_share)
         if before.is_total and not self._outage.is_total:
-            # We could not hear anybody, so nobody's silence until now counts.
+            # We could not reach the API, so the time until now does not count.
             now = self._clock.monotonic()
             for life in self._lives.values():
-                life.heard = now
+                life.heartbeat = now
         if before.states != self._outage.states:
             for node in self._nodes:
                 self._queue.add(node.metadata.name)
@@ -128,7 +128,7 @@ class NodeLifecycleController:
         life = self._lives.get(name)
         if node is None or life is None:
             return None
-        left_s = life.heard + self._grace_s(node) - self._clock.monotonic()
+        left_s = life.heartbeat + self._grace_s(node) - self._clock.monotonic()
         if left_s < 0:
             node = await self._mark_unknown(node)
         await self._follow_readiness(node, life)

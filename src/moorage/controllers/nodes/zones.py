@@ -1,7 +1,7 @@
-"""How fast lost nodes may lose their pods, zone by zone. Pure but for the pace it keeps.
+"""Eviction rates by zone. Pure but for its rate limiters.
 
 Many nodes lost at once are more likely cut off than dead; then evictions slow down, and when no
-node at all is heard of, they stop. Source: API docs "Rate limits on eviction".
+node at all is reachable, they stop. Source: API docs "Rate limits on eviction".
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Outage:
 
     @property
     def is_total(self) -> bool:
-        """No node at all is heard of: the fault may well be on our side."""
+        """No node at all is reachable: the fault may well be on our side."""
         return bool(self.states) and all(each is ZoneState.FULL for each in self.states.values())
 
     def evictions_per_s(self, zone: str, options: ControllerOptions) -> float:

@@ -1,7 +1,7 @@
-"""The loop that keeps each ReplicaSet at its number of pods.
+"""ReplicaSet controller: keeps each set at its number of pods.
 
-A reconcile claims the set's pods, creates or deletes what differs, and reports. It holds still
-while its own earlier requests have not come back (`Expectations`).
+A reconcile adopts the set's pods, creates or deletes the difference, and updates the status. It
+waits while its own earlier requests have not come back (`Expectations`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BURST = 500
 
 
 class ReplicaSetController:
-    """Hears of ReplicaSets and pods, creates and deletes pods."""
+    """Watches ReplicaSets and pods, creates and deletes pods."""
 
     def __init__(
         self, client: Client, informers: Informers, recorder: EventRecorder, clock: Clock
@@ -84,7 +84,7 @@ class ReplicaSetController:
             self._offer(before, after)
 
     def _offer(self, before: Pod | None, orphan: Pod) -> None:
-        """Tell the sets that might adopt a pod which nobody controls."""
+        """Reconcile the sets that might adopt a pod without controller."""
         if before is not None and (
             before.metadata.labels == orphan.metadata.labels
             and controller_of(before.metadata) is None

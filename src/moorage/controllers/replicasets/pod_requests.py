@@ -1,4 +1,4 @@
-"""Creating and deleting pods for their controller, with the events that tell of it.
+"""Creation and deletion of pods for their controller, with the events that report it.
 
 Source: `PodControlInterface`; the events' reasons and messages are what users and tools look for.
 """

@@ -1,4 +1,4 @@
-"""Which pods to delete first when there are too many.
+"""Ranking of pods for deletion when there are too many.
 
 Source: API docs "ReplicaSet: scaling down", `ActivePodsWithRanks`. Ages are compared on a
 logarithmic scale, so that among pods of about the same age chance decides and not the order of

@@ -1,4 +1,4 @@
-"""What a ReplicaSet reports about its pods. Source: apps/v1 `ReplicaSetStatus`."""
+"""Status of a ReplicaSet. Source: apps/v1 `ReplicaSetStatus`."""
 
 from __future__ import annotations
 
