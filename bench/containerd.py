@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.containerd_configuration import Configuration, RuntimeTable, write_configuration
+
 from moorage.cluster.images import PAUSE
 from moorage.cri import CriClient, CriError, pb
-from moorage.cri.containerd import Configuration, RuntimeTable, write_configuration
 from moorage.cri.version import parse_version
 
 _READY_S = 20.0

@@ -25,9 +25,10 @@ from moorage.cluster.images import PAUSE, catalogue, write_archive
 from moorage.cluster.network import PodNetwork, forget
 from moorage.cluster.network.conflist import write_conflist
 from moorage.cri import CriClient, CriError, pb
-from moorage.cri.containerd import NATIVE, OVERLAYFS, Configuration, write_configuration
-from moorage.handlers import default_handler, discover, find_containerd, runtime_tables
+from moorage.handlers import discover, find_containerd
 from moorage.linux.process_tree import descendants
+from tests.containerd_configuration import NATIVE, OVERLAYFS, Configuration, write_configuration
+from tests.containerd_configuration.tables import default_handler, runtime_tables
 from tests.running import until
 
 _NEEDED = ("containerd", "ctr", "containerd-shim-runc-v2")

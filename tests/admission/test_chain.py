@@ -63,7 +63,7 @@ async def test_plugins_run_in_order_and_only_those_concerned() -> None:
     await chain.mutate(attributes)
     await chain.validate(attributes)
     assert log == ["mutate first", "mutate last", "validate first", "validate last"]
-    assert chain.plugin_names == ("first", "nodes", "last")
+    assert [plugin.name for plugin in chain._plugins] == ["first", "nodes", "last"]
 
 
 async def test_a_refusal_ends_the_phase() -> None:

@@ -7,8 +7,12 @@ import pytest
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
 from moorage.scheduler import explain
-from moorage.scheduler.explain import NodeVerdict, Objection
+from moorage.scheduler.explain import Explanation, NodeVerdict, Objection
 from tests.scheduler.objects import a_class, a_node, a_pod, anti_affinity, pod_affinity, spread
+
+
+def suitable(explanation: Explanation) -> tuple[str, ...]:
+    return tuple(node.node_name for node in explanation.nodes if node.is_suitable)
 
 
 def verdict(nodes: tuple[NodeVerdict, ...], name: str) -> dict[str, tuple[str, ...]]:
@@ -31,7 +35,7 @@ def test_every_objection_of_every_node_is_told() -> None:
         [a_class("kata")],
     )
     assert found.handler == "kata"
-    assert found.suitable_nodes == ("good",)
+    assert suitable(found) == ("good",)
     assert found.summary == "1/3 nodes are available"
     assert verdict(found.nodes, "bad") == {
         "TaintToleration": ("node(s) had untolerated taint(s)",),
@@ -69,7 +73,7 @@ def test_gates_and_an_empty_cluster_block() -> None:
 def test_a_running_pod_is_explained_as_if_it_were_to_be_placed_now() -> None:
     pod = a_pod(cpu="4", phase="Running")
     bound = a_pod(cpu="4", phase="Running", node="n1")
-    assert explain(pod, [a_node(cpu="4")], [bound], []).suitable_nodes == ("n1",)
+    assert suitable(explain(pod, [a_node(cpu="4")], [bound], [])) == ("n1",)
 
 
 _GATES = Objection(
@@ -152,7 +156,7 @@ def test_each_objection_has_its_facts_and_its_remedy(
 def test_handlers_are_no_objection_where_they_are_not_looked_at() -> None:
     pod, node = a_pod(runtimeClassName="kata"), a_node(handlers=("runc",))
     found = explain(pod, [node], [], [a_class("kata")], filters_by_handler=False)
-    assert (found.suitable_nodes, found.handler) == (("n1",), "kata")
+    assert (suitable(found), found.handler) == (("n1",), "kata")
 
 
 def test_nodes_are_in_order_and_pods_that_have_ended_take_no_room() -> None:
@@ -160,7 +164,7 @@ def test_nodes_are_in_order_and_pods_that_have_ended_take_no_room() -> None:
     waiting = a_pod("waiting", cpu="4")
     nodes = [a_node("n2"), a_node("n1")]
     found = explain(a_pod(cpu="4"), nodes, [ended, waiting], [])
-    assert found.suitable_nodes == ("n1", "n2")
+    assert suitable(found) == ("n1", "n2")
 
 
 def test_labels_of_namespaces_count_for_affinity() -> None:
@@ -169,6 +173,6 @@ def test_labels_of_namespaces_count_for_affinity() -> None:
     term["namespaceSelector"] = {"matchLabels": {"team": "a"}}
     db = a_pod("db", namespace="data", node="n1", labels={"app": "db"})
     pod = a_pod(affinity=rule)
-    assert not explain(pod, [a_node()], [db], []).suitable_nodes
+    assert not suitable(explain(pod, [a_node()], [db], []))
     labels = {"data": {"team": "a"}}
-    assert explain(pod, [a_node()], [db], [], namespace_labels=labels).suitable_nodes == ("n1",)
+    assert suitable(explain(pod, [a_node()], [db], [], namespace_labels=labels)) == ("n1",)

@@ -72,10 +72,6 @@ class AdmissionChain:
         self._plugins = tuple(plugins)
         self._hooks: dict[tuple[str, str, str], tuple[tuple[Hook, ...], tuple[Hook, ...]]] = {}
 
-    @property
-    def plugin_names(self) -> tuple[str, ...]:
-        return tuple(plugin.name for plugin in self._plugins)
-
     async def mutate(self, attributes: Attributes) -> None:
         for hook in self._concerned(attributes)[0]:
             hook(attributes)

@@ -19,7 +19,6 @@ from moorage.handlers.features import HandlerFeatures
 from moorage.handlers.machine import Machine, this_machine
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime
 from moorage.handlers.search_path import search_path
-from moorage.handlers.tables import NoHandlerError, default_handler, runtime_tables
 from moorage.handlers.watching import HandlerDirectory
 
 __all__ = [
@@ -36,7 +35,6 @@ __all__ = [
     "HandlerDirectory",
     "HandlerFeatures",
     "Machine",
-    "NoHandlerError",
     "OciOptions",
     "OfferedHandler",
     "RunscOptions",
@@ -44,12 +42,10 @@ __all__ = [
     "ShimOptions",
     "Verdict",
     "changed_names",
-    "default_handler",
     "discover",
     "find_containerd",
     "gvisor_defect",
     "parse_definition",
-    "runtime_tables",
     "search_path",
     "this_machine",
 ]

@@ -20,7 +20,7 @@ import msgspec
 
 from moorage.api.names import dns_label_errors
 from moorage.api.quantity import parse as parse_quantity
-from moorage.cri.containerd import RUNC_SHIM
+from moorage.handlers.runtimes import RUNC_SHIM
 
 SUFFIX = ".toml"
 BUILTIN_SECCOMP = "builtin"

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from moorage.cri.containerd import RUNC_SHIM
+RUNC_SHIM = "io.containerd.runc.v2"
+"""The containerd shim of runc and of runtimes with the same command line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,10 +56,6 @@ class Explanation:
     handler: str | None
     nodes: tuple[NodeVerdict, ...]
 
-    @property
-    def suitable_nodes(self) -> tuple[str, ...]:
-        return tuple(verdict.node_name for verdict in self.nodes if verdict.is_suitable)
-
 
 def explain(
     pod: Pod,

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.cri.containerd.toml import Table, Value, write_toml
 from moorage.cri.version import Version
+from moorage.handlers.runtimes import RUNC_SHIM
+from tests.containerd_configuration.toml import Table, Value, write_toml
 
 OVERLAYFS = "overlayfs"
 NATIVE = "native"
 SNAPSHOTTERS = (OVERLAYFS, NATIVE)
-RUNC_SHIM = "io.containerd.runc.v2"
 
 _V2_CRI = "io.containerd.grpc.v1.cri"
 _V3_RUNTIME = "io.containerd.cri.v1.runtime"

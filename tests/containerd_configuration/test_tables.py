@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cri.containerd import RuntimeTable
-from moorage.handlers import Handler, NoHandlerError, default_handler, runtime_tables
+from moorage.handlers import Handler
+from tests.containerd_configuration import RuntimeTable
+from tests.containerd_configuration.tables import NoHandlerError, default_handler, runtime_tables
 
 RUNC = Handler(handler="runc", runtime="runc", path="/usr/sbin/runc", available=True)
 CRUN = Handler(handler="crun", runtime="crun", path="/usr/bin/crun", available=True)

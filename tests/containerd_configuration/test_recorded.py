@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from moorage.cri.containerd import NATIVE, write_configuration
-from tests.cri.containerd.test_configuration import CONFIGURATION, GVISOR, NEW, OLD, RUNC
+from tests.containerd_configuration import NATIVE, write_configuration
+from tests.containerd_configuration.test_configuration import CONFIGURATION, GVISOR, NEW, OLD, RUNC
 from tests.recording import assert_recorded
 
 
@@ -38,7 +38,7 @@ def test_every_key() -> None:
         for version in (OLD, NEW):
             document = tomllib.loads(write_configuration(configuration, version))
             found |= _flat(document, f"{name} {version}")
-    assert_recorded("cri/containerd/configuration", found)
+    assert_recorded("containerd_configuration/configuration", found)
 
 
 def test_a_configuration_without_handlers_is_refused() -> None:

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from moorage.cri.containerd import (
+from moorage.cri.version import Version
+from tests.containerd_configuration import (
     NATIVE,
     Configuration,
     RuntimeTable,
     configuration_version,
     write_configuration,
 )
-from moorage.cri.version import Version
 
 OLD = Version((1, 6, 20), "1.6.20")
 NEW = Version((2, 1, 0), "2.1.0")

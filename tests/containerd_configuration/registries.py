@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from moorage.cri.containerd.toml import Table, write_toml
+from tests.containerd_configuration.toml import Table, write_toml
 
 DEFAULT = "_default"
 """The directory whose file applies to every registry without one of its own."""

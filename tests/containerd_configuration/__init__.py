@@ -1,15 +1,15 @@
-"""Configuration of a containerd that tests and benchmarks start beside the engine."""
+"""Configuration of a containerd that tests and benchmarks start beside our engine."""
 
-from moorage.cri.containerd.configuration import (
+from moorage.handlers.runtimes import RUNC_SHIM
+from tests.containerd_configuration.configuration import (
     NATIVE,
     OVERLAYFS,
-    RUNC_SHIM,
     Configuration,
     RuntimeTable,
     configuration_version,
     write_configuration,
 )
-from moorage.cri.containerd.registries import hosts_files
+from tests.containerd_configuration.registries import hosts_files
 
 __all__ = [
     "NATIVE",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.cri.containerd.toml import write_toml
+from tests.containerd_configuration.toml import write_toml
 
 KEYS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=8)
 SCALARS = st.one_of(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from moorage.cri.containerd import RuntimeTable
 from moorage.handlers.discovery import Handler
 from moorage.handlers.runtimes import KNOWN_RUNTIMES
+from tests.containerd_configuration import RuntimeTable
 
 _RUNTIMES = {runtime.name: runtime for runtime in KNOWN_RUNTIMES}
 

@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from moorage.cri.containerd import hosts_files
+from tests.containerd_configuration import hosts_files
 
 
 def test_each_registry_asks_its_mirror_and_then_itself() -> None:
