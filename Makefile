@@ -9,8 +9,16 @@ export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
 # installation fails. $(call install,PACKAGES)
 INSTALL := DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends
 install = { $(INSTALL) $(1) 2>/dev/null || { apt-get update && $(INSTALL) $(1); }; }
+# A virtual environment from a lock with hashes. $(call environment,DIRECTORY,LOCK)
+define environment
+@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo 'installing python3-venv'; \
+  $(call install,python3-venv); } || { echo 'python3-venv is missing: install it as root' >&2; exit 1; }
+$(PYTHON) -m venv $(1)
+$(1)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $(2)
+endef
+PYTHON_SOURCES := src tests bench tools hatch_build.py
 
-.PHONY: help demo venv format lint unit test test-clusters test-others packages peers soak mutants bench lock clean
+.PHONY: help demo venv format lint unit docs test test-clusters test-others packages peers soak mutants bench lock clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -21,10 +29,7 @@ demo: venv ## the whole path on this machine, in a minute: needs root, installs 
 venv: $(VENV)/.built ## create the virtual environment from the hashed lock and build Moorage into it
 
 $(VENV)/.installed: requirements/dev.lock
-	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo 'installing python3-venv'; \
-	  $(call install,python3-venv); } || { echo 'python3-venv is missing: install it as root' >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	$(call environment,$(VENV),$<)
 	touch $@
 
 $(VENV)/.built: $(VENV)/.installed pyproject.toml hatch_build.py $(shell find src -name '*.txt' -o -name '*.proto' -o -name build.py) $(shell find src/moorage/registry -name '*.py')
@@ -32,12 +37,12 @@ $(VENV)/.built: $(VENV)/.installed pyproject.toml hatch_build.py $(shell find sr
 	touch $@
 
 format: venv ## format the code and fix what the linter can fix
-	$(BIN)/ruff format src tests bench hatch_build.py
-	$(BIN)/ruff check --fix src tests bench hatch_build.py
+	$(BIN)/ruff format $(PYTHON_SOURCES)
+	$(BIN)/ruff check --fix $(PYTHON_SOURCES)
 
 lint: venv ## format check, lint, types, import direction
-	$(BIN)/ruff format --check src tests bench hatch_build.py
-	$(BIN)/ruff check src tests bench hatch_build.py
+	$(BIN)/ruff format --check $(PYTHON_SOURCES)
+	$(BIN)/ruff check $(PYTHON_SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
@@ -49,6 +54,14 @@ unit: venv ## the tests of rules and loops, in less than a minute: needs neither
 	  tests/handlers tests/node tests/registry tests/runtimeclass tests/scheduler tests/storage \
 	  tests/streaming \
 	  --ignore tests/handlers/adapters --ignore tests/engine/images --ignore tests/engine/whole
+
+docs: $(VENV)-docs/.installed ## build the documentation site into site/, which can be read offline
+	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --strict --quiet
+	@echo 'open site/index.html'
+
+$(VENV)-docs/.installed: requirements/docs.lock
+	$(call environment,$(VENV)-docs,$<)
+	touch $@
 
 # Clusters mostly wait, and their ports are theirs alone: one run starts them, another does the rest.
 test: lint packages ## lint, then every test
@@ -92,12 +105,17 @@ bench: venv ## print every figure of docs/figures.md
 	$(BIN)/python -m bench.cluster
 	$(BIN)/python -m bench.podstart
 
-lock: ## pin requirements/*.in again, with hashes and without registry addresses
+PIN := $(VENV)-lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --no-emit-index-url \
+  --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate --strip-extras
+GROUP = $(PYTHON) -c 'import tomllib; \
+  print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["$(1)"], sep="\n")'
+
+lock: ## pin requirements/*.in and the group docs again, with hashes and without registry addresses
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/pip install --quiet pip-tools
-	for name in dev run; do $(VENV)-lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe \
-	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --no-annotate \
-	  --strip-extras --output-file requirements/$$name.lock requirements/$$name.in; done
+	for name in dev run; do \
+	  $(PIN) --output-file requirements/$$name.lock requirements/$$name.in; done
+	$(call GROUP,docs) | $(PIN) --output-file requirements/docs.lock -
 
 clean: ## remove what make made
-	rm -rf $(VENV) $(VENV)-lock $(shell find . -name generated -type d)
+	rm -rf $(VENV) $(VENV)-docs $(VENV)-lock site $(shell find . -name generated -type d)

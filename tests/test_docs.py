@@ -1,4 +1,7 @@
-"""The documentation: links lead somewhere, files it names exist, README stays one screen."""
+"""The documentation: links, names of files, marks of commands, the length of the README.
+
+`test_documents.py` executes the commands.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[1]
+from tests.documents import EXECUTED, HOW_TO, REPOSITORY, blocks, matches, steps
+
 _PAGES = sorted(
     [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"), *REPOSITORY.glob("examples/*.md")]
 )
@@ -54,3 +58,81 @@ def test_modules_that_are_named_exist(page: Path) -> None:
 
 def test_the_readme_is_one_screen() -> None:
     assert len((REPOSITORY / "README.md").read_text().split()) <= 600
+
+
+@pytest.mark.parametrize("page", EXECUTED, ids=_name)
+def test_each_shell_block_is_executed_or_says_why_not(page: Path) -> None:
+    for block in blocks(page.read_text()):
+        if block.language in ("", "sh", "shell", "console", "bash"):
+            assert block.marker in ("run", "not run"), f"line {block.line}"
+            assert block.marker == "run" or block.argument, f"line {block.line}: no reason"
+
+
+@pytest.mark.parametrize("page", HOW_TO, ids=_name)
+def test_a_how_to_page_is_executed(page: Path) -> None:
+    assert any(block.marker == "run" for block in blocks(page.read_text()))
+
+
+_PAGE = """\
+<!-- run -->
+```
+$ moor status
+apiserver   ready   0.5 s
+...
+$ true
+```
+
+<!-- file: a.yaml -->
+```yaml
+kind: Pod
+```
+
+<!-- not run: no Docker -->
+```
+docker ps
+```
+
+```text
+a drawing
+```
+"""
+
+
+def test_blocks_have_the_marker_before_them() -> None:
+    found = [(each.line, each.marker, each.argument, each.language) for each in blocks(_PAGE)]
+    assert found == [
+        (2, "run", "", ""),
+        (10, "file", "a.yaml", "yaml"),
+        (15, "not run", "no Docker", ""),
+        (19, "", "", "text"),
+    ]
+
+
+def test_a_session_is_commands_with_their_output_and_a_script_is_one_command() -> None:
+    session, script = blocks(_PAGE)[0], blocks(_PAGE)[2]
+    assert [(step.command, step.output) for step in steps(session)] == [
+        ("moor status", "apiserver   ready   0.5 s\n...\n"),
+        ("true", ""),
+    ]
+    assert [(step.command, step.output) for step in steps(script)] == [("docker ps\n", None)]
+
+
+@pytest.mark.parametrize(
+    ("shown", "real", "expected"),
+    [
+        ("pod/a created\n", "pod/a created\n", True),
+        ("pod/a created\n", "pod/b created\n", False),
+        ("pod/a created\n", "pod/a created\nmore\n", False),
+        ("pod/a created\n...\n", "pod/a created\nmore\nand more\n", True),
+        ("NAME   AGE\na      2s\n", "NAME  AGE\na     1m13s\n", True),
+        ("10.244.0.2 in 0.30 s\n", "10.244.7.13 in 1.2 s\n", True),
+        ("6.1.0\n", "6.18.44-generic\n", True),
+        ("web-zfcmssn8g4-f2x6j\n", "web-5d4f8b7c9d-abcde\n", True),
+        ("8Mi\n", "16Mi\n", False),
+        ("", "anything\n", False),
+    ],
+)
+def test_an_output_is_compared_but_for_what_differs_each_time(
+    shown: str, real: str, expected: bool
+) -> None:
+    assert matches(shown, real) == expected

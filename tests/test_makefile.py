@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[1]
+_TARGETS = re.findall(r"^([a-z]+):.*## ", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
 
 # Debian's python3 without python3-venv: no ensurepip until the package is installed.
 _PYTHON = """#!/bin/sh
@@ -90,3 +92,19 @@ def test_venv_says_what_is_missing_where_nothing_can_be_installed(machine: Path)
     done, _ = _make(machine, "venv")
     assert done.returncode != 0
     assert "python3-venv is missing: install it as root" in done.stderr
+
+
+def test_workflows_use_targets_that_exist() -> None:
+    used = [
+        target
+        for workflow in (REPOSITORY / ".github" / "workflows").glob("*.yaml")
+        for targets in re.findall(r"run: make (.*)$", workflow.read_text(), re.MULTILINE)
+        for target in targets.split()
+    ]
+    assert {"lint", "unit", "test", "docs"} <= set(used) <= set(_TARGETS)
+
+
+@pytest.mark.parametrize("target", [each for each in _TARGETS if each != "help"])
+def test_each_target_is_in_the_documentation(target: str) -> None:
+    page = (REPOSITORY / "docs" / "development.md").read_text()
+    assert f"| `make {target}` |" in page

@@ -1,0 +1,1 @@
+"""Programs of `make` that are no part of the product."""
