@@ -40,9 +40,10 @@ format: venv ## format the code and fix what the linter can fix
 	$(BIN)/ruff format $(PYTHON_SOURCES)
 	$(BIN)/ruff check --fix $(PYTHON_SOURCES)
 
-lint: venv ## format check, lint, types, import direction
+lint: venv ## format check, lint, wording, types, import direction
 	$(BIN)/ruff format --check $(PYTHON_SOURCES)
 	$(BIN)/ruff check $(PYTHON_SOURCES)
+	$(BIN)/python -m tools.wording
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
