@@ -18,7 +18,7 @@ $(1)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $(2
 endef
 PYTHON_SOURCES := src tests bench tools hatch_build.py
 
-.PHONY: help demo venv format lint unit docs test test-clusters test-others packages peers soak mutants bench lock clean
+.PHONY: help demo venv format lint unit coverage docs test test-clusters test-others packages peers soak mutants bench lock clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -48,13 +48,19 @@ lint: venv ## format check, lint, wording, types, import direction
 	$(BIN)/lint-imports --no-cache
 
 # Rules, and loops against fakes: no cluster, no engine, no root. Three workers: some tests wait.
-unit: venv ## the tests of rules and loops, in less than a minute: needs neither root nor packages
-	@$(BIN)/pytest -m 'not runtime and not root and not slow' --hypothesis-profile quick -p no:cacheprovider \
+UNIT := $(BIN)/pytest -m 'not runtime and not root and not slow' --hypothesis-profile quick -p no:cacheprovider \
 	  --numprocesses 3 --dist loadfile \
 	  tests/api tests/admission tests/client tests/controllers tests/cri tests/engine \
 	  tests/handlers tests/node tests/registry tests/runtimeclass tests/scheduler tests/storage \
 	  tests/streaming \
 	  --ignore tests/handlers/adapters --ignore tests/engine/images --ignore tests/engine/whole
+
+unit: venv ## the tests of rules and loops, in less than a minute: needs neither root nor packages
+	@$(UNIT)
+
+coverage: venv ## the tests of `make unit`, and which share of each package they reach
+	@$(UNIT) --cov=moorage --cov-report=
+	@$(BIN)/python -m tools.coverage_table
 
 docs: $(VENV)-docs/.installed ## build the documentation site into site/, which can be read offline
 	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --strict --quiet
@@ -119,4 +125,4 @@ lock: ## pin requirements/*.in and the group docs again, with hashes and without
 	$(call GROUP,docs) | $(PIN) --output-file requirements/docs.lock -
 
 clean: ## remove what make made
-	rm -rf $(VENV) $(VENV)-docs $(VENV)-lock site $(shell find . -name generated -type d)
+	rm -rf $(VENV) $(VENV)-docs $(VENV)-lock site .coverage $(shell find . -name generated -type d)
