@@ -6,6 +6,7 @@ import json
 import subprocess
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ def namespace(control_plane: RunningCluster) -> Iterator[str]:
     control_plane.kubectl("delete", "namespace", name, "--wait=false")
 
 
-def _deployment(name: str, image: str = "app:1") -> dict:
+def _deployment(name: str, image: str = "app:1") -> dict[str, Any]:
     labels = {"app": name}
     return {
         "apiVersion": "apps/v1",

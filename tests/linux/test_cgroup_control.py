@@ -309,7 +309,7 @@ def test_whether_the_kernel_took_a_value(tmp_path: Path, monkeypatch: pytest.Mon
     assert cgroup_control._write(tmp_path / "file", "1")
     assert (tmp_path / "file").read_text() == "1"
     with monkeypatch.context() as patched:
-        patched.setattr(cgroup_control.os, "write", denied)
+        patched.setattr(os, "write", denied)
         assert not cgroup_control._write(tmp_path / "file", "2")
     assert len(os.listdir("/proc/self/fd")) == before
 

@@ -134,11 +134,11 @@ def test_what_is_mounted_in_it_later_stays_there(tmp_path: Path) -> None:
             assert is_mount_point(target / "inner")
             assert not is_mount_point(shared / "inner")
         finally:
-            for each in mounts_below(target, current_mounts()):
-                unmount(each.point)
+            for mounted in mounts_below(target, current_mounts()):
+                unmount(mounted.point)
     finally:
-        for each in mounts_below(shared, current_mounts()):
-            unmount(each.point)
+        for mounted in mounts_below(shared, current_mounts()):
+            unmount(mounted.point)
 
 
 @as_root

@@ -116,7 +116,7 @@ async def test_a_directory_that_is_watched_no_more_is_no_watch_of_the_kernels(
         assert watches(changes) == 2
         changes.forget(tmp_path / "none")
         changes.forget(tmp_path / "a")
-        assert (watches(changes), changes.directories) == (1, {tmp_path / "b"})
+        assert (watches(changes), changes.directories) == (1, frozenset({tmp_path / "b"}))
         (tmp_path / "b").rename(tmp_path / "c")
         async with asyncio.timeout(20):
             assert await changes.changes() == (DirectoryChange(tmp_path / "b"),)

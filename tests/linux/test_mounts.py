@@ -50,7 +50,7 @@ def test_points_are_read_as_the_kernel_escapes_them(point: str, wanted: str | No
 @pytest.mark.parametrize("optional", ["", "shared:1", "shared:1 master:2 propagate_from:3"])
 def test_optional_fields_may_be_many_or_none(optional: str) -> None:
     (found,) = parse_mounts(line("/mnt", optional=optional, kind="cgroup", options="rw,cpu"))
-    assert (found.kind, found.options) == ("cgroup", {"rw", "cpu"})
+    assert (found.kind, found.options) == ("cgroup", frozenset({"rw", "cpu"}))
 
 
 @pytest.mark.parametrize("separator", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028"])

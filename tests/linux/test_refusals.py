@@ -63,7 +63,7 @@ async def test_a_child_that_cannot_be_held_is_ended(monkeypatch: pytest.MonkeyPa
         pids.append(pid)
         raise OSError(errno.EMFILE, "too many")
 
-    monkeypatch.setattr(child_module.os, "pidfd_open", refuse)
+    monkeypatch.setattr(os, "pidfd_open", refuse)
     with pytest.raises(OSError, match="too many"):
         Child(["/bin/sleep", "600"])
     assert pids[0] not in Child.awaited
@@ -197,7 +197,7 @@ def test_the_place_of_a_failure_is_named_as_far_as_it_fits(
             raise OSError(errno.EIO, "broken")
         whole(name, *given, **more)
 
-    monkeypatch.setattr(trees.os, "unlink", unlink)
+    monkeypatch.setattr(os, "unlink", unlink)
     with pytest.raises(OSError, match="broken") as failed:
         trees.remove_tree(tmp_path / "t")
     assert Path(str(failed.value.filename)).name == "file"

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux import trees
 from moorage.linux.bind import bind, is_mount_point, unmount_all
 from moorage.linux.mounts import mount
 from moorage.linux.trees import (
@@ -493,7 +492,7 @@ def test_what_is_added_while_a_directory_is_removed_is_removed_too(
             (root / "inner/new").touch()
         rmdir(name, dir_fd=dir_fd)
 
-    monkeypatch.setattr(trees.os, "rmdir", add_and_remove)
+    monkeypatch.setattr(os, "rmdir", add_and_remove)
     if is_removed:
         remove_tree(root)
     else:
@@ -516,7 +515,7 @@ def test_a_directory_that_the_kernel_keeps_is_named_once(
             raise OSError(errno.EIO, "Input/output error")
         rmdir(name, dir_fd=dir_fd)
 
-    monkeypatch.setattr(trees.os, "rmdir", refuse)
+    monkeypatch.setattr(os, "rmdir", refuse)
     with pytest.raises(OSError, match="Input/output") as caught:
         remove_tree(tmp_path / "root")
     assert caught.value.filename == str(tmp_path / "root/inner")

@@ -271,7 +271,7 @@ def test_a_checksum_is_of_every_field() -> None:
     given = (1, "a", 2, 1, b"v")
     others = [(2, "a", 2, 1, b"v"), (1, "b", 2, 1, b"v"), (1, "a", 3, 1, b"v"),
               (1, "a", 2, 0, b"v"), (1, "a", 2, 1, b"w")]  # fmt: skip
-    sums = {database.checksum(*each) for each in (given, *others)}  # type: ignore[arg-type]
+    sums = {database.checksum(*each) for each in (given, *others)}
     assert len(sums) == 6
     # What stores of earlier versions have written.
     assert database.checksum(1, "a", 2, 1, b"v") == 3738266495

@@ -12,7 +12,7 @@ import pytest
 
 from moorage.storage import database, sqlite
 from moorage.storage.sqlite import SqliteStore
-from moorage.storage.store import Change
+from moorage.storage.store import Change, StoreBrokenError
 
 MIB = 1024 * 1024
 # Of a transaction with values of no size.
@@ -44,7 +44,7 @@ class Steps:
         self.size = 1000
         self.is_released = False
         store._reserve = self  # type: ignore[assignment]
-        store._tell = self.tell  # type: ignore[method-assign]
+        store._tell = self.tell  # type: ignore[method-assign,assignment]  # it records
         self.told: list[tuple[Any, ...]] = []
 
     def tell(self, *told: Any) -> None:
@@ -314,7 +314,7 @@ def ends(fail: Callable[[], Exception]) -> Callable[[object], object]:
 
 def test_a_job_of_a_thread_ends_its_future(on: Steps) -> None:
     on.store._run(NONE, sqlite._Job(lambda _: 5, NONE))
-    on.store._run(NONE, sqlite._Job(ends(lambda: sqlite.StoreBrokenError("why")), NONE))
+    on.store._run(NONE, sqlite._Job(ends(lambda: StoreBrokenError("why")), NONE))
     on.store._run(NONE, sqlite._Job(ends(lambda: sqlite3.OperationalError("locked")), NONE))
     (resolve, _, outcome), (fail, _, broken), (again, _, wrapped) = on.told
     assert (resolve, outcome) == (sqlite._resolve, 5)

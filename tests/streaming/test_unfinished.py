@@ -41,9 +41,16 @@ async def _until(unfinished: Unfinished, held: int) -> None:
             await asyncio.sleep(0.01)
 
 
+def _transport(socket: aiohttp.ClientWebSocketResponse) -> asyncio.Transport:
+    connection = socket._response.connection
+    assert connection is not None
+    assert isinstance(connection.transport, asyncio.Transport)
+    return connection.transport
+
+
 async def _begin(socket: aiohttp.ClientWebSocketResponse, size: int) -> None:
     """Send the beginning of a message in a frame that has more after it."""
-    transport = socket._response.connection.transport  # type: ignore[union-attr]
+    transport = _transport(socket)
     head = bytes((0x02, 0xFF)) + size.to_bytes(8) + bytes(4)
     transport.write(head + bytes(size))
 
@@ -74,7 +81,7 @@ async def test_a_lost_connection_gives_its_bytes_back() -> None:
         async with client.ws_connect(url) as socket:
             await _begin(socket, MIB)
             await _until(unfinished, MIB + _HEAD_BYTES - FREE_BYTES)
-            transport = socket._response.connection.transport  # type: ignore[union-attr]
+            transport = _transport(socket)
             transport.abort()
         await _until(unfinished, 0)
 
@@ -155,12 +162,12 @@ async def test_little_is_kept_of_what_a_log_ignores(size: int, is_closed: bool) 
 
 
 async def _begin_continued(socket: aiohttp.ClientWebSocketResponse, size: int) -> None:
-    transport = socket._response.connection.transport  # type: ignore[union-attr]
+    transport = _transport(socket)
     transport.write(bytes((0x00, 0xFF)) + size.to_bytes(8) + bytes(4) + bytes(size))
 
 
 async def _end(socket: aiohttp.ClientWebSocketResponse) -> None:
-    transport = socket._response.connection.transport  # type: ignore[union-attr]
+    transport = _transport(socket)
     transport.write(bytes((0x80, 0x80)) + bytes(4))
 
 
