@@ -118,7 +118,7 @@ def _import_images(root: Path, host: Inventory, socket: Path) -> None:
     paths = [tools[name].path if name in tools else None for name in ("busybox", "catatonit")]
     archive = root / "images.tar"
     archive.write_bytes(write_archive(asyncio.run(catalogue(*paths))))
-    ctr = ["ctr", "--address", socket, "--namespace", _NAMESPACE]
+    ctr = ["ctr", "--address", str(socket), "--namespace", _NAMESPACE]
     snapshotter = OVERLAYFS if host.disk.overlay else NATIVE
     subprocess.run(
         [*ctr, "images", "import", "--snapshotter", snapshotter, archive],

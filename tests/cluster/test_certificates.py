@@ -8,7 +8,8 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from moorage.cluster.certificates import Authority, Pair, Subject
+from moorage.cluster.certificates import Authority, Subject
+from moorage.cluster.credentials import Pair
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SERVER = Subject("apiserver", hosts=("localhost", "127.0.0.1"))

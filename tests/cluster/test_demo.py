@@ -58,7 +58,7 @@ def test_progress(pod: Pod, progress: str, is_settled: bool) -> None:
 
 
 def test_only_waiting_containers_are_reasons_and_each_reason_once() -> None:
-    states = (
+    states: tuple[dict[str, Any], ...] = (
         {"running": {}},
         {"waiting": {"reason": "ErrImagePull", "message": "not found"}},
         {"waiting": {"reason": "ErrImagePull", "message": "not found"}},

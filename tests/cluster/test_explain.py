@@ -32,7 +32,7 @@ def an_event(**fields: Any) -> Event:
 
 
 def a_pod(phase: str = "Pending", node: str = "", **meta: Any) -> Pod:
-    status = {"phase": phase, "message": "evicted" if phase == "Failed" else ""}
+    status: dict[str, Any] = {"phase": phase, "message": "evicted" if phase == "Failed" else ""}
     if phase == "Ready":
         status = {"phase": "Running"} | {"conditions": [{"type": "Ready", "status": "True"}]}
     wire = {"metadata": {"name": "web", **meta}, "spec": {"nodeName": node}, "status": status}

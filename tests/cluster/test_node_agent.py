@@ -18,11 +18,17 @@ import pytest
 from moorage.api.errors import StatusError
 from moorage.api.nodes import Node
 from moorage.api.references import ObjectReference
+from moorage.client.resources import NODES
 from moorage.client.rest import UnreachableError
 from moorage.cluster.credentials import Credentials
+from moorage.cluster.engine.plan import cgroup_root
 from moorage.cluster.layout import Layout
+from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
 from moorage.cluster.parts import node as module
+from moorage.cluster.reserved import system_reserved
 from moorage.cri import CriError, engine_pb
+from moorage.node.agent import COMPONENT
+from moorage.node.images.verification import Verification
 from tests.clocks import settle
 from tests.cluster.test_settings import SETTINGS
 from tests.linux.hosts import linux_host
@@ -44,15 +50,15 @@ def test_the_options_of_the_agent(tmp_path: Path) -> None:
         credentials.authority.certificate,
     )  # fmt: skip
     assert (server.address, server.port) == ("192.0.2.7", 10250)
-    assert server.api_server_names == {module.NODE_CLIENT_NAME}
+    assert server.api_server_names == {NODE_CLIENT_NAME}
     given = {each.name: getattr(options, each.name) for each in fields(options)}
     wanted = {
         "name": "n1", "cluster_id": "0a1b2c3d", "node_ip": "192.0.2.7", "root_dir": layout.node,
         "pod_logs_dir": layout.pod_logs, "container_logs_dir": None,
-        "cgroup_root": module.cgroup_root(settings), "pod_pids_limit": 7,
-        "image_verification": module.Verification("AlwaysVerify", ("a/*",)),
-        "reserved": module.system_reserved(8 << 30, 1000), "seccomp_default": True,
-        "oom_score_floor": -999, "cluster_domain": module.CLUSTER_DOMAIN,
+        "cgroup_root": cgroup_root(settings), "pod_pids_limit": 7,
+        "image_verification": Verification("AlwaysVerify", ("a/*",)),
+        "reserved": system_reserved(8 << 30, 1000), "seccomp_default": True,
+        "oom_score_floor": -999, "cluster_domain": CLUSTER_DOMAIN,
         "service_environment": {
             "KUBERNETES_SERVICE_HOST": "10.244.0.1", "KUBERNETES_SERVICE_PORT": "6443",
             "KUBERNETES_SERVICE_PORT_HTTPS": "6443",
@@ -170,7 +176,7 @@ async def test_the_part_is_ready_once_the_node_and_its_classes_are(
     look(None, a_node("False", "old"))
     look(a_node("True"), None)
     await settle()
-    assert steps == [(module.NODES, "metadata.name=n1")]
+    assert steps == [(NODES, "metadata.name=n1")]
     look(None, a_node("True", "", "runc"))
     await announcing
     made = [("classes", {"", "runc"})] if has_classes else []
@@ -251,7 +257,7 @@ async def test_the_agent_runs_on_the_clusters_engine_or_another(
         ["engine_changed", "machine", "read_handlers"],
     )
     before = [cri] if cri else [own, "_await_engine"]
-    between = [] if cri else [(module.COMPONENT, "n1")]
+    between = [] if cri else [(COMPONENT, "n1")]
     assert steps[: len(before) + 3 + len(between)] == [
         "descriptors", *before, "moorage-node", "hold_to_store", *between
     ]  # fmt: skip

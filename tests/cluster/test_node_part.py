@@ -21,7 +21,7 @@ class FakeContainerd16(FakeCrio):
 
     async def Status(self, request: Any, context: Any) -> pb.StatusResponse:  # noqa: N802
         status = (await super().Status(request, context)).status
-        runtimes = {name: {} for name in self.behaviour.handlers if name}
+        runtimes: dict[str, Any] = {name: {} for name in self.behaviour.handlers if name}
         text = json.dumps({"containerd": {"defaultRuntimeName": "runc", "runtimes": runtimes}})
         return pb.StatusResponse(status=status, info={"config": text} if request.verbose else {})
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
+import importlib
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -16,16 +18,21 @@ import pytest
 
 from moorage.api.errors import StatusError
 from moorage.api.host_ports import Listener
+from moorage.apiserver.connect import NodeTls
 from moorage.client.rest import UnreachableError
 from moorage.cluster import readiness
 from moorage.cluster.credentials import Credentials
+from moorage.cluster.engine.plan import EnginePlan
 from moorage.cluster.images import PAUSE, NoPauseError
 from moorage.cluster.layout import Layout
+from moorage.cluster.long_lived import Service
+from moorage.cluster.names import ISSUER
 from moorage.cluster.parts import __main__ as main_module
 from moorage.cluster.parts import apiserver, connection, controllers
 from moorage.cluster.parts import engine as engine_part
 from moorage.cluster.settings import Settings, SettingsError, save
 from moorage.cluster.supervisor import NOTIFY_VARIABLE, PORT_TAKEN_STATUS, READY_MESSAGE
+from moorage.linux.private import PASSABLE
 from tests.clocks import settle
 from tests.cluster.test_settings import SETTINGS
 
@@ -93,15 +100,13 @@ def started(
         if part.error is not None:
             raise part.error
 
-    monkeypatch.setattr(main_module.importlib, "import_module", lambda name: (
+    monkeypatch.setattr(importlib, "import_module", lambda name: (
         steps.append(name), SimpleNamespace(run=run))[1])  # fmt: skip
     monkeypatch.setattr(main_module, "die_with_parent", steps.plain("dies with parent"))
     monkeypatch.setattr(main_module, "calm_collector", steps.plain("calm"))
     monkeypatch.setattr(main_module, "configure", lambda level: steps.append(f"logs {level}"))
     monkeypatch.setattr(main_module.log, "exception", lambda *_, **__: steps.append("failed"))
-    monkeypatch.setattr(
-        main_module.Service, "taken_from_environment", steps.plain("service forgotten")
-    )
+    monkeypatch.setattr(Service, "taken_from_environment", steps.plain("service forgotten"))
     before = os.umask(0o022)
     yield part
     os.umask(before)
@@ -248,9 +253,9 @@ async def test_the_server_has_the_clusters_files_and_addresses(
         credentials.signing_key, "https://10.244.0.1:6443"
     )  # fmt: skip
     assert str(api.service_network) == "10.96.0.0/16"
-    assert api.issuer == apiserver.ISSUER
+    assert api.issuer == ISSUER
     node = credentials.node_client
-    assert api.node_tls == apiserver.NodeTls(node.certificate, node.key, authority)
+    assert api.node_tls == NodeTls(node.certificate, node.key, authority)
     assert (api.listeners, api.gates) == (settings.listeners, {"RuntimeClass": False})
     assert layout.database.parent.stat().st_mode & 0o777 == 0o700
 
@@ -348,7 +353,7 @@ async def test_controllers_and_scheduler_have_a_client_each(
 # The engine.
 
 
-def a_plan(root: Path, *tools: str) -> engine_part.EnginePlan:
+def a_plan(root: Path, *tools: str) -> EnginePlan:
     from moorage.cluster.engine import engine_paths, plan_engine
     from tests.cluster.hosts import a_host, tools_without
 
@@ -438,7 +443,7 @@ async def test_the_engine_serves_once_its_images_are_there(
         "host", "network", "engine", "images", "serving", "ready", "end of serving",
         "end of engine",
     ]  # fmt: skip
-    assert made == [("run/0a1b2c3d", engine_part.PASSABLE), ("run/0a1b2c3d/leases", 0o700)]
+    assert made == [("run/0a1b2c3d", PASSABLE), ("run/0a1b2c3d/leases", 0o700)]
     assert bool(warned) == bool(complaint)
 
 

@@ -12,6 +12,7 @@ from concurrent import futures
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -127,7 +128,7 @@ class _Version(grpc.GenericRpcHandler):
         self._answer = answer
         self.methods: list[str] = []
 
-    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
         self.methods.append(details.method)
         return grpc.unary_unary_rpc_method_handler(lambda *_: self._answer())
 

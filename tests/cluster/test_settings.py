@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from pathlib import Path
 
 import msgspec
@@ -109,5 +110,5 @@ def test_a_host_without_a_route_has_loopback(monkeypatch: pytest.MonkeyPatch) ->
         def connect(self, address: object) -> None:
             raise OSError(101, "Network is unreachable", address)
 
-    monkeypatch.setattr(settings.socket, "socket", Unrouted)
+    monkeypatch.setattr(socket, "socket", Unrouted)
     assert host_ip() == "127.0.0.1"

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import time as clock
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ class Bench:
         """A child with a process and a pipe; what is written to `ends` it hears."""
         child, process = self.children[index], Process(100 + index, status)
         child.process = process  # type: ignore[assignment]
-        child.started = module.time.monotonic()
+        child.started = clock.monotonic()
         read_end, self.end = os.pipe()
         child.pipe = read_end
         self.supervisor._selector.register(read_end, 1, child)
@@ -94,7 +95,7 @@ class Bench:
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Iterator[Time]:
     time = Time()
-    monkeypatch.setattr(module.time, "monotonic", time.monotonic)
+    monkeypatch.setattr(clock, "monotonic", time.monotonic)
     yield time
     monkeypatch.undo()
 
@@ -380,9 +381,12 @@ def test_parts_end_in_reverse_order_and_by_force_if_need_be(tmp_path: Path) -> N
     last.is_stubborn = True
     order: list[int] = []
     for process in (first, last):
-        process.terminate = lambda process=process: (  # type: ignore[method-assign,misc]
-            order.append(process.pid), process.done.append("terminate")
-        )  # fmt: skip
+
+        def terminate(process: Any = process) -> None:
+            order.append(process.pid)
+            process.done.append("terminate")
+
+        process.terminate = terminate  # type: ignore[method-assign]  # it records the order
     bench.supervisor._stop_all()
     assert order == [102, 100]
     assert first.done == ["terminate", "wait 20.0"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from moorage.cri import build
 from moorage.cri.build import generate_stubs
 
 
@@ -41,7 +41,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
     compiler = Compiler()
     monkeypatch.setattr(protoc, "main", compiler.main)
     # No interpreter is started for a plugin.
-    monkeypatch.setattr(build.sys, "executable", "/bin/true")
+    monkeypatch.setattr(sys, "executable", "/bin/true")
     return compiler
 
 

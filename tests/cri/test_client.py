@@ -67,7 +67,7 @@ class Channel:
 async def test_a_connection_is_its_own_and_takes_large_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(client.aio, "insecure_channel", Channel)
+    monkeypatch.setattr(aio, "insecure_channel", Channel)
     async with CriClient("unix:///x.sock") as cri:
         channel = cri._channel
         assert isinstance(channel, Channel)

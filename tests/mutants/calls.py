@@ -66,7 +66,7 @@ class CallRecorder:
             return (yield)
         finally:
             sys.settrace(None)
-            threading.settrace(None)  # type: ignore[arg-type]
+            threading.settrace(None)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         test = self.tests[report.nodeid]

@@ -30,7 +30,8 @@ def choose_tests(fault: Fault, tests: Mapping[str, TestCalls]) -> list[str]:
     if not able:
         # The whole file is for a process of its own, whose calls are not recorded.
         able = [name for name in passing if _distance(fault, name) < _ELSEWHERE]
-    chosen, total = [], 0.0
+    chosen: list[str] = []
+    total = 0.0
     ranks = _ranks(able, tests)
 
     def order(name: str) -> tuple[bool, int, int, float]:

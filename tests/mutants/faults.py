@@ -140,7 +140,7 @@ class _Finder(ast.NodeVisitor):
         self._body(node.body)
         self._function = outer
 
-    visit_AsyncFunctionDef = visit_FunctionDef  # type: ignore[assignment]  # noqa: N815
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
 
     def visit_If(self, node: ast.If) -> None:
         if _name(node.test) == "TYPE_CHECKING":

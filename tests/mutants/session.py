@@ -180,17 +180,17 @@ class Session:
             finally:
                 os._exit(status)
         deadline = time.monotonic() + timeout_s
-        status = None
-        while status is None and time.monotonic() < deadline:
-            status = _reaped(child)
-            if status is None:
+        ended: int | None = None
+        while ended is None and time.monotonic() < deadline:
+            ended = _reaped(child)
+            if ended is None:
                 time.sleep(0.01)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
-        if status is None:
+        if ended is None:
             os.waitpid(child, 0)
             return 1
-        return status
+        return ended
 
 
 def _reaped(child: int) -> int | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from moorage.cli.commands import engine as module
+from moorage.cluster.long_lived import Service
 from moorage.engine import CNI_CONFIGURATIONS, HANDLER_DIRECTORY, EngineError, EngineOptions
 from moorage.engine.options import CNI_PROGRAMS
 from tests.cli.moor import moor
@@ -56,7 +57,7 @@ class Engine:
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     engine = Engine()
     monkeypatch.setattr(module, "running", engine.running)
-    monkeypatch.setattr(module.Service, "taken_from_environment", lambda: engine)
+    monkeypatch.setattr(Service, "taken_from_environment", lambda: engine)
     monkeypatch.setattr(module, "configure", lambda level: engine.steps.append(f"logs {level}"))
     monkeypatch.setattr(module, "calm_collector", lambda: engine.steps.append("calm"))
     monkeypatch.setattr(os, "geteuid", lambda: 0)

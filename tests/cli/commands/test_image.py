@@ -126,8 +126,11 @@ def test_only_a_clusters_own_engine_loads(layout: Layout, tmp_path: Path) -> Non
         assert answer.status == 1
         assert "own engine only; this cluster uses the one at unix:///run/x.sock" in answer.err
     change(layout, has_node=False)
-    for arguments in (("load", archive), ("list",), ("remove", "x")):
-        answer = moor("image", *arguments, "--data-dir", layout.root)
+    without_node: tuple[tuple[str | Path, ...], ...] = (
+        ("load", archive), ("list",), ("remove", "x"),
+    )  # fmt: skip
+    for words in without_node:
+        answer = moor("image", *words, "--data-dir", layout.root)
         assert answer.status == 1
         assert "this cluster has no node" in answer.err
 

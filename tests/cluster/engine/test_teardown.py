@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from tests.running import until
 
 
 @pytest.fixture
-def plan(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EnginePlan]:
+def plan(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> EnginePlan:
     """A plan on a machine whose shared places are in the test's directory."""
     monkeypatch.setattr(teardown, "RUN", short_path / "shared")
     monkeypatch.setattr(teardown, "HUGETLB_MARKER", short_path / "shared" / "hugetlb")
@@ -88,9 +87,9 @@ async def test_an_engine_that_cannot_run_is_no_obstacle(plan: EnginePlan) -> Non
     ("left", "stays"), [(None, False), ("other-cluster/", True), ("stray-file", True)]
 )
 async def test_what_clusters_share_goes_with_the_last_of_them(
-    plan: EnginePlan, left: str | None, stays: bool
+    plan: EnginePlan, short_path: Path, left: str | None, stays: bool
 ) -> None:
-    shared = teardown.RUN
+    shared = short_path / "shared"
     shared.mkdir()
     if left is not None:
         place = shared / left

@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -182,7 +182,7 @@ def test_a_host_port_never_takes_the_clusters_own(
     places.serve("pod", "the pod", "198.51.100.2", 80)
     places.serve("host", "the API", "127.0.0.1", 6443)
     places.serve("host", "the agent", "192.0.2.1", 10250)
-    steps = [
+    steps: list[Callable[[], object]] = [
         lambda: [places.restore(host_port(port)) for port in (6443, 10250, 8080)],
         lambda: [places.restore(script(OURS, places.saved()))],
     ]

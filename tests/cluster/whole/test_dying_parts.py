@@ -46,7 +46,7 @@ def test_a_killed_part_comes_back(whole_cluster: RunningCluster, name: str, part
 
     def is_back() -> bool:
         now = whole_cluster.part(part)
-        return now["restarts"] == killed["restarts"] + 1 and now["state"] == "ready"
+        return bool(now["restarts"] == killed["restarts"] + 1 and now["state"] == "ready")
 
     until(is_back, f"{part} again")
     _prove_that_all_works(whole_cluster, name, before)

@@ -67,7 +67,7 @@ def secret(name: str, registry: str, password: str) -> dict[str, Any]:
 
 def wanting(name: str, image: str, policy: str, secret_name: str = "") -> dict[str, Any]:
     container = {"image": image, "imagePullPolicy": policy, "command": ["/bin/sleep", "3600"]}
-    pull = {"imagePullSecrets": [{"name": secret_name}]} if secret_name else {}
+    pull: dict[str, Any] = {"imagePullSecrets": [{"name": secret_name}]} if secret_name else {}
     return pod(name, container=container, **pull)
 
 
