@@ -23,7 +23,7 @@ from tests.registry.rbac.grants import rule
 GROUP = "rbac.authorization.k8s.io"
 BOB, EVE = User("bob", groups=("dev",)), User("eve")
 NAMESPACES = ("", "default", "other")
-LABELS = ({}, {"gather": "a"}, {"gather": "b"}, {"bootstrap": "yes"})
+LABELS: tuple[dict[str, str], ...] = ({}, {"gather": "a"}, {"gather": "b"}, {"bootstrap": "yes"})
 RULES = (
     rule(["get"], ["secrets"]),
     rule(["get", "list"], ["pods"]),
@@ -128,8 +128,10 @@ def binding(name: str, kind: str, role_name: str, user: str) -> dict[str, Any]:
 
 NAMES = ("cluster-admin", "gatherer", "own", "mine", "local")
 # Often none: a role without rules is where an escalation begins.
-SOME_RULES = st.just([]) | st.lists(st.sampled_from(RULES), max_size=2)
-SELECTORS = st.sampled_from((
+SOME_RULES: st.SearchStrategy[list[Any]] = st.just([]) | st.lists(
+    st.sampled_from(RULES), max_size=2
+)
+SELECTORS: st.SearchStrategy[Any] = st.sampled_from((
     None, [{"matchLabels": {"gather": "a"}}], [{"matchLabels": {"bootstrap": "yes"}}],
     [{}], [{"matchExpressions": [{"key": "bootstrap", "operator": "Exists"}]}],
 ))  # fmt: skip

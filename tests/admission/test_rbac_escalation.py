@@ -141,7 +141,7 @@ def test_an_aggregation_rule_needs_everything(
     writes = rule(["create", "patch", "update", "bind"], ["*"], "rbac.authorization.k8s.io")
     cluster.grants.role("roles", writes)
     cluster.grants.bind("roles", user("bob"))
-    about = {"operation": "UPDATE", "old": old} if old else {}
+    about: dict[str, Any] = {"operation": "UPDATE", "old": old} if old else {}
     with pytest.raises(ForbiddenError) as refusal:
         cluster.check(CLUSTER_ROLE, new, **about)
     expected = "must have cluster-admin privileges to use the aggregationRule"

@@ -279,8 +279,9 @@ class World:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.client: Any = MemoryClient(self.clock)
-        self.informers = Informers(self.client, self.clock)
-        self.recorder = EventRecorder(self.client, "test", clock=self.clock)
+        client: Any = self.client
+        self.informers = Informers(client, self.clock)
+        self.recorder = EventRecorder(client, "test", clock=self.clock)
 
     @asynccontextmanager
     async def running(self, *loops: Any) -> AsyncIterator[MemoryClient]:

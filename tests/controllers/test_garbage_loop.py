@@ -147,7 +147,7 @@ async def test_foreground_dependents_that_block_go_first(world: World) -> None:
         async def delete(_resource: Any, name: str, *_: Any, **more: Any) -> None:
             client.requests.append((name, more["propagation_policy"]))  # type: ignore[arg-type]
 
-        client.delete = delete  # type: ignore[method-assign]
+        client.delete = delete  # type: ignore[method-assign,assignment]  # it records
         client.put(CONFIG_MAPS, foreground("a"))
         await world.settled(1)
         asked = {each for each in client.requests if isinstance(each, tuple)}
@@ -308,7 +308,8 @@ async def test_heartbeats_are_no_news(world: World) -> None:
         client.requests.clear()
         client.put(SECRETS, thing("s", owner("a"), labels={"a": "b"}))
         await world.settled(1)
-        assert client.requests == removed == []
+        assert client.requests == []
+        assert removed == []
 
 
 async def test_removals_are_announced_by_namespace(world: World) -> None:

@@ -193,7 +193,8 @@ async def test_what_another_controls_is_not_counted(world: World, reference: Any
 
 
 async def test_an_owner_that_was_replaced_meanwhile_adopts_nothing(world: World) -> None:
-    for changed in ({"uid": "another"}, {"deletionTimestamp": NOW}):
+    changes: tuple[dict[str, Any], ...] = ({"uid": "another"}, {"deletionTimestamp": NOW})
+    for changed in changes:
         world = World()
         world.client.put(REPLICA_SETS, replica_set("web", 1))
         async with reconciling(world) as client:

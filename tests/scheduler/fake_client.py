@@ -191,5 +191,5 @@ def _resource_of(obj: Object) -> Resource[Any]:
         return PODS
     if isinstance(obj, Node):
         return NODES
-    kinds = {each.type: each for each in (RUNTIME_CLASSES, NAMESPACES)}
+    kinds: dict[Any, Resource[Any]] = {each.type: each for each in (RUNTIME_CLASSES, NAMESPACES)}
     return kinds[type(obj)]

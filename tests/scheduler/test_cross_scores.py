@@ -243,7 +243,8 @@ def test_nodes_out_of_reach_count_as_domains_or_not(
     out = a_node("n1", labels={ZONE: "b", "no": "1"}, taints=("k:NoSchedule",) if tainted else ())
     cluster = [a_node("n0", labels={ZONE: "a", "yes": "1"}), out, *pods("n0")]
     more: dict[str, Any] = {} if tainted else {"nodeSelector": {"yes": "1"}}
-    rule = spread(APP, **{policy: value})
+    honoured: dict[str, Any] = {policy: value}
+    rule = spread(APP, **honoured)
     pod = a_pod(labels=APP, topologySpreadConstraints=[rule], **more)
     assert set(reasons(pod, *cluster)) == full
 

@@ -424,5 +424,5 @@ def test_what_rules_every_node_out_is_named() -> None:
     state = a_cluster(a_node("n1"))
     outcome = decide(state, a_pod(runtimeClassName="none"))
     assert isinstance(outcome, Unschedulable)
-    assert (outcome.rejected_by, outcome.ends_nomination) == ({RUNTIME_HANDLER}, True)
+    assert (outcome.rejected_by, outcome.ends_nomination) == (frozenset({RUNTIME_HANDLER}), True)
     assert 'RuntimeClass "none" not found' in outcome.message

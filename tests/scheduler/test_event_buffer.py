@@ -51,7 +51,7 @@ async def test_events_reach_the_recorder_in_order(
         names = [each[0] for each in recorder.recorded]
         assert names == [f"p{number}" for number in range(dropped, count)]
         assert recorder.recorded[0] == (f"p{dropped}", "Normal", "R", f"m{dropped}")
-        counts = [record.moorage_fields["count"] for record in caplog.records
+        counts = [vars(record)["moorage_fields"]["count"] for record in caplog.records
                   if record.getMessage().startswith("events dropped")]  # fmt: skip
         assert counts == ([dropped] if dropped else [])
         # What comes later is handed on as well, and nothing is said twice.

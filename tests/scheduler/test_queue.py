@@ -119,9 +119,9 @@ def test_pods_that_fail_again_and_again_leave_the_queue_no_larger() -> None:
     for _ in range(2):
         park(queue, take(queue))
     for _ in range(200):
-        entry = queue.get("default/a")
-        assert entry is not None
-        queue.promote(entry)
+        parked = queue.get("default/a")
+        assert parked is not None
+        queue.promote(parked)
         park(queue, take(queue))
     assert queue.take() is None
     clock.advance(300)
@@ -181,7 +181,8 @@ def test_a_pod_whose_pause_is_over_is_active_at_once_when_woken() -> None:
     assert take(queue).pod.metadata.name == "b"
     assert queue.take() is None
     queue.wake(entry)
-    assert entry.place is Place.TAKEN
+    place: Place = entry.place
+    assert place is Place.TAKEN
 
 
 @pytest.mark.parametrize("place", ["parked", "backoff", "active", "taken"])

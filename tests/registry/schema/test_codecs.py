@@ -173,6 +173,10 @@ def scalars(field: Field) -> st.SearchStrategy[Any]:
     }[field.kind]
 
 
+def deferred_objects(type_name: str, depth: int) -> st.SearchStrategy[Any]:
+    return st.deferred(lambda: objects(type_name, depth))
+
+
 def objects(type_name: str, depth: int = 0) -> st.SearchStrategy[dict[str, Any]]:
     """Objects of a type with a few of its fields, ever fewer the deeper they lie."""
     type_ = SCHEMA[type_name]
@@ -181,11 +185,7 @@ def objects(type_name: str, depth: int = 0) -> st.SearchStrategy[dict[str, Any]]
     for field in usable:
         if field.kind == "object" and depth > 3:
             continue
-        one = (
-            st.deferred(lambda f=field: objects(f.type, depth + 1))
-            if field.kind == "object"
-            else scalars(field)
-        )
+        one = deferred_objects(field.type, depth + 1) if field.kind == "object" else scalars(field)
         members[field.name] = {
             "": one,
             "list": st.lists(one, min_size=1, max_size=2),
