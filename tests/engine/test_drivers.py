@@ -75,7 +75,8 @@ def test_gvisor(drivers: Drivers, monkeypatch: pytest.MonkeyPatch, ignores: bool
     flags = (f"--root={PATHS.runtimes}/runsc", "--platform=ptrace", *ignoring)
     command: Any = adapter._command_line
     assert (command.program, command.options) == (Path("/usr/bin/runsc"), flags)
-    assert adapter._cgroups == ("cgroups" if ignores else None)
+    cgroups: Any = adapter._cgroups
+    assert cgroups == ("cgroups" if ignores else None)
     assert adapter._scratch == PATHS.scratch
 
 

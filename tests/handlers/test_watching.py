@@ -456,4 +456,8 @@ async def test_a_burst_is_over_as_soon_as_nothing_more_comes(
     async with watched.open():
         for name in ("one", "two"):
             definition(watched.second, name, "crun")
-            await watched.until(lambda catalogue, name=name: name in catalogue.handlers)
+
+            def has_come(catalogue: Catalogue, name: str = name) -> bool:
+                return name in catalogue.handlers
+
+            await watched.until(has_come)

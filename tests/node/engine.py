@@ -119,7 +119,8 @@ class FakeEngine:
         ]
 
     async def sandbox_status(self, sandbox_id: str) -> pb.PodSandboxStatus:
-        return _copy(_found(self._sandboxes, sandbox_id))
+        status: pb.PodSandboxStatus = _copy(_found(self._sandboxes, sandbox_id))
+        return status
 
     # containers
 
@@ -172,7 +173,8 @@ class FakeEngine:
         ]
 
     async def container_status(self, container_id: str) -> pb.ContainerStatus:
-        return _copy(_found(self._containers, container_id)[1])
+        status: pb.ContainerStatus = _copy(_found(self._containers, container_id)[1])
+        return status
 
     async def exec_sync(
         self, container_id: str, command: Sequence[str], timeout_s: int

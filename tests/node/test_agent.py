@@ -40,7 +40,7 @@ def an_agent(**options: Any) -> _Agent:
     } | options  # fmt: skip
     stand_ins: list[Any] = [SimpleNamespace(name=name) for name in ("client", "cri", "http")]
     client, cri, http = stand_ins
-    machine = Machine(facts=facts(), cgroups=Cgroups(Layout.ABSENT), mounter=FakeMounter())  # type: ignore[arg-type]
+    machine = Machine(facts=facts(), cgroups=Cgroups(Layout.ABSENT), mounter=FakeMounter())
     clock: Any = FakeClock()
     changed = asyncio.Event()
     return _Agent(client, cri, NodeOptions(**given), clock, machine, http, _read, changed)

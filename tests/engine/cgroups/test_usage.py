@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,7 +63,8 @@ USAGE = Usage(
 
 @pytest.mark.parametrize("layout", ["v1", "v2", "hybrid"])
 def test_the_same_use_reads_the_same_on_every_layout(tmp_path: Path, layout: str) -> None:
-    cgroups = {"v1": trees.v1, "v2": trees.v2, "hybrid": trees.hybrid}[layout](tmp_path)
+    make: Any = {"v1": trees.v1, "v2": trees.v2, "hybrid": trees.hybrid}[layout]
+    cgroups = make(tmp_path)
     if layout == "v2":
         fill_v2(tmp_path / "pods/a")
     else:

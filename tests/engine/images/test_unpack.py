@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -344,7 +345,7 @@ def _pax(**headers: str) -> bytes:
     return buffer.getvalue()
 
 
-NODE = {"kind": tarfile.CHRTYPE}
+NODE: dict[str, Any] = {"kind": tarfile.CHRTYPE}
 
 
 @pytest.mark.parametrize(

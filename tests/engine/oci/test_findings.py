@@ -18,7 +18,7 @@ from moorage.engine.oci import (
     look_up_container,
     look_up_sandbox,
 )
-from moorage.engine.oci.edits import NO_EDITS
+from moorage.engine.oci.cdi import NO_EDITS
 from tests.engine.oci.requests import HANDLER, HOST, container, pod
 
 Profile = pb.SecurityProfile

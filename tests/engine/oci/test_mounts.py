@@ -171,7 +171,7 @@ def test_id_mappings_go_with_their_mount() -> None:
 
 def test_in_a_user_namespace_the_pods_files_are_its_roots() -> None:
     options = pb.NamespaceOption(userns_options=USERNS)
-    in_users = {"pods": pod(namespace_options=options), "handler": ABLE}
+    in_users: dict[str, Any] = {"pods": pod(namespace_options=options), "handler": ABLE}
     hosts = at(mounts(**in_users, host=replace(HOST, kernel=(6, 3))), "/etc/hosts")
     assert hosts["uidMappings"][0]["hostID"] == 65536
     older = at(mounts(**in_users, host=replace(HOST, kernel=(6, 2))), "/etc/hosts")

@@ -37,7 +37,7 @@ from tests.engine.oci.test_namespaces import USERNS
 
 Profile = pb.SecurityProfile
 DEFAULT = Profile(profile_type=Profile.RuntimeDefault)
-PRIVILEGED = {"sandbox": sandbox(pod(privileged=True))}
+PRIVILEGED: dict[str, Any] = {"sandbox": sandbox(pod(privileged=True))}
 NODE = HostDevice(path="/dev/x", kind="c", major=10, minor=3, mode=0o600, uid=0, gid=0)
 SELINUX = replace(HOST, has_selinux=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from typing import Any
 
 import aiohttp
 import pytest
@@ -185,7 +186,7 @@ async def test_the_process_is_killed_when_its_client_goes(is_rude: bool) -> None
         async with websocket(server.exec_url(WITH_INPUT), V5) as connection:
             await target.started.wait()
             if is_rude:
-                transport = connection._conn.transport  # type: ignore[union-attr]
+                transport: Any = connection._conn.transport  # type: ignore[union-attr]  # it is open
                 transport.abort()
         async with asyncio.timeout(DEADLINE_S):
             await target.process.closed.wait()

@@ -6,6 +6,7 @@ import asyncio
 import re
 import subprocess
 import sys
+from typing import Any
 
 import aiohttp
 import pytest
@@ -116,7 +117,7 @@ async def test_what_can_never_work_gets_no_address(
     asked: pb.ExecRequest | pb.AttachRequest | pb.PortForwardRequest, why: str
 ) -> None:
     async with serving(FakeTarget()) as server:
-        calls = {
+        calls: dict[type, Any] = {
             pb.ExecRequest: server.exec_url,
             pb.AttachRequest: server.attach_url,
             pb.PortForwardRequest: server.port_forward_url,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import grpc
 import pytest
@@ -30,7 +31,7 @@ async def _handlers(caller: Caller) -> dict[str, str]:
     """Handler → its program, as a watch tells first; what is wrong with files under ""."""
     watch = caller.cri.engine.WatchHandlers(engine_pb.WatchHandlersRequest())
     try:
-        told = await watch.read()
+        told: Any = await watch.read()
     finally:
         watch.cancel()
     found = {each.name: each.program for each in told.handlers}

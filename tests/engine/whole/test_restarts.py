@@ -223,7 +223,7 @@ async def _hanging_start(caller: Caller) -> tuple[str, str, asyncio.Task[None]]:
     starting = asyncio.create_task(caller.start(main))
 
     async def is_hanging() -> bool:
-        return pid_file.exists() and pid_file.read_text().strip()
+        return pid_file.exists() and bool(pid_file.read_text().strip())
 
     await eventually(is_hanging, "the runtime's create", 5)
     return made[0], main, starting

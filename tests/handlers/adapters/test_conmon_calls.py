@@ -9,6 +9,7 @@ import re
 import socket
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,7 +79,7 @@ async def test_the_whole_command_line(tmp_path: Path, task: Task) -> None:
     ],
 )
 async def test_terminal_and_input(
-    tmp_path: Path, task: Task, fields: dict[str, bool], added: list[str]
+    tmp_path: Path, task: Task, fields: dict[str, Any], added: list[str]
 ) -> None:
     await conmon(tmp_path, '{"data": 1}\n').create(replace(task, **fields), Path("/bin/runc"), ())
     found = arguments(tmp_path)

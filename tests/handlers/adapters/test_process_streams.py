@@ -117,7 +117,7 @@ async def test_another_error_of_a_terminal_is_raised(monkeypatch: pytest.MonkeyP
         raise OSError(errno.ENOMEM, "no memory")
 
     with monkeypatch.context() as patched:
-        patched.setattr(process_streams.os, "read", read)
+        patched.setattr(os, "read", read)
         with pytest.raises(OSError, match="no memory"):
             await terminal.read()
     terminal.close()

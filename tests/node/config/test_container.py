@@ -13,7 +13,7 @@ from tests.node.objects import UID, a_pod, wire_container
 
 
 def config(**fields: Any) -> pb.ContainerConfig:
-    setting = {
+    setting: dict[str, Any] = {
         "restart_count": 2,
         "image_ref": "sha256:abc",
         "image_user": ImageUser(uid=0),

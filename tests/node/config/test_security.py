@@ -28,7 +28,7 @@ def security(
     defaults: SecurityDefaults = DEFAULTS,
 ) -> pb.LinuxContainerSecurityContext:
     container = wire_container(securityContext=own) if own is not None else wire_container()
-    spec = {"securityContext": of_pod} if of_pod is not None else {}
+    spec: dict[str, Any] = {"securityContext": of_pod} if of_pod is not None else {}
     pod = a_pod(container, **spec)
     return container_security(pod, pod.spec.containers[0], user, defaults)
 

@@ -30,7 +30,7 @@ SERVICES = [
 
 
 def names(**options: Any) -> set[str]:
-    given = {"has_links": True, "overrides": {}, "namespace": "shop"} | options
+    given: dict[str, Any] = {"has_links": True, "overrides": {}, "namespace": "shop"} | options
     found = service_environment(SERVICES, **given)
     # In which order they come makes no difference.
     assert found == service_environment(SERVICES[::-1], **given)

@@ -65,12 +65,13 @@ class Case:
         self.clock = FakeClock()
         self.client: Any = MemoryClient(self.clock)
         self.health, self.recorder, self.images = FakeHealth(), FakeRecorder(), FakeImages()
+        client: Any = self.client
         health: Any = self.health
         recorder: Any = self.recorder
         engine: Any = self.images
         self.options = NodeOptions(name="n1", root_dir=root, **options)
         self.object = NodeObject(
-            client=self.client, engine=engine, health=health, recorder=recorder,
+            client=client, engine=engine, health=health, recorder=recorder,
             clock=self.clock, options=self.options, facts=FACTS, addresses=("10.0.0.1",),
             capacity={"cpu": "4"}, allocatable={"cpu": "3"},
         )  # fmt: skip

@@ -62,7 +62,8 @@ class Node:
             client=part("client", "delete"),
             logs=part("logs", "remove_pod"),
         )  # fmt: skip
-        self.actions = PodActions(self.context)
+        context: Any = self.context
+        self.actions = PodActions(context)
 
     def note(self, name: str) -> Any:
         def call(*given: Any) -> None:
@@ -158,7 +159,8 @@ async def test_volumes_hinder_the_pod_and_a_refresh_does_not(node: Node) -> None
     assert node.events.told == [f"FailedMount: {hindered.value}"]
     node.errors.clear()
     node.answers["volumes.mount"] = {"v": 1}
-    assert await node.actions.mount(POD) == {"v": 1}
+    mounted: Any = await node.actions.mount(POD)
+    assert mounted == {"v": 1}
 
 
 NEW = NewSandbox(attempt=1, replaced=None)

@@ -106,7 +106,7 @@ async def test_a_hook_is_waited_for_only_so_long(is_quick: bool) -> None:
         await gate.wait()
 
     hook = asyncio.ensure_future(wait())
-    waiter = asyncio.ensure_future(bounded(clock, 5, hook))  # type: ignore[arg-type]
+    waiter = asyncio.ensure_future(bounded(clock, 5, hook))
     await settle()
     if is_quick:
         gate.set()

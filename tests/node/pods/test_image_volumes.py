@@ -44,7 +44,7 @@ async def test_an_image_volume_that_cannot_be_had_is_reported_and_nothing_starts
                 return None
             return await type(life.engine).image(life.engine, reference)
 
-        life.engine.image = image  # type: ignore[assignment]
+        life.engine.image = image  # type: ignore[method-assign]
         volumes = [{"name": "model", "image": {"reference": "model:1", "pullPolicy": "Never"}}]
         mounts = [{"name": "model", "mountPath": "/model"}]
         life.begin(a_pod(wire_container(volumeMounts=mounts), volumes=volumes))

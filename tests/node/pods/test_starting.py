@@ -41,8 +41,10 @@ class Parts:
         self.answers: dict[str, Any] = {}
         self.events = FakeEvents()
         self.root = root
-        given = {"name": "n1", "root_dir": root, "container_logs_dir": root / "flat",
-                 "resolv_conf": None, "node_ip": "10.0.0.1"}  # fmt: skip
+        given: dict[str, Any] = {
+            "name": "n1", "root_dir": root, "container_logs_dir": root / "flat",
+            "resolv_conf": None, "node_ip": "10.0.0.1",
+        }  # fmt: skip
         part: Any = self
         self.starter = ContainerStarter(
             engine=part, observer=part, images=part, objects=part, services=part, hooks=part,

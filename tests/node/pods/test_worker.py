@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,17 +64,21 @@ async def test_a_job_that_succeeds_stays_for_its_status(tmp_path: Path) -> None:
         assert life.api.phases[-1] == "Succeeded"
 
 
+def has_started(life: Life, times: int) -> bool:
+    return len(calls(life, "start")) == times
+
+
 async def test_a_container_that_crashes_comes_back_later_and_later(tmp_path: Path) -> None:
     async with living(tmp_path) as life:
         life.begin(a_pod())
         for count in range(3):
-            await life.until(lambda wanted=count: len(calls(life, "start")) == wanted + 1)
+            await life.until(partial(has_started, life, count + 1))
             life.engine.end("app", 1)
             begun_s = life.clock.monotonic()
             await life.look()
             if count:
                 await life.until(lambda: life.waiting() == "CrashLoopBackOff", most_s=1)
-                await life.until(lambda wanted=count: len(calls(life, "start")) == wanted + 2)
+                await life.until(partial(has_started, life, count + 2))
                 assert life.clock.monotonic() - begun_s == 10 * count
         assert life.api.pod is not None
         assert any(
@@ -322,12 +327,16 @@ async def test_changed_labels_refresh_the_volumes_at_once(tmp_path: Path) -> Non
         async def refresh(*_: Any) -> None:
             refreshed.append(life.clock.monotonic())
 
-        life.context.volumes.refresh = refresh  # type: ignore[method-assign]
+        life.context.volumes.refresh = refresh  # type: ignore[method-assign,assignment]  # it counts
         assert life.api.pod is not None
         begun_s = life.clock.monotonic()
         for field in ("labels", "annotations"):
             meta = msgspec.structs.replace(life.api.pod.metadata, **{field: {"a": "b"}})
             life.api.put(msgspec.structs.replace(life.api.pod, metadata=meta))
             count = len(refreshed)
-            await life.until(lambda wanted=count: len(refreshed) > wanted, most_s=5)
+
+            def is_refreshed(before: int = count) -> bool:
+                return len(refreshed) > before
+
+            await life.until(is_refreshed, most_s=5)
         assert life.clock.monotonic() - begun_s < 5

@@ -236,7 +236,7 @@ async def test_how_a_connection_fails(
         asked.append(given)
         raise error
 
-    monkeypatch.setattr(checks.asyncio, "open_connection", fail)
+    monkeypatch.setattr(asyncio, "open_connection", fail)
     container = a_container(ports=[{"name": "web", "containerPort": 80}])
     action = msgspec.convert({"port": "web"}, TCPSocketAction)
     found = await checks._tcp(action, container, "10.0.0.1", 2)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from aiohttp import web
 
 from moorage.api.pods import PodStatus
 from moorage.node.logs.lines import LogOptions
@@ -229,7 +230,7 @@ async def test_a_log_is_streamed(
         return pieces(*given)
 
     monkeypatch.setattr(container_logs, "read_log", read_log)
-    monkeypatch.setattr(container_logs.web, "StreamResponse", Streamed)
+    monkeypatch.setattr(web, "StreamResponse", Streamed)
     found: Any = await served("/l").handle(asked(limitBytes="5"))
     assert (found.written, found.steps) == (written, ["prepared", "ended"])
     assert asked_for == [(Path("/l"), LogOptions(limit_bytes=5))]

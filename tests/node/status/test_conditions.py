@@ -92,7 +92,8 @@ GATED = {"readinessGates": [{"conditionType": "example.com/lb"}]}
 )
 def test_readiness_gates(condition: str | None, wanted: tuple[str, str, str]) -> None:
     others = [{"type": "example.com/lb", "status": condition}] if condition else []
-    found = conditions(a_pod(status={"conditions": others}, **GATED), status("app"))
+    gated: dict[str, Any] = GATED
+    found = conditions(a_pod(status={"conditions": others}, **gated), status("app"))
     assert said(found["Ready"]) == wanted
     assert found["ContainersReady"].status == "True"
 

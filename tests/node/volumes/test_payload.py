@@ -194,7 +194,7 @@ def test_what_must_be_fetched_is_told_beforehand() -> None:
             )
         )
     )
-    assert (found.config_maps, found.secrets) == ({"a"}, {"b"})
+    assert (found.config_maps, found.secrets) == (frozenset({"a"}), frozenset({"b"}))
     assert found.tokens == {TokenWanted("", 3600)}
     assert needs_of(volume(secret={"secretName": "b"})).secrets == {"b"}
     assert needs_of(volume(emptyDir={})) == needs_of(volume(hostPath={"path": "/"}))
@@ -209,10 +209,11 @@ def test_one_large_value_at_many_paths_is_refused(kind: str) -> None:
         secrets={"large": Secret(data={"k": base64.b64encode(large.encode()).decode()})},
     )
     items = [{"key": "k", "path": f"p{n}"} for n in range(70)]
-    source: dict[str, Any] = {
+    sources_of_kinds: dict[str, dict[str, Any]] = {
         "configMap": {"name": "large", "items": items},
         "secret": {"secretName": "large", "items": items},
         "projected": {"sources": [{"configMap": {"name": "large", "items": items}}]},
-    }[kind]
+    }
+    source = sources_of_kinds[kind]
     with pytest.raises(ConfigError, match="larger than 67108864 bytes together"):
         payload_of(a_pod(), volume(**{kind: source}), sources, WHERE)
