@@ -29,9 +29,9 @@ from tests.running import (
     skip_without_runtimes,
 )
 
-pytestmark = [pytest.mark.runtime, pytest.mark.slow]
+pytestmark = [pytest.mark.runtime, pytest.mark.slow, pytest.mark.timeout(400)]
 
-_COMMAND_S = 60.0
+_COMMAND_S = 150.0
 _SETTLES_S = 20.0
 # Commands that change nothing are repeated until their output is the one shown.
 _READERS = (

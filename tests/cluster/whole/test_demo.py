@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.documents import REPOSITORY, blocks, matches
 from tests.machine import demo_processes, leftovers, machine
-from tests.running import EXAMPLES, MOOR, skip_without_runtimes
+from tests.running import EXAMPLES, MOOR, skip_without_gvisor, skip_without_runtimes
 
 pytestmark = [pytest.mark.runtime, pytest.mark.slow]
+
+
+def demo(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*MOOR, "demo", "--examples", str(EXAMPLES), *options],
+        capture_output=True, text=True, timeout=110, check=False, cwd=directory,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
 
 
 @pytest.mark.timeout(240)
@@ -21,11 +32,7 @@ def test_the_demo_twice_in_a_row(tmp_path: Path) -> None:
     skip_without_runtimes()
     before = machine()
     for _ in range(2):
-        done = subprocess.run(
-            [*MOOR, "demo", "--examples", str(EXAMPLES), "-o", "json"],
-            capture_output=True, text=True, timeout=110, check=False, cwd=tmp_path,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
+        done = demo(tmp_path, "-o", "json")
         rows = {row["pod"]: row for row in json.loads(done.stdout)}
         assert {"crun-limited", "native-app", "metered-app", "no-class", "kata-app"} <= set(rows)
         for name, runtime in (("crun-limited", "crun"), ("native-app", "runc")):
@@ -41,3 +48,16 @@ def test_the_demo_twice_in_a_row(tmp_path: Path) -> None:
         assert 'lack runtime handler "kata-containers"' in rows["kata-app"]["reason"]
         assert not demo_processes()
         assert not leftovers(before)
+
+
+def test_the_readme_shows_what_the_demo_prints(tmp_path: Path) -> None:
+    skip_without_runtimes()
+    skip_without_gvisor()
+    (table,) = [
+        block.text
+        for block in blocks((REPOSITORY / "README.md").read_text())
+        if block.text.startswith("POD ")
+    ]
+    # The README's node is n1; the demo's has the host's name.
+    printed = demo(tmp_path).stdout.replace(f" {platform.node().lower()} ", " n1 ")
+    assert matches(f"...\n{table}...\n", printed), printed
