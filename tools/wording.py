@@ -1,6 +1,6 @@
 """Word list of `make lint`: fails where a word of `wording.toml` stands in documentation or code.
 
-    python -m tools.wording            the paths of the list
+    python -m tools.wording            the paths of the list, and its ceilings
     python -m tools.wording PATH…      these files and directories
 
 Of Python files, comments, docstrings, other strings and identifiers are read; of all others, every
@@ -44,12 +44,14 @@ class WordList:
     paths: tuple[str, ...]
     words: Mapping[str, str]
     allowed: tuple[Allowed, ...]
+    ceilings: Mapping[str, int]
 
     @classmethod
     def read(cls, text: str) -> WordList:
         content: dict[str, Any] = tomllib.loads(text)
         allowed = tuple(Allowed(**entry) for entry in content.get("allowed", ()))
-        return cls(tuple(content["paths"]), content["words"], allowed)
+        ceilings = content.get("ceilings", {})
+        return cls(tuple(content["paths"]), content["words"], allowed, ceilings)
 
     def pattern(self) -> re.Pattern[str]:
         phrases = sorted(self.words, key=len, reverse=True)
@@ -98,28 +100,37 @@ def _python_passages(text: str) -> Iterator[tuple[int, str]]:
         yield comment_line, "\n".join(comment)
 
 
-def files(paths: tuple[str, ...]) -> Iterator[Path]:
-    """Yield the text files below paths of the repository."""
-    for name in paths:
-        path = REPOSITORY / name
-        if path.is_file():
-            yield path
-        for each in sorted(path.rglob("*")):
-            if each.suffix in _SUFFIXES and each.is_file() and "generated" not in each.parts:
-                yield each
+def files(name: str) -> Iterator[Path]:
+    """Yield the text files at or below a path of the repository."""
+    path = REPOSITORY / name
+    if path.is_file():
+        yield path
+    for each in sorted(path.rglob("*")):
+        if each.suffix in _SUFFIXES and each.is_file() and "generated" not in each.parts:
+            yield each
 
 
 def main(arguments: list[str]) -> int:
     words = WordList.read((REPOSITORY / "tools" / "wording.toml").read_text())
-    count = 0
-    for path in files(tuple(arguments) or words.paths):
-        name = path.resolve().relative_to(REPOSITORY).as_posix()
-        for use in uses(path.read_text(), name, words):
+    limits = dict.fromkeys(arguments or words.paths, 0)
+    if not arguments:
+        limits |= words.ceilings
+    has_failed = False
+    for path, most in limits.items():
+        found = list(_uses_below(path, words))
+        if len(found) <= most:
+            continue
+        has_failed = True
+        for use in found:
             print(f"{use.path}:{use.line}: {use.word}: write {words.words[use.word]}")
-            count += 1
-    if count:
-        print(f"{count} words of tools/wording.toml; a use that is right is allowed there")
-    return 1 if count else 0
+        print(f"{path}: {len(found)} words of tools/wording.toml, at most {most} may be there")
+    return 1 if has_failed else 0
+
+
+def _uses_below(path: str, words: WordList) -> Iterator[Use]:
+    for file in files(path):
+        name = file.resolve().relative_to(REPOSITORY).as_posix()
+        yield from uses(file.read_text(), name, words)
 
 
 if __name__ == "__main__":

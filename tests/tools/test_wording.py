@@ -70,3 +70,10 @@ def test_each_allowed_use_has_a_reason_and_still_exists() -> None:
     for entry in words.allowed:
         assert entry.reason
         assert not entry.path or (REPOSITORY / entry.path).exists()
+
+
+def test_a_ceiling_is_of_a_directory_that_exists() -> None:
+    words = WordList.read((REPOSITORY / "tools" / "wording.toml").read_text())
+    for path, most in words.ceilings.items():
+        assert (REPOSITORY / path).exists()
+        assert most > 0
