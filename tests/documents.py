@@ -19,7 +19,8 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
 HOW_TO = sorted((REPOSITORY / "docs" / "how-to").glob("*.md"))
-EXECUTED = [REPOSITORY / "README.md", REPOSITORY / "docs" / "tutorial.md", *HOW_TO]
+MARKED = [REPOSITORY / "README.md", REPOSITORY / "docs" / "tutorial.md", *HOW_TO]
+"""Pages whose shell blocks say what is done with them."""
 
 _BLOCK = re.compile(
     r"(?:^<!-- (?P<marker>run|file|not run)(?:: (?P<argument>.+?))? -->\n)?"
@@ -63,6 +64,13 @@ def blocks(text: str) -> list[Block]:
             textwrap.dedent(found["text"]),
         )
         for found in _BLOCK.finditer(text)
+    ]
+
+
+def executed() -> list[Path]:
+    """Return the pages with commands to execute; programs in Python are `test_how_to.py`'s."""
+    return [
+        page for page in MARKED if any(block.marker == "run" for block in blocks(page.read_text()))
     ]
 
 

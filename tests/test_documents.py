@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import EXECUTED, REPOSITORY, Block, Step, blocks, matches, steps
+from tests.documents import REPOSITORY, Block, Step, blocks, executed, matches, steps
 from tests.engine.images.builds import Entry, directory, layer, oci_archive
 from tests.engine.images.conftest import serving
 from tests.running import (
@@ -167,7 +167,7 @@ def follow(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[
         subprocess.run(down, check=True, timeout=_COMMAND_S)
 
 
-@pytest.mark.parametrize("page", EXECUTED, ids=lambda page: str(page.relative_to(REPOSITORY)))
+@pytest.mark.parametrize("page", executed(), ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_a_page_can_be_followed(page: Path, follow: Callable[[str], None]) -> None:
     skip_without_kubectl()
     skip_without_runtimes()

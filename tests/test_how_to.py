@@ -9,13 +9,13 @@ import pytest
 import yaml
 
 from moorage.handlers import parse_definition
-from tests.documents import EXECUTED, blocks
+from tests.documents import MARKED, blocks
 
 
 def _shown(language: str) -> list[Any]:
     return [
         pytest.param(block.text, id=f"{page.stem}-{block.line}")
-        for page in EXECUTED
+        for page in MARKED
         for block in blocks(page.read_text())
         if block.language == language
     ]
