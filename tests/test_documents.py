@@ -120,7 +120,7 @@ class Reader:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     """The cluster of pages that start none."""
     data_dir = tmp_path_factory.mktemp("documents") / "data"
-    with running(data_dir, "--node-name", "n1") as cluster:
+    with running(data_dir, node_name="n1") as cluster:
         yield cluster
 
 

@@ -109,7 +109,8 @@ def test_an_answer_that_takes_too_long_is_not_waited_for(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def hang(_cluster: Cluster) -> list[str]:
-        return await asyncio.get_running_loop().create_future()
+        never: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
+        return await never
 
     monkeypatch.setattr(completion, "_namespace_names", hang)
     monkeypatch.setattr(completion, "_DEADLINE_S", 0.01)

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -173,7 +174,8 @@ async def test_the_host_is_checked_once_and_only_for_pods_of_its_own_engine(
 
     monkeypatch.setattr(machine, "require_machine", require)
     cluster = Cluster(tmp_path / "c", Choices(node_name="n1"))
-    assert (await cluster.check_host()).handlers == ("runc",)
+    seen: Any = await cluster.check_host()
+    assert seen.handlers == ("runc",)
     await cluster.start()
     assert checked == [tmp_path / "c"]
     assert (await Cluster(tmp_path / "d", PLANE).check_host()).handlers == ()

@@ -51,7 +51,8 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 async def test_it_is_looked_at_and_left_alone(here: Machine) -> None:
-    assert await machine.inspect_machine(Layout(Path("/data"))) == (here.host, "handlers")
+    seen: Any = await machine.inspect_machine(Layout(Path("/data")))
+    assert seen == (here.host, "handlers")
     assert here.installed == []
     assert here.found == [None, here.host.machine, "before"]
 

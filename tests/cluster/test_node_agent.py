@@ -25,7 +25,7 @@ from moorage.cluster.engine.plan import cgroup_root
 from moorage.cluster.layout import Layout
 from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
 from moorage.cluster.parts import node as module
-from moorage.cluster.reserved import system_reserved
+from moorage.cluster.system_reserved import system_reserved
 from moorage.cri import CriError, engine_pb
 from moorage.node.agent import COMPONENT
 from moorage.node.images.verification import Verification

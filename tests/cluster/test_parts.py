@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import errno
 import importlib
 import os
@@ -22,10 +21,10 @@ from moorage.apiserver.connect import NodeTls
 from moorage.client.rest import UnreachableError
 from moorage.cluster import readiness
 from moorage.cluster.credentials import Credentials
+from moorage.cluster.daemon import Service
 from moorage.cluster.engine.plan import EnginePlan
 from moorage.cluster.images import PAUSE, NoPauseError
 from moorage.cluster.layout import Layout
-from moorage.cluster.long_lived import Service
 from moorage.cluster.names import ISSUER
 from moorage.cluster.parts import __main__ as main_module
 from moorage.cluster.parts import apiserver, connection, controllers

@@ -100,7 +100,7 @@ def test_a_port_that_is_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_port_may_be_given_up_in_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = socket.create_server(("127.0.0.1", 0))
-    monkeypatch.setattr(settings.time, "sleep", lambda _: taken.close())
+    monkeypatch.setattr(time, "sleep", lambda _: taken.close())
     with Reservations() as reservations:
         require_port(taken.getsockname()[1], "127.0.0.1", "--api-port", reservations)
 

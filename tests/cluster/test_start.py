@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from moorage.cluster import start
 from moorage.cluster.errors import StartError
 from moorage.cluster.layout import Layout
 from moorage.cluster.start import start_supervisor
@@ -32,7 +32,7 @@ def replace(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> Replace:
 
     def replaced(script: str) -> None:
         program = write_program(layout.root, "python", script)
-        monkeypatch.setattr(start.sys, "executable", str(program))
+        monkeypatch.setattr(sys, "executable", str(program))
 
     return replaced
 

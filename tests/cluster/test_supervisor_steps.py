@@ -371,7 +371,7 @@ def test_an_answer_that_is_overdue_is_given_up(tmp_path: Path, time: Time) -> No
     assert child.probing is probing
     pass_time(bench, time, 0.5)
     bench.supervisor._probe_due()
-    assert (child.probing, probing.is_stopped) == (None, True)
+    assert (child.probing, probing.is_stopped) == (None, True)  # type: ignore[union-attr]  # a fake
 
 
 def test_parts_end_in_reverse_order_and_by_force_if_need_be(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from moorage.cluster import teardown
 from moorage.cluster.engine import NoEngineError, engine_in_use, note_engine
+from moorage.cluster.engine.plan import cgroup_root
 from moorage.cluster.errors import StopError
 from moorage.cluster.layout import Layout
 from moorage.cluster.status import part_statuses
@@ -100,7 +101,7 @@ async def test_pods_end_where_they_were_left(
     assert await machine.clear(**changes) == steps
     given = {each[0]: each[1:] for each in machine.steps}
     settings = msgspec.structs.replace(SETTINGS, **changes)
-    root = teardown.cgroup_root(settings)
+    root = cgroup_root(settings)
     assert given["mounts"] == (machine.layout.node,)
     assert given["cgroups"] == ([root], "cgroups")
     if "end_pods" in given:
@@ -121,7 +122,7 @@ async def test_without_what_an_engine_needs_everything_is_swept(machine: Machine
     machine.has_engine = False
     assert await machine.clear() == ["prepare", "sweep", *REST]
     paths = machine.steps[1][1]
-    root = teardown.cgroup_root(SETTINGS)
+    root = cgroup_root(SETTINGS)
     assert machine.steps[1] == ("sweep", paths, "host", "network", frozenset({root}))
     assert paths.run == machine.run
 

@@ -49,5 +49,5 @@ def test_the_address_towards_others(
     monkeypatch: pytest.MonkeyPatch, routes: dict[str, str], wanted: str
 ) -> None:
     monkeypatch.setattr(Probe, "routes", routes)
-    monkeypatch.setattr(address.socket, "socket", Probe)
+    monkeypatch.setattr(socket, "socket", Probe)
     assert address.own_address() == wanted

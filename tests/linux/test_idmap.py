@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.linux import idmap
+from moorage.linux import libc
 from moorage.linux.bind import is_mount_point
 from moorage.linux.idmap import (
     IdMappings,
@@ -105,7 +105,7 @@ def test_a_kernel_without_it_is_told_from_one_that_refuses(
         assert words == (tree, b"", 0x1000, change, 32)
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(idmap.libc, "syscall", call)
+    monkeypatch.setattr(libc, "syscall", call)
     why = "no mounts with mapped owners" if is_unsupported else os.strerror(number)
     with pytest.raises(OSError, match=why) as caught:
         mount_idmapped(tmp_path, tmp_path / "target", 7)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -19,8 +20,8 @@ def test_a_process_dies_with_its_parent(
     signals: list[int] = []
     fake = SimpleNamespace(prctl=lambda *given: (asked.append(given), answer)[1])
     monkeypatch.setattr(libc, "_libc", fake)
-    monkeypatch.setattr(parent_death.os, "getppid", lambda: parents.pop(0))
-    monkeypatch.setattr(parent_death.os, "kill", lambda _, number: signals.append(number))
+    monkeypatch.setattr(os, "getppid", lambda: parents.pop(0))
+    monkeypatch.setattr(os, "kill", lambda _, number: signals.append(number))
     if killed is None:
         with pytest.raises(OSError, match="PR_SET_PDEATHSIG"):
             parent_death.die_with_parent()

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from moorage.linux import bind as bind_module
-from moorage.linux import child as child_module
 from moorage.linux import libc, namespaces, network_devices, reaper, trees
 from moorage.linux.bind import bind
 from moorage.linux.child import Child

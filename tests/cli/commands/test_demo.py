@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     levels: list[str] = []
     monkeypatch.setattr(demo, "configure", levels.append)
     # Not root's, whose parent directory is /var/lib.
-    monkeypatch.setattr(demo.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     yield stage
     assert set(levels) <= {"warning"}
     assert not stage.root.is_dir() or stage.root == Path()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from moorage.cli.commands import engine as module
-from moorage.cluster.long_lived import Service
+from moorage.cluster.daemon import Service
 from moorage.engine import CNI_CONFIGURATIONS, HANDLER_DIRECTORY, EngineError, EngineOptions
 from moorage.engine.options import CNI_PROGRAMS
 from tests.cli.moor import moor

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from moorage.cluster.engine.sweep import (
-    LeftoverError,
     cgroup_paths,
     end_processes,
     remove_cgroups,
@@ -19,6 +18,7 @@ from moorage.cluster.engine.sweep import (
     remove_mounts,
     task_ids,
 )
+from moorage.cluster.errors import LeftoverError
 from moorage.cluster.host import Cgroups, Layout
 from moorage.linux.mounts import current_mounts, mount, mounts_below
 from moorage.linux.process import state

@@ -100,7 +100,7 @@ async def test_parents_go_when_nothing_is_in_them(place: Place) -> None:
     other = await cgroups_control.create_parent(CgroupDriver.CGROUPFS, f"{path}/pods/b")
     await cgroups_control.remove_if_empty(made)
     assert (await cgroups_control.processes(f"{path}/pods/b"), has_cgroup(cgroups, made[0])) == (
-        set(),
+        frozenset(),
         True,
     )
     await cgroups_control.remove_if_empty((made[0], *other))

@@ -39,6 +39,7 @@ async def test_each_kind_of_change_ends_a_wait(
             await changes.wait(1000)
         await changes.wait(0.01)
         # All of it was read, so that nothing wakes the loop any more.
+        assert changes._inotify is not None
         with pytest.raises(BlockingIOError):
             os.read(changes._inotify._descriptor, 4096)
 
@@ -56,6 +57,7 @@ async def test_without_a_change_the_time_is_waited(place: Path) -> None:
 
 async def test_the_descriptor_goes_with_the_block(place: Path) -> None:
     with DirectoryChanges(place) as changes:
+        assert changes._inotify is not None
         descriptor = changes._inotify._descriptor
         assert not os.get_blocking(descriptor)
         assert not os.get_inheritable(descriptor)
