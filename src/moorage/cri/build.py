@@ -39,7 +39,7 @@ def generate_stubs(proto: Path, target: Path, source: Path, *, has_services: boo
                 "protoc",
                 f"-I{root}",
                 f"-I{well_known}",
-                *(f"--plugin={each.name}={each}" for each in _write_plugins(root)),
+                *(f"--plugin={plugin.name}={plugin}" for plugin in _write_plugins(root)),
                 *(f"--{output}={root}" for output in outputs),
                 str(copy),
             ]

@@ -148,7 +148,7 @@ async def _check_driver(cri: CriClient, engine: str) -> None:
 async def _condition_complaint(cri: CriClient) -> str:
     """Return what the engine lacks for pod networks. Raises UnusableEngineError when not ready."""
     status = await cri.call(cri.runtime.Status, pb.StatusRequest(), timeout_s=_TIMEOUT_S)
-    conditions = {each.type: each for each in status.status.conditions}
+    conditions = {condition.type: condition for condition in status.status.conditions}
     for name in ("RuntimeReady", "NetworkReady"):
         if name not in conditions:
             raise UnusableEngineError(cri.endpoint, f"its status lacks the condition {name}")

@@ -65,11 +65,11 @@ def handlers_in(reply: pb.StatusResponse) -> tuple[NodeRuntimeHandler, ...]:
     if reply.runtime_handlers:
         return tuple(
             _handler(
-                each.name,
-                recursive_read_only=each.features.recursive_read_only_mounts,
-                user_namespaces=each.features.user_namespaces,
+                runtime_handler.name,
+                recursive_read_only=runtime_handler.features.recursive_read_only_mounts,
+                user_namespaces=runtime_handler.features.user_namespaces,
             )
-            for each in reply.runtime_handlers
+            for runtime_handler in reply.runtime_handlers
         )
     return tuple(map(_handler, _configured(reply.info.get(_CONFIGURATION, ""))))
 

@@ -128,11 +128,13 @@ def mount_idmapped(source: Path, target: Path, namespace: int) -> None:
 
 
 def _outside(number: int, ranges: Sequence[IdRange]) -> int:
-    for each in ranges:
-        if each.container_id <= number < each.container_id + each.length:
-            return each.host_id + number - each.container_id
+    for id_range in ranges:
+        if id_range.container_id <= number < id_range.container_id + id_range.length:
+            return id_range.host_id + number - id_range.container_id
     raise OSError(errno.EOVERFLOW, f"id {number} is not mapped into the user namespace")
 
 
 def _table(ranges: Sequence[IdRange]) -> str:
-    return "".join(f"{each.container_id} {each.host_id} {each.length}\n" for each in ranges)
+    return "".join(
+        f"{id_range.container_id} {id_range.host_id} {id_range.length}\n" for id_range in ranges
+    )

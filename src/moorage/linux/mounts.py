@@ -45,7 +45,7 @@ def current_mounts() -> tuple[Mount, ...]:
 
 def mounts_below(directory: Path, mounts: Iterable[Mount]) -> list[Mount]:
     """Return the mounts at or below a directory, innermost first: the order to unmount them in."""
-    return [each for each in reversed(tuple(mounts)) if each.point.is_relative_to(directory)]
+    return [mount for mount in reversed(tuple(mounts)) if mount.point.is_relative_to(directory)]
 
 
 def mount(source: str, point: Path, kind: str, options: str, flags: int = 0) -> None:

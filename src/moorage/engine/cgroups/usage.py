@@ -59,7 +59,7 @@ def total_usage(usages: Iterable[Usage]) -> Usage:
     every = tuple(usages)
     values: dict[str, int | None] = {}
     for field in fields(Usage):
-        known = [found for each in every if (found := getattr(each, field.name)) is not None]
+        known = [found for usage in every if (found := getattr(usage, field.name)) is not None]
         values[field.name] = sum(known) if known and field.name not in _LIMITS else None
     return Usage(**values)
 
@@ -236,7 +236,7 @@ def _with_swap_alone(usage: Usage) -> Usage:
     alone = None if limit is None or both is None else max(both - limit, 0)
     return Usage(
         **{
-            each.name: alone if each.name == "swap_limit" else getattr(usage, each.name)
-            for each in fields(usage)
+            field.name: alone if field.name == "swap_limit" else getattr(usage, field.name)
+            for field in fields(usage)
         }
     )

@@ -74,7 +74,11 @@ class LogRateLimiter:
 
     async def check(self) -> None:
         """Read every monitor once and throttle those above the limit."""
-        running = {each.id: each for each in self._inventory.containers if each.is_running}
+        running = {
+            container.id: container
+            for container in self._inventory.containers
+            if container.is_running
+        }
         await self._forget_ended(running.keys())
         watched = [
             each

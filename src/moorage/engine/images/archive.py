@@ -195,8 +195,8 @@ def _archived(contents: _Contents, entry: Descriptor, platform: Platform) -> Arc
     if not isinstance(manifest, Manifest):
         raise MalformedImageError(f"{entry.digest} in {contents.path} is a list of lists")
     blobs = tuple(
-        contents.blob(_blob_path(each.digest), digest=each.digest, compression=each.compression)
-        for each in manifest.layers
+        contents.blob(_blob_path(layer.digest), digest=layer.digest, compression=layer.compression)
+        for layer in manifest.layers
     )
     tags, digests = _names(entry)
     return ArchivedImage(tags, digests, contents.checked(manifest.config.digest), blobs)

@@ -110,8 +110,8 @@ def read_configuration(blob: bytes) -> tuple[ImageConfiguration, tuple[str, ...]
         read = msgspec.json.decode(blob, type=_Blob)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedImageError(f"its configuration cannot be read: {error}") from error
-    for each in read.rootfs.diff_ids:
-        check_digest(each)
+    for diff_id in read.rootfs.diff_ids:
+        check_digest(diff_id)
     found = read.config or _Process()
     configuration = ImageConfiguration(
         user=found.user or "",

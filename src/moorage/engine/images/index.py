@@ -55,7 +55,7 @@ def find(images: Images, reference: str) -> Image:
     if found is not None:
         return found
     if _ID_PREFIX.fullmatch(bare):
-        fitting = [each for each in images.values() if each.id.startswith(SHA256 + bare)]
+        fitting = [image for image in images.values() if image.id.startswith(SHA256 + bare)]
         if len(fitting) == 1:
             return fitting[0]
         if fitting:
@@ -154,7 +154,8 @@ class IndexFiles:
     def save(self, images: Images) -> None:
         """Write the index durably. Blocks. Raises OSError; the former index stays then."""
         entries = tuple(
-            _Entry(each.id, each.tags, each.digests, each.size_bytes) for each in images.values()
+            _Entry(image.id, image.tags, image.digests, image.size_bytes)
+            for image in images.values()
         )
         write_durably(self._index, msgspec.json.encode(_File(_FORM, entries)))
 
@@ -171,7 +172,7 @@ def _named(images: Images, reference: str) -> Image | None:
         full = parse(reference).full
     except InvalidReferenceError:
         return None
-    return next((each for each in images.values() if full in (*each.tags, *each.digests)), None)
+    return next((image for image in images.values() if full in (*image.tags, *image.digests)), None)
 
 
 def _joined(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:

@@ -88,18 +88,18 @@ class Layers:
     def load(self) -> None:
         """Load the layers, and remove incomplete ones. Blocks. Raises OSError."""
         make_private(self._directory)
-        for each in self._directory.iterdir():
-            if each.name.startswith("."):
-                remove_leftover(each)
+        for entry in self._directory.iterdir():
+            if entry.name.startswith("."):
+                remove_leftover(entry)
                 continue
             try:
-                record = read_record(each)
+                record = read_record(entry)
             except (OSError, msgspec.DecodeError) as error:
                 # Images that need it are dropped from the index, and pulled again.
-                log.warning("layer cannot be read and is removed", layer=each.name, reason=error)
-                remove_leftover(each)
+                log.warning("layer cannot be read and is removed", layer=entry.name, reason=error)
+                remove_leftover(entry)
             else:
-                self._sizes[SHA256 + each.name] = (record.size_bytes, record.inodes)
+                self._sizes[SHA256 + entry.name] = (record.size_bytes, record.inodes)
 
     def __contains__(self, diff_id: object) -> bool:
         return diff_id in self._sizes
@@ -119,7 +119,7 @@ class Layers:
 
     def size(self, diff_ids: Collection[str]) -> tuple[int, int]:
         """Return bytes and inodes of present layers, each counted once."""
-        found = [self._sizes[each] for each in set(diff_ids) if each in self._sizes]
+        found = [self._sizes[diff_id] for diff_id in set(diff_ids) if diff_id in self._sizes]
         return sum(size for size, _ in found), sum(inodes for _, inodes in found)
 
     @property
@@ -146,7 +146,7 @@ class Layers:
         At most two renames each, so that no reader finds half a layer.
         """
         directories = []
-        for diff_id in [each for each in self._sizes if each not in needed]:
+        for diff_id in [known for known in self._sizes if known not in needed]:
             doomed = self._directory / f"{_OLD}{secrets.token_hex(8)}"
             self.path(diff_id).rename(doomed)
             del self._sizes[diff_id]

@@ -144,7 +144,7 @@ def _platforms(entries: Sequence[Descriptor]) -> list[_PlatformObject]:
 
 
 def _check(descriptors: Sequence[Descriptor]) -> None:
-    for each in descriptors:
-        check_digest(each.digest)
-        if each.size < 0:
-            raise MalformedImageError(f"{each.digest} has a negative size")
+    for descriptor in descriptors:
+        check_digest(descriptor.digest)
+        if descriptor.size < 0:
+            raise MalformedImageError(f"{descriptor.digest} has a negative size")

@@ -65,7 +65,7 @@ def options(lowers: Sequence[str], writable: Sequence[str]) -> str:
 def _lowers(home: Path, layers: Sequence[Path]) -> list[Path]:
     """Return the lower directories from the top down, as overlayfs requires."""
     if layers:
-        return [tree_of(each) for each in reversed(layers)]
+        return [tree_of(layer) for layer in reversed(layers)]
     empty = home / _EMPTY
     # An image may have no layer; the container then sees this directory as its root.
     make_directories(empty, 0o755)

@@ -137,7 +137,7 @@ class RootFilesystems:
 
     async def total_usage(self) -> tuple[int, int]:
         """Return bytes and inodes of what all containers wrote."""
-        directories = [self._writable(*each) for each in self._records.items()]
+        directories = [self._writable(*record) for record in self._records.items()]
         return await asyncio.to_thread(disk_use, directories)
 
     async def keep_only(self, known: Collection[str]) -> None:

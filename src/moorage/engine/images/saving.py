@@ -120,7 +120,7 @@ def _describe(
     described = blobs.add(content)
     manifest = oci_archive.manifest(
         blobs.descriptor(described, oci_archive.CONFIGURATION_TYPE),
-        [blobs.descriptor(each, oci_archive.LAYER_TYPE) for each in layers],
+        [blobs.descriptor(layer, oci_archive.LAYER_TYPE) for layer in layers],
     )
     blobs.add(manifest)
     platform = {

@@ -31,7 +31,7 @@ class ImageServicer:
 
     async def list_images(self, request: pb.ListImagesRequest) -> pb.ListImagesResponse:
         found = self._filtered(request.filter.image.image)
-        return pb.ListImagesResponse(images=[image_message(each) for each in found])
+        return pb.ListImagesResponse(images=[image_message(image) for image in found])
 
     async def stream_images(
         self, request: pb.StreamImagesRequest

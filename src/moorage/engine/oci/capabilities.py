@@ -96,7 +96,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 def _names(asked: Iterable[str], host: HostFacts) -> frozenset[str]:
-    return frozenset(_name(each, host) for each in asked)
+    return frozenset(_name(name, host) for name in asked)
 
 
 def _name(asked: str, host: HostFacts) -> str:

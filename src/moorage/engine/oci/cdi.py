@@ -131,7 +131,7 @@ class CdiDirectories:
 
 def requested_devices(config: pb.ContainerConfig) -> tuple[str, ...]:
     """Return the devices that a container requests, in the CRI's field or in annotations."""
-    names = [each.name for each in config.CDI_devices]
+    names = [cdi_device.name for cdi_device in config.CDI_devices]
     for key, value in sorted(config.annotations.items()):
         if key.startswith(_ANNOTATION):
             names += value.split(",")
@@ -198,4 +198,4 @@ def _find(name: str, directories: Sequence[Sequence[CdiSpec]]) -> tuple[CdiSpec,
 
 def _files(directory: Path) -> Iterator[Path]:
     if directory.is_dir():
-        yield from sorted(each for each in directory.iterdir() if each.suffix in _SUFFIXES)
+        yield from sorted(entry for entry in directory.iterdir() if entry.suffix in _SUFFIXES)

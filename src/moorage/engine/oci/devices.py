@@ -80,7 +80,7 @@ def device_rules(devices: Iterable[HostDevice], *, is_all_allowed: bool) -> list
     return [
         {"allow": False, "access": ALL_ACCESS},
         *(_rule(*each) for each in _STANDARD),
-        *(each.rule() for each in devices),
+        *(device.rule() for device in devices),
     ]
 
 
@@ -90,17 +90,19 @@ def asked_devices(asked: Iterable[pb.Device]) -> tuple[HostDevice, ...]:
     Raises InvalidError for a path without a device, or permissions other than r, w and m.
     """
     found: dict[str, HostDevice] = {}
-    for each in asked:
-        permissions = each.permissions or ALL_ACCESS
+    for request in asked:
+        permissions = request.permissions or ALL_ACCESS
         if not set(permissions) <= set(ALL_ACCESS):
             raise InvalidError(
-                f"device {each.host_path}: permissions {permissions!r} has other letters than "
+                f"device {request.host_path}: permissions {permissions!r} has other letters than "
                 "r, w and m"
             )
-        target = each.container_path or each.host_path
+        target = request.container_path or request.host_path
         if not target.startswith("/"):
-            raise InvalidError(f"device {each.host_path}: container_path must be an absolute path")
-        for device in _read(Path(os.path.realpath(each.host_path)), target, permissions):
+            raise InvalidError(
+                f"device {request.host_path}: container_path must be an absolute path"
+            )
+        for device in _read(Path(os.path.realpath(request.host_path)), target, permissions):
             found[device.path] = device
     return tuple(found.values())
 
@@ -110,7 +112,7 @@ def described_devices(nodes: Iterable[DeviceNode]) -> tuple[HostDevice, ...]:
 
     Raises InvalidError for one that has neither.
     """
-    return tuple(_described(each) for each in nodes)
+    return tuple(_described(node) for node in nodes)
 
 
 def all_host_devices(directory: Path = _DEV) -> tuple[HostDevice, ...]:
@@ -198,7 +200,7 @@ def _walk(directory: Path) -> Iterator[Path]:
             # Gone meanwhile, or deeper than PATH_MAX.
             continue
         inner = [each for each in entries if each.is_dir(follow_symlinks=False)]
-        yield from (Path(each.path) for each in entries if each not in inner)
+        yield from (Path(entry.path) for entry in entries if entry not in inner)
         waiting += [each.path for each in reversed(inner) if each.name not in _OWN_DIRECTORIES]
 
 

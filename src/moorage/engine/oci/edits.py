@@ -38,7 +38,7 @@ def apply_edits(spec: Document, edits: ContainerEdits) -> Document:
     ]
     groups = (*process["user"]["additionalGids"], *edits.additional_gids)
     process["user"] = process["user"] | {"additionalGids": list(dict.fromkeys(groups))}
-    replaced = {each.container_path for each in edits.mounts}
+    replaced = {mount.container_path for mount in edits.mounts}
     added = [
         {
             "destination": each.container_path,
@@ -59,18 +59,18 @@ def apply_edits(spec: Document, edits: ContainerEdits) -> Document:
 
 def _hooks(hooks: tuple[Hook, ...]) -> Document:
     found: Document = {}
-    for each in hooks:
-        if each.hook_name not in _HOOKS:
+    for hook in hooks:
+        if hook.hook_name not in _HOOKS:
             raise InvalidError(
-                f"a CDI device has the hook {each.hook_name!r}; it must be one of "
+                f"a CDI device has the hook {hook.hook_name!r}; it must be one of "
                 f"{', '.join(sorted(_HOOKS))}"
             )
-        entry: Document = {"path": each.path}
-        if each.args:
-            entry["args"] = list(each.args)
-        if each.env:
-            entry["env"] = list(each.env)
-        if each.timeout is not None:
-            entry["timeout"] = each.timeout
-        found.setdefault(each.hook_name, []).append(entry)
+        entry: Document = {"path": hook.path}
+        if hook.args:
+            entry["args"] = list(hook.args)
+        if hook.env:
+            entry["env"] = list(hook.env)
+        if hook.timeout is not None:
+            entry["timeout"] = hook.timeout
+        found.setdefault(hook.hook_name, []).append(entry)
     return found

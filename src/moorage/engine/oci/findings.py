@@ -75,10 +75,10 @@ def look_up_container(
         *described_devices(edits.device_nodes),
     )
     return Findings(
-        sources={each.host_path: _source(each) for each in config.mounts},
+        sources={mount.host_path: _source(mount) for mount in config.mounts},
         peers=parse_peers(os.fsdecode(MOUNTINFO.read_bytes())) if travels else (),
         # A node can be created once: a requested device is more specific than the host's.
-        devices=tuple({each.path: each for each in devices}.values()),
+        devices=tuple({device.path: device for device in devices}.values()),
         edits=edits,
         seccomp=_profile(security, handler, host),
         app_armor=_loaded_profiles(security, host),

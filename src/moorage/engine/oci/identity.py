@@ -103,7 +103,9 @@ def choose_identity(
     name = user.name if user is not None else ""
     additional = [gid]
     if context.supplemental_groups_policy != pb.Strict and name:
-        additional += (each.gid for each in listed if name in each.members and each.name != name)
+        additional += (
+            entry.gid for entry in listed if name in entry.members and entry.name != name
+        )
     additional += (_checked(each, "supplemental group") for each in context.supplemental_groups)
     return Identity(uid, gid, tuple(dict.fromkeys(additional)), name)
 
@@ -153,7 +155,7 @@ def _find_user(wanted: str, users: tuple[PasswdEntry, ...]) -> PasswdEntry | Non
     """Return a user's entry. A number needs none."""
     if _is_number(wanted):
         uid = int(wanted)
-        return next((each for each in users if each.uid == uid), None)
+        return next((user for user in users if user.uid == uid), None)
     found = next((each for each in users if each.name == wanted), None)
     if found is None:
         raise InvalidError(
@@ -166,9 +168,9 @@ def _find_user(wanted: str, users: tuple[PasswdEntry, ...]) -> PasswdEntry | Non
 def _group_id(wanted: str, groups: tuple[GroupEntry, ...]) -> int:
     if _is_number(wanted):
         return _number(wanted, "group")
-    for each in groups:
-        if each.name == wanted:
-            return each.gid
+    for group in groups:
+        if group.name == wanted:
+            return group.gid
     raise InvalidError(
         f"no group {wanted!r} in the image's /etc/group; give run_as_group a number, or use an "
         "image that has this group"

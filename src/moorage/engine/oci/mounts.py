@@ -58,7 +58,7 @@ def container_mounts(request: ContainerRequest, host: HostFacts, found: Findings
     config = request.config
     security = config.linux.security_context
     users = user_namespace(request.sandbox.options)
-    asked = {_destination(each): each for each in config.mounts}
+    asked = {_destination(mount): mount for mount in config.mounts}
     kernel = _kernel_mounts(
         is_privileged=security.privileged,
         is_on_host_network=request.sandbox.is_on_host_network,
@@ -67,7 +67,7 @@ def container_mounts(request: ContainerRequest, host: HostFacts, found: Findings
     defaults = [each for each in kernel if not _is_replaced(each["destination"], asked)]
     files = _pod_files(request, host, users)
     own = [
-        *(each for each in files if _has_place(each["destination"], asked)),
+        *(file for file in files if _has_place(file["destination"], asked)),
         *(_asked_mount(each, request.handler, found) for each in config.mounts),
     ]
     # A mount must come after the one that contains it; equals stay in the requested order.
@@ -95,7 +95,7 @@ def relabelled_paths(config: pb.ContainerConfig, found: Findings) -> tuple[Path,
     enabled.
     """
     return tuple(
-        Path(found.sources[each.host_path]) for each in config.mounts if each.selinux_relabel
+        Path(found.sources[mount.host_path]) for mount in config.mounts if mount.selinux_relabel
     )
 
 
@@ -111,7 +111,7 @@ def _kernel_mounts(
             {"destination": destination, "type": kind, "source": source, "options": given}
         )
     if users is not None:
-        mounts = [_in_user_namespace(each, users, is_on_host_network) for each in mounts]
+        mounts = [_in_user_namespace(mount, users, is_on_host_network) for mount in mounts]
     return mounts
 
 

@@ -137,8 +137,8 @@ def mapping_fields(users: UserNamespace | None) -> dict[str, list[Mapping]]:
 def mappings(ranges: Any) -> list[Mapping]:
     """Return CRI IDMappings as OCI's."""
     return [
-        {"containerID": each.container_id, "hostID": each.host_id, "size": each.length}
-        for each in ranges
+        {"containerID": id_range.container_id, "hostID": id_range.host_id, "size": id_range.length}
+        for id_range in ranges
     ]
 
 

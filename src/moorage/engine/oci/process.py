@@ -75,7 +75,7 @@ def user_document(identity: Identity) -> dict[str, Any]:
 
 def rlimit_documents(limits: Iterable[Rlimit]) -> list[dict[str, Any]]:
     """Return the OCI `process.rlimits`."""
-    return [{"type": each.name, "soft": each.soft, "hard": each.hard} for each in limits]
+    return [{"type": limit.name, "soft": limit.soft, "hard": limit.hard} for limit in limits]
 
 
 def exec_process(

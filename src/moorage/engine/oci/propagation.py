@@ -69,7 +69,7 @@ def rootfs_propagation(asked: Iterable[pb.MountPropagation.ValueType]) -> str:
     """Return the OCI `linux.rootfsPropagation` that these mounts need, "" for the runtime's
     default.
     """
-    options = {OPTIONS[each] for each in asked}
+    options = {OPTIONS[propagation] for propagation in asked}
     return next((each for each in (_SHARED, _SLAVE) if each in options), "")
 
 

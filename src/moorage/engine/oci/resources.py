@@ -35,7 +35,7 @@ def resources_of(asked: pb.LinuxContainerResources, host: HostFacts) -> dict[str
     if memory := _memory(asked, host):
         found["memory"] = memory
     if asked.hugepage_limits and host.has_hugetlb:
-        found["hugepageLimits"] = [_hugepage(each) for each in asked.hugepage_limits]
+        found["hugepageLimits"] = [_hugepage(limit) for limit in asked.hugepage_limits]
     if asked.unified:
         found["unified"] = _unified(asked.unified, host)
     return found

@@ -59,11 +59,11 @@ def sandbox_sysctls(config: pb.PodSandboxConfig) -> tuple[Sysctl, ...]:
         if is_shared
     }
     found = tuple(sysctl(key, value) for key, value in wanted.items())
-    for each in found:
-        if each.namespace in shared:
+    for entry in found:
+        if entry.namespace in shared:
             raise InvalidError(
-                f"sysctl {each.key!r} would change the machine's: the pod has the host's "
-                f"{each.namespace} namespace; leave it out"
+                f"sysctl {entry.key!r} would change the machine's: the pod has the host's "
+                f"{entry.namespace} namespace; leave it out"
             )
     return found
 

@@ -87,11 +87,11 @@ class SpecWriter:
             is_all_allowed=security.privileged and handler.has_host_devices_when_privileged,
         )
         linux["resources"] = resources
-        linux["devices"] = [each.node() for each in found.devices]
+        linux["devices"] = [device.node() for device in found.devices]
         if not security.privileged:
             linux["maskedPaths"] = list(security.masked_paths)
             linux["readonlyPaths"] = list(security.readonly_paths)
-        if propagation := rootfs_propagation(each.propagation for each in config.mounts):
+        if propagation := rootfs_propagation(mount.propagation for mount in config.mounts):
             linux["rootfsPropagation"] = propagation
         self._filter(linux, security, handler, capabilities, found)
         process = self._process(security, capabilities, labels, found)
@@ -134,7 +134,7 @@ class SpecWriter:
             "devices": device_rules((), is_all_allowed=False),
             **({} if handler.is_virtualised else {"cpu": {"shares": SANDBOX_SHARES}}),
         }
-        linux["sysctl"] = {each.key: each.value for each in sandbox_sysctls(sandbox.config)}
+        linux["sysctl"] = {sysctl.key: sysctl.value for sysctl in sandbox_sysctls(sandbox.config)}
         self._filter(linux, security, handler, nothing, found)
         process = self._process(security, nothing, labels, found)
         process |= {

@@ -19,11 +19,11 @@ def select_containers(
     if wanted is None:
         return list(subjects)
     return [
-        each
-        for each in subjects
-        if each.id.startswith(wanted.id)
-        and each.sandbox_id.startswith(wanted.pod_sandbox_id)
-        and has_labels(each.labels, wanted.label_selector)
+        subject
+        for subject in subjects
+        if subject.id.startswith(wanted.id)
+        and subject.sandbox_id.startswith(wanted.pod_sandbox_id)
+        and has_labels(subject.labels, wanted.label_selector)
     ]
 
 
@@ -34,7 +34,7 @@ def select_sandboxes(
     if wanted is None:
         return list(subjects)
     return [
-        each
-        for each in subjects
-        if each.id.startswith(wanted.id) and has_labels(each.labels, wanted.label_selector)
+        subject
+        for subject in subjects
+        if subject.id.startswith(wanted.id) and has_labels(subject.labels, wanted.label_selector)
     ]

@@ -122,7 +122,7 @@ def _layer(directory: Path, layer: LayerUsage, at_ns: int) -> pb.FilesystemUsage
 def _network(devices: Sequence[NetworkDevice], at_ns: int) -> pb.NetworkUsage | None:
     if not devices:
         return None
-    default = next((each for each in devices if each.name == _DEFAULT_DEVICE), devices[0])
+    default = next((device for device in devices if device.name == _DEFAULT_DEVICE), devices[0])
     return pb.NetworkUsage(
         timestamp=at_ns,
         default_interface=_device(default),

@@ -255,7 +255,7 @@ PROCESS_ROWS = (
     Row("container_ulimits_soft", "Soft limit of the first process.", _open_files, ("ulimit",),
         pb.GAUGE),
     Row("container_hugetlb_usage_bytes", "Huge pages in use, by size.",
-        lambda r: [((each.size,), each.used) for each in r.pages], ("pagesize",), pb.GAUGE),
+        lambda r: [((page.size,), page.used) for page in r.pages], ("pagesize",), pb.GAUGE),
     Row("container_hugetlb_max_usage_bytes", "The most huge pages ever in use, by size.",
         lambda r: [((each.size,), each.peak) for each in r.pages if each.peak is not None],
         ("pagesize",), pb.GAUGE),

@@ -81,7 +81,7 @@ class Sampler:
 
     def total(self, samples: Iterable[Sample]) -> Sample:
         """Return the sum of several samples, as if read now."""
-        return self._now(total_usage(each.usage for each in samples), Pressures())
+        return self._now(total_usage(sample.usage for sample in samples), Pressures())
 
     def container(self, subject: ContainerSubject, layer: LayerUsage | None) -> Readings:
         """Return all readings of a container."""
@@ -90,8 +90,8 @@ class Sampler:
             sample=self.sample(path),
             accounts=self._reader.accounts(path),
             devices=[
-                (_device_name(each.major, each.minor), each)
-                for each in read_devices(self._cgroups, path)
+                (_device_name(device.major, device.minor), device)
+                for device in read_devices(self._cgroups, path)
             ],
             pages=read_huge_pages(self._cgroups, path),
             processes=count_processes(self._process_ids(path)),

@@ -63,12 +63,12 @@ class Statistics:
 
     async def sandboxes(self, subjects: Sequence[SandboxSubject]) -> list[pb.PodSandboxStats]:
         """Return the statistics of several sandboxes, in their order."""
-        layers = await self._layers([each for pod in subjects for each in pod.containers])
+        layers = await self._layers([container for pod in subjects for container in pod.containers])
         return await asyncio.to_thread(self._sandboxes, subjects, layers)
 
     async def metrics(self, subjects: Sequence[SandboxSubject]) -> list[pb.PodSandboxMetrics]:
         """Return the metrics of several sandboxes and their containers, in their order."""
-        layers = await self._layers([each for pod in subjects for each in pod.containers])
+        layers = await self._layers([container for pod in subjects for container in pod.containers])
         return await asyncio.to_thread(self._metrics, subjects, layers)
 
     def descriptors(self) -> list[pb.MetricDescriptor]:
@@ -77,7 +77,7 @@ class Statistics:
 
     async def _layers(self, subjects: Sequence[ContainerSubject]) -> Layers:
         async with asyncio.TaskGroup() as group:
-            tasks = {each.id: group.create_task(self._layer(each)) for each in subjects}
+            tasks = {subject.id: group.create_task(self._layer(subject)) for subject in subjects}
         found = {id_: task.result() for id_, task in tasks.items()}
         return {id_: usage for id_, usage in found.items() if usage is not None}
 
@@ -94,7 +94,8 @@ class Statistics:
         self, subjects: Sequence[ContainerSubject], layers: Layers
     ) -> list[pb.ContainerStats]:
         return [
-            self._container(each, self._sampler.sample(each.cgroup), layers) for each in subjects
+            self._container(subject, self._sampler.sample(subject.cgroup), layers)
+            for subject in subjects
         ]
 
     def _container(
@@ -107,12 +108,12 @@ class Statistics:
         self, subjects: Sequence[SandboxSubject], layers: Layers
     ) -> list[pb.PodSandboxStats]:
         networks = _networks(subjects)
-        return [self._sandbox(each, layers, networks) for each in subjects]
+        return [self._sandbox(subject, layers, networks) for subject in subjects]
 
     def _sandbox(
         self, subject: SandboxSubject, layers: Layers, networks: Devices
     ) -> pb.PodSandboxStats:
-        samples = [self._sampler.sample(each.cgroup) for each in subject.containers]
+        samples = [self._sampler.sample(container.cgroup) for container in subject.containers]
         if subject.cgroup is None:
             whole = self._sampler.total(samples)
         else:
@@ -132,7 +133,7 @@ class Statistics:
         self, subjects: Sequence[SandboxSubject], layers: Layers
     ) -> list[pb.PodSandboxMetrics]:
         networks = _networks(subjects)
-        return [self._pod_metrics(each, layers, networks) for each in subjects]
+        return [self._pod_metrics(subject, layers, networks) for subject in subjects]
 
     def _pod_metrics(
         self, pod: SandboxSubject, layers: Layers, networks: Devices
@@ -144,14 +145,20 @@ class Statistics:
             metrics=metrics(POD_ROWS, whole, ("", pod.cgroup or "", "", pod.id, *names)),
             container_metrics=[
                 pb.ContainerMetrics(
-                    container_id=each.id,
+                    container_id=container.id,
                     metrics=metrics(
                         CONTAINER_ROWS,
-                        self._sampler.container(each, layers.get(each.id)),
-                        (each.metadata.name, each.cgroup, each.image, each.id, *names),
+                        self._sampler.container(container, layers.get(container.id)),
+                        (
+                            container.metadata.name,
+                            container.cgroup,
+                            container.image,
+                            container.id,
+                            *names,
+                        ),
                     ),
                 )
-                for each in pod.containers
+                for container in pod.containers
             ],
         )
 
@@ -162,7 +169,9 @@ class Statistics:
 
 
 def _networks(subjects: Sequence[SandboxSubject]) -> Devices:
-    return read_network_devices([each.netns for each in subjects if each.netns is not None])
+    return read_network_devices(
+        [subject.netns for subject in subjects if subject.netns is not None]
+    )
 
 
 def _devices(subject: SandboxSubject, networks: Devices) -> tuple[NetworkDevice, ...]:

@@ -60,7 +60,7 @@ def built_in_profile(
         "architectures": list(ARCHITECTURES.get(machine, ())),
         "syscalls": [
             _rule(sorted(_names(capabilities, machine, kernel))),
-            *(_rule(["personality"], _is(0, each)) for each in PERSONALITIES),
+            *(_rule(["personality"], _is(0, personality)) for personality in PERSONALITIES),
             # A vsock to the hypervisor bypasses every network policy.
             _rule(["socket"], {"index": 0, "value": AF_VSOCK, "op": "SCMP_CMP_NE"}),
             *([] if "CAP_SYS_ADMIN" in capabilities else _clone_rules(machine)),
