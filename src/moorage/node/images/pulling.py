@@ -316,13 +316,13 @@ class ImagePuller:
 
     @staticmethod
     def _credentials(pod: Pod, name: str, secrets: Sequence[Secret]) -> list[Credential]:
-        found = []
+        credentials = []
         for secret in secrets:
             try:
-                found += credentials_in(secret)
+                credentials += credentials_in(secret)
             except SecretFormatError as error:
                 log.warning("pull secret ignored", pod=pod.metadata.name, error=error)
-        return matching(found, parse(name))
+        return matching(credentials, parse(name))
 
 
 def _default_policy(image: str) -> str:

@@ -195,14 +195,14 @@ class PodActions:
         """Return whether the engine's sandbox is ready now; refreshes the observer."""
         observer = self._context.observer
         try:
-            found = await observer.refresh_sandbox(sandbox.id)
-            if found is None:
+            current = await observer.refresh_sandbox(sandbox.id)
+            if current is None:
                 await observer.refresh_pod(pod.metadata.uid)
         except CriError as error:
             # The start that follows fails as well, and reports it.
             log.warning("sandbox not readable", pod=format_pod(pod), error=error)
             return True
-        return found is not None and found.is_ready
+        return current is not None and current.is_ready
 
     async def kill(self, pod: Pod, kill: Kill) -> None:
         """Kill one container of an active pod. Raises TeardownError."""

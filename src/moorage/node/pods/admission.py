@@ -61,9 +61,9 @@ class AdmissionInputs:
 def refusal(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
     """Return why the node refuses this pod; None if it is admitted."""
     for check in (_os, _groups_policy, _sysctls, _fit, _affinity, _ports, _taints):
-        found = check(pod, inputs)
-        if found is not None:
-            return found
+        reason = check(pod, inputs)
+        if reason is not None:
+            return reason
     return None
 
 

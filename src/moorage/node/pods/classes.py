@@ -77,8 +77,12 @@ class RuntimeClasses:
     def replacing_handler(self, pod: Pod, handler: str) -> str | None:
         """Return the handler of the pod's class if it differs from the pod's handler, else None."""
         name = self.named_by(pod)
-        found = self._informer.get(name) if name is not None else None
-        return found.handler if found is not None and found.handler != handler else None
+        runtime_class = self._informer.get(name) if name is not None else None
+        return (
+            runtime_class.handler
+            if runtime_class is not None and runtime_class.handler != handler
+            else None
+        )
 
     def known_handler(self, pod: Pod, view: PodView) -> str | None:
         """Return the handler a pod was admitted with, if it is in memory; does not block."""

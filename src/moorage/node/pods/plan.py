@@ -129,8 +129,8 @@ def _fresh_start(spec: PodSpec, view: PodView, replacement: NewSandbox) -> Plan:
 def _has_succeeded_for_good(container: Container, spec: PodSpec, view: PodView) -> bool:
     if (container.restart_policy or spec.restart_policy) != "OnFailure":
         return False
-    found = view.latest(container.name)
-    return found is not None and found.state is State.EXITED and found.exit_code == 0
+    newest = view.latest(container.name)
+    return newest is not None and newest.state is State.EXITED and newest.exit_code == 0
 
 
 @dataclass(slots=True)
@@ -145,15 +145,15 @@ class _InitPlan:
     def run(self, container: Container) -> None:
         self.start.insert(0, Start(Kind.INIT, container.name))
 
-    def replace(self, found: ContainerView, why: str, reason: Reason) -> None:
-        self.kill.append(Kill(found, why, reason))
+    def replace(self, newest: ContainerView, why: str, reason: Reason) -> None:
+        self.kill.append(Kill(newest, why, reason))
 
 
 def has_initialized(spec: PodSpec, view: PodView) -> bool:
     """Return whether initialization is complete: a main container was created."""
     return any(
-        found is not None and found.state in (State.CREATED, State.RUNNING)
-        for found in (view.latest(each.name) for each in spec.containers)
+        newest is not None and newest.state in (State.CREATED, State.RUNNING)
+        for newest in (view.latest(container.name) for container in spec.containers)
     )
 
 
@@ -171,17 +171,17 @@ def _init_plan(spec: PodSpec, view: PodView, probed: Probed, busy: frozenset[str
     last = len(spec.init_containers) - 1
     for index in range(last, -1, -1):
         container = spec.init_containers[index]
-        found = view.latest(container.name)
+        newest = view.latest(container.name)
         if container.name in busy:
             is_past = True
             continue
-        if found is None:
+        if newest is None:
             if is_past and is_sidecar(container):
                 plan.run(container)
             continue
         if is_past and not is_sidecar(container):
             continue
-        is_done = _init_step(plan, spec, container, found, probed)
+        is_done = _init_step(plan, spec, container, newest, probed)
         if plan.is_over:
             return plan
         if is_done and index == last:
@@ -195,25 +195,25 @@ def _init_plan(spec: PodSpec, view: PodView, probed: Probed, busy: frozenset[str
 
 
 def _init_step(
-    plan: _InitPlan, spec: PodSpec, container: Container, found: ContainerView, probed: Probed
+    plan: _InitPlan, spec: PodSpec, container: Container, newest: ContainerView, probed: Probed
 ) -> bool:
     """Add the actions for one init container; return whether the next one may start."""
-    match found.state:
+    match newest.state:
         case State.CREATED:
             plan.run(container)
             return False
         case State.RUNNING:
-            return is_sidecar(container) and _sidecar_step(plan, container, found, probed)
+            return is_sidecar(container) and _sidecar_step(plan, container, newest, probed)
         case State.UNKNOWN:
             why = 'Init container is in "unknown" state, try killing it before restart'
-            plan.replace(found, why, Reason.UNKNOWN)
+            plan.replace(newest, why, Reason.UNKNOWN)
             return False
     if is_sidecar(container):
         plan.run(container)
         return False
-    if found.exit_code == 0:
+    if newest.exit_code == 0:
         return True
-    if should_restart(container, spec, found.exit_code):
+    if should_restart(container, spec, newest.exit_code):
         plan.run(container)
     else:
         plan.is_over = True
@@ -221,29 +221,29 @@ def _init_step(
 
 
 def _sidecar_step(
-    plan: _InitPlan, container: Container, found: ContainerView, probed: Probed
+    plan: _InitPlan, container: Container, newest: ContainerView, probed: Probed
 ) -> bool:
     """Add the actions for a running sidecar; return whether it has started."""
     name = container.name
     if container.startup_probe is not None:
-        verdict = probed.startup.get(found.id)
+        verdict = probed.startup.get(newest.id)
         if verdict is False:
             why = f"Init container {name} failed startup probe"
-            plan.replace(found, why, Reason.STARTUP)
+            plan.replace(newest, why, Reason.STARTUP)
         if not verdict:
             return False
-    if is_changed(container, found):
+    if is_changed(container, newest):
         why = f"Init container {name} definition changed"
-        plan.replace(found, why, Reason.CHANGED)
-    elif probed.liveness.get(found.id) is False:
+        plan.replace(newest, why, Reason.CHANGED)
+    elif probed.liveness.get(newest.id) is False:
         why = f"Init container {name} failed liveness probe"
-        plan.replace(found, why, Reason.LIVENESS)
+        plan.replace(newest, why, Reason.LIVENESS)
     return True
 
 
-def is_changed(container: AnyContainer, found: ContainerView) -> bool:
+def is_changed(container: AnyContainer, newest: ContainerView) -> bool:
     """Return whether the running container was created from another definition (its image)."""
-    made_from = found.memory.hash
+    made_from = newest.memory.hash
     return made_from is not None and made_from != container_hash(container)
 
 
@@ -253,21 +253,21 @@ def _main_plan(spec: PodSpec, view: PodView, probed: Probed, busy: frozenset[str
     is_any_left = False
     is_held = False
     for container in spec.containers:
-        found = view.latest(container.name)
+        newest = view.latest(container.name)
         if container.name in busy:
             is_any_left = True
             is_held = is_held or _has_post_start(container)
             continue
-        if found is not None and found.state is State.RUNNING:
+        if newest is not None and newest.state is State.RUNNING:
             is_any_left = True
-            fault = _fault(container, found, probed)
+            fault = _fault(container, newest, probed)
             if fault is not None:
                 kill.append(_with_intent(fault, spec, container))
-        elif found is None or _runs_again(container, spec, found):
+        elif newest is None or _runs_again(container, spec, newest):
             is_any_left = True
-            if found is not None and found.state is State.UNKNOWN:
+            if newest is not None and newest.state is State.UNKNOWN:
                 why = 'Container is in "unknown" state, try killing it before restart'
-                kill.append(Kill(found, why, Reason.UNKNOWN))
+                kill.append(Kill(newest, why, Reason.UNKNOWN))
             elif not is_held:
                 start.append(Start(Kind.MAIN, container.name))
                 is_held = _has_post_start(container)
@@ -284,21 +284,21 @@ def _has_post_start(container: Container) -> bool:
     return container.lifecycle is not None and container.lifecycle.post_start is not None
 
 
-def _runs_again(container: Container, spec: PodSpec, found: ContainerView) -> bool:
-    if found.state in (State.CREATED, State.UNKNOWN):
+def _runs_again(container: Container, spec: PodSpec, newest: ContainerView) -> bool:
+    if newest.state in (State.CREATED, State.UNKNOWN):
         return True
-    return should_restart(container, spec, found.exit_code)
+    return should_restart(container, spec, newest.exit_code)
 
 
-def _fault(container: Container, found: ContainerView, probed: Probed) -> Kill | None:
+def _fault(container: Container, newest: ContainerView, probed: Probed) -> Kill | None:
     """Return why a running container must be killed; None if it may continue."""
     name = container.name
-    if is_changed(container, found):
-        return Kill(found, f"Container {name} definition changed", Reason.CHANGED)
-    if probed.liveness.get(found.id) is False:
-        return Kill(found, f"Container {name} failed liveness probe", Reason.LIVENESS)
-    if probed.startup.get(found.id) is False:
-        return Kill(found, f"Container {name} failed startup probe", Reason.STARTUP)
+    if is_changed(container, newest):
+        return Kill(newest, f"Container {name} definition changed", Reason.CHANGED)
+    if probed.liveness.get(newest.id) is False:
+        return Kill(newest, f"Container {name} failed liveness probe", Reason.LIVENESS)
+    if probed.startup.get(newest.id) is False:
+        return Kill(newest, f"Container {name} failed startup probe", Reason.STARTUP)
     return None
 
 

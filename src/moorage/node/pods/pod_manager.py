@@ -54,12 +54,14 @@ class PodManager:
 
     def find(self, namespace: str, name: str) -> PodWorker | None:
         """Return the worker of a pod by name; the newest of several."""
-        found = [
-            each
-            for each in self._workers.values()
-            if (each.pod.metadata.namespace, each.pod.metadata.name) == (namespace, name)
+        workers = [
+            worker
+            for worker in self._workers.values()
+            if (worker.pod.metadata.namespace, worker.pod.metadata.name) == (namespace, name)
         ]
-        return max(found, key=lambda each: each.pod.metadata.creation_timestamp or "", default=None)
+        return max(
+            workers, key=lambda worker: worker.pod.metadata.creation_timestamp or "", default=None
+        )
 
     async def run(self) -> None:
         """Run a worker for every existing and new pod. The informer must be synced."""

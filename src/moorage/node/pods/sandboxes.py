@@ -64,16 +64,16 @@ class SandboxMaker:
             raise SyncError("SandboxConfigError", f"{_FAILED}{error}") from error
         sandbox_id = await self._run(pod, config, handler)
         try:
-            found = await self.observer.refresh_sandbox(sandbox_id)
+            sandbox = await self.observer.refresh_sandbox(sandbox_id)
         except CriError as error:
             message = f"Unable to get pod sandbox status: {error}"
             self.events.pod(pod, WARNING, "FailedPodSandBoxStatus", message)
             raise SyncError("SandboxStatusError", message) from error
-        if found is None:
+        if sandbox is None:
             raise SyncError("SandboxStatusError", f"{_FAILED}the engine lost sandbox {sandbox_id}")
-        if handler and found.handler != handler:
-            await self._stop_wrong_sandbox(found, handler)
-        return found
+        if handler and sandbox.handler != handler:
+            await self._stop_wrong_sandbox(sandbox, handler)
+        return sandbox
 
     async def _stop_wrong_sandbox(self, sandbox: SandboxView, handler: str) -> None:
         """Stop a sandbox that the engine reports under another handler.
@@ -158,14 +158,14 @@ class SandboxMaker:
         return f"{_FAILED}{error} ({asks} on node {self.options.name}{advice})"
 
     def _dns(self, pod: Pod) -> PodDns:
-        found = pod_dns(
+        dns = pod_dns(
             pod, self._node_resolver(), self.options.cluster_dns, self.options.cluster_domain
         )
-        for complaint in found.complaints:
+        for complaint in dns.complaints:
             self.events.pod(pod, WARNING, "DNSConfigForming", complaint)
-        if found.lacks_cluster_dns:
+        if dns.lacks_cluster_dns:
             log.debug("no cluster DNS, using the node's", pod=format_pod(pod))
-        return found
+        return dns
 
     def _node_resolver(self) -> Resolver:
         path = self.options.resolv_conf

@@ -131,12 +131,12 @@ class ContainerStarter:
         config = await self._config(launch, member, image, volume_images, count)
         container_id = await self._create(launch, member, config)
         await self._run(launch, member, container_id)
-        found = await self._refresh_view(launch, member, container_id)
+        container = await self._refresh_view(launch, member, container_id)
         await asyncio.to_thread(self._link_log, pod, member, container_id, launch, config)
-        await self._post_start(launch, member, container_id, found)
+        await self._post_start(launch, member, container_id, container)
 
     async def _pull_secrets(self, pod: Pod) -> list[Secret]:
-        found: list[Secret] = []
+        pull_secrets: list[Secret] = []
         for reference in pod.spec.image_pull_secrets:
             try:
                 secret = await self.objects.get(
@@ -152,8 +152,8 @@ class ContainerStarter:
                     "to pull the image may not succeed.",
                 )  # fmt: skip
             else:
-                found.append(secret)
-        return found
+                pull_secrets.append(secret)
+        return pull_secrets
 
     async def _image(self, launch: Launch, member: Member, secrets: Sequence[Secret]) -> FoundImage:
         try:
@@ -167,7 +167,7 @@ class ContainerStarter:
     ) -> dict[str, pb.ImageSpec]:
         """Pull the images that the container mounts as volumes, and return them by volume name."""
         wanted = {mount.name for mount in member.container.volume_mounts}
-        found: dict[str, pb.ImageSpec] = {}
+        images: dict[str, pb.ImageSpec] = {}
         for volume in launch.pod.spec.volumes:
             mounted = launch.volumes.get(volume.name)
             is_wanted = volume.name in wanted and mounted is not None and mounted.kind == IMAGE
@@ -181,10 +181,10 @@ class ContainerStarter:
             except SyncError as error:
                 self._failed(launch, member, error.reason)
                 raise
-            found[volume.name] = pb.ImageSpec(
+            images[volume.name] = pb.ImageSpec(
                 image=image.reference, user_specified_image=volume.image.reference
             )
-        return found
+        return images
 
     async def _restart_count(self, launch: Launch, member: Member) -> int:
         """Return one more than the predecessor's restart count.
@@ -369,7 +369,7 @@ class ContainerStarter:
         launch: Launch,
         member: Member,
         container_id: str,
-        found: ContainerView | None,
+        container: ContainerView | None,
     ) -> None:
         lifecycle = member.container.lifecycle
         if lifecycle is None or lifecycle.post_start is None:
@@ -385,7 +385,7 @@ class ContainerStarter:
             self.events.container(
                 launch.pod, member, WARNING, "FailedPostStartHook", "PostStartHook failed"
             )
-            raise HookFailedError(str(error), found) from error
+            raise HookFailedError(str(error), container) from error
 
     def _failed(self, launch: Launch, member: Member, why: str, *, container_id: str = "") -> None:
         self.events.container(
@@ -398,10 +398,10 @@ def _target(launch: Launch, member: Member) -> str | None:
     container = member.container
     if not isinstance(container, EphemeralContainer) or not container.target_container_name:
         return None
-    found = launch.view.latest(container.target_container_name)
-    if found is None:
+    target = launch.view.latest(container.target_container_name)
+    if target is None:
         raise ConfigError(f"unable to find target container {container.target_container_name}")
-    return found.id
+    return target.id
 
 
 def _message_file(directory: Path, path: str) -> pb.Mount:
@@ -423,10 +423,10 @@ def _count_by_logs(directory: Path) -> int:
 
 
 def _env_file(volumes: Mounted, volume: str, path: str) -> str:
-    found = volumes.get(volume)
-    if found is None or found.path is None:
+    mounted = volumes.get(volume)
+    if mounted is None or mounted.path is None:
         raise ConfigError(f'cannot find the volume "{volume}" referenced by FileKeyRef')
-    descriptor = open_inside(found.path, check_subpath(path))
+    descriptor = open_inside(mounted.path, check_subpath(path))
     try:
         with open(f"/proc/self/fd/{descriptor}", "rb") as file:
             return file.read(_ENV_FILE_LIMIT).decode(errors="replace")

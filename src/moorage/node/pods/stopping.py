@@ -113,11 +113,13 @@ class ContainerStopper:
         order: _TerminationOrder | None,
     ) -> None:
         begun_s = self.clock.monotonic()
-        found = member(pod.spec, container.name)
-        if found is not None:
+        spec_container = member(pod.spec, container.name)
+        if spec_container is not None:
             text = message or f"Stopping container {container.name}"
-            self.events.container(pod, found, NORMAL, "Killing", text, container_id=container.id)
-            await self._pre_stop(pod, found, container, grace_s)
+            self.events.container(
+                pod, spec_container, NORMAL, "Killing", text, container_id=container.id
+            )
+            await self._pre_stop(pod, spec_container, container, grace_s)
         if order is not None:
             left_s = grace_s - (self.clock.monotonic() - begun_s)
             await order.wait(container.name, self.clock, max(left_s, 0.0))
@@ -127,16 +129,18 @@ class ContainerStopper:
             order.ended[container.name].set()
 
     async def _pre_stop(
-        self, pod: Pod, found: Member, container: ContainerView, grace_s: int
+        self, pod: Pod, spec_container: Member, container: ContainerView, grace_s: int
     ) -> None:
-        handler = _pre_stop_handler(found)
+        handler = _pre_stop_handler(spec_container)
         if handler is None or grace_s <= 0:
             return
         view = self.observer.view(pod.metadata.uid)
         address = view.ips[0] if view.ips else pod.status.pod_ip
         begun_s = self.clock.monotonic()
         hook = asyncio.create_task(
-            self.hooks.run(pod, found.container, container.id, handler, address, within_s=grace_s)
+            self.hooks.run(
+                pod, spec_container.container, container.id, handler, address, within_s=grace_s
+            )
         )
         # The engine kills a command at its timeout and needs time for that: cancelling ends only
         # the call.
@@ -148,7 +152,7 @@ class ContainerStopper:
             log.warning("preStop hook failed", container=container.name, error=error)
             if self.clock.monotonic() - begun_s < grace_s:
                 text = "PreStopHook failed"
-                self.events.container(pod, found, WARNING, "FailedPreStopHook", text)
+                self.events.container(pod, spec_container, WARNING, "FailedPreStopHook", text)
         finally:
             hook.cancel()
 
@@ -162,19 +166,19 @@ class ContainerStopper:
 
 def kill_grace_s(pod: Pod, kill: Kill) -> int:
     """Return the grace period of one container in seconds: its probe's own, else the pod's."""
-    found = member(pod.spec, kill.container.name)
-    if found is not None and pod.metadata.deletion_grace_period_seconds is None:
+    spec_container = member(pod.spec, kill.container.name)
+    if spec_container is not None and pod.metadata.deletion_grace_period_seconds is None:
         probe = {
-            Reason.LIVENESS: found.container.liveness_probe,
-            Reason.STARTUP: found.container.startup_probe,
+            Reason.LIVENESS: spec_container.container.liveness_probe,
+            Reason.STARTUP: spec_container.container.startup_probe,
         }.get(kill.reason)
         if probe is not None and probe.termination_grace_period_seconds is not None:
             return probe.termination_grace_period_seconds
     return grace_period_s(pod)
 
 
-def _pre_stop_handler(found: Member) -> LifecycleHandler | None:
-    lifecycle = found.container.lifecycle
+def _pre_stop_handler(spec_container: Member) -> LifecycleHandler | None:
+    lifecycle = spec_container.container.lifecycle
     return lifecycle.pre_stop if lifecycle is not None else None
 
 

@@ -274,10 +274,10 @@ class PodWorker:
             "CrashLoopBackOff",
             f"back-off {format_duration(pause_s)} restarting failed container={name} pod={where}",
         )
-        found = member(self._pod.spec, name)
-        if found is not None:
+        spec_container = member(self._pod.spec, name)
+        if spec_container is not None:
             message = f"Back-off restarting failed container {name} in pod {where}"
-            self._context.events.container(self._pod, found, WARNING, "BackOff", message)
+            self._context.events.container(self._pod, spec_container, WARNING, "BackOff", message)
         due_s = self._clock.monotonic() + ready_s - now_s
         self._operations.postpone(_start_name(name), due_s)
         return True
@@ -288,11 +288,11 @@ class PodWorker:
     async def _start(
         self, start: Start, view: PodView, sandbox: SandboxView, volumes: Mounted
     ) -> None:
-        name, found = _start_name(start.name), member(self._pod.spec, start.name)
-        if found is None:
+        name, container = _start_name(start.name), member(self._pod.spec, start.name)
+        if container is None:
             return
         try:
-            await self._actions.start(self._pod, found, view, sandbox, volumes)
+            await self._actions.start(self._pod, container, view, sandbox, volumes)
         except SyncError as error:
             self._waiting[start.name] = Waiting(error.reason, error.message)
             self._operations.failed(name, retry_s=error.retry_s)

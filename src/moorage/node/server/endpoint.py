@@ -59,17 +59,17 @@ def _application(
     options: ServerOptions, context: NodeContext, pod_manager: PodManager
 ) -> web.Application:
     application = web.Application(middlewares=[guard(options.api_server_names)])
-    pages = _Endpoints(context, pod_manager)
+    endpoints = _Endpoints(context, pod_manager)
     streams = Streams(context, pod_manager)
     plain: list[tuple[str, Handler]] = [
-        ("/healthz", pages.health),
-        ("/healthz/{check}", pages.health),
-        ("/pods", pages.pods),
-        ("/runningpods/", pages.pods),
-        ("/stats/summary", pages.summary),
-        ("/metrics", pages.metrics),
-        ("/metrics/probes", pages.probe_metrics),
-        ("/metrics/resource", pages.resource_metrics),
+        ("/healthz", endpoints.health),
+        ("/healthz/{check}", endpoints.health),
+        ("/pods", endpoints.pods),
+        ("/runningpods/", endpoints.pods),
+        ("/stats/summary", endpoints.summary),
+        ("/metrics", endpoints.metrics),
+        ("/metrics/probes", endpoints.probe_metrics),
+        ("/metrics/resource", endpoints.resource_metrics),
         (
             "/containerLogs/{namespace}/{pod}/{container}",
             ContainerLogs(context, pod_manager).handle,
