@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.node.logs.lines import LogOptions
@@ -137,6 +137,7 @@ async def test_the_end_of_a_log_as_text(log: Path) -> None:
     assert await last_of_log(log, 2, 3) == "\n4\n"
 
 
+@settings(deadline=None)
 @given(st.lists(st.text("ab", max_size=3000), max_size=8), st.integers(0, 10))
 def test_the_tail_is_the_last_lines(lines: list[str], count: int) -> None:
     text = "".join(f"{each}\n" for each in lines).encode()

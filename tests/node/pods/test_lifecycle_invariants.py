@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.meta import ObjectMeta
@@ -340,6 +340,7 @@ def events(names: tuple[str, ...], *, least: int) -> st.SearchStrategy[list[tupl
     return st.lists(st.tuples(st.sampled_from(names), number), min_size=least, max_size=40)
 
 
+@settings(deadline=None)
 @given(
     policy=st.sampled_from(["Always", "OnFailure", "Never"]),
     handler=st.sampled_from(HANDLERS),
