@@ -50,7 +50,7 @@ lint: venv ## format check, lint, wording, types, import direction
 # Rules, and loops against fakes: no cluster, no engine, no root. Three workers: some tests wait.
 UNIT := $(BIN)/pytest -m 'not runtime and not root and not slow' --hypothesis-profile quick -p no:cacheprovider \
 	  --numprocesses 3 --dist loadfile \
-	  tests/api tests/admission tests/client tests/controllers tests/cri tests/engine \
+	  tests/api tests/admission tests/client tests/containerd_configuration tests/controllers tests/cri tests/engine \
 	  tests/handlers tests/node tests/registry tests/runtimeclass tests/scheduler tests/storage \
 	  tests/streaming \
 	  --ignore tests/handlers/adapters --ignore tests/engine/images --ignore tests/engine/whole

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -228,6 +229,11 @@ async def test_objects_survive_a_restart_from_python(tmp_path: Path) -> None:
     async with Cluster(tmp_path / "c", PLANE) as cluster, cluster.client() as client:
         assert {part.part for part in cluster.parts} == {"supervisor", "apiserver", "controllers"}
         await client.create(CONFIG_MAPS, body, "default")
+        supervisor = cluster.pid
+    assert supervisor is not None
     assert cluster.pid is None
+    with pytest.raises(ChildProcessError):
+        # The supervisor is no zombie of this process.
+        os.waitpid(supervisor, os.WNOHANG)  # noqa: ASYNC222
     async with cluster, cluster.client() as client:
         assert (await client.get(CONFIG_MAPS, "kept", "default")).data == {"a": "b"}

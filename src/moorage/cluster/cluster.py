@@ -28,6 +28,8 @@ from moorage.cluster.settings import Settings, load
 from moorage.cluster.supervisor import running_pid
 
 if TYPE_CHECKING:
+    from subprocess import Popen
+
     from moorage.client import Client
     from moorage.cluster.kubeconfig import Access
     from moorage.cluster.status import PartStatus
@@ -71,6 +73,7 @@ class Cluster:
         self._ready_within_s = ready_within_s
         self._reservations: Reservations | None = None
         self._check: HostCheck | None = None
+        self._supervisor: Popen[bytes] | None = None
 
     @property
     def directory(self) -> Path:
@@ -225,7 +228,9 @@ class Cluster:
         from moorage.cluster.start import start_supervisor
 
         try:
-            await start_supervisor(self.layout, self._ready_within_s, self._reservations)
+            self._supervisor = await start_supervisor(
+                self.layout, self._ready_within_s, self._reservations
+            )
         finally:
             # The supervisor has inherited them.
             self._release()
@@ -257,6 +262,9 @@ class Cluster:
         self._release()
         async with exclusive_async(self.layout.change_lock):
             was_running = await stop_supervisor(self.layout)
+            if self._supervisor is not None:
+                # Reaps it: no zombie stays in a program that goes on.
+                self._supervisor.poll()
             if not keeps_pods:
                 await clear_host_apart(self.layout, settings, abandons_pods=abandons_pods)
         return was_running

@@ -21,8 +21,8 @@ _TAIL_LINES = 5
 
 async def start_supervisor(
     layout: Layout, within_s: float, reservations: Reservations | None = None
-) -> None:
-    """Start the supervisor in a session of its own; return when the cluster is ready.
+) -> subprocess.Popen[bytes]:
+    """Start the supervisor in a session of its own; return its process when the cluster is ready.
 
     The process inherits `reservations`. Cancellation stops it and waits for its end.
 
@@ -57,6 +57,7 @@ async def start_supervisor(
     if message != READY_MESSAGE:
         await complete(asyncio.to_thread(process.wait))
         raise StartError(f"the cluster ended; {log_path} ends: {_tail(log_path)}")
+    return process
 
 
 def _spawn(
