@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import ConflictError, NotFoundError
+from moorage.client.discovery import discover
 from moorage.client.resources import CONFIG_MAPS, SECRETS
-from moorage.controllers.discovery import discover
 from moorage.controllers.garbage import GarbageCollector
 from moorage.controllers.objects import NODES
 from tests.controllers.memory import MemoryClient, World

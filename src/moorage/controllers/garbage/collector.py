@@ -18,10 +18,10 @@ from moorage.api.meta import ObjectMeta, OwnerReference
 from moorage.api.references import ObjectReference
 from moorage.client import Client, EventRecorder, Resource, WorkQueue
 from moorage.client.backoff import Backoff
+from moorage.client.discovery import discover
 from moorage.client.recorder import WARNING
 from moorage.client.resources import PartialObject
 from moorage.client.rest import UnreachableError
-from moorage.controllers.discovery import discover
 from moorage.controllers.garbage.graph import Coordinates, Graph
 from moorage.controllers.garbage.owners import (
     FOREGROUND_FINALIZER,

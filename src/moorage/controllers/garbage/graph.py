@@ -12,8 +12,8 @@ from typing import Any
 
 from moorage.api.meta import ObjectMeta, OwnerReference
 from moorage.client import Informer, Resource
+from moorage.client.discovery import SECOND_HOMES, Discovered
 from moorage.client.rest import meta_of
-from moorage.controllers.discovery import SECOND_HOMES, Discovered
 from moorage.controllers.informers import OWNER, Informers
 
 _IGNORED = frozenset({("", "events"), ("events.k8s.io", "events")})

@@ -14,9 +14,8 @@ import msgspec
 
 from moorage.api.errors import StatusError
 from moorage.api.meta import Object
-from moorage.client import Client, Resource
-from moorage.client.resources import PartialObject
-from moorage.client.rest import UnreachableError
+from moorage.client.resources import PartialObject, Resource
+from moorage.client.rest import Client, UnreachableError
 
 _T = TypeVar("_T")
 
