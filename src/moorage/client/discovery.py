@@ -81,32 +81,43 @@ async def discover(client: Client) -> Discovered:
     core, groups = await asyncio.gather(
         client.request("GET", "/api"), client.request("GET", "/apis")
     )
-    versions = [("", version) for version in _decode(core, _ApiVersions).versions]
+    versions = list(_decode(core, _ApiVersions).versions)
     for group in _decode(groups, _ApiGroupList).groups:
         preferred = group.preferred_version.version or group.versions[0].version
-        others = [each.version for each in group.versions if each.version != preferred]
-        versions += [(group.name, version) for version in (preferred, *others)]
-    lists = await asyncio.gather(*(_read(client, *each) for each in versions))
+        others = [entry.version for entry in group.versions if entry.version != preferred]
+        versions += [f"{group.name}/{version}" for version in (preferred, *others)]
+    answers = await asyncio.gather(*(_try_version(client, version) for version in versions))
     found: dict[tuple[str, str], ServedResource] = {}
     failures: list[tuple[str, str]] = []
-    for (group_name, version), answer in zip(versions, lists, strict=True):
+    for version, answer in zip(versions, answers, strict=True):
         if isinstance(answer, str):
-            failures.append((f"{group_name}/{version}" if group_name else version, answer))
+            failures.append((version, answer))
             continue
-        for each in answer.resources:
-            if "/" not in each.name:
-                # The preferred version comes first and stays.
-                found.setdefault((group_name, each.name), _served(group_name, version, each))
+        for served in answer:
+            # The preferred version comes first and stays.
+            found.setdefault((served.resource.group, served.resource.plural), served)
     for place, home in SECOND_HOMES.items():
         if home in found:
             found.pop(place, None)
     return Discovered(tuple(found.values()), tuple(failures))
 
 
-async def _read(client: Client, group: str, version: str) -> _ApiResourceList | str:
-    path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+async def read_version(client: Client, api_version: str) -> tuple[ServedResource, ...]:
+    """Return the resources of one group version, without subresources.
+
+    Raises NotFoundError when the server does not serve it, StatusError, UnreachableError.
+    """
+    group, _, version = api_version.rpartition("/")
+    root = "apis" if group else "api"
+    document = _decode(await client.request("GET", f"/{root}/{api_version}"), _ApiResourceList)
+    return tuple(
+        _served(group, version, entry) for entry in document.resources if "/" not in entry.name
+    )
+
+
+async def _try_version(client: Client, api_version: str) -> tuple[ServedResource, ...] | str:
     try:
-        return _decode(await client.request("GET", path), _ApiResourceList)
+        return await read_version(client, api_version)
     except (StatusError, UnreachableError) as error:
         return str(error)
 

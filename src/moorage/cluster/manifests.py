@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from moorage.api.errors import NotFoundError
 from moorage.api.yaml_values import YamlError, parse_documents
 from moorage.client import Client, PatchType
+from moorage.client.discovery import read_version
 from moorage.client.resources import PartialObject, Resource
 from moorage.cluster.errors import ClusterError
 
@@ -120,21 +119,8 @@ class Applier:
         return found
 
     async def _discover(self, version: str) -> dict[str, Resource[PartialObject]]:
-        group, _, name = version.rpartition("/")
         try:
-            answer = await self._client.request("GET", f"/{'apis' if group else 'api'}/{version}")
+            served = await read_version(self._client, version)
         except NotFoundError:
             return {}
-        listed = msgspec.json.decode(answer)["resources"]
-        return {
-            each["kind"]: Resource(
-                group,
-                name,
-                each["name"],
-                each["kind"],
-                PartialObject,
-                is_namespaced=each["namespaced"],
-            )
-            for each in listed
-            if "/" not in each["name"]
-        }
+        return {entry.resource.kind: entry.resource for entry in served}
