@@ -36,12 +36,12 @@ from moorage.engine.oci import (
 )
 from moorage.linux.mounts import unmount
 from moorage.registry.codec import Codec, Media
-from moorage.registry.defaults import default_pod
-from moorage.registry.kinds.core import POD
+from moorage.registry.kinds.pod import POD
+from moorage.registry.kinds.pod.defaults import default_pod
+from moorage.registry.kinds.pod.validation import validate_pod
 from moorage.registry.ownership import Ownership
 from moorage.registry.request import Request, User
 from moorage.registry.schema import load_schema
-from moorage.registry.validation import validate_pod
 from moorage.runtimeclass import PodFields, admit, resolve_handler
 from moorage.storage import SqliteStore, WatchCache
 

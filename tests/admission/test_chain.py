@@ -6,7 +6,7 @@ import pytest
 
 from moorage.admission.chain import ANY, CREATE, DELETE, UPDATE, AdmissionChain, Hook, Scope
 from moorage.api.errors import ForbiddenError
-from moorage.registry.kinds.core import POD
+from moorage.registry.kinds.pod import POD
 from moorage.registry.request import Attributes
 from tests.admission.writes import pod, write
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moorage.admission.default_tolerations import DefaultTolerationSeconds
-from moorage.registry.kinds.core import POD
+from moorage.registry.kinds.pod import POD
 from tests.admission.writes import admit, pod, write
 
 N = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute",

@@ -14,7 +14,10 @@ from moorage.api.errors import StatusError
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding
 from moorage.controllers.role_aggregation import gathered_rules
 from moorage.registry.kind import Kind
-from moorage.registry.kinds.rbac import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING
+from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
+from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
+from moorage.registry.kinds.role import ROLE
+from moorage.registry.kinds.rolebinding import ROLE_BINDING
 from moorage.registry.rbac import Action, RuleResolver, allows, uncovered
 from moorage.registry.request import User
 from tests.admission.writes import admit, write

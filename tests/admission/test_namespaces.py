@@ -10,8 +10,10 @@ from moorage.api.errors import ForbiddenError, NotFoundError
 from moorage.api.namespaces import Namespace
 from moorage.registry.kind import Kind
 from moorage.registry.kinds import STORED_KINDS
-from moorage.registry.kinds.apps import DEPLOYMENT
-from moorage.registry.kinds.core import NAMESPACE, NODE, POD
+from moorage.registry.kinds.deployment import DEPLOYMENT
+from moorage.registry.kinds.namespace import NAMESPACE
+from moorage.registry.kinds.node import NODE
+from moorage.registry.kinds.pod import POD
 from moorage.registry.kinds.reviews import REVIEWS
 from tests.admission.writes import admit, pod, write
 

@@ -13,8 +13,10 @@ from moorage.api.errors import ForbiddenError, NotFoundError
 from moorage.api.nodes import Node
 from moorage.api.pods import Pod
 from moorage.registry.kind import Kind, Obj
-from moorage.registry.kinds.coordination import LEASE
-from moorage.registry.kinds.core import NODE, POD, SERVICE_ACCOUNT
+from moorage.registry.kinds.lease import LEASE
+from moorage.registry.kinds.node import NODE
+from moorage.registry.kinds.pod import POD
+from moorage.registry.kinds.serviceaccount import SERVICE_ACCOUNT
 from moorage.registry.rbac import Action
 from moorage.registry.request import User
 from tests.admission.writes import admit, pod, write

@@ -10,8 +10,8 @@ import pytest
 from moorage.admission.priority import PriorityAdmission
 from moorage.api.errors import ForbiddenError
 from moorage.api.priorities import PriorityClass
-from moorage.registry.kinds.core import POD
-from moorage.registry.kinds.scheduling import PRIORITY_CLASS
+from moorage.registry.kinds.pod import POD
+from moorage.registry.kinds.priorityclass import PRIORITY_CLASS
 from tests.admission.writes import admit, pod, write
 
 

@@ -9,7 +9,10 @@ import pytest
 from moorage.admission.rbac_escalation import RbacEscalation
 from moorage.api.errors import ForbiddenError, NotFoundError
 from moorage.registry.kind import Kind
-from moorage.registry.kinds.rbac import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING
+from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
+from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
+from moorage.registry.kinds.role import ROLE
+from moorage.registry.kinds.rolebinding import ROLE_BINDING
 from moorage.registry.rbac import Action, allows
 from moorage.registry.request import User
 from tests.admission.writes import admit, write

@@ -12,7 +12,7 @@ from moorage.admission.default_tolerations import DefaultTolerationSeconds
 from moorage.admission.runtime_class import RuntimeClassAdmission
 from moorage.api.errors import ForbiddenError
 from moorage.api.runtime_classes import RuntimeClass
-from moorage.registry.kinds.core import POD
+from moorage.registry.kinds.pod import POD
 from tests.admission.writes import admit, pod, write
 from tests.runtimeclass.test_admission import CLASSES, FIZZ, MISMATCH, OH, WITHOUT, G, N, U
 

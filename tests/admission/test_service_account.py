@@ -10,7 +10,7 @@ import pytest
 from moorage.admission.service_account import MIRROR_ANNOTATION, ServiceAccountAdmission
 from moorage.api.configuration import ServiceAccount
 from moorage.api.errors import ForbiddenError
-from moorage.registry.kinds.core import POD
+from moorage.registry.kinds.pod import POD
 from tests.admission.writes import admit, pod, write
 
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"

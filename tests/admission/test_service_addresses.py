@@ -15,7 +15,7 @@ from moorage.admission.service_addresses import NODE_PORTS, ServiceAddresses
 from moorage.api.errors import InvalidError
 from moorage.api.services import Service
 from moorage.registry.kind import Obj
-from moorage.registry.kinds.core import SERVICE
+from moorage.registry.kinds.service import SERVICE
 from tests.admission.writes import admit, write
 from tests.clocks import FakeClock
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moorage.admission.taint_nodes import TaintNewNodes
-from moorage.registry.kinds.core import NODE
+from moorage.registry.kinds.node import NODE
 from tests.admission.writes import admit, write
 
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}

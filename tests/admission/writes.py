@@ -6,7 +6,7 @@ from typing import Any
 
 from moorage.admission.chain import Plugin
 from moorage.registry.kind import Kind, Obj
-from moorage.registry.kinds.core import POD
+from moorage.registry.kinds.pod import POD
 from moorage.registry.request import Attributes, Request, User
 
 ALICE = User("alice", groups=("dev", "system:authenticated"))

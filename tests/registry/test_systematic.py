@@ -16,7 +16,7 @@ import pytest
 
 from moorage.api.errors import StatusError
 from moorage.registry.kind import Kind, Obj
-from moorage.registry.validation import metadata_errors, metadata_update_errors
+from moorage.registry.validation.metadata import metadata_errors, metadata_update_errors
 from tests.recording import assert_recorded, digest
 from tests.registry.rich_objects import RICH
 from tests.registry.validation.rules import BASES, KINDS, decoded

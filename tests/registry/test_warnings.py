@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from moorage.registry import warnings as w
+from moorage.registry.kinds.node import warn_node
+from moorage.registry.kinds.pod.warnings import warn_pod
+from moorage.registry.kinds.runtimeclass import warn_runtime_class
+from moorage.registry.kinds.service import warn_service
+from moorage.registry.kinds.serviceaccount import warn_service_account
+from moorage.registry.warnings import warn_workload
 
 TERM = {"matchExpressions": [{"key": "beta.kubernetes.io/os", "operator": "Exists"}]}
 IN_AFFINITY = (
@@ -105,17 +110,17 @@ def container(**fields: Any) -> dict[str, Any]:
     ],
 )
 def test_a_new_pod(spec: dict[str, Any], warnings: list[str]) -> None:
-    assert w.warn_pod({"spec": spec}, None) == warnings
-    assert w.warn_pod({"spec": spec}, {"spec": {}}) == []
+    assert warn_pod({"spec": spec}, None) == warnings
+    assert warn_pod({"spec": spec}, {"spec": {}}) == []
 
 
 def test_a_template_is_looked_at_when_it_changes() -> None:
     spec = {"overhead": {"memory": "100m"}}
     workload = {"spec": {"replicas": 1, "template": {"spec": spec}}}
     scaled = {"spec": {"replicas": 2, "template": {"spec": spec}}}
-    (warning,) = w.warn_workload(workload, None)
+    (warning,) = warn_workload(workload, None)
     assert warning.startswith("spec.template.spec.overhead[memory]: fractional byte value")
-    assert w.warn_workload(scaled, workload) == []
+    assert warn_workload(scaled, workload) == []
 
 
 def test_a_class_with_deprecated_labels() -> None:
@@ -124,7 +129,7 @@ def test_a_class_with_deprecated_labels() -> None:
         "handler": "h",
         "scheduling": {"nodeSelector": {"beta.kubernetes.io/arch": "amd64", "ok": "1"}},
     }
-    assert w.warn_runtime_class(runtime_class, None) == [
+    assert warn_runtime_class(runtime_class, None) == [
         'scheduling.nodeSelector: deprecated since v1.14; use "kubernetes.io/arch" instead'
     ]
 
@@ -145,23 +150,23 @@ def test_a_class_with_deprecated_labels() -> None:
     ],
 )
 def test_a_service(spec: dict[str, Any], warnings: list[str]) -> None:
-    assert w.warn_service({"spec": spec}, None) == warnings
+    assert warn_service({"spec": spec}, None) == warnings
 
 
 def test_a_node_with_fields_of_old() -> None:
     node = {"spec": {"configSource": {}, "externalID": "x"}}
-    assert w.warn_node(node, None) == [
+    assert warn_node(node, None) == [
         "spec.configSource: the feature is no longer supported",
         "spec.externalID: this field is deprecated, and is unused by Kubernetes",
     ]
-    assert w.warn_node(node, node) == []
+    assert warn_node(node, node) == []
 
 
 def test_an_account_that_enforces_its_secrets() -> None:
     key = "kubernetes.io/enforce-mountable-secrets"
     account = {"metadata": {"annotations": {key: "true"}}}
-    assert w.warn_service_account(account, None) == [
+    assert warn_service_account(account, None) == [
         f"metadata.annotations[{key}]: deprecated in v1.32+; prefer separate namespaces to isolate "
         "access to mounted secrets"
     ]
-    assert w.warn_service_account(account, account) == []
+    assert warn_service_account(account, account) == []

@@ -55,7 +55,19 @@ from moorage.apiserver.subresources import PodSubresources, ScaleSubresource, To
 from moorage.apiserver.watch import WatchStreams
 from moorage.registry.codec import Codec
 from moorage.registry.kind import Kind
-from moorage.registry.kinds import ALL_KINDS, STORED_KINDS, core, node, rbac, scheduling
+from moorage.registry.kinds import ALL_KINDS, STORED_KINDS
+from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
+from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
+from moorage.registry.kinds.namespace import NAMESPACE
+from moorage.registry.kinds.node import NODE
+from moorage.registry.kinds.pod import POD
+from moorage.registry.kinds.priorityclass import PRIORITY_CLASS
+from moorage.registry.kinds.role import ROLE
+from moorage.registry.kinds.rolebinding import ROLE_BINDING
+from moorage.registry.kinds.runtimeclass import RUNTIME_CLASS
+from moorage.registry.kinds.secret import SECRET
+from moorage.registry.kinds.service import SERVICE
+from moorage.registry.kinds.serviceaccount import SERVICE_ACCOUNT
 from moorage.registry.listing import Lister
 from moorage.registry.objects import UNREAD_VERB, MayDeleteUnread, Objects
 from moorage.registry.ownership import Ownership
@@ -70,8 +82,7 @@ from moorage.storage import Change, Store, WatchCache
 RUNTIME_CLASS_GATE = "RuntimeClass"
 _NODE_NAME_FIELD = 0
 _RBAC_TABLES = tuple(
-    f"{kind.table}/"
-    for kind in (rbac.ROLE, rbac.ROLE_BINDING, rbac.CLUSTER_ROLE, rbac.CLUSTER_ROLE_BINDING)
+    f"{kind.table}/" for kind in (ROLE, ROLE_BINDING, CLUSTER_ROLE, CLUSTER_ROLE_BINDING)
 )
 
 
@@ -185,27 +196,25 @@ class _Readers:
 
     def __init__(self, cache: WatchCache[Stored]) -> None:
         self._cache = cache
-        self.namespaces = TypedReader(cache, core.NAMESPACE, Namespace)
-        self.accounts = TypedReader(cache, core.SERVICE_ACCOUNT, ServiceAccount)
-        self.services = TypedReader(cache, core.SERVICE, Service)
-        self.nodes = TypedReader(cache, core.NODE, Node)
-        self.classes = TypedReader(cache, node.RUNTIME_CLASS, RuntimeClass)
-        self.priorities = TypedReader(cache, scheduling.PRIORITY_CLASS, PriorityClass)
-        self.roles = TypedReader(cache, rbac.ROLE, Role)
-        self.role_bindings = TypedReader(cache, rbac.ROLE_BINDING, RoleBinding)
-        self.cluster_roles = TypedReader(cache, rbac.CLUSTER_ROLE, ClusterRole)
-        self.cluster_role_bindings = TypedReader(
-            cache, rbac.CLUSTER_ROLE_BINDING, ClusterRoleBinding
-        )
-        self._pods = TypedReader(cache, core.POD, Pod)
+        self.namespaces = TypedReader(cache, NAMESPACE, Namespace)
+        self.accounts = TypedReader(cache, SERVICE_ACCOUNT, ServiceAccount)
+        self.services = TypedReader(cache, SERVICE, Service)
+        self.nodes = TypedReader(cache, NODE, Node)
+        self.classes = TypedReader(cache, RUNTIME_CLASS, RuntimeClass)
+        self.priorities = TypedReader(cache, PRIORITY_CLASS, PriorityClass)
+        self.roles = TypedReader(cache, ROLE, Role)
+        self.role_bindings = TypedReader(cache, ROLE_BINDING, RoleBinding)
+        self.cluster_roles = TypedReader(cache, CLUSTER_ROLE, ClusterRole)
+        self.cluster_role_bindings = TypedReader(cache, CLUSTER_ROLE_BINDING, ClusterRoleBinding)
+        self._pods = TypedReader(cache, POD, Pod)
         self._by_plural = {kind.plural: kind for kind in _bindable().values()}
-        self._by_plural[core.SERVICE_ACCOUNT.plural] = core.SERVICE_ACCOUNT
+        self._by_plural[SERVICE_ACCOUNT.plural] = SERVICE_ACCOUNT
 
     def find_pod(self, name: str, namespace: str) -> Pod | None:
         return self._pods.get(name, namespace)
 
     def pods_of_node(self, node_name: str, namespace: str) -> Iterable[Pod]:
-        for item in self._cache.scan(core.POD.prefix(namespace)):
+        for item in self._cache.scan(POD.prefix(namespace)):
             if item.fields[_NODE_NAME_FIELD] == node_name:
                 pod = self._pods.get(item.name, item.namespace)
                 if pod is not None:
@@ -218,7 +227,7 @@ class _Readers:
 
 def _bindable() -> dict[str, Kind]:
     """Kinds that tokens may be bound to."""
-    return {kind.name: kind for kind in (core.POD, core.SECRET, core.NODE)}
+    return {kind.name: kind for kind in (POD, SECRET, NODE)}
 
 
 def _may_delete_unread(authorizer: Authorizer) -> MayDeleteUnread:

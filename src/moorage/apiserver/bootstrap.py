@@ -17,12 +17,11 @@ from moorage.api.errors import AlreadyExistsError
 from moorage.api.rbac import PolicyRule
 from moorage.apiserver.authorization.node import NODE_RULES
 from moorage.registry.kind import Kind, Obj
-from moorage.registry.kinds.core import NAMESPACE, SERVICE
-from moorage.registry.kinds.rbac import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-)
-from moorage.registry.kinds.scheduling import PRIORITY_CLASS
+from moorage.registry.kinds.clusterrole import CLUSTER_ROLE
+from moorage.registry.kinds.clusterrolebinding import CLUSTER_ROLE_BINDING
+from moorage.registry.kinds.namespace import NAMESPACE
+from moorage.registry.kinds.priorityclass import PRIORITY_CLASS
+from moorage.registry.kinds.service import SERVICE
 from moorage.registry.objects import Objects
 from moorage.registry.rbac import uncovered
 from moorage.registry.request import SYSTEM_MASTERS, UNAUTHENTICATED, Request, User

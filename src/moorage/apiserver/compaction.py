@@ -12,7 +12,7 @@ from moorage.api.clock import Clock, parse_time
 from moorage.api.errors import NotFoundError, StatusError
 from moorage.api.logs import Log
 from moorage.registry.deletion import DeleteOptions
-from moorage.registry.kinds.events import EVENT
+from moorage.registry.kinds.event import EVENT
 from moorage.registry.objects import Objects
 from moorage.registry.request import SYSTEM_MASTERS, Request, User
 from moorage.registry.stored import Stored

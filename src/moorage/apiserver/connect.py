@@ -38,7 +38,7 @@ from moorage.apiserver.replies import TEXT, Reply
 from moorage.apiserver.routing import is_true
 from moorage.apiserver.slots import share_of
 from moorage.registry.kind import Obj
-from moorage.registry.kinds import core
+from moorage.registry.kinds.node import NODE
 from moorage.registry.objects import Objects
 from moorage.streaming import byte_socket, channels
 from moorage.streaming.deadlines import Deadlines
@@ -218,7 +218,7 @@ class Connect:
     def _place(self, pod: Obj, container: str) -> _Place:
         node_name = pod["spec"]["nodeName"]
         try:
-            node = self._objects.get(core.NODE, "", node_name).obj
+            node = self._objects.get(NODE, "", node_name).obj
         except NotFoundError as error:
             raise InternalError.of(f"node {node_name!r} of the pod does not exist") from error
         meta = pod["metadata"]

@@ -218,6 +218,24 @@ def status_subresource() -> dict[str, Subresource]:
     return {"status": Subresource(verbs=STATUS_VERBS)}
 
 
+def scale_subresource() -> dict[str, Subresource]:
+    """The `/scale` of workloads."""
+    return {
+        "scale": Subresource(
+            verbs=STATUS_VERBS,
+            group="autoscaling",
+            version="v1",
+            kind="Scale",
+            type="io.k8s.api.autoscaling.v1.Scale",
+        )
+    }
+
+
+def get_spec(obj: Obj) -> object:
+    """Return the specification: what the generation of most kinds counts."""
+    return obj.get("spec")
+
+
 def by_resource(kinds: Sequence[Kind]) -> dict[tuple[str, str, str], tuple[Kind, Served]]:
     """(group, version, plural) → the kind and the version asked for."""
     return {

@@ -38,7 +38,7 @@ from moorage.registry.ownership import Ownership
 from moorage.registry.request import Attributes, Request, User
 from moorage.registry.selection import Selection
 from moorage.registry.stored import Stored, StoredFactory, to_value
-from moorage.registry.validation import metadata_errors, metadata_update_errors
+from moorage.registry.validation.metadata import metadata_errors, metadata_update_errors
 from moorage.registry.worker import LARGE_OBJECT_BYTES, Worker
 from moorage.storage import RevisionConflictError, Store, StoreBrokenError, WatchCache
 

@@ -1,7 +1,7 @@
-"""What is legal but deserves a word: sentences for the `Warning` header.
+"""Warnings about pod specifications: sentences for the `Warning` header.
 
-Source: `pkg/api/pod/warnings`, `pkg/api/service/warnings` behaviour of Kubernetes 1.36; computed
-after admission, so what a class brought is warned of too.
+Source: `pkg/api/pod/warnings` behaviour of Kubernetes 1.36. They are computed after admission, so
+fields that admission adds from a RuntimeClass are warned about too.
 """
 
 from __future__ import annotations
@@ -11,16 +11,8 @@ from collections.abc import Iterable
 from moorage.api import quantity
 from moorage.api.node_labels import DEPRECATED
 from moorage.registry.kind import Obj
-from moorage.registry.validation.runtime_classes import typed_class
-from moorage.runtimeclass import class_warnings
 
 _WHOLE_BYTES = ("memory", "ephemeral-storage")
-_ENFORCED = "kubernetes.io/enforce-mountable-secrets"
-
-
-def warn_pod(pod: Obj, old: Obj | None) -> list[str]:
-    """Only a new pod's author can still act on a warning."""
-    return [] if old is not None else spec_warnings(pod["spec"], "spec")
 
 
 def warn_workload(workload: Obj, old: Obj | None) -> list[str]:
@@ -131,46 +123,3 @@ def _duplicate_warnings(spec: Obj, path: str) -> Iterable[str]:
         elif name in secrets:
             yield f'{path}.imagePullSecrets[{index}].name: duplicate imagePullSecret "{name}"'
         secrets.add(name)
-
-
-def warn_node(node: Obj, old: Obj | None) -> list[str]:
-    spec = node.get("spec", {})
-    was = (old or {}).get("spec", {})
-    found: list[str] = []
-    if "configSource" in spec and "configSource" not in was:
-        found.append("spec.configSource: the feature is no longer supported")
-    if spec.get("externalID") and not was.get("externalID"):
-        found.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
-    return found
-
-
-def warn_service(service: Obj, old: Obj | None) -> list[str]:
-    del old
-    spec = service["spec"]
-    found: list[str] = []
-    if spec.get("loadBalancerIP"):
-        found.append("spec.loadBalancerIP is deprecated")
-    if spec.get("clusterIP") == "None":
-        if spec.get("loadBalancerIP"):
-            found.append("spec.loadBalancerIP is ignored for headless services")
-        if spec.get("externalIPs"):
-            found.append('spec.externalIPs is ignored when spec.clusterIP is "None"')
-        if spec.get("sessionAffinity") != "None":
-            found.append("spec.SessionAffinity is ignored for headless services")
-    return found
-
-
-def warn_service_account(account: Obj, old: Obj | None) -> list[str]:
-    annotations = account["metadata"].get("annotations", {})
-    was = ((old or {}).get("metadata") or {}).get("annotations", {})
-    if _ENFORCED in annotations and _ENFORCED not in was:
-        return [
-            f"metadata.annotations[{_ENFORCED}]: deprecated in v1.32+; prefer separate namespaces "
-            "to isolate access to mounted secrets"
-        ]
-    return []
-
-
-def warn_runtime_class(runtime_class: Obj, old: Obj | None) -> list[str]:
-    del old
-    return class_warnings(typed_class(runtime_class))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moorage.api.clock import parse_time
-from moorage.registry.columns import PODS
+from moorage.registry.kinds.pod.columns import PRINTER as PODS
 
 CREATED = "2026-01-01T00:00:00Z"
 NOW = parse_time(CREATED).timestamp() + 3 * 86400

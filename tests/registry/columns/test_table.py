@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from moorage.registry.columns import RUNTIME_CLASSES
 from moorage.registry.columns.table import IncludeObject, bookmark_table, render_table, row_table
 from moorage.registry.kinds import STORED_KINDS
+from moorage.registry.kinds.runtimeclass import RUNTIME_CLASS
 
 OBJ = {"metadata": {"name": "gvisor", "resourceVersion": "7"}, "handler": "runsc"}
 
 
 def table(include: IncludeObject = IncludeObject.METADATA, **options: Any) -> dict[str, Any]:
     return render_table(
-        RUNTIME_CLASSES, [OBJ], now=0.0, include=include,
+        RUNTIME_CLASS.printer, [OBJ], now=0.0, include=include,
         list_metadata={"resourceVersion": "9"}, version=options.pop("version", "v1"), **options,
     )  # fmt: skip
 
@@ -52,7 +52,7 @@ def test_rows_carry_as_much_of_their_object_as_asked() -> None:
 
 @pytest.mark.parametrize("has_columns", [True, False])
 def test_an_events_table_has_one_row_and_its_objects_revision(has_columns: bool) -> None:
-    found = row_table(RUNTIME_CLASSES, OBJ, now=0.0, include=IncludeObject.NONE, version="v1",
+    found = row_table(RUNTIME_CLASS.printer, OBJ, now=0.0, include=IncludeObject.NONE, version="v1",
                       has_columns=has_columns)  # fmt: skip
     assert found["metadata"] == {"resourceVersion": "7"}
     assert (found["columnDefinitions"] is not None) is has_columns

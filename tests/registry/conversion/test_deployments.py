@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.registry.codec import Codec, Media
-from moorage.registry.conversion.deployments import ROLLBACK_ANNOTATION
 from moorage.registry.kind import Obj
-from moorage.registry.kinds.apps import DEPLOYMENT
+from moorage.registry.kinds.deployment import DEPLOYMENT
+from moorage.registry.kinds.deployment.conversion import ROLLBACK_ANNOTATION
 from moorage.registry.schema import load_schema
 
 CODEC = Codec(load_schema())

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.registry.conversion.events import FIELD_ALIASES, from_core, to_core
-from moorage.registry.kinds.events import EVENT
+from moorage.registry.kinds.event import EVENT, FIELD_ALIASES, from_core, to_core
 
 CORE_FIELDS = {
     "metadata": {"name": "e"},

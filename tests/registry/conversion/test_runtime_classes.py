@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from moorage.registry.codec import Codec, Media
 from moorage.registry.kind import Obj, Served
-from moorage.registry.kinds.node import RUNTIME_CLASS
+from moorage.registry.kinds.runtimeclass import RUNTIME_CLASS
 from moorage.registry.schema import load_schema
 
 CODEC = Codec(load_schema())

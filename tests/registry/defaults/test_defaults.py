@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.registry.defaults.pods import default_pull_policy
+from moorage.registry.defaults.pod_template import default_pull_policy
 from moorage.registry.kinds import STORED_KINDS
 from tests.registry.validation.rules import BASES, CODEC, KINDS, changed, decoded
 

@@ -13,7 +13,7 @@ from moorage.registry.codec import Codec, Media
 from moorage.registry.kind import Kind, Obj
 from moorage.registry.kinds import STORED_KINDS
 from moorage.registry.schema import load_schema
-from moorage.registry.validation import metadata_errors, metadata_update_errors
+from moorage.registry.validation.metadata import metadata_errors, metadata_update_errors
 
 CODEC = Codec(load_schema())
 KINDS = {kind.name: kind for kind in STORED_KINDS}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moorage.registry.validation import validate_binding, validate_scale
+from moorage.registry.validation.subresources import validate_binding, validate_scale
 from tests.registry.validation.rules import changed, complaint
 
 ADDRESS = [{"ip": "10.0.0.1"}]

@@ -20,7 +20,7 @@ from moorage.registry.deletion import DeleteOptions
 from moorage.registry.kind import Obj
 from moorage.registry.objects import Objects
 from moorage.registry.request import Request
-from moorage.registry.validation import validate_binding
+from moorage.registry.validation.subresources import validate_binding
 
 _BINDING_TYPE = "io.k8s.api.core.v1.Binding"
 _EVICTION_TYPE = "io.k8s.api.policy.v1.Eviction"

@@ -18,7 +18,7 @@ from moorage.apiserver.patching import Patcher
 from moorage.apiserver.replies import Reply, formed
 from moorage.registry.kind import Obj
 from moorage.registry.objects import Objects
-from moorage.registry.validation import validate_scale
+from moorage.registry.validation.subresources import validate_scale
 
 SCALE_TYPE = "io.k8s.api.autoscaling.v1.Scale"
 _API_VERSION = "autoscaling/v1"

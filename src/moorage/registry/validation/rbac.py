@@ -1,46 +1,16 @@
-"""Roles and bindings. Source: rbac validation of Kubernetes 1.36."""
+"""Validation of policy rules and role bindings. Source: rbac validation of Kubernetes 1.36."""
 
 from __future__ import annotations
 
 from moorage.api import names
 from moorage.api.errors import FieldError
 from moorage.registry.kind import Obj
-from moorage.registry.validation.scheduling import label_selector_errors
 
 _GROUP = "rbac.authorization.k8s.io"
 _SUBJECT_KINDS = ("ServiceAccount", "User", "Group")
 
 
-def validate_role(role: Obj) -> list[FieldError]:
-    return [
-        error
-        for index, rule in enumerate(role.get("rules", ()))
-        for error in _rule_errors(rule, f"rules[{index}]", is_namespaced=True)
-    ]
-
-
-def validate_cluster_role(role: Obj) -> list[FieldError]:
-    errors = [
-        error
-        for index, rule in enumerate(role.get("rules", ()))
-        for error in _rule_errors(rule, f"rules[{index}]", is_namespaced=False)
-    ]
-    aggregation = role.get("aggregationRule")
-    if aggregation is not None:
-        selectors = aggregation.get("clusterRoleSelectors", [])
-        path = "aggregationRule.clusterRoleSelectors"
-        if not selectors:
-            errors.append(
-                FieldError.required(
-                    path, "at least one clusterRoleSelector required if aggregationRule is non-nil"
-                )
-            )
-        for index, selector in enumerate(selectors):
-            errors += label_selector_errors(selector, f"{path}[{index}]")
-    return errors
-
-
-def _rule_errors(rule: Obj, path: str, *, is_namespaced: bool) -> list[FieldError]:
+def rule_errors(rule: Obj, path: str, *, is_namespaced: bool) -> list[FieldError]:
     errors: list[FieldError] = []
     if not rule.get("verbs"):
         errors.append(FieldError.required(f"{path}.verbs", "verbs must contain at least one value"))
@@ -77,15 +47,7 @@ def _rule_errors(rule: Obj, path: str, *, is_namespaced: bool) -> list[FieldErro
     return errors
 
 
-def validate_role_binding(binding: Obj) -> list[FieldError]:
-    return _binding_errors(binding, ("Role", "ClusterRole"))
-
-
-def validate_cluster_role_binding(binding: Obj) -> list[FieldError]:
-    return _binding_errors(binding, ("ClusterRole",))
-
-
-def _binding_errors(binding: Obj, role_kinds: tuple[str, ...]) -> list[FieldError]:
+def binding_errors(binding: Obj, role_kinds: tuple[str, ...]) -> list[FieldError]:
     reference = binding.get("roleRef", {})
     errors: list[FieldError] = []
     if reference.get("apiGroup") != _GROUP:
@@ -137,25 +99,7 @@ def _subject_errors(subject: Obj, path: str, *, is_namespaced: bool) -> list[Fie
     return errors
 
 
-def validate_role_update(new: Obj, old: Obj) -> list[FieldError]:
-    del old
-    return validate_role(new)
-
-
-def validate_cluster_role_update(new: Obj, old: Obj) -> list[FieldError]:
-    del old
-    return validate_cluster_role(new)
-
-
-def validate_role_binding_update(new: Obj, old: Obj) -> list[FieldError]:
-    return validate_role_binding(new) + _reference_errors(new, old)
-
-
-def validate_cluster_role_binding_update(new: Obj, old: Obj) -> list[FieldError]:
-    return validate_cluster_role_binding(new) + _reference_errors(new, old)
-
-
-def _reference_errors(new: Obj, old: Obj) -> list[FieldError]:
+def changed_role_errors(new: Obj, old: Obj) -> list[FieldError]:
     reference = new.get("roleRef", {})
     if reference == old.get("roleRef"):
         return []

@@ -1,0 +1,45 @@
+"""Columns that both kinds of role binding have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moorage.registry.columns.cells import AGE, NAME, age_of, name_of
+from moorage.registry.kind import Column, Obj, Printer
+
+INVALID_ROLE = "If the RoleRef cannot be resolved, the Authorizer must return an error."
+
+
+def _binding_cells(binding: Obj, now: float) -> list[Any]:
+    role = binding.get("roleRef", {})
+    subjects = binding.get("subjects") or ()
+    return [
+        name_of(binding),
+        f"{role.get('kind', '')}/{role.get('name', '')}",
+        age_of(binding, now),
+        _names(subjects, "User"),
+        _names(subjects, "Group"),
+        ", ".join(
+            f"{each.get('namespace', '')}/{each.get('name', '')}"
+            for each in subjects
+            if each.get("kind") == "ServiceAccount"
+        ),
+    ]
+
+
+def _names(subjects: Any, kind: str) -> str:
+    return ", ".join(each.get("name", "") for each in subjects if each.get("kind") == kind)
+
+
+def binding_printer(owner: str, role: str) -> Printer:
+    return Printer(
+        columns=(
+            NAME,
+            Column("Role", description=role),
+            AGE,
+            Column("Users", description=f"Users in the {owner}", priority=1),
+            Column("Groups", description=f"Groups in the {owner}", priority=1),
+            Column("ServiceAccounts", description=f"ServiceAccounts in the {owner}", priority=1),
+        ),
+        cells=_binding_cells,
+    )

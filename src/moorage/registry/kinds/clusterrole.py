@@ -1,0 +1,55 @@
+"""ClusterRoles. Source: rbac validation of Kubernetes 1.36."""
+
+from __future__ import annotations
+
+from moorage.api import names
+from moorage.api.errors import FieldError
+from moorage.registry.columns.cells import CREATED_AT
+from moorage.registry.kind import Kind, Obj, Served, Strategy
+from moorage.registry.validation.rbac import rule_errors
+from moorage.registry.validation.scheduling import label_selector_errors
+
+
+def validate_cluster_role(role: Obj) -> list[FieldError]:
+    errors = [
+        error
+        for index, rule in enumerate(role.get("rules", ()))
+        for error in rule_errors(rule, f"rules[{index}]", is_namespaced=False)
+    ]
+    aggregation = role.get("aggregationRule")
+    if aggregation is not None:
+        selectors = aggregation.get("clusterRoleSelectors", [])
+        path = "aggregationRule.clusterRoleSelectors"
+        if not selectors:
+            errors.append(
+                FieldError.required(
+                    path, "at least one clusterRoleSelector required if aggregationRule is non-nil"
+                )
+            )
+        for index, selector in enumerate(selectors):
+            errors += label_selector_errors(selector, f"{path}[{index}]")
+    return errors
+
+
+def validate_cluster_role_update(new: Obj, old: Obj) -> list[FieldError]:
+    del old
+    return validate_cluster_role(new)
+
+
+CLUSTER_ROLE = Kind(
+    name="ClusterRole",
+    plural="clusterroles",
+    served=(
+        Served(
+            group="rbac.authorization.k8s.io", version="v1", type="io.k8s.api.rbac.v1.ClusterRole"
+        ),
+    ),
+    is_namespaced=False,
+    strategy=Strategy(
+        validate=validate_cluster_role,
+        validate_update=validate_cluster_role_update,
+        name_errors=names.path_segment_errors,
+        may_create_on_update=True,
+    ),
+    printer=CREATED_AT,
+)

@@ -1,0 +1,39 @@
+"""Fields of a pod that a write may not set or change. Source: pod strategies of Kubernetes 1.36."""
+
+from __future__ import annotations
+
+from moorage.api.qos import qos_class
+from moorage.registry.kind import Obj
+from moorage.registry.preparation import keep, keep_spec, keep_status, put
+
+
+def prepare_pod_create(pod: Obj) -> None:
+    pod["status"] = {"phase": "Pending", "qosClass": qos_class(pod["spec"])}
+    if pod["spec"].get("schedulingGates"):
+        pod["status"]["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+            }
+        ]
+
+
+def prepare_pod_status(new: Obj, old: Obj) -> None:
+    """Owners stay, because old agents garbled them, and so does the class of service."""
+    keep_spec(new, old)
+    keep(new["metadata"], old["metadata"], "ownerReferences")
+    status = new.setdefault("status", {})
+    if not status.get("qosClass"):
+        keep(status, old.get("status", {}), "qosClass")
+
+
+def prepare_ephemeral_containers(new: Obj, old: Obj) -> None:
+    """Only the ephemeral containers of the new pod count."""
+    added = new["spec"].get("ephemeralContainers")
+    new["spec"] = {**old["spec"]}
+    put(new["spec"], "ephemeralContainers", added)
+    keep_status(new, old)
+    for field in ("labels", "annotations", "finalizers", "ownerReferences"):
+        keep(new["metadata"], old["metadata"], field)

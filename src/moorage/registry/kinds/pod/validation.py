@@ -1,0 +1,167 @@
+"""Validation of new pods, and of changes to existing ones.
+
+Source: core validation `ValidatePodCreate`, `ValidatePodUpdate`, Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from moorage.api import names
+from moorage.api.errors import FieldError
+from moorage.registry.kind import Obj
+from moorage.registry.validation.pod_spec import ip_errors, pod_spec_errors
+
+_UPDATE_MESSAGE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only "
+    "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set "
+    "to 1 if it was previously negative)"
+)
+
+
+def validate_pod(pod: Obj) -> list[FieldError]:
+    """Complaints about a new pod (its metadata's general rules aside)."""
+    errors = pod_spec_errors(pod["spec"], "spec")
+    if pod["spec"].get("ephemeralContainers"):
+        errors.append(FieldError.forbidden("spec.ephemeralContainers", "cannot be set on create"))
+    return errors
+
+
+def validate_pod_update(new: Obj, old: Obj) -> list[FieldError]:
+    """Only images, deadlines, gates and added tolerations may change."""
+    errors = pod_spec_errors(new["spec"], "spec")
+    errors += _deadline_errors(new["spec"], old["spec"])
+    errors += _added_toleration_errors(new["spec"], old["spec"])
+    allowed = _with_allowed_changes(new["spec"], old["spec"])
+    if allowed != new["spec"]:
+        changed = sorted(
+            key
+            for key in allowed.keys() | new["spec"].keys()
+            if allowed.get(key) != new["spec"].get(key)
+        )
+        errors.append(
+            FieldError.forbidden(
+                "spec", f"{_UPDATE_MESSAGE}\n{_difference(allowed, new['spec'], changed)}"
+            )
+        )
+    return errors
+
+
+def _with_allowed_changes(new: Obj, old: Obj) -> Obj:
+    """The old spec with those of the new one's changes that are allowed."""
+    allowed = copy.deepcopy(old)
+    for field in ("containers", "initContainers"):
+        ours, theirs = allowed.get(field, []), new.get(field, [])
+        if len(ours) == len(theirs):
+            for mine, other in zip(ours, theirs, strict=True):
+                mine["image"] = other.get("image", "")
+    for field in ("activeDeadlineSeconds", "tolerations"):
+        _take(allowed, new, field)
+    if (
+        old.get("terminationGracePeriodSeconds", 0) < 0
+        and new.get("terminationGracePeriodSeconds") == 1
+    ):
+        allowed["terminationGracePeriodSeconds"] = 1
+    if old.get("schedulingGates"):
+        # A gated pod may lose gates, and become choosier about its node.
+        if _is_subset(new.get("schedulingGates", []), old["schedulingGates"]):
+            _take(allowed, new, "schedulingGates")
+        if old.get("nodeSelector", {}).items() <= new.get("nodeSelector", {}).items():
+            _take(allowed, new, "nodeSelector")
+    return allowed
+
+
+def _take(target: Obj, source: Obj, field: str) -> None:
+    if field in source:
+        target[field] = source[field]
+    else:
+        target.pop(field, None)
+
+
+def _is_subset(part: list[Any], whole: list[Any]) -> bool:
+    return all(item in whole for item in part)
+
+
+def _deadline_errors(new: Obj, old: Obj) -> list[FieldError]:
+    path = "spec.activeDeadlineSeconds"
+    before, after = old.get("activeDeadlineSeconds"), new.get("activeDeadlineSeconds")
+    if before is None:
+        return []
+    if after is None:
+        return [FieldError.invalid(path, None, "must not update from a positive integer to nil "
+                                   "value")]  # fmt: skip
+    if after > before:
+        return [FieldError.invalid(path, after, "must be less than or equal to previous value")]
+    return []
+
+
+def _added_toleration_errors(new: Obj, old: Obj) -> list[FieldError]:
+    before, after = old.get("tolerations", []), new.get("tolerations", [])
+    without_seconds = [_without_seconds(each) for each in after]
+    kept = all(_without_seconds(each) in without_seconds for each in before)
+    if kept:
+        return []
+    return [
+        FieldError.forbidden(
+            "spec.tolerations",
+            "existing toleration can not be modified except its tolerationSeconds",
+        )
+    ]
+
+
+def _without_seconds(toleration: Obj) -> Obj:
+    return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
+
+
+def _difference(allowed: Obj, new: Obj, changed: list[str]) -> str:
+    """Which fields differ and how, for the person who tried."""
+    lines = ["  core.PodSpec{"]
+    for key in changed:
+        go_name = key[:1].upper() + key[1:]
+        lines.append(f'- \t"{go_name}": {allowed.get(key)!r}')
+        lines.append(f'+ \t"{go_name}": {new.get(key)!r}')
+    return "\n".join([*lines, "  }"]) + "\n"
+
+
+def validate_pod_status(new: Obj, old: Obj) -> list[FieldError]:
+    """The status an agent reports: nodes are not un-nominated, statuses name containers once."""
+    del old
+    status = new.get("status", {})
+    errors: list[FieldError] = []
+    nominated = status.get("nominatedNodeName", "")
+    if nominated:
+        errors += [
+            FieldError.invalid("status.nominatedNodeName", nominated, each)
+            for each in names.dns_subdomain_errors(nominated)
+        ]
+    addresses = [each.get("ip", "") for each in status.get("podIPs", ())]
+    for index, address in enumerate(addresses):
+        errors += ip_errors(address, f"status.podIPs[{index}]")
+        if address in addresses[:index]:
+            errors.append(FieldError.duplicate(f"status.podIPs[{index}]", address))
+    return errors
+
+
+def validate_ephemeral_containers_update(new: Obj, old: Obj) -> list[FieldError]:
+    """Ephemeral containers are added, never changed or removed."""
+    errors = pod_spec_errors(new["spec"], "spec")
+    after = {each.get("name"): each for each in new["spec"].get("ephemeralContainers", ())}
+    for index, container in enumerate(old["spec"].get("ephemeralContainers", ())):
+        present = after.get(container["name"])
+        path = "spec.ephemeralContainers"
+        if present is None:
+            errors.append(
+                FieldError.forbidden(
+                    path, f'existing ephemeral containers "{container["name"]}" may not be removed'
+                )
+            )
+        elif present != container:
+            errors.append(
+                FieldError.forbidden(
+                    f"{path}[{index}]",
+                    f'existing ephemeral containers "{container["name"]}" may not be changed',
+                )
+            )
+    return errors

@@ -1,0 +1,65 @@
+"""Services."""
+
+from __future__ import annotations
+
+from moorage.api import names
+from moorage.registry.kind import (
+    Kind,
+    Obj,
+    PartRules,
+    SelectableField,
+    Served,
+    Strategy,
+    status_subresource,
+)
+from moorage.registry.kinds.service.columns import PRINTER
+from moorage.registry.kinds.service.defaults import default_service
+from moorage.registry.kinds.service.validation import validate_service, validate_service_update
+from moorage.registry.preparation import keep_spec, keep_status
+
+
+def prepare_service_create(service: Obj) -> None:
+    service["status"] = {"loadBalancer": {}}
+
+
+def warn_service(service: Obj, old: Obj | None) -> list[str]:
+    del old
+    spec = service["spec"]
+    found: list[str] = []
+    if spec.get("loadBalancerIP"):
+        found.append("spec.loadBalancerIP is deprecated")
+    if spec.get("clusterIP") == "None":
+        if spec.get("loadBalancerIP"):
+            found.append("spec.loadBalancerIP is ignored for headless services")
+        if spec.get("externalIPs"):
+            found.append('spec.externalIPs is ignored when spec.clusterIP is "None"')
+        if spec.get("sessionAffinity") != "None":
+            found.append("spec.SessionAffinity is ignored for headless services")
+    return found
+
+
+SERVICE = Kind(
+    name="Service",
+    plural="services",
+    served=(Served(group="", version="v1", type="io.k8s.api.core.v1.Service"),),
+    short_names=("svc",),
+    categories=("all",),
+    strategy=Strategy(
+        default=default_service,
+        prepare_create=prepare_service_create,
+        prepare_update=keep_status,
+        validate=validate_service,
+        validate_update=validate_service_update,
+        parts={"status": PartRules(keep_spec)},
+        warn=warn_service,
+        name_errors=names.dns_label_errors,
+        may_create_on_update=True,
+        returns_deleted=True,
+    ),
+    printer=PRINTER,
+    selectable=(
+        SelectableField("spec.clusterIP", ("spec", "clusterIP")),
+        SelectableField("spec.type", ("spec", "type")),
+    ),
+    subresources=status_subresource(),
+)
