@@ -19,7 +19,7 @@ from moorage.registry.kind import Kind, Obj
 from moorage.registry.validation.metadata import metadata_errors, metadata_update_errors
 from tests.recording import assert_recorded, digest
 from tests.registry.rich_objects import RICH
-from tests.registry.validation.rules import BASES, KINDS, decoded
+from tests.registry.rules import BASES, KINDS, decoded
 
 NOW = 1_767_225_600.0
 _DROPPED = object()

@@ -94,34 +94,3 @@ def test_whose_generation_counts() -> None:
     assert {kind.plural for kind in STORED_KINDS if kind.strategy.spec_of is not None} == {
         "pods", "deployments", "replicasets", "endpointslices", "priorityclasses",
     }  # fmt: skip
-
-
-def test_classes_are_served_in_every_version_they_ever_had() -> None:
-    kind = KINDS["runtimeclasses"]
-    assert [served.api_version for served in kind.served] == [
-        "node.k8s.io/v1", "node.k8s.io/v1beta1", "node.k8s.io/v1alpha1",
-    ]  # fmt: skip
-    assert kind.subresources == {}
-    assert kind.selectable == ()
-    assert kind.verbs == ALL_VERBS
-
-
-@pytest.mark.parametrize(
-    ("spec", "status", "asked", "seconds"),
-    [
-        ({"nodeName": "n"}, {}, None, 30),
-        ({"nodeName": "n", "terminationGracePeriodSeconds": 5}, {}, None, 5),
-        ({"nodeName": "n"}, {}, 7, 7),
-        ({"nodeName": "n"}, {}, 0, 0),
-        ({"nodeName": "n"}, {}, -1, 1),
-        ({}, {}, 7, 0),
-        ({"nodeName": "n"}, {"phase": "Succeeded"}, 7, 0),
-        ({"nodeName": "n"}, {"phase": "Failed"}, None, 0),
-    ],
-)
-def test_a_pod_gets_time_to_end_while_it_runs(
-    spec: dict[str, object], status: dict[str, str], asked: int | None, seconds: int
-) -> None:
-    grace = KINDS["pods"].strategy.grace_seconds
-    assert grace is not None
-    assert grace({"spec": spec, "status": status}, asked) == seconds

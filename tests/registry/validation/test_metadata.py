@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.registry.validation.rules import changed, complaint, update_complaint
+from tests.registry.rules import changed, complaint, update_complaint
 
 
 def of_config_map(metadata: dict[str, Any]) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.registry.validation.rules import changed, complaint
+from tests.registry.rules import changed, complaint
 
 CASES: list[dict[str, Any]] = [
     msgspec.json.decode(line)

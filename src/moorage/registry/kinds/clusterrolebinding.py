@@ -27,7 +27,6 @@ _PRINTER = binding_printer(
     f"RoleRef can only reference a ClusterRole in the global namespace. {INVALID_ROLE}",
 )
 
-
 CLUSTER_ROLE_BINDING = Kind(
     name="ClusterRoleBinding",
     plural="clusterrolebindings",

@@ -47,7 +47,6 @@ _PRINTER = Printer(
     cells=_config_map_cells,
 )
 
-
 CONFIG_MAP = Kind(
     name="ConfigMap",
     plural="configmaps",

@@ -71,7 +71,6 @@ _PRINTER = Printer(
     cells=_endpoints_cells,
 )
 
-
 ENDPOINTS = Kind(
     name="Endpoints",
     plural="endpoints",

@@ -95,7 +95,6 @@ _PRINTER = Printer(
     cells=_endpoint_slice_cells,
 )
 
-
 ENDPOINT_SLICE = Kind(
     name="EndpointSlice",
     plural="endpointslices",

@@ -148,7 +148,6 @@ _PRINTER = Printer(
     cells=_event_cells,
 )
 
-
 EVENT = Kind(
     name="Event",
     plural="events",

@@ -48,7 +48,6 @@ _PRINTER = Printer(
     cells=_lease_cells,
 )
 
-
 LEASE = Kind(
     name="Lease",
     plural="leases",

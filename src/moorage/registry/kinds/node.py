@@ -201,7 +201,6 @@ _PRINTER = Printer(
     cells=_node_cells,
 )
 
-
 NODE = Kind(
     name="Node",
     plural="nodes",

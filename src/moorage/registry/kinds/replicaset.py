@@ -102,7 +102,6 @@ _PRINTER = Printer(
     cells=_replica_set_cells,
 )
 
-
 REPLICA_SET = Kind(
     name="ReplicaSet",
     plural="replicasets",

@@ -32,7 +32,6 @@ _PRINTER = binding_printer(
     f"namespace. {INVALID_ROLE}",
 )
 
-
 ROLE_BINDING = Kind(
     name="RoleBinding",
     plural="rolebindings",

@@ -57,7 +57,6 @@ def _runtime_class_cells(runtime_class: Obj, now: float) -> list[Any]:
 
 _PRINTER = Printer(columns=(NAME, Column("Handler"), AGE), cells=_runtime_class_cells)
 
-
 RUNTIME_CLASS = Kind(
     name="RuntimeClass",
     plural="runtimeclasses",

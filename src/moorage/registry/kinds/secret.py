@@ -85,7 +85,6 @@ _PRINTER = Printer(
     cells=_secret_cells,
 )
 
-
 SECRET = Kind(
     name="Secret",
     plural="secrets",

@@ -27,7 +27,6 @@ def _service_account_cells(account: Obj, now: float) -> list[Any]:
 
 _PRINTER = Printer(columns=(NAME, AGE), cells=_service_account_cells)
 
-
 SERVICE_ACCOUNT = Kind(
     name="ServiceAccount",
     plural="serviceaccounts",

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from moorage.api.clock import parse_time
-from moorage.registry.kinds.pod.columns import PRINTER as PODS
+from moorage.registry.kinds.pod.columns import PRINTER
+from tests.registry.kinds.rows import columns
 
 CREATED = "2026-01-01T00:00:00Z"
 NOW = parse_time(CREATED).timestamp() + 3 * 86400
@@ -46,7 +47,7 @@ def cells(
     if init is not None:
         status["initContainerStatuses"] = init
     pod_spec = {"containers": [{"name": f"c{n}"} for n, _ in enumerate(statuses or [1])]}
-    return PODS.cells({"metadata": metadata, "spec": {**pod_spec, **(spec or {})},
+    return PRINTER.cells({"metadata": metadata, "spec": {**pod_spec, **(spec or {})},
                        "status": status}, NOW)  # fmt: skip
 
 
@@ -159,14 +160,20 @@ def test_the_wide_cells() -> None:
 
 
 def test_a_bookmark_has_blank_cells() -> None:
-    assert len(PODS.cells({"metadata": {"resourceVersion": "7"}}, 0)) == len(PODS.columns)
+    assert len(PRINTER.cells({"metadata": {"resourceVersion": "7"}}, 0)) == len(PRINTER.columns)
 
 
 @pytest.mark.parametrize(("phase", "count"), [("Succeeded", 1), ("Failed", 1), ("Running", 0)])
 def test_rows_of_pods_that_have_ended_say_so(phase: str, count: int) -> None:
-    assert PODS.conditions is not None
-    found = PODS.conditions({"status": {"phase": phase}})
+    assert PRINTER.conditions is not None
+    found = PRINTER.conditions({"status": {"phase": phase}})
     assert len(found) == count
     if found:
         assert found[0]["type"] == "Completed"
         assert found[0]["reason"] == phase
+
+
+def test_columns() -> None:
+    assert columns("Pod") == (
+        "Name Ready Status Restarts Age | IP Node Nominated_Node Readiness_Gates"
+    )

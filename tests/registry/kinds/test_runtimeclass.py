@@ -1,4 +1,4 @@
-"""RuntimeClass in its three versions: the same object, nested or flat."""
+"""RuntimeClasses: validation, warnings, every version, columns."""
 
 from __future__ import annotations
 
@@ -9,14 +9,64 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.registry.codec import Codec, Media
-from moorage.registry.kind import Obj, Served
-from moorage.registry.kinds.runtimeclass import RUNTIME_CLASS
-from moorage.registry.schema import load_schema
+from moorage.registry.codec import Media
+from moorage.registry.kind import ALL_VERBS, Obj, Served
+from moorage.registry.kinds.runtimeclass import RUNTIME_CLASS, warn_runtime_class
+from tests.registry.kinds.rows import columns, row
+from tests.registry.rules import BASES, CODEC, changed, decoded, update_complaint
 
-CODEC = Codec(load_schema())
+
+def test_classes_are_served_in_every_version_they_ever_had() -> None:
+    kind = RUNTIME_CLASS
+    assert [served.api_version for served in kind.served] == [
+        "node.k8s.io/v1", "node.k8s.io/v1beta1", "node.k8s.io/v1alpha1",
+    ]  # fmt: skip
+    assert kind.subresources == {}
+    assert kind.selectable == ()
+    assert kind.verbs == ALL_VERBS
+
+
+def test_a_class_gets_no_default() -> None:
+    assert decoded(RUNTIME_CLASS, changed("RuntimeClass")) == BASES["RuntimeClass"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ({}, {"handler": "kata"},
+         'handler: Invalid value: "kata": field is immutable'),
+        ({}, {"overhead": {"podFixed": {"cpu": "1"}}}, ""),
+        ({}, {"scheduling": {"nodeSelector": {"a": "b"}}}, ""),
+    ],
+)  # fmt: skip
+def test_update(before: dict[str, Any], after: dict[str, Any], says: str) -> None:
+    found = update_complaint(
+        "RuntimeClass", changed("RuntimeClass", after), changed("RuntimeClass", before)
+    )
+    assert (found or "") == says
+
+
+def test_an_update_to_an_invalid_handler_fails_twice() -> None:
+    found = update_complaint(
+        "RuntimeClass", changed("RuntimeClass", {"handler": "A"}), changed("RuntimeClass")
+    )
+    assert found is not None
+    assert found.startswith('[handler: Invalid value: "A": a lowercase RFC 1123 label')
+    assert found.endswith('handler: Invalid value: "A": field is immutable]')
+
+
+def test_a_class_with_deprecated_labels() -> None:
+    runtime_class = {
+        "metadata": {"name": "r"},
+        "handler": "h",
+        "scheduling": {"nodeSelector": {"beta.kubernetes.io/arch": "amd64", "ok": "1"}},
+    }
+    assert warn_runtime_class(runtime_class, None) == [
+        'scheduling.nodeSelector: deprecated since v1.14; use "kubernetes.io/arch" instead'
+    ]
+
+
 V1, V1BETA1, V1ALPHA1 = RUNTIME_CLASS.served
-
 NAMES = st.from_regex(r"[a-z][-a-z0-9]{0,6}[a-z0-9]", fullmatch=True)
 LABELS = st.dictionaries(NAMES, NAMES, min_size=1, max_size=2)
 TOLERATIONS = st.fixed_dictionaries(
@@ -108,3 +158,17 @@ def test_old_versions_come_with_a_warning() -> None:
         "node.k8s.io/v1beta1 RuntimeClass is deprecated in v1.22+, unavailable in v1.25+"
     )
     assert "use node.k8s.io/v1 RuntimeClass" in V1ALPHA1.warning
+
+
+@pytest.mark.parametrize(
+    ("fields", "cells"),
+    [
+        ({"handler": "runsc"}, ["x", "runsc", "90s"]),
+    ],
+)  # fmt: skip
+def test_row(fields: dict[str, Any], cells: list[Any]) -> None:
+    assert row("RuntimeClass", fields) == cells
+
+
+def test_columns() -> None:
+    assert columns("RuntimeClass") == "Name Handler Age |"
