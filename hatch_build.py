@@ -37,7 +37,7 @@ class GenerateHook(BuildHookInterface):  # type: ignore[type-arg]
             from moorage.registry.openapi.build import generate_openapi
             from moorage.registry.schema.build import generate_schema
 
-            generate_schema(SOURCE / "moorage/registry/schema/generated")
+            generate_schema(ALL_KINDS, SOURCE / "moorage/registry/schema/generated")
             generate_descriptions(ALL_KINDS, SOURCE / "moorage/registry/columns")
             generate_openapi(SOURCE / "moorage/registry/openapi/generated")
             # By path: importing the package `moorage.cri` needs what is being generated here.

@@ -73,7 +73,7 @@ def test_descriptions_of_columns(tmp_path: Path) -> None:
 
 
 def test_types(tmp_path: Path) -> None:
-    generate_schema(tmp_path / "types")
+    generate_schema(ALL_KINDS, tmp_path / "types")
     types = msgspec.msgpack.decode((tmp_path / "types" / "types.msgpack").read_bytes())
     assert_recorded("registry/types", {each["name"]: digest(each) for each in types})
 

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
+from moorage.registry.kind import Kind
 from moorage.registry.schema.compile import compile_types
 from moorage.registry.schema.definitions import META, load_definitions
 
-_BY_GROUP = {
-    "core.v1": "Pod Node Namespace Event ConfigMap Secret ServiceAccount Service Endpoints Binding",
-    "apps.v1": "Deployment ReplicaSet",
-    "extensions.v1beta1": "Deployment",
-    "node.v1": "RuntimeClass",
-    "node.v1beta1": "RuntimeClass",
-    "node.v1alpha1": "RuntimeClass",
-    "coordination.v1": "Lease",
-    "events.v1": "Event",
-    "rbac.v1": "Role RoleBinding ClusterRole ClusterRoleBinding",
-    "scheduling.v1": "PriorityClass",
-    "discovery.v1": "EndpointSlice",
-    "policy.v1": "Eviction",
-    "autoscaling.v1": "Scale",
-    "authentication.v1": "TokenRequest TokenReview SelfSubjectReview",
-    "authorization.v1": (
-        "SubjectAccessReview SelfSubjectAccessReview LocalSubjectAccessReview "
-        "SelfSubjectRulesReview"
-    ),
-}
-_ROOTS = (
-    *(f"io.k8s.api.{group}.{kind}" for group, kinds in _BY_GROUP.items() for kind in kinds.split()),
-    f"{META}.DeleteOptions",
-)
 
+def generate_schema(kinds: Iterable[Kind], target: Path) -> None:
+    """Compile the types of the kinds and of their subresources into `target`.
 
-def generate_schema(target: Path) -> None:
-    """Compile the types of every served kind into `target`."""
+    Raises KeyError for a type that the definitions lack.
+    """
     target.mkdir(exist_ok=True)
-    bundle = compile_types(load_definitions(), _ROOTS)
+    bundle = compile_types(load_definitions(), _roots(kinds))
     (target / "types.msgpack").write_bytes(bundle)
+
+
+def _roots(kinds: Iterable[Kind]) -> tuple[str, ...]:
+    found = {f"{META}.DeleteOptions": None}
+    for kind in kinds:
+        found |= dict.fromkeys(served.type for served in kind.served)
+        found |= dict.fromkeys(part.type for part in kind.subresources.values() if part.type)
+    return tuple(found)
