@@ -1,4 +1,4 @@
-"""The API over HTTPS: who asks, may they, in which form, and then the registry.
+"""API server: HTTPS requests from authentication to the registry.
 
 request ─▶ authentication ─▶ authorization ─▶ negotiation ─▶ resources ─▶ registry
 """

@@ -1,7 +1,7 @@
-"""The parts of an API server, wired.
+"""API server assembly: creates the components and wires them.
 
-Everything that one part needs of another is an argument here; nothing else in the package builds
-its own collaborators.
+Dependencies are passed as arguments here; no other module of the package creates its own
+collaborators.
 """
 
 from __future__ import annotations
@@ -88,10 +88,10 @@ _RBAC_TABLES = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiOptions:
-    """What an API server is told. Paths are of PEM files.
+    """Options of an API server. Paths are of PEM files.
 
-    `public_url` is how pods reach the server; `node_tls` how the server reaches node agents;
-    `listeners` the ports of this machine that pods may not have.
+    `public_url` is the URL of the server for pods; `node_tls` the credentials for node agents;
+    `listeners` the ports of this host that pods may not claim.
     """
 
     signing_key: Path
@@ -107,13 +107,13 @@ class ApiOptions:
     bodies: BodyLimits = field(default_factory=BodyLimits)
 
     def is_enabled(self, gate: str) -> bool:
-        """A feature gate; all are on by default."""
+        """Return whether a feature gate is on; all are by default."""
         return (self.gates or {}).get(gate, True)
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """A wired API server: what listens calls `handler`, what starts it fills `objects`."""
+    """A wired API server: listeners call `handler`, bootstrap creates through `objects`."""
 
     handler: Handler
     objects: Objects
@@ -121,14 +121,14 @@ class Api:
     connect: Connect
     worker: Worker
     ready: set[str]
-    """Names of what is ready; `/readyz` wants `READINESS`."""
+    """Names of the conditions that are ready; `/readyz` requires `READINESS`."""
 
 
 READINESS = ("bootstrap",)
 
 
 def assemble(store: Store, options: ApiOptions, clock: Clock) -> Api:
-    """Wire everything on an open store. `Api.cache.load()` comes next, before any request."""
+    """Wire an API server on an open store. Call `Api.cache.load()` before any request."""
     factory = StoredFactory(STORED_KINDS)
     cache: WatchCache[Stored] = WatchCache(store, factory)
     codec = Codec(load_schema())
@@ -226,8 +226,8 @@ class _Readers:
 
 
 def _bindable() -> dict[str, Kind]:
-    """Kinds that tokens may be bound to."""
-    return {kind.name: kind for kind in (POD, SECRET, NODE)}
+    """Return the kinds that tokens may be bound to, by name."""
+    return {kind.name: kind for kind in (core.POD, core.SECRET, core.NODE)}
 
 
 def _may_delete_unread(authorizer: Authorizer) -> MayDeleteUnread:
@@ -259,7 +259,7 @@ def _plugins(
     authorizer: Authorizer,
     clock: Clock,
 ) -> list[Plugin]:
-    """The admission plugins in the order in which they run."""
+    """Return the admission plugins in the order in which they run."""
     return [
         NamespaceLifecycle(readers.namespaces.get),
         ServiceAccountAdmission(readers.accounts.get),

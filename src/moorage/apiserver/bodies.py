@@ -1,7 +1,7 @@
-"""Reading request bodies: whole before work on the request begins, in time, within a budget.
+"""Request bodies: read to the end before processing, within a deadline and a budget.
 
 A body counts from its first byte to the end of its request. Hot path: a small body has arrived with
-its head, and is taken without waiting (bench/api.py).
+its head and is read without waiting (bench/api.py).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BodyLimits:
 
 
 class Bodies:
-    """The bodies of requests that are being read or worked on."""
+    """Bodies of the requests being read or processed."""
 
     def __init__(self, limits: BodyLimits) -> None:
         self._limits = limits
@@ -43,20 +43,20 @@ class Bodies:
         self._reading = Budget(total=sys.maxsize, per_user=limits.reading_per_user)
 
     async def read(self, http: web.BaseRequest, share: str) -> bytes:
-        """Read a request's body to its end. Its bytes are held until `release`.
+        """Read a request body to its end. Its bytes count against the budget until `release`.
 
-        `share` is whose unfinished bodies are counted, "" for those without limits.
+        `share` is the user key that unfinished bodies count against, "" for exempt users.
 
         Raises TooLargeError beyond 3 MiB, ServerTimeoutError when it does not end in time,
-        TooManyRequestsError when the user has too much unfinished, BadRequestError for what is no
-        HTTP body.
+        TooManyRequestsError when the user has too many unfinished bytes, BadRequestError for a
+        malformed HTTP body.
         """
         declared = http.content_length
         if declared is not None and declared > LIMIT_BYTES:
             raise TooLargeError.limit(LIMIT_BYTES)
         content = http.content
         if content.is_eof():
-            # All of it is here.
+            # The body has arrived completely.
             try:
                 body = content.read_nowait(-1)
             except RequestPayloadError as error:
@@ -66,7 +66,7 @@ class Bodies:
         return await self._read_slowly(http, share)
 
     def release(self, share: str, size: int) -> None:
-        """End the request of a body of so many bytes that was read."""
+        """Return the bytes of a finished request to the budget; `size` is in bytes."""
         self._budget.give_back(share, size)
 
     async def _read_slowly(self, http: web.BaseRequest, share: str) -> bytes:

@@ -1,6 +1,6 @@
-"""What a cluster contains before anyone has created anything.
+"""Bootstrap objects: namespaces, roles and bindings of a new cluster.
 
-Written at every start where absent; roles that carry `autoupdate` get missing rules back. Source:
+Created at every start where absent; roles with `autoupdate` get missing rules restored. Source:
 API docs "Default roles and role bindings", "Initial namespaces".
 """
 
@@ -37,7 +37,7 @@ _BOOTSTRAPPING = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 
 
 def _rule(groups: str, resources: str, verbs: Sequence[str] | str) -> Obj:
-    """Groups and resources as words; `core` stands for the core group."""
+    """Return a rule. Groups and resources are blank-separated; `core` is the core group."""
     return {
         "apiGroups": ["" if group == "core" else group for group in groups.split()],
         "resources": resources.split(),
@@ -91,7 +91,7 @@ ROLES: dict[str, list[Obj]] = {
         _rule("node.k8s.io", "runtimeclasses", _READ),
         *_REVIEWS,
     ],
-    # Garbage collection and namespace deletion read and remove anything there is.
+    # Garbage collection and namespace deletion read and delete objects of every kind.
     "system:kube-controller-manager": [
         _EVENTS,
         _LEADER,
@@ -134,7 +134,7 @@ ROLES: dict[str, list[Obj]] = {
 """Cluster role → its rules."""
 
 AGGREGATED = {"view": ("view",), "edit": ("edit", "view"), "admin": ("admin", "edit", "view")}
-"""Role whose rules are gathered → whose `aggregate-to` labels are gathered into it."""
+"""Aggregated role → the `aggregate-to` labels whose rules it aggregates."""
 
 BINDINGS: dict[str, tuple[str, ...]] = {
     "cluster-admin": ("cluster-admin", "Group", SYSTEM_MASTERS),
@@ -169,7 +169,7 @@ PRIORITY_CLASSES = {
 
 
 async def bootstrap(objects: Objects, *, service_ip: str, secure_port: int) -> None:
-    """Create what is missing. `service_ip` is the address of the service `kubernetes`."""
+    """Create the missing objects. `service_ip` is the address of the service `kubernetes`."""
     await _create_all(objects, NAMESPACE, [_named(name) for name in SYSTEM_NAMESPACES])
     roles = [*(_role(name, rules) for name, rules in ROLES.items()), _node_role()]
     aggregated = [_aggregated_role(name) for name in AGGREGATED]
@@ -204,14 +204,14 @@ async def _create_all(
         try:
             await objects.create(request, kind, kind.storage, namespace, obj)
         except AlreadyExistsError:
-            return  # Another server of the same store was quicker.
+            return  # Another server of the same store created it first.
 
-    # At once, so that they share a commit.
+    # Concurrently, so that they share a commit.
     await asyncio.gather(*(create(obj) for obj in wanted))
 
 
 async def _restore_rules(objects: Objects, wanted: Iterable[Obj]) -> None:
-    """Give roles that want it the rules back that they lack: an older version's had fewer."""
+    """Restore missing rules of roles with `autoupdate`: an older version had fewer."""
     request = Request(user=_USER, user_agent="apiserver/bootstrap")
 
     async def restore(role: Obj) -> None:
@@ -234,7 +234,7 @@ async def _restore_rules(objects: Objects, wanted: Iterable[Obj]) -> None:
 
 
 def _missing_rules(held: list[Obj], wanted: list[Obj]) -> list[Obj]:
-    """The wanted rules of which the held ones lack something."""
+    """Return the wanted rules that the held ones do not cover."""
     typed = msgspec.convert(held, list[PolicyRule])
     return [rule for rule in wanted if uncovered(typed, [msgspec.convert(rule, PolicyRule)])]
 

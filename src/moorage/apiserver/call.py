@@ -1,4 +1,4 @@
-"""One API call after authentication and routing: what the verbs work with."""
+"""API call: a request after authentication and routing, as the verbs take it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from moorage.registry.request import User
 
 @dataclass(slots=True)
 class Call:
-    """A request for a resource. `audit_id` names it in answers and logs.
+    """A request for a resource. `audit_id` identifies it in responses and logs.
 
-    `require(verb)` raises ForbiddenError unless the user may do that too, to the same target: some
-    requests turn out to be more than the verb they were let in with.
-    `body` is whole: work on a request begins when it has arrived.
+    `require(verb)` raises ForbiddenError unless the user may also use that verb on the same target:
+    some requests need more than the verb they were authorized for.
+    `body` is complete: processing starts when it has arrived.
     """
 
     http: web.BaseRequest
@@ -41,7 +41,7 @@ class Call:
 
     @property
     def user_agent(self) -> str:
-        """The User-Agent; what is not UTF-8 in it is replaced, as Go prints it."""
+        """Return the User-Agent; bytes that are not UTF-8 are replaced, as Go prints them."""
         text = self.http.headers.get("User-Agent", "")
         if text.isascii():
             return text
@@ -49,20 +49,20 @@ class Call:
 
     @property
     def namespace(self) -> str:
-        """The namespace the object is in: none for cluster-scoped kinds."""
+        """Return the namespace of the object: empty for cluster-scoped kinds."""
         return self.target.namespace if self.kind.is_namespaced else ""
 
     @property
     def place(self) -> tuple[Kind, Served, str, str]:
-        """What the path names, as the registry takes it: kind, version, namespace, name."""
+        """Return the registry's arguments for the path: kind, version, namespace, name."""
         return self.kind, self.served, self.namespace, self.target.name
 
     def form(self, *transforms: str) -> Representation:
-        """The form of the answer. Raises NotAcceptableError."""
+        """Negotiate the form of the response. Raises NotAcceptableError."""
         return negotiate(self.http.headers.get("Accept", ""), frozenset(transforms))
 
     def media(self) -> Media:
-        """How the body is written. Raises UnsupportedMediaTypeError."""
+        """Return the media type of the body. Raises UnsupportedMediaTypeError."""
         if self.http.headers.get("Content-Encoding", "identity") != "identity":
             raise UnsupportedMediaTypeError("request bodies must not be compressed")
         return body_media(self.http.headers.get("Content-Type", ""))

@@ -1,7 +1,7 @@
-"""What a server does on the side: old events go, old history goes.
+"""Background compaction: expires old events and store history.
 
 Source: kube-apiserver `--event-ttl` (1 hour), etcd compaction every 5 minutes. Continue tokens
-live as long as the history they point into.
+are valid as long as the history they refer to.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = Log(__name__)
 
 
 async def keep_compacting(store: Store, clock: Clock) -> None:
-    """Forget history older than one interval, for ever."""
+    """Compact history older than one interval, periodically, until cancelled."""
     last = store.revision
     while True:
         await clock.sleep(COMPACTION_INTERVAL_S)
@@ -39,7 +39,7 @@ async def keep_compacting(store: Store, clock: Clock) -> None:
 
 
 async def keep_expiring_events(objects: Objects, cache: WatchCache[Stored], clock: Clock) -> None:
-    """Delete events an hour after they were last seen, for ever."""
+    """Delete events an hour after they were last seen, until cancelled."""
     while True:
         await clock.sleep(_EXPIRY_INTERVAL_S)
         await expire_events(objects, cache, clock)

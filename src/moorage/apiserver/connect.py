@@ -1,14 +1,14 @@
-"""Into a pod through its node's agent: logs, exec, attach and port-forward.
+"""Pod streaming through the node agent: logs, exec, attach and port-forward.
 
     GET  pods/x/log               ─▶ GET  https://NODE/containerLogs/ns/pod/container
-                                     (to the client as a body, or as messages of a websocket)
+                                     (to the client as a body or as websocket messages)
     POST pods/x/exec|attach       ─▶ POST https://NODE/exec|attach/ns/pod/container   (upgraded)
     POST pods/x/portforward       ─▶ POST https://NODE/portForward/ns/pod             (upgraded)
 
 SPDY and the older websocket protocols pass as bytes, those of port-forward among them
 (`v4.channel.k8s.io`, which the Python and JavaScript clients speak). A version 5 websocket into a
-container is spoken to the node in SPDY, which every engine knows. Source: core/v1 PodLogOptions,
-PodExecOptions, PodPortForwardOptions; kubelet server's URL forms; KEP-4006.
+container is translated to SPDY towards the node, which every engine supports. Source: core/v1
+PodLogOptions, PodExecOptions, PodPortForwardOptions; kubelet server's URL forms; KEP-4006.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Answered = Reply | web.StreamResponse
 _PORT_FORWARD = "portforward"
 _PORT_FORWARD_PROTOCOL = "portforward.k8s.io"
 _NODE_PATHS = {"exec": "exec", "attach": "attach", _PORT_FORWARD: "portForward"}
-# What the node's URL calls the streams. Source: kubelet `remotecommandserver.NewOptions`.
+# Names of the streams in the node's URL. Source: kubelet `remotecommandserver.NewOptions`.
 _STREAM_FLAGS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 _LOG_OPTIONS = (
     "follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines", "limitBytes",
@@ -74,14 +74,14 @@ _CONNECT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class NodeTls:
-    """How node agents know us and we know them. Paths are of PEM files."""
+    """Mutual TLS with node agents. Paths are of PEM files."""
 
     certificate: Path
     key: Path
     authority: Path
 
     def context(self) -> ssl.SSLContext:
-        """The client's side. Raises OSError for files that are missing or unusable."""
+        """Return the client context. Raises OSError for files that are missing or unusable."""
         context = ssl.create_default_context(cafile=str(self.authority))
         context.load_cert_chain(self.certificate, self.key)
         return context
@@ -89,7 +89,7 @@ class NodeTls:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A container and where its node agent listens; `url` has no path."""
+    """A container and the address of its node agent; `url` has no path."""
 
     url: str
     pod: str
@@ -102,7 +102,7 @@ class _Place:
 
 
 class Connect:
-    """Answers the streaming subresources of pods. `async with` holds the connections to nodes."""
+    """Serves the streaming subresources of pods. `async with` holds the connections to nodes."""
 
     def __init__(
         self, objects: Objects, node_tls: NodeTls, deadlines: Deadlines | None = None
@@ -126,11 +126,11 @@ class Connect:
         await self._http.close()
 
     async def log(self, call: Call) -> Answered:
-        """`pods/log`: as much of a container's log as was asked for."""
+        """Serve `pods/log`: the requested part of a container's log."""
         pod = self._objects.get(call.kind, call.namespace, call.target.name).obj
         container = _chosen(pod, call.query.get("container", ""))
         if not pod["spec"].get("nodeName"):
-            # Nothing has run yet, so there is no log. Source: `StreamObject` without a stream.
+            # No container has run yet, so there is no log. Source: `StreamObject` without a stream.
             return Reply(b"", HTTPStatus.NO_CONTENT, TEXT)
         place = self._place(pod, container)
         asked = [(name, call.query[name]) for name in _LOG_OPTIONS if call.query.get(name)]
@@ -146,9 +146,9 @@ class Connect:
             raise InternalError.of(message) from error
 
     async def stream(self, call: Call) -> Answered:
-        """`pods/exec`, `pods/attach`, `pods/portforward`: the connection becomes the stream.
+        """Serve `pods/exec`, `pods/attach` and `pods/portforward` on the upgraded connection.
 
-        A websocket begins with GET, yet it needs the verb `create` as SPDY's POST does. Source:
+        A websocket starts with GET, yet it needs the verb `create` as SPDY's POST does. Source:
         feature gate AuthorizePodWebsocketUpgradeCreatePermission (1.35).
         """
         call.require("create")
@@ -161,7 +161,7 @@ class Connect:
         try:
             if TUNNEL in offered:
                 return await self._tunnelled(call, upstream)
-            # Clients offer version 5 for port-forward too, which has no such version.
+            # Clients offer version 5 for port-forward too, which does not define it.
             if channels.V5 in offered and call.target.subresource != _PORT_FORWARD:
                 return await self._bridged(call, upstream)
             return await self._piped(call, upstream, protocol)
@@ -227,7 +227,7 @@ class Connect:
 
 
 def _agent_url(node: Obj) -> str:
-    """Where the node's agent listens. Raises InternalError when the node does not say."""
+    """Return the URL of the node agent. Raises InternalError when the node reports none."""
     status, name = node.get("status", {}), node["metadata"]["name"]
     by_type = {each["type"]: each["address"] for each in reversed(status.get("addresses", ()))}
     address = by_type.get("InternalIP") or by_type.get("ExternalIP") or by_type.get("Hostname")
@@ -249,7 +249,7 @@ def _containers(pod: Obj) -> list[str]:
 
 
 def _chosen(pod: Obj, wanted: str) -> str:
-    """The container that is meant. Raises BadRequestError, in the words Kubernetes uses."""
+    """Return the requested or default container. Raises BadRequestError, worded as upstream."""
     spec = pod["spec"]
     name: str = pod["metadata"]["name"]
     regular: list[str] = [each["name"] for each in spec["containers"]]
@@ -292,13 +292,13 @@ def _stream_query(call: Call) -> list[tuple[str, str]]:
 
 
 def _refusal(answer: Refused) -> Reply:
-    """The node's own words, with its code: container not found, command missing."""
+    """Return the node's error with its status code: container not found, command missing."""
     content_type = answer.head.headers.get("Content-Type", TEXT)
     return Reply(answer.body, answer.head.status, content_type)
 
 
 def _log_error(call: Call, status: int, text: str) -> StatusError:
-    """The node's refusal as the API's error. Source: `GenericHttpResponseChecker`."""
+    """Return the node's error as the API's. Source: `GenericHttpResponseChecker`."""
     resource, name = "pods/log", call.target.name
     said = text.strip()
     if status == 400:
@@ -325,7 +325,7 @@ def _quoted(text: str) -> str:
 
 
 async def _copy_log(call: Call, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-    """Pass the log on as it comes; the connection ends where the node's does."""
+    """Copy the log to the response body until the node closes its connection."""
     response = web.StreamResponse(headers=_log_headers(call.audit_id))
     await response.prepare(call.http)
     async for piece, _ in answer.content.iter_chunks():
@@ -334,7 +334,7 @@ async def _copy_log(call: Call, answer: aiohttp.ClientResponse) -> web.StreamRes
 
 
 async def _send_log(call: Call, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-    """Pass the log on in messages of a websocket. Raises ForbiddenError for its subprotocols."""
+    """Copy the log to websocket messages. Raises ForbiddenError for an unknown subprotocol."""
     offered = offered_subprotocols(call.http)
     protocol = byte_socket.chosen_protocol(offered)
     if protocol is None:

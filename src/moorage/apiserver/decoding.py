@@ -1,4 +1,4 @@
-"""Request bodies as objects; large ones are decoded off the event loop."""
+"""Request body decoding; large bodies are decoded off the event loop."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class BodyDecoder:
     async def decode(self, call: Call, request: Request) -> Obj:
         """Return the object of a create or update, in the storage version.
 
-        What strict validation finds is refused, warned of, or ignored. Raises BadRequestError,
-        UnsupportedMediaTypeError.
+        `fieldValidation` decides whether unknown and duplicate fields are refused, warned of or
+        ignored. Raises BadRequestError, UnsupportedMediaTypeError.
         """
         decoded = await self._decoded(
             call, request, partial(self.codec.decode, call.kind, call.served)
@@ -37,7 +37,7 @@ class BodyDecoder:
     async def decode_as(
         self, call: Call, request: Request, name: str, api_version: str, type_name: str
     ) -> Obj:
-        """Return the object of a body that is of one kind and type, whatever the path names.
+        """Return the object of a body of the given kind and type, regardless of the path.
 
         Raises BadRequestError, UnsupportedMediaTypeError.
         """
@@ -63,7 +63,7 @@ class BodyDecoder:
 
 
 def _settle_complaints(decoded: Decoded, request: Request, call: Call) -> None:
-    """Apply `fieldValidation` to what decoding complained of. Raises BadRequestError."""
+    """Apply `fieldValidation` to the decoding complaints. Raises BadRequestError."""
     if not decoded.complaints or request.field_validation == "Ignore":
         return
     if request.field_validation == "Strict":

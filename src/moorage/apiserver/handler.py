@@ -1,7 +1,7 @@
-"""Every request passes here: who, may they, what is it about, answer.
+"""Request handler: authenticates, routes, authorizes and answers every request.
 
-Whatever goes wrong ends as a Status with the right code; a fault of ours is logged with the
-request's audit id and answered with 500, and the server stays up.
+Every error becomes a Status with the right code; an internal error is logged with the audit ID of
+the request and answered with 500, and the server keeps running.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from moorage.serving import is_proven, prove
 
 Answer = Callable[[Call], Awaitable[Reply | web.StreamResponse]]
 Page = Callable[[web.BaseRequest], Reply | None]
-"""Answers a path outside the resources, or None when it is not its own."""
+"""Serves a path outside the resources; returns None for paths of other pages."""
 
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
@@ -60,7 +60,7 @@ log = Log(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Subresources:
-    """(plural, subresource, verb) → who answers. `any_kind` holds those that every kind shares."""
+    """(plural, subresource, verb) → handler. `any_kind` holds those that every kind shares."""
 
     own: Mapping[tuple[str, str, str], Answer]
     any_kind: Mapping[tuple[str, str], Answer]
@@ -121,12 +121,12 @@ class Handler:
         except StatusError as error:
             answer = error_reply(error)
         except (RecursionError, UnicodeError, OverflowError) as error:
-            # Decoders refuse nearly all of these themselves; what passes them is still no fault
-            # of the server.
+            # Decoders refuse nearly all of these; the rest is still a client error, not an
+            # internal one.
             log.info("unreadable request", request=audit_id, method=http.method, error=str(error))
             answer = error_reply(BadRequestError(f"the request cannot be read: {_text(error)}"))
         except web.HTTPException as error:
-            # The HTTP library's word on the handshake of a websocket.
+            # The HTTP library refused the websocket handshake.
             answer = error_reply(BadRequestError(error.text or error.reason))
         except (asyncio.CancelledError, ConnectionResetError):
             raise
@@ -169,7 +169,7 @@ class Handler:
     async def _with_body(
         self, call: Call, share: str, answer: Answer
     ) -> Reply | web.StreamResponse:
-        """Read the body, then answer in a slot."""
+        """Read the body, then answer within a slot."""
         call.body = await self._bodies.read(call.http, share)
         try:
             return await self._in_slot(call, share, answer)
@@ -199,7 +199,7 @@ class Handler:
         return impersonated(user, headers, self._authorizer.is_allowed)
 
     def _require(self, user: User, action: Action, verb: str) -> None:
-        """Check another verb on what a request that was let in is about."""
+        """Authorize another verb on the target of an authorized request."""
         if action.verb != verb:
             self._authorizer.check(user, replace(action, verb=verb))
 
@@ -213,7 +213,7 @@ class Handler:
         return found
 
     def _answer_for(self, call: Call) -> Answer:
-        """Who answers the call. Raises NotFoundError, MethodNotAllowedError."""
+        """Return the handler of the call. Raises NotFoundError, MethodNotAllowedError."""
         kind, target, verb = call.kind, call.target, call.verb
         if target.subresource:
             subresource = kind.subresources.get(target.subresource)
@@ -241,9 +241,9 @@ class Handler:
 
 
 def _check_text(http: web.BaseRequest) -> None:
-    """Refuse text that is no UTF-8: the HTTP library passes such bytes on as lone surrogates.
+    """Refuse text that is not UTF-8: the HTTP library passes such bytes as lone surrogates.
 
-    A User-Agent may hold anything, as upstream. Raises BadRequestError.
+    A User-Agent may contain any bytes, as upstream. Raises BadRequestError.
     """
     if not _is_utf8(http.path + http.query_string):
         raise BadRequestError("the request's path and query must be UTF-8")
@@ -274,7 +274,7 @@ def _text(error: Exception) -> str:
 
 
 def _fits_path(call: Call) -> bool:
-    """Whether the method makes sense on this collection or object."""
+    """Return whether the method is defined on this collection or object."""
     kind, target = call.kind, call.target
     if call.verb == "create":
         return not target.name and (bool(target.namespace) or not kind.is_namespaced)
@@ -284,7 +284,7 @@ def _fits_path(call: Call) -> bool:
 
 
 def _field_selector(text: str) -> FieldSelector:
-    """The selector as authorizers see it: one that cannot be read selects everything."""
+    """Return the selector for authorizers: one that does not parse selects everything."""
     try:
         return fields.parse(text) if text else fields.EVERYTHING
     except ValueError:
@@ -296,7 +296,7 @@ def _action(verb: str, target: Target, selector: FieldSelector) -> Action:
         return Action(verb=verb, path=target.path)
     name = target.name
     if not name and verb in ("list", "watch"):
-        # A list of one name is a request for that name.
+        # A list with `metadata.name=` in its field selector is authorized by that name.
         name = selector.required_value("metadata.name") or ""
     return Action(
         verb=verb,

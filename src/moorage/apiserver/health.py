@@ -1,4 +1,4 @@
-"""Is the server alive, is it ready, which version is it.
+"""Health endpoints: liveness, readiness and version.
 
 Source: API docs "Kubernetes API health endpoints".
 """
@@ -13,21 +13,21 @@ from moorage.apiserver.replies import Reply, json_reply, text_reply
 from moorage.apiserver.routing import is_true
 
 KUBERNETES_VERSION = ("1", "36", "v1.36.0")
-"""The wire level that is served: major, minor, git version."""
+"""Kubernetes version served: major, minor, git version."""
 
 Check = Callable[[], bool]
 _PATHS = ("healthz", "livez", "readyz")
 
 
 class Health:
-    """Named checks; `readyz` asks all of them, the others those that are not only of readiness."""
+    """Named checks; `readyz` runs all of them, the other endpoints only the live ones."""
 
     def __init__(self, live: Mapping[str, Check], ready: Mapping[str, Check]) -> None:
         everything = {**live, **ready}
         self._checks = {"healthz": dict(live), "livez": dict(live), "readyz": everything}
 
     def reply(self, path: str, query: Mapping[str, str]) -> Reply | None:
-        """The answer to a health path; None for any other path."""
+        """Return the response of a health path; None for any other path."""
         endpoint, _, check = path.strip("/").partition("/")
         if endpoint not in _PATHS:
             return None
@@ -56,7 +56,7 @@ def _listed(results: Mapping[str, bool]) -> str:
 
 
 def version_reply() -> Reply:
-    """`/version`. The Kubernetes fields tell the wire level; `gitVersion` also names us."""
+    """Return the `/version` document: the Kubernetes version; `gitVersion` also has Moorage's."""
     major, minor, git = KUBERNETES_VERSION
     return json_reply(
         {

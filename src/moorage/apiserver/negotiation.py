@@ -1,7 +1,7 @@
-"""In which form an answer goes out, and in which a body came in.
+"""Content negotiation: the form of responses and the media type of bodies.
 
-Answers are JSON or YAML, whole or as Table or metadata only. Clients that put protobuf first get
-JSON, which every one of them reads. Source: API docs "Alternate representations of resources".
+Responses are JSON or YAML: the full object, a Table or metadata only. Clients that prefer protobuf
+get JSON, which all of them read. Source: API docs "Alternate representations of resources".
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BODY_TYPES = {_JSON: Media.JSON, _YAML: Media.YAML, _PROTOBUF: Media.PROTOBUF}
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """How to write an answer. `as_` is empty for the whole object; `version` is meta.k8s.io's."""
+    """Form of a response. `as_` is empty for the full object; `version` is meta.k8s.io's."""
 
     is_yaml: bool = False
     as_: str = ""
@@ -46,9 +46,9 @@ PLAIN = Representation()
 
 @remembered(256)
 def negotiate(accept: str, transforms: frozenset[str]) -> Representation:
-    """The first acceptable clause's form. `transforms` are those the answer can be put in.
+    """Return the form of the first acceptable clause. `transforms` are those available.
 
-    Raises NotAcceptableError when there is none.
+    Raises NotAcceptableError when no clause is acceptable.
     """
     if not accept:
         return PLAIN
@@ -71,7 +71,7 @@ def _form(clause: str, transforms: frozenset[str]) -> Representation | None:
         and parameters.get("g") == "meta.k8s.io"
         and parameters.get("v") in _META_VERSIONS
     )
-    # A Table has no protobuf form; clients that ask for one list JSON behind it.
+    # A Table has no protobuf form; clients that request one accept JSON second.
     if not is_known or (media == _PROTOBUF and as_ == TABLE):
         return None
     return Representation(is_yaml=media == _YAML, as_=as_, version=parameters["v"])
@@ -93,7 +93,7 @@ def accepts_gzip(accept_encoding: str) -> bool:
 
 
 def body_media(content_type: str) -> Media:
-    """How a body is written; without a Content-Type it is JSON.
+    """Return the media type of a body; without a Content-Type it is JSON.
 
     Raises UnsupportedMediaTypeError.
     """

@@ -1,4 +1,4 @@
-"""Where others find the key that service account tokens are signed with.
+"""Service account issuer discovery: the key that verifies service account tokens.
 
 Source: OpenID Connect Discovery; API docs "Service account issuer discovery".
 """
@@ -14,7 +14,7 @@ _KEYS = "/openid/v1/jwks"
 
 
 class IssuerPages:
-    """Answers the two discovery paths; None for any other."""
+    """Serves the two discovery paths; None for any other."""
 
     def __init__(self, signer: TokenSigner, public_url: str) -> None:
         self._signer = signer

@@ -1,7 +1,7 @@
-"""`/openapi/v2` and `/openapi/v3`: what `kubectl apply`, `diff` and `explain` read.
+"""OpenAPI endpoints `/openapi/v2` and `/openapi/v3`, for `kubectl apply`, `diff` and `explain`.
 
-Documents are sent as they lie on disk, compressed, to clients that take that. v3 is JSON; v2 is
-protobuf too, which is all that clients older than v3 ask for.
+Documents are sent as stored on disk, compressed, to clients that accept gzip. v3 is JSON; v2 is
+also protobuf, the only form that clients older than v3 request.
 Source: KEP-2896 (OpenAPI v3), API docs.
 """
 
@@ -20,13 +20,13 @@ from moorage.registry.openapi import Document, Documents
 _ROOT = "/openapi/v3"
 _YEAR_S = 365 * 24 * 3600
 _JSON_RANGES = frozenset({JSON, "application/*", "*/*", ""})
-# Clients ask with an @, and the answer's type has a dot: the @ is not allowed in one.
+# Clients request it with an @; the Content-Type has a dot: @ is not allowed in a media type.
 _PROTOBUF_ASKED = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
 class OpenApiPages:
-    """Answers the OpenAPI paths; None for any other."""
+    """Serves the OpenAPI paths; None for any other."""
 
     def __init__(self, documents: Documents | None = None) -> None:
         self._documents = documents or Documents()
@@ -75,7 +75,7 @@ def _accepted(http: web.BaseRequest) -> set[str]:
 
 
 def _sent(http: web.BaseRequest, document: Document, headers: dict[str, str]) -> Reply:
-    """The JSON document, if JSON is accepted."""
+    """Return the JSON document, if JSON is accepted."""
     if not _accepted(http) & _JSON_RANGES:
         return text_reply("", 406)
     return _written(http, document, JSON, headers)

@@ -1,4 +1,4 @@
-"""The query options that writes share.
+"""Query options of writes.
 
 Source: `metav1.CreateOptions`, `UpdateOptions`, `PatchOptions`, `DeleteOptions`.
 """
@@ -25,7 +25,7 @@ def write_request(
     *,
     is_apply: bool = False,
 ) -> Request:
-    """The request a create, update or patch makes. Raises InvalidError for bad options."""
+    """Return the request of a create, update or patch. Raises InvalidError for bad options."""
     errors: list[FieldError] = []
     is_dry_run = _dry_run(_dry_run_values(query), errors)
     manager = query.get("fieldManager", "")
@@ -52,7 +52,7 @@ def write_request(
 
 
 def delete_options(query: Mapping[str, str], body: Obj) -> tuple[DeleteOptions, bool]:
-    """What a delete asks for, in its body or else its query, and whether it is a dry run."""
+    """Return the options of a delete, from its body or else its query, and its dry-run flag."""
     if not body:
         body = _from_query(query)
     errors: list[FieldError] = []
@@ -76,7 +76,7 @@ def _from_query(query: Mapping[str, str]) -> Obj:
 
 
 def int_option(query: Mapping[str, str], name: str) -> int:
-    """A whole number in the query. Raises BadRequestError."""
+    """Return an integer query option. Raises BadRequestError."""
     text = query.get(name, "")
     try:
         return parse_int(text) if text else 0

@@ -1,7 +1,7 @@
 """PATCH: four media types, one update path.
 
-A patch is laid over the object in the version of the URL; what comes out is checked like a body and
-goes on as an update. Source: API docs "Updates to existing resources"; field validation KEP-2885.
+A patch is applied to the object in the version of the URL; the result is validated like a body and
+written as an update. Source: API docs "Updates to existing resources"; field validation KEP-2885.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Change = Callable[[Obj], Obj]
 
 @dataclass(frozen=True, slots=True)
 class Patcher:
-    """Carries out patches."""
+    """Handles PATCH requests."""
 
     codec: Codec
     worker: Worker
@@ -66,7 +66,7 @@ class Patcher:
     ownership: Ownership
 
     async def patch(self, call: Call, subresource: str = "") -> tuple[Request, Updated]:
-        """Patch an object, or a part of it that is written like the whole."""
+        """Patch an object, or a subresource that is written like the object."""
         if _media(call) == APPLY_PATCH:
             return await self._apply(call, subresource)
         request, change = await self.prepare(
@@ -92,7 +92,7 @@ class Patcher:
     async def prepare(
         self, call: Call, name: str, api_version: str, type_name: str
     ) -> tuple[Request, Change]:
-        """The request, and the patch as a function on objects of one type."""
+        """Return the write request, and the patch as a function on objects of one type."""
         media = _media(call)
         request = write_request(call.user, call.user_agent, call.query, "PatchOptions")
         request.is_large = is_large(call.body, Media.JSON)
@@ -109,7 +109,7 @@ class Patcher:
         def change(obj: Obj) -> Obj:
             whole = {"kind": name, "apiVersion": api_version, **obj}
             new = self._patched(media, type_name, whole, patch)
-            # Operations can nest what others added, and a large object can grow.
+            # Operations can nest values that earlier ones added, and a large object can grow.
             if (request.is_large or media == JSON_PATCH) and (excess := _excess(new)):
                 raise BadRequestError(f"the patched object cannot be taken: {excess}")
             if not isinstance(new, dict):
@@ -175,7 +175,7 @@ class Patcher:
         return request, updated
 
     def _config(self, call: Call) -> Obj:
-        """What an apply states, canonical but without defaults."""
+        """Return the applied configuration, canonical but without defaults."""
         kind, served = call.kind, call.served
         try:
             document, repeated = parse_yaml(call.body)
@@ -212,7 +212,7 @@ class Patcher:
 
 
 def _excess(obj: Any) -> str:
-    """Which bound an object exceeds, its managed fields aside; empty for none."""
+    """Return the limit that an object exceeds, managed fields aside; empty for none."""
     metadata = obj.get("metadata") if isinstance(obj, dict) else None
     if not isinstance(metadata, dict):
         return bounds.exceeded(obj)
@@ -221,7 +221,7 @@ def _excess(obj: Any) -> str:
 
 
 def _media(call: Call) -> str:
-    """The patch's media type. Raises UnsupportedMediaTypeError."""
+    """Return the media type of the patch. Raises UnsupportedMediaTypeError."""
     media = call.http.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if media not in PATCH_TYPES:
         raise UnsupportedMediaTypeError("415: Unsupported Media Type", {})
@@ -229,7 +229,7 @@ def _media(call: Call) -> str:
 
 
 def _parse(body: bytes, media: str) -> tuple[Any, list[str]]:
-    """A patch in JSON, and a sentence for each repeated key in it. Raises BadRequestError."""
+    """Return a patch in JSON and a complaint per repeated key. Raises BadRequestError."""
     prefix = "" if media == STRATEGIC_PATCH else "error decoding patch: "
     try:
         patch = parse_json(body)
@@ -264,7 +264,7 @@ def _find_repeated(node: Any, path: str, found: list[str]) -> None:
 
 
 def _settle(request: Request, complaints: list[str], shown: Callable[[], str]) -> None:
-    """Apply `fieldValidation` to what decoding the result complained of."""
+    """Apply `fieldValidation` to the complaints of decoding the result."""
     if not complaints or request.field_validation == "Ignore":
         return
     if request.field_validation == "Strict":

@@ -1,4 +1,4 @@
-"""Reading the keys and certificates a server is given."""
+"""Keys and certificates: loading PEM files from disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 
 def load_signing_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """The key that signs service account tokens. Raises ValueError when it is not P-256."""
+    """Load the service account signing key. Raises ValueError when it is not P-256."""
     key = load_pem_private_key(path.read_bytes(), password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
         raise ValueError(f"{path}: not a P-256 private key")
@@ -18,9 +18,9 @@ def load_signing_key(path: Path) -> ec.EllipticCurvePrivateKey:
 
 
 def server_context(certificate: Path, key: Path, client_ca: Path) -> ssl.SSLContext:
-    """TLS that asks for a client certificate and takes connections without one too.
+    """Return a TLS context that requests a client certificate but does not require one.
 
-    A certificate that does not verify ends the handshake, as bad credentials never fall back.
+    A certificate that fails verification fails the handshake: bad credentials never fall back.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

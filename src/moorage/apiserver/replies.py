@@ -1,8 +1,8 @@
-"""Answers, and putting them on the connection.
+"""HTTP replies and how they are written to the connection.
 
 A reply is bytes with a status and a type. It is written without the HTTP library's header
-machinery, which costs more than most answers: small ones (nearly all) in one piece, large ones in
-pieces, compressed when the client asks. Hot path: 10 µs a reply (bench/api.py).
+machinery, which costs more than most replies: small ones (nearly all) in one write, large ones in
+pieces, compressed when the client accepts gzip. Hot path: 10 µs per reply (bench/api.py).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 
 _PIECE_BYTES = 64 * 1024
-# How long a client may not read, and how fast it must read a large answer on the whole.
+# Longest time a client may stop reading, and its minimum average rate for a large reply.
 _PATIENCE_S = 30.0
 _SLOWEST_BYTES_S = 32 * 1024
-# Large answers that clients have not read yet.
+# Limits on large replies that clients have not read yet.
 _WAITING_BYTES = 256 * 1024 * 1024
 _WAITING_PER_USER_BYTES = 64 * 1024 * 1024
 _GZIP_FROM_BYTES = 128 * 1024
@@ -43,9 +43,9 @@ _PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 
 @dataclass(slots=True)
 class Reply:
-    """An answer. `warnings` become Warning headers; `is_compressible` lets it be gzipped.
+    """A response. `warnings` become Warning headers; `is_compressible` lets it be gzipped.
 
-    `is_final`: the bytes are encoded already, or hashed into an ETag, and go out as they are.
+    `is_final`: the bytes are encoded already, or hashed into an ETag, and are sent unchanged.
     """
 
     body: bytes
@@ -58,7 +58,7 @@ class Reply:
 
 
 def json_reply(document: Any, status: int = 200) -> Reply:
-    """A JSON document, with the final newline that the API sends."""
+    """Return a JSON document as a reply, with the final newline that the API sends."""
     return Reply(msgspec.json.encode(document) + b"\n", status)
 
 
@@ -67,12 +67,12 @@ def text_reply(text: str, status: int = 200) -> Reply:
 
 
 def not_found_page() -> Reply:
-    """What paths outside the API get: plain text, not a Status."""
+    """Return the 404 of paths outside the API: plain text, not a Status."""
     return text_reply("404 page not found\n", 404)
 
 
 def error_reply(error: StatusError, form: Representation = PLAIN) -> Reply:
-    """The Status of a failure."""
+    """Return the Status of an error as a reply."""
     reply = formed(msgspec.json.encode(error.to_object()) + b"\n", form, error.status_code)
     if error.retry_after_seconds is not None:
         reply.headers["Retry-After"] = str(error.retry_after_seconds)
@@ -84,7 +84,7 @@ def error_reply(error: StatusError, form: Representation = PLAIN) -> Reply:
 def formed(
     body: bytes, form: Representation, status: int = 200, *, is_compressible: bool = False
 ) -> Reply:
-    """A JSON body in the negotiated form."""
+    """Return a JSON body in the negotiated form."""
     if form.is_yaml:
         text = yaml_text.dump(msgspec.json.decode(body))
         return Reply(text.encode(), status, form.content_type, is_compressible=is_compressible)
@@ -92,7 +92,7 @@ def formed(
 
 
 def prettified(reply: Reply, user_agent: str, *, is_asked: bool) -> Reply:
-    """Indent the JSON that a person at a terminal or browser reads."""
+    """Indent the JSON for terminals and browsers (by User-Agent), or when requested."""
     is_wanted = is_asked or user_agent.startswith(_PRETTY_AGENTS)
     if is_wanted and reply.content_type == JSON and reply.body and not reply.is_final:
         reply.body = msgspec.json.format(reply.body, indent=2)
@@ -100,11 +100,11 @@ def prettified(reply: Reply, user_agent: str, *, is_asked: bool) -> Reply:
 
 
 class DirectResponse(web.StreamResponse):
-    """A whole response, written without the HTTP library's header machinery.
+    """A complete response, written without the HTTP library's header machinery.
 
-    Overrides the two steps in which aiohttp's server sends a response; all else of the connection
-    (parsing, keep-alive, limits, shutdown) stays the library's. A client that does not read holds
-    up its own connection only, and is disconnected after a while.
+    Overrides the two steps in which aiohttp's server sends a response; the rest of the connection
+    (parsing, keep-alive, limits, shutdown) is the library's. A client that does not read blocks its
+    own connection only and is disconnected after a timeout.
     """
 
     def __init__(self, reply: Reply, audit_id: str, done: Callable[[], None] | None = None) -> None:
@@ -131,7 +131,7 @@ class DirectResponse(web.StreamResponse):
             raise ConnectionResetError("the client is gone")
         if self._keep_alive is None:
             self._keep_alive = request.keep_alive
-        # The answer to a HEAD ends with its head: a body would be read as the next answer.
+        # A HEAD response has no body: the client would read it as the next response.
         body = b"" if request.method == "HEAD" else self._reply.body
         head = _head(self._reply, self._audit_id, is_kept=self._keep_alive)
         if len(body) > _PIECE_BYTES:
@@ -143,7 +143,7 @@ class DirectResponse(web.StreamResponse):
             await _drained(request, _PATIENCE_S)
 
     async def _send_pieces(self, request: web.BaseRequest, body: memoryview) -> None:
-        """Write a large body as fast as the client takes it, and no faster."""
+        """Write a large body in pieces, each once the client has read the previous one."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _PATIENCE_S + len(body) / _SLOWEST_BYTES_S
         for start in range(0, len(body), _PIECE_BYTES):
@@ -156,7 +156,7 @@ class DirectResponse(web.StreamResponse):
 
 
 async def _drained(request: web.BaseRequest, within_s: float) -> None:
-    """Return when the client has taken what was written. Raises ConnectionResetError."""
+    """Wait until the client has read what was written. Raises ConnectionResetError."""
     transport = request.transport
     try:
         async with asyncio.timeout(within_s):
@@ -168,7 +168,7 @@ async def _drained(request: web.BaseRequest, within_s: float) -> None:
 
 
 class Sender:
-    """Makes the responses of one server, and bounds the bytes that wait for slow clients."""
+    """Creates the responses of one server and bounds the bytes buffered for slow clients."""
 
     def __init__(self, budget: Budget | None = None) -> None:
         self._budget = budget or Budget(total=_WAITING_BYTES, per_user=_WAITING_PER_USER_BYTES)
@@ -178,8 +178,8 @@ class Sender:
     ) -> web.StreamResponse:
         """Return the response to return from the server's handler.
 
-        `share` is whose large answers are counted, "" for those without limits. When too much
-        waits for them already, the answer is 429.
+        `share` is the user key that large replies count against, "" for exempt users. Returns 429
+        when too many bytes are buffered for that user already.
         """
         size = len(reply.body)
         if size <= _PIECE_BYTES:
@@ -207,7 +207,7 @@ async def _compressed(request: web.BaseRequest, reply: Reply) -> None:
 
 
 def overloaded() -> Reply:
-    """Return the answer to a request that there is no room for. Source: `tooManyRequests`."""
+    """Return the 429 for a request over the limits. Source: `tooManyRequests`."""
     reply = text_reply("Too many requests, please try again later.\n", TooManyRequestsError.code)
     reply.headers["Retry-After"] = "1"
     return reply
@@ -247,14 +247,14 @@ def _head(reply: Reply, audit_id: str, *, is_kept: bool) -> bytes:
 
 
 def _quoted(text: str) -> str:
-    """A warning's text as an HTTP quoted string: no line breaks, quotes escaped."""
+    """Return a warning as an HTTP quoted string: no line breaks, quotes escaped."""
     flat = " ".join(text.split()) if ("\n" in text or "\r" in text) else text
     escaped = flat.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 class _DateCache:
-    """The Date header changes once a second; formatting it costs more than that."""
+    """Caches the Date header, which changes once a second, to save its formatting."""
 
     def __init__(self) -> None:
         self._second = -1

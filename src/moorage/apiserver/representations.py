@@ -1,4 +1,4 @@
-"""Objects and lists in the form that was negotiated: whole, as a Table, or metadata only."""
+"""Representations of objects and lists: full, as a Table, or metadata only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def object_bytes(
     form: Representation,
     query: Mapping[str, str],
 ) -> bytes:
-    """One object's JSON, with the final newline."""
+    """Return the JSON of one object, with the final newline."""
     match form.as_:
         case "":
             return codec.encode(kind, served, item) + b"\n"
@@ -51,7 +51,7 @@ def list_bytes(
     form: Representation,
     query: Mapping[str, str],
 ) -> bytes:
-    """A list's JSON, with the final newline. Hot path: a join of stored bytes."""
+    """Return the JSON of a list, with the final newline. Hot path: a join of stored bytes."""
     if form.as_ == TABLE:
         return msgspec.json.encode(_table(kind, served, listed, form, query)) + b"\n"
     if form.as_ == PARTIAL_LIST:
@@ -74,7 +74,7 @@ def list_metadata(listed: Listed) -> dict[str, str | int]:
 
 
 def partial(item: Stored, version: str) -> bytes:
-    """`PartialObjectMetadata` of an object: its metadata's own bytes, nothing decoded."""
+    """Return the `PartialObjectMetadata` of an object from its stored bytes, undecoded."""
     metadata = _metadata_decoder.decode(b"{" + item.tail).metadata
     return b'{"kind":"%b","apiVersion":"meta.k8s.io/%b","metadata":%b}' % (
         PARTIAL.encode(),
@@ -84,7 +84,7 @@ def partial(item: Stored, version: str) -> bytes:
 
 
 def include_object(query: Mapping[str, str]) -> IncludeObject:
-    """What a Table's rows carry of their objects. Raises BadRequestError."""
+    """Return the `includeObject` option of a Table request. Raises BadRequestError."""
     wanted = query.get("includeObject", "")
     policy = _INCLUDE.get(wanted)
     if policy is None:
@@ -106,5 +106,5 @@ def _table(
 
 
 def decoded_object(kind: Kind, served: Served, item: Stored) -> dict[str, object]:
-    """A stored object with kind and apiVersion, decoded."""
+    """Return a stored object with kind and apiVersion, decoded."""
     return {"kind": kind.name, "apiVersion": served.api_version, **item.obj}

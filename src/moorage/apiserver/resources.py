@@ -1,7 +1,7 @@
-"""The verbs on resources: from a call to the registry and back to a reply.
+"""Resource verbs: from a call to the registry and back to a reply.
 
-Source: API docs "Kubernetes API Concepts". Which object goes out on DELETE, which code on PUT, and
-the like are the kind's strategy.
+Source: API docs "Kubernetes API Concepts". The kind's strategy decides details such as the
+object returned by DELETE and the status code of PUT.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from moorage.registry.worker import LARGE_OBJECT_BYTES, Worker
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Answers calls for objects and collections."""
+    """Serves the verbs on objects and collections."""
 
     codec: Codec
     decoder: BodyDecoder
@@ -68,7 +68,7 @@ class Resources:
         listed = await self.lister.page(call.kind, call.namespace, options)
         body = list_bytes(self.codec, call.kind, call.served, listed, form, query)
         reply = await self._formed(call, body, form, is_compressible=True)
-        # An agent must not take another store's list for the end of its pods.
+        # An agent must not conclude from another store's list that its pods are gone.
         reply.headers[STORE_HEADER] = self.lister.store.identity
         reply.warnings = [str(damage) for damage in listed.damage]
         return reply
@@ -88,7 +88,7 @@ class Resources:
         body = msgspec.json.encode(obj)
 
         def make_new(_: Obj | None) -> Obj:
-            # A lost race makes the update anew, from what the client sent.
+            # After a revision conflict the update is rebuilt from the request body.
             fresh: Obj = msgspec.json.decode(body)
             return fresh
 
@@ -151,7 +151,7 @@ class Resources:
         *,
         is_compressible: bool = False,
     ) -> Reply:
-        """Return a body in the negotiated form; much YAML is written off the event loop."""
+        """Return a body in the negotiated form; large YAML is encoded off the event loop."""
         if not form.is_yaml or len(body) <= LARGE_OBJECT_BYTES:
             return formed(body, form, status, is_compressible=is_compressible)
         request = Request(user=call.user, is_large=True)

@@ -1,8 +1,8 @@
-"""Field and label selectors of access reviews: validation, and what authorizers see of them.
+"""Access review selectors: validation, and the field selector passed to authorizers.
 
 RBAC ignores selectors; the node authorizer allows a node agent to list its own pods by
-`spec.nodeName`. A requirement that cannot be read is dropped, which makes the question broader,
-and the answer's `evaluationError` says so. Source: authorization.k8s.io/v1
+`spec.nodeName`. A requirement that cannot be parsed is dropped, which widens the review,
+and reported in `evaluationError`. Source: authorization.k8s.io/v1
 `FieldSelectorAttributes` and `LabelSelectorAttributes`, KEP-4601; upstream's
 `pkg/apis/authorization/validation` and `pkg/registry/authorization/util`.
 """
@@ -21,7 +21,7 @@ _WITHOUT_VALUES = ("Exists", "DoesNotExist")
 
 
 def selector_errors(attributes: Obj) -> list[FieldError]:
-    """Validate the selectors of `resourceAttributes`. Operators may be unknown: newer clients."""
+    """Validate the selectors of `resourceAttributes`. Unknown operators pass, for newer clients."""
     errors: list[FieldError] = []
     if "fieldSelector" in attributes:
         path, selector = f"{_PATH}.fieldSelector", attributes["fieldSelector"]
@@ -39,9 +39,9 @@ def selector_errors(attributes: Obj) -> list[FieldError]:
 
 
 def read_selectors(attributes: Obj) -> tuple[FieldSelector, str]:
-    """Return the field requirements that can be read, and the `evaluationError`, empty for none.
+    """Return the parsed field requirements and the `evaluationError`, empty for none.
 
-    The attributes are valid. Label requirements have no user, so only their errors count.
+    The attributes are valid. No authorizer uses labels, so only their errors count.
     """
     selector, errors = EVERYTHING, []
     if asked := attributes.get("fieldSelector"):
@@ -85,14 +85,14 @@ def _operator_errors(requirement: Obj, path: str) -> list[FieldError]:
 
 
 def _read_fields(asked: Obj) -> tuple[FieldSelector, bool]:
-    """Return what can be read, and whether that is all of it."""
+    """Return the requirements that parse, and whether none was dropped."""
     if raw := asked.get("rawSelector"):
         try:
             return parse(raw), True
         except ValueError:
             return EVERYTHING, False
     requirements = asked["requirements"]
-    # Field selectors compare with one value, as their text form does.
+    # Field selectors compare with one value, as in their text form.
     read = tuple(
         FieldRequirement(each["key"], each["values"][0], is_equal=each["operator"] == "In")
         for each in requirements

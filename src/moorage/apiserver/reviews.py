@@ -1,4 +1,4 @@
-"""Answers to questions about identities and permissions.
+"""Review endpoints: TokenReview, SelfSubjectReview and the access reviews.
 
 Source: authentication.k8s.io/v1, authorization.k8s.io/v1; API docs "Checking API access".
 """
@@ -25,7 +25,7 @@ from moorage.registry.request import SYSTEM_MASTERS, Request, User
 
 @dataclass(frozen=True, slots=True)
 class Reviews:
-    """Answers every kind of review."""
+    """Serves every kind of review."""
 
     decoder: BodyDecoder
     authenticator: Authenticator
@@ -130,7 +130,7 @@ class Reviews:
 
 
 def action_of(spec: Obj) -> Action:
-    """The action that a valid SubjectAccessReview asks about: it has one of the two."""
+    """Return the action of a valid SubjectAccessReview, which has one of the two attributes."""
     paths = spec.get("nonResourceAttributes")
     if paths is not None:
         return Action(verb=paths.get("verb", ""), path=paths.get("path", ""))

@@ -1,6 +1,6 @@
-"""What a request is about, read from its method and path alone.
+"""Request routing: the target and verb of a request, from its method and path alone.
 
-Authorization and dispatch both work on this. Source: apiserver `RequestInfo`.
+Authorization and dispatch both use them. Source: apiserver `RequestInfo`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The thing a path names.
+    """The resource or non-resource path that a URL names.
 
     `resource` is empty for paths outside the API's resources (`/healthz`, `/openapi/v3`),
-    `is_watch` true for the old `/watch/` form. `rest` is what follows the subresource.
+    `is_watch` true for the deprecated `/watch/` form. `rest` is what follows the subresource.
     """
 
     path: str
@@ -40,7 +40,7 @@ class Target:
 
 @remembered(4096)
 def parse_path(path: str) -> Target:
-    """The target of a URL path (already percent-decoded)."""
+    """Parse a URL path (already percent-decoded) and return its target."""
     parts = [part for part in path.split("/") if part]
     if len(parts) >= 3 and parts[0] == "api":
         return _resource_target(path, "", parts[1], parts[2:])
@@ -72,7 +72,7 @@ def _resource_target(path: str, group: str, version: str, parts: list[str]) -> T
 
 
 def is_true(query: Mapping[str, str], key: str) -> bool:
-    """A query boolean: absent, `0` and `false` are false, anything else (even empty) is true.
+    """Return a query boolean: absent, `0` and `false` are false, all else (even empty) is true.
 
     Case does not matter: the Python client writes `False`.
     """
@@ -81,11 +81,11 @@ def is_true(query: Mapping[str, str], key: str) -> bool:
 
 
 def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
-    """The API verb: what RBAC rules name. For other paths the method in lower case."""
+    """Return the API verb as RBAC rules name it; for other paths the method in lower case."""
     if not target.is_resource:
         return method.lower()
     if method == "GET":
-        # A watch is of a collection; on one object the old path form is the only one.
+        # Only a collection takes `?watch`; one object is watched through the `/watch/` path alone.
         if target.is_watch or (not target.name and is_true(query, "watch")):
             return "watch"
         return "get" if target.name else "list"

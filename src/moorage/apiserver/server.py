@@ -1,4 +1,4 @@
-"""An API server's life: listeners, first objects, upkeep.
+"""API server lifecycle: listeners, bootstrap objects, maintenance.
 
 async with ApiServer(options, api_options) as server:   # entered when `/readyz` says ok
     await server.run()                                  # until cancelled
@@ -25,7 +25,7 @@ from moorage.linux.descriptors import descriptor_limit
 from moorage.serving import Acceptor, Limits
 from moorage.storage import SqliteStore
 
-# Lets a listener bind an address that does not exist yet (the pods' gateway, before any pod).
+# Lets a listener bind an address that does not exist yet (the pod gateway before the first pod).
 _IP_FREEBIND = 15
 
 log = Log(__name__)
@@ -33,9 +33,9 @@ log = Log(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """Where to keep data and where to listen. Paths are of PEM files but the store's.
+    """Data and listen addresses. Paths are of PEM files, except the store's and the mark's.
 
-    `mark` records outside the database that it was made; beside it unless given.
+    `mark` records outside the database that it was created; next to the database by default.
     """
 
     database: Path
@@ -46,7 +46,7 @@ class ServerOptions:
     port: int
     mark: Path | None = None
     limits: Limits | None = None
-    """Of connections; those that fit the process's descriptors when none are given."""
+    """Connection limits; by default those that fit the file descriptor limit of the process."""
 
 
 class ApiServer:
@@ -91,7 +91,7 @@ class ApiServer:
         await self._stack.aclose()
 
     async def run(self) -> None:
-        """Look after the store until cancelled."""
+        """Compact the store and expire events until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(keep_compacting(self._store, self._clock))
             tasks.create_task(keep_expiring_events(self.api.objects, self.api.cache, self._clock))

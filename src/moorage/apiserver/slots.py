@@ -1,8 +1,8 @@
-"""Slots: how many requests are worked on at a time, in all and for each user.
+"""Request slots: the limits on concurrent requests, in total and per user.
 
-A request takes its slot when its body is whole, so slow clients hold none, and streams (watch,
-exec, attach, port-forward, log) never take one. The system's own calls are exempt: whatever pods
-send, nodes go on reporting and controllers go on working. Source: kube-apiserver
+A request takes its slot when its body is complete, so slow clients hold none, and streams (watch,
+exec, attach, port-forward, log) never take one. System requests are exempt: no load from pods can
+keep nodes from reporting or controllers from working. Source: kube-apiserver
 `--max-requests-inflight`, `--max-mutating-requests-inflight`, `WithMaxInFlightLimit`; the bootstrap
 flow schemas `exempt`, `system-nodes`, `kube-controller-manager`, `kube-scheduler`.
 """
@@ -22,7 +22,7 @@ _STREAMS = frozenset({"exec", "attach", "portforward", "log"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotLimits:
-    """Requests at a time; `per_user` is what one user may have of them."""
+    """Maximum concurrent requests; `per_user` is the share of one user."""
 
     reading: int = 400
     mutating: int = 200
@@ -43,9 +43,9 @@ class Slots:
 
 
 def share_of(user: User) -> str:
-    """Return the name under which a user's requests, bodies and answers are counted.
+    """Return the key that counts a user's requests, bodies and responses.
 
-    Empty for those whom the limits exempt: administrators and the cluster's own parts.
+    Empty for users exempt from the limits: administrators and cluster components.
     """
     if user.name in _EXEMPT_USERS or not _EXEMPT_GROUPS.isdisjoint(user.groups):
         return ""
@@ -53,5 +53,5 @@ def share_of(user: User) -> str:
 
 
 def is_stream(verb: str, subresource: str) -> bool:
-    """Whether a request lasts as long as its client wants."""
+    """Return whether a request is a stream, which lasts as long as its client wants."""
     return verb == "watch" or subresource in _STREAMS

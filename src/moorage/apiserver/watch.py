@@ -1,7 +1,7 @@
-"""Watch streams: one JSON frame a change, many frames a write, or one a websocket message.
+"""Watch streams: one JSON frame per change, many frames per write or one per websocket message.
 
-An event's frame is made once for each version that is watched and shared by its watchers. A stream
-ends at its deadline, with the server, when the client goes, or when the client reads too slowly.
+A frame is encoded once per event and watched version and shared by the watchers. A stream ends at
+its deadline, on server shutdown, on client disconnect, or when the client reads too slowly.
 Hot path: per watcher one append and a share of a write (bench/hotpaths.py). Source: API concepts
 "Efficient detection of changes", "Watch bookmarks".
 """
@@ -49,10 +49,10 @@ Frame = Callable[[str, Stored], bytes]
 
 
 class EventSink(Protocol):
-    """Where a watch's frames go: a body or a websocket."""
+    """Destination of the frames of a watch: a response body or a websocket."""
 
     async def open(self) -> None:
-        """Send the head of the answer. Raises ConnectionResetError if the client is gone."""
+        """Send the response head. Raises ConnectionResetError if the client is gone."""
 
     async def carry(self, stream: Coroutine[Any, Any, None]) -> None:
         """Run the stream until it ends or the client ends it."""
@@ -61,7 +61,7 @@ class EventSink(Protocol):
         """Send frames. Raises ConnectionResetError if the client is gone."""
 
     async def close(self) -> None:
-        """Send the end."""
+        """Send the end of the stream."""
 
 
 class WatchStreams:
@@ -77,7 +77,7 @@ class WatchStreams:
         self._frames = _FrameMaker(codec)
 
     async def serve(self, call: Call) -> web.StreamResponse:
-        """Stream until the end. Raises StatusErrors for what can be refused before it begins."""
+        """Serve a watch until it ends. Raises StatusError when it is refused before it starts."""
         form = call.form(TABLE, PARTIAL)
         if form.is_yaml:
             raise NotAcceptableError("YAML cannot be streamed: watch in application/json")
@@ -89,7 +89,7 @@ class WatchStreams:
         try:
             watch = open_watch(self._cache, call.kind, call.namespace, options, frame)
         except ExpiredError as error:
-            # The stream begins well and says so inside, as clients expect of a watch.
+            # Clients expect 200 and the error as an event in the stream.
             return await self._refuse(call, error)
         ending = _Ending(call.http.transport)
         watch.watcher.on_overflow = ending.begin
@@ -99,14 +99,14 @@ class WatchStreams:
             await sink.carry(self._stream(sink, call, watch, options, form, frame, deadline))
             await sink.close()
         except (ConnectionResetError, WatcherOverflowError):
-            pass  # Either end gave up on the other; the client lists and watches again.
+            pass  # Disconnected by either side; the client lists and watches again.
         finally:
             ending.cancel()
             close_watch(self._cache, watch)
         return response
 
     def _sink(self, call: Call) -> tuple[web.StreamResponse, EventSink]:
-        """The answer and what writes it: a websocket if the client asks for one, else a body."""
+        """Return the response and its sink: a websocket if the client requests one, else a body."""
         if upgrade_of(call.http) == WEBSOCKET:
             socket = WatchSocket(call.http)
             return socket.response, socket
@@ -124,7 +124,7 @@ class WatchStreams:
         frame: Frame,
         deadline: float,
     ) -> None:
-        # One frame at a time: the whole of a large collection would be in memory for each watcher.
+        # One frame at a time: else each watcher would hold all of a large collection in memory.
         await sink.write(frame(ADDED, item) for item in watch.initial)
         if watch.ends_initial_events:
             end = self._bookmark(call, form, watch.revision, is_end_of_initial=True)
@@ -135,7 +135,7 @@ class WatchStreams:
         next_bookmark = min(now + _BOOKMARK_S, last_bookmark)
         while now < deadline:
             is_due = now >= next_bookmark
-            # All that is queued goes before a bookmark, however much it is.
+            # All queued events precede a bookmark, regardless of their size.
             batch = await watcher.next_batch(
                 0.0 if is_due else min(next_bookmark, deadline) - now,
                 None if is_due else _WRITE_BYTES,
@@ -204,7 +204,7 @@ class WatchStreams:
 
 
 class _Body:
-    """Frames in the body of the answer."""
+    """Sends frames in the response body."""
 
     def __init__(self, response: web.StreamResponse, request: web.BaseRequest) -> None:
         self._response = response
@@ -224,7 +224,7 @@ class _Body:
 
 
 class _Ending:
-    """Ends the connection of a watch whose client is too slow, if it does not end by itself."""
+    """Aborts the connection of a watch whose client is too slow, if it does not end in time."""
 
     def __init__(self, transport: asyncio.Transport | None) -> None:
         self._transport = transport
@@ -236,13 +236,13 @@ class _Ending:
             self._handle = loop.call_later(_OVERFLOW_GRACE_S, self._transport.abort)
 
     def cancel(self) -> None:
-        # The connection may serve other requests after this one.
+        # Keep-alive: the connection may serve other requests after this one.
         if self._handle is not None:
             self._handle.cancel()
 
 
 class _FrameMaker:
-    """Frames of whole objects. The last one made is kept: the next watcher wants the same."""
+    """Encodes frames of full objects. Caches the last one: the next watcher needs the same."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
@@ -263,9 +263,9 @@ class _FrameMaker:
 
 
 async def _write(response: web.StreamResponse, frames: Iterable[bytes]) -> None:
-    """Write frames in pieces, each after the client took most of the ones before.
+    """Write frames in pieces, each once the client has read most of the previous ones.
 
-    Frames are shared by all their watchers; only a piece of them is copied for each client.
+    Watchers share the frames; only one piece at a time is copied for each client.
     """
     piece: list[bytes] = []
     size = 0

@@ -1,7 +1,7 @@
-"""A watch over a websocket: one event a text message, as browsers and dashboards read it.
+"""Watch over websocket: one text message per event, as browsers and dashboards read it.
 
-The client's messages are ignored and its close ends the watch. Source: apiserver
-`endpoints/handlers/watch.go` `HandleWS`; which subprotocol is offered does not matter there.
+Messages from the client are ignored; its close ends the watch. Source: apiserver
+`endpoints/handlers/watch.go` `HandleWS`, which accepts any subprotocol.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from moorage.streaming.race import first_to_end
 from moorage.streaming.upgrade import offered_subprotocols
 from moorage.streaming.websocket import make_websocket, next_message
 
-# A client's message is kept until it is whole, and then ignored.
+# Bounds a client message, which is buffered until complete and then ignored.
 _LARGEST_IGNORED_BYTES = 4096
 
 
 class WatchSocket:
-    """Frames of a watch as messages."""
+    """Sends the frames of a watch as websocket messages."""
 
     def __init__(self, request: web.BaseRequest) -> None:
         self._request = request
-        # A client that offers subprotocols wants one of them named: the first.
+        # A client that offers subprotocols expects one in the response: the first.
         subprotocol = next(iter(offered_subprotocols(request)), "")
         self._websocket = make_websocket(subprotocol, largest_bytes=_LARGEST_IGNORED_BYTES)
 

@@ -1,7 +1,7 @@
-"""From a request's credentials to a user, remembering what was verified for a short while.
+"""Request authenticator: resolves credentials to a user, with a short-lived cache.
 
-Order: bearer token, then client certificate, then anonymous. A bearer token that is not valid is
-never excused by anything else. Source: apiserver `authentication/request/union`.
+Order: bearer token, then client certificate, then anonymous. An invalid bearer token
+fails the request even with a valid certificate. Source: apiserver `authentication/request/union`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class StaticToken:
 
 
 class Authenticator:
-    """Finds the user of a request. Raises UnauthorizedError."""
+    """Authenticates requests."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Authenticator:
         allows_anonymous: bool,
         clock: Clock,
     ) -> None:
-        # Kept as digests: looking one up takes the same time however much of it is right.
+        # Kept as digests: lookup time does not depend on how many characters match.
         self._static = {
             _digest(each.token): User(
                 name=each.user, uid=each.uid, groups=(*each.groups, AUTHENTICATED)
@@ -63,7 +63,10 @@ class Authenticator:
     def authenticate(
         self, headers: Mapping[str, str], peer_certificate: bytes | None, token: str | None = None
     ) -> User:
-        """The user. `token` is one that came by another way than the Authorization header."""
+        """Return the user. `token` is one sent outside the Authorization header.
+
+        Raises UnauthorizedError.
+        """
         presented = token or _bearer(headers.get("Authorization", ""))
         if presented is not None:
             return self._user_of_token(presented)
@@ -78,7 +81,7 @@ class Authenticator:
     def user_of_token(
         self, token: str, audiences: tuple[str, ...] | None = None
     ) -> tuple[User, tuple[str, ...]] | None:
-        """For TokenReview: the user and the matching audiences, nothing remembered."""
+        """Return the user and the matching audiences, uncached, for TokenReview."""
         if not token.isascii():
             return None
         static = self._static.get(_digest(token))
@@ -106,7 +109,7 @@ class Authenticator:
 
 
 def websocket_token(headers: Mapping[str, str]) -> str | None:
-    """A bearer token that a browser's websocket can only send as a subprotocol."""
+    """Return the bearer token of a subprotocol, the only way browsers can send one."""
     for offered in headers.get("Sec-WebSocket-Protocol", "").split(","):
         protocol = offered.strip()
         if protocol.startswith(_WEBSOCKET_PREFIX):
@@ -115,7 +118,7 @@ def websocket_token(headers: Mapping[str, str]) -> str | None:
 
 
 def _decoded(encoded: str) -> str:
-    """The token in base64url without padding. Raises UnauthorizedError, for an empty one too."""
+    """Decode a token in unpadded base64url. Raises UnauthorizedError, for an empty one too."""
     padded = encoded + "=" * (-len(encoded) % 4)
     try:
         token = base64.b64decode(padded, altchars=b"-_", validate=True).decode()

@@ -1,6 +1,6 @@
-"""The user in a client certificate: common name, and each organization a group.
+"""X.509 client certificates: user from the common name, groups from the organizations.
 
-The TLS layer has verified the chain; a certificate that is not for client use is refused here.
+The TLS layer has verified the chain; a certificate without client usage is refused here.
 Source: API docs "X509 client certificates".
 """
 
@@ -17,7 +17,7 @@ CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
 
 
 def user_of_certificate(der: bytes) -> User | None:
-    """The user a verified certificate (DER) stands for, or None when it names nobody."""
+    """Return the user of a verified certificate (DER), None if it has no common name."""
     certificate = x509.load_der_x509_certificate(der)
     if not _is_for_clients(certificate):
         return None

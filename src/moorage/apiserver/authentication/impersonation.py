@@ -1,7 +1,7 @@
-"""Acting as somebody else, when one may.
+"""User impersonation: the Impersonate-* headers and their authorization.
 
-Source: API docs "User impersonation". Groups, uid and extras need a user; each impersonated thing
-needs the verb `impersonate` on it.
+Source: API docs "User impersonation". Groups, uid and extras need a user; each impersonated
+attribute needs the verb `impersonate` on it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ IsAllowed = Callable[[User, Action], bool]
 
 
 def impersonated(user: User, headers: CIMultiDictProxy[str], is_allowed: IsAllowed) -> User:
-    """The user the headers ask to act as; `user` itself without such headers.
+    """Return the user that the headers impersonate; `user` itself without such headers.
 
-    Raises ForbiddenError when that is not allowed, BadRequestError for headers without a user.
+    Raises ForbiddenError if impersonation is not allowed, BadRequestError if the
+    headers name no user.
     """
     name = headers.get("Impersonate-User", "")
     groups = tuple(headers.getall("Impersonate-Group", []))
@@ -89,10 +90,10 @@ def _user_action(name: str) -> Action:
 
 
 def _account(name: str) -> tuple[str, str] | None:
-    """Namespace and name of the service account a user name means, None for any other user.
+    """Return namespace and name of a service account's user name, None for any other user.
 
-    A name that only begins like one is a user's: who may act as a namespace's accounts may not
-    make such names up. Source: apiserver `serviceaccount.SplitUsername`.
+    A malformed name with the prefix is an ordinary user: the right to impersonate the accounts of
+    a namespace does not extend to it. Source: apiserver `serviceaccount.SplitUsername`.
     """
     if not name.startswith(_ACCOUNT_PREFIX):
         return None

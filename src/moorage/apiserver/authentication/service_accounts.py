@@ -1,8 +1,8 @@
-"""Tokens of service accounts: made for TokenRequest, checked on every use.
+"""Service account tokens: issued for TokenRequest, verified on every use.
 
-A token is a JWT signed by the cluster; it dies with the account, pod, secret or node it is bound
-to. Keys are P-256, so the algorithm is ES256 (Kubernetes defaults to RSA and accepts both). Source:
-KEP-1205, API docs "Managing Service Accounts".
+A token is a JWT signed by the cluster; it is invalid once the account, pod, secret or node it is
+bound to is deleted. Keys are P-256, so the algorithm is ES256 (Kubernetes defaults to RSA and
+accepts both). Source: KEP-1205, API docs "Managing Service Accounts".
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from moorage.registry.request import AUTHENTICATED, User
 ALGORITHM = "ES256"
 SERVICE_ACCOUNTS_GROUP = "system:serviceaccounts"
 _CLAIM = "kubernetes.io"
-# What the standard token volume asks for; such tokens live a year so that clients that never read
-# the file again go on working, and warn after the time asked for.
+# Requested by the standard token volume; such tokens are valid for a year, so that clients that do
+# not reload the file keep working, and cause a warning after the requested time.
 _VOLUME_SECONDS = 3607
 _YEAR_SECONDS = 365 * 24 * 3600
 _COORDINATE_BYTES = 32
 
 FindUid = Callable[[str, str, str], str | None]
-"""(plural, namespace, name) → the uid of the object that is there now, or None."""
+"""(plural, namespace, name) → the UID of the present object, or None."""
 
 
 def service_account_user(namespace: str, name: str) -> str:
@@ -45,7 +45,7 @@ def service_account_groups(namespace: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class BoundObject:
-    """What a token is bound to: `pod`, `secret` or `node`."""
+    """Object that a token is bound to: `pod`, `secret` or `node`."""
 
     kind: str
     name: str
@@ -54,14 +54,14 @@ class BoundObject:
 
 @dataclass(frozen=True, slots=True)
 class IssuedToken:
-    """A token and when its holder should have replaced it (seconds since 1970)."""
+    """A token and the time after which its use causes a warning (seconds since 1970)."""
 
     token: str
     expires: int
 
 
 class TokenSigner:
-    """Makes tokens. `key` is the cluster's private key, `issuer` its URL."""
+    """Issues tokens. `key` is the cluster's private key, `issuer` its URL."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class TokenSigner:
         seconds: int,
         bound: Sequence[BoundObject] = (),
     ) -> IssuedToken:
-        """A token for an account, valid for these audiences and that long."""
+        """Issue a token of an account for the given audiences and lifetime."""
         now = int(self._clock.now().timestamp())
         claims: dict[str, Any] = {
             "namespace": namespace,
@@ -113,7 +113,7 @@ class TokenSigner:
         return IssuedToken(token, now + seconds)
 
     def issue_legacy(self, namespace: str, name: str, uid: str, secret: BoundObject) -> str:
-        """The lasting token of a token secret: it dies with the secret or the account."""
+        """Issue the token of a token secret: valid until the secret or the account is deleted."""
         now = int(self._clock.now().timestamp())
         claims = {
             "namespace": namespace,
@@ -130,7 +130,7 @@ class TokenSigner:
         return jwt.encode(payload, self._key, ALGORITHM, headers={"kid": self.key_id})
 
     def key_set(self) -> dict[str, Any]:
-        """The JSON Web Key Set that others verify with."""
+        """Return the JSON Web Key Set that verifies the tokens."""
         numbers = self._key.public_key().public_numbers()
         key = {
             "use": "sig",
@@ -149,7 +149,7 @@ class TokenSigner:
 
 
 class TokenVerifier:
-    """Checks tokens against the key, the clock and the objects there are."""
+    """Verifies tokens against the key, the clock and the existing objects."""
 
     def __init__(
         self,
@@ -168,9 +168,9 @@ class TokenVerifier:
     def verify(
         self, token: str, audiences: Sequence[str] | None = None
     ) -> tuple[User, tuple[str, ...]] | None:
-        """The account's user and the audiences that matched; None for a token that is not valid.
+        """Return the user of the account and the matching audiences; None for an invalid token.
 
-        `audiences` are those the verifier stands for; by default the API's own.
+        `audiences` are those of the verifier; by default the API's own.
         """
         claims = self._claims(token) if token.isascii() else None
         if claims is None or not self._is_alive(claims):
@@ -188,7 +188,7 @@ class TokenVerifier:
                 self._key,
                 algorithms=[ALGORITHM],
                 issuer=self._issuer,
-                # The clock is ours, so times are compared here.
+                # The clock is injected, so expiry is checked here.
                 options={
                     "verify_aud": False, "verify_exp": False, "verify_nbf": False,
                     "verify_iat": False, "require": ["iss", "sub"],
@@ -209,7 +209,7 @@ class TokenVerifier:
         bindings += [
             (plural, "" if plural == "nodes" else namespace, about[kind])
             for kind, plural in (("pod", "pods"), ("secret", "secrets"), ("node", "nodes"))
-            # A pod's token names the node too, but dies with the pod alone.
+            # A pod's token names the node too, but only the pod's deletion invalidates it.
             if kind in about and not (kind == "node" and "pod" in about)
         ]
         return all(

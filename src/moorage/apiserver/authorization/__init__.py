@@ -1,4 +1,4 @@
-"""May they: the Node rules for node agents, RBAC for everybody."""
+"""Authorization: the Node authorizer for node agents, RBAC for all users."""
 
 from moorage.apiserver.authorization.authorizer import Authorizer, Decision
 from moorage.apiserver.authorization.node import NodeAuthorizer

@@ -1,6 +1,6 @@
-"""Whether a user may do something: system:masters, node rules, RBAC, in that order.
+"""Authorizer chain: system:masters, node rules, RBAC, in that order.
 
-Decisions are remembered until any role or binding changes. Hot path: a remembered decision is one
+Decisions are cached until any role or binding changes. Hot path: a cached decision is one
 dict lookup.
 """
 
@@ -21,7 +21,7 @@ _LONGEST_KEY = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Allowed or not, and why."""
+    """Result of an authorization: allowed or not, and the reason."""
 
     is_allowed: bool
     reason: str = ""
@@ -50,7 +50,7 @@ class Authorizer:
         return self.decide(user, action).is_allowed
 
     def decide(self, user: User, action: Action, selector: FieldSelector = EVERYTHING) -> Decision:
-        """`selector` matters to node agents only: they may list what is theirs."""
+        """Decide an action. Only the node rules use `selector`: agents may list their own pods."""
         if SYSTEM_MASTERS in user.groups:
             return _MASTERS
         node_refusal = ""
@@ -71,7 +71,7 @@ class Authorizer:
     def _remember(self, key: _Key, decision: Decision) -> None:
         chars = _chars(key)
         if chars > _LONGEST_KEY:
-            # A review can ask about names of megabytes.
+            # A review can contain names of several megabytes.
             return
         self._chars += chars
         if len(self._decided) >= _REMEMBERED or self._chars > _REMEMBERED_CHARS:
@@ -80,7 +80,7 @@ class Authorizer:
         self._decided[key] = decision
 
     def check(self, user: User, action: Action, selector: FieldSelector = EVERYTHING) -> None:
-        """Raises ForbiddenError, worded for the user, when the action is not allowed."""
+        """Raise ForbiddenError, worded for the user, when the action is not allowed."""
         decision = self.decide(user, action, selector)
         if not decision.is_allowed:
             raise refusal(user, action, decision.reason)
@@ -102,7 +102,7 @@ def _chars(key: _Key) -> int:
 
 
 def refusal(user: User, action: Action, reason: str = "") -> ForbiddenError:
-    """The 403 of an action that is not allowed."""
+    """Return the 403 for an action that is not allowed."""
     because = f": {reason}" if reason else ""
     if not action.is_resource:
         return ForbiddenError(

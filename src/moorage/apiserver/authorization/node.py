@@ -1,6 +1,6 @@
-"""What node agents may do: read what their pods need, write about themselves.
+"""Node authorizer: agents read the objects their pods need and write their own.
 
-Which of those objects they may write is NodeRestriction's matter (moorage.admission). Source: API
+NodeRestriction (moorage.admission) checks which of those objects they may write. Source: API
 docs "Node Authorization", KEP-4601 (selectors).
 """
 
@@ -41,7 +41,7 @@ NODE_RULES: tuple[PolicyRule, ...] = (
         "authorization.k8s.io", ["subjectaccessreviews", "localsubjectaccessreviews"], ["create"]
     ),
 )
-"""What every agent may do whatever runs on its node (the system:node cluster role)."""
+"""Rules of every agent, regardless of its pods (the system:node cluster role)."""
 
 _ALLOWED = ""
 _NO_NAME = "No Object name found"
@@ -52,13 +52,13 @@ PodsOf = Callable[[str, str], Iterable[Pod]]
 
 
 class NodeAuthorizer:
-    """`pods_of` gives the pods of a node in one namespace."""
+    """`pods_of` returns the pods of a node in one namespace."""
 
     def __init__(self, pods_of: PodsOf) -> None:
         self._pods_of = pods_of
 
     def decide(self, user: User, action: Action, selector: FieldSelector) -> str | None:
-        """`""` when allowed, the reason when not, None when the user is no node agent."""
+        """Return `""` if allowed, the reason if not, None if the user is not a node agent."""
         node_name = node_name_of(user)
         if node_name is None:
             return None
@@ -89,7 +89,7 @@ class NodeAuthorizer:
                 return f"node '{node_name}' may not read {action.resource}"
 
     def _decide_token(self, node_name: str, action: Action) -> str:
-        """Tokens are for the accounts of the node's pods."""
+        """Allow tokens for the service accounts of the node's pods only."""
         if not action.name:
             return "can only create tokens for individual service accounts"
         if action.subresource != "token":
@@ -104,14 +104,14 @@ class NodeAuthorizer:
                 return "can only list/watch pods with spec.nodeName field selector"
         if not action.name:
             return _NO_NAME
-        # One name in all namespaces means other nodes' pods too.
+        # A name without a namespace would match other nodes' pods too.
         pods = self._pods_of(node_name, action.namespace) if action.namespace else ()
         if any(pod.metadata.name == action.name for pod in pods):
             return _ALLOWED
         return f"no relationship found between node '{node_name}' and this object"
 
     def _decide_referenced(self, node_name: str, action: Action) -> str:
-        """One object of one namespace: a reference says nothing of its namesakes elsewhere."""
+        """Allow an object that a pod references, in the namespace of that pod only."""
         if not action.namespace:
             return _NO_NAMESPACE
         if not action.name:
@@ -124,7 +124,7 @@ class NodeAuthorizer:
 
 
 def _decide_lease(node_name: str, action: Action) -> str:
-    """The node's own. A new one's name is in its body, which NodeRestriction looks at."""
+    """Allow the node's own lease. NodeRestriction checks the name in the body of a create."""
     if action.subresource or action.verb not in _LEASE_VERBS:
         return "can only get, create, update, patch, or delete a node lease"
     if action.namespace != LEASE_NAMESPACE:

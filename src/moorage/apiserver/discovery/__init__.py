@@ -1,4 +1,4 @@
-"""What the server serves, in the words of `/api` and `/apis`."""
+"""API discovery: the documents at `/api` and `/apis`."""
 
 from moorage.apiserver.discovery.handler import DiscoveryHandler
 

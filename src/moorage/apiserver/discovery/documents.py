@@ -1,4 +1,4 @@
-"""Discovery documents: the plain ones, a request for each group-version, and the aggregated one.
+"""Discovery documents: unaggregated (one per group-version) and aggregated.
 
 Source: meta.k8s.io/v1 `APIVersions`, `APIGroupList`, `APIResourceList`; apidiscovery.k8s.io/v2
 `APIGroupDiscoveryList` (KEP-3352).
@@ -19,7 +19,7 @@ _HASH_BYTES = 8
 
 
 def core_versions(address: str) -> Document:
-    """`/api`."""
+    """Return the document of `/api`."""
     return {
         "kind": "APIVersions",
         "versions": ["v1"],
@@ -28,7 +28,7 @@ def core_versions(address: str) -> Document:
 
 
 def group_list(groups: Sequence[Group]) -> Document:
-    """`/apis`."""
+    """Return the document of `/apis`."""
     return {
         "kind": "APIGroupList",
         "apiVersion": "v1",
@@ -37,7 +37,7 @@ def group_list(groups: Sequence[Group]) -> Document:
 
 
 def group(described: Group) -> Document:
-    """`/apis/GROUP`."""
+    """Return the document of `/apis/GROUP`."""
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(described)}
 
 
@@ -49,7 +49,7 @@ def _group(described: Group) -> Document:
 
 
 def resource_list(described: Version) -> Document:
-    """`/api/v1`, `/apis/GROUP/VERSION`."""
+    """Return the document of `/api/v1` or `/apis/GROUP/VERSION`."""
     document: Document = {"kind": "APIResourceList"}
     if described.group:
         document["apiVersion"] = "v1"
@@ -88,7 +88,7 @@ def _part(kind: Kind, name: str, part: Subresource) -> Document:
 
 
 def _names(kind: Kind, served: Served) -> Document:
-    """Short names and categories: only at home, or `kubectl get all` would show objects twice."""
+    """Return short names and categories: home group only, or `get all` would show objects twice."""
     if is_former_home(kind, served):
         return {}
     names = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
@@ -101,7 +101,7 @@ def _storage_hash(kind: Kind) -> str:
 
 
 def aggregated(groups: Sequence[Group], version: str) -> Document:
-    """Everything at once; `version` is that of apidiscovery.k8s.io."""
+    """Return the aggregated document; `version` is that of apidiscovery.k8s.io."""
     return {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": f"apidiscovery.k8s.io/{version}",

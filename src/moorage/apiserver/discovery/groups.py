@@ -1,7 +1,7 @@
-"""The kinds by group and version, in the order discovery tells them.
+"""API groups and versions with their kinds, in discovery order.
 
-The order decides which of two groups a bare resource name means. Source: kube-aggregator's
-`groupPriorityMinimum` table.
+The order decides which of two groups a resource name without a group selects. Source:
+kube-aggregator's `groupPriorityMinimum` table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PRIORITIES = {
     "coordination.k8s.io": 16500,
     "node.k8s.io": 16300,
     "discovery.k8s.io": 16200,
-    # Last: a bare `deployments` must mean the current API.
+    # Last: `deployments` without a group must select the current API.
     "extensions": 100,
 }
 _OTHERS = 1000
@@ -30,7 +30,7 @@ _OTHERS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A group-version and what it serves, by plural name."""
+    """A group-version and the kinds it serves, by plural name."""
 
     group: str
     version: str
@@ -50,7 +50,7 @@ class Group:
 
 
 def grouped(kinds: Sequence[Kind]) -> tuple[Group, ...]:
-    """The groups, most important first; the core group is the first."""
+    """Return the groups in order of priority; the core group is the first."""
     found: dict[str, dict[str, list[tuple[Kind, Served]]]] = {}
     for kind in kinds:
         for served in kind.served:
@@ -69,11 +69,11 @@ def grouped(kinds: Sequence[Kind]) -> tuple[Group, ...]:
 
 
 def _age(version: str) -> tuple[int, str]:
-    """Stable before beta before alpha."""
+    """Return the sort key of a version: stable before beta before alpha."""
     maturity = 1 if "beta" in version else 2 if "alpha" in version else 0
     return maturity, version
 
 
 def is_former_home(kind: Kind, served: Served) -> bool:
-    """Whether a kind is served here only for old manifests, its home being another group."""
+    """Return whether a kind is served here only for old manifests: its home is another group."""
     return served.group != kind.group

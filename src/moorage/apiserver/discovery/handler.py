@@ -1,6 +1,6 @@
-"""Answers the discovery paths: documents made once, told apart by ETag.
+"""Discovery handler: serves documents that are encoded once and carry an ETag.
 
-Source: API docs "Discovery API"; KEP-3352 for the aggregated form and how it is asked for.
+Source: API docs "Discovery API"; KEP-3352 for the aggregated form and its negotiation.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Page:
 
 
 class DiscoveryHandler:
-    """Answers `/api`, `/apis` and below; None for any other path. `address` is host:port."""
+    """Serves `/api`, `/apis` and below; None for any other path. `address` is host:port."""
 
     def __init__(self, kinds: Sequence[Kind], address: str) -> None:
         groups = grouped(kinds)
@@ -66,7 +66,7 @@ class DiscoveryHandler:
             page = self._asked(path, accept)
             if page is not None:
                 return _reply(page, http.headers.get("If-None-Match", ""))
-            # What is left may still accept the plain form.
+            # The remaining clauses may still accept the unaggregated form.
             accept = ",".join(each for each in accept.split(",") if ";as=" not in _flat(each))
             if not accept:
                 raise NotAcceptableError(
@@ -76,7 +76,7 @@ class DiscoveryHandler:
         return formed(plain, negotiate(accept, _NO_TRANSFORMS))
 
     def _asked(self, path: str, accept: str) -> _Page | None:
-        """The first clause's page, None when the plain form comes first or nothing fits."""
+        """Return the page of the first aggregated clause, None if the plain form precedes it."""
         for clause in map(_flat, accept.split(",")):
             if clause in ("application/json", "*/*"):
                 return None
@@ -87,7 +87,7 @@ class DiscoveryHandler:
 
 
 def _flat(clause: str) -> str:
-    """A media range without blanks and parameters that change nothing, these in one order."""
+    """Return a media range without blanks and ignored parameters, the others sorted."""
     media, *parameters = (part.strip() for part in clause.split(";"))
     kept = sorted(each for each in parameters if not each.startswith(("q=", "profile=")))
     return ";".join((media, *kept))

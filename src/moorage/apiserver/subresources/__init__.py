@@ -1,4 +1,4 @@
-"""Parts of objects that have a path and rules of their own."""
+"""Subresources: parts of objects with their own path and rules."""
 
 from moorage.apiserver.subresources.pods import PodSubresources
 from moorage.apiserver.subresources.scale import ScaleSubresource

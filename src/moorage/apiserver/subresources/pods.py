@@ -1,4 +1,4 @@
-"""What one does to a pod besides editing it: bind it to a node, evict it, add containers to it.
+"""Pod subresources: binding, eviction and ephemeral containers.
 
 Source: core/v1 `Binding`, policy/v1 `Eviction`, KEP-277 (ephemeral containers).
 """
@@ -28,14 +28,14 @@ _EVICTION_TYPE = "io.k8s.api.policy.v1.Eviction"
 
 @dataclass(frozen=True, slots=True)
 class PodSubresources:
-    """Answers `pods/binding` and `pods/eviction`."""
+    """Serves `pods/binding` and `pods/eviction`."""
 
     decoder: BodyDecoder
     objects: Objects
     clock: Clock
 
     async def bind(self, call: Call) -> Reply:
-        """Assign the pod to the node the Binding names: once, and for good."""
+        """Bind the pod to the node that the Binding names; a pod is bound at most once."""
         request = write_request(call.user, call.user_agent, call.query, "CreateOptions")
         binding = await self.decoder.decode_as(call, request, "Binding", "v1", _BINDING_TYPE)
         errors = validate_binding(binding)
@@ -79,7 +79,7 @@ class PodSubresources:
         return pod
 
     async def evict(self, call: Call) -> Reply:
-        """End a pod gracefully on somebody's behalf, and note in its status why."""
+        """Delete a pod gracefully for an Eviction and record the reason in its status."""
         request = write_request(call.user, call.user_agent, call.query, "CreateOptions")
         eviction = await self.decoder.decode_as(
             call, request, "Eviction", "policy/v1", _EVICTION_TYPE

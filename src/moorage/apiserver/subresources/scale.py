@@ -1,4 +1,4 @@
-"""`/scale`: how many replicas, for anything that has them, in one shape.
+"""Subresource `scale`: the replica count of any scalable kind in one schema.
 
 Source: autoscaling/v1 `Scale`.
 """
@@ -69,7 +69,7 @@ class ScaleSubresource:
 
 
 def scale_of(obj: Obj) -> Obj:
-    """The Scale of an object with replicas."""
+    """Return the Scale of an object with replicas."""
     meta = obj["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     selector = labels.from_object(obj["spec"].get("selector"))

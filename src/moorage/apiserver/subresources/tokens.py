@@ -1,4 +1,4 @@
-"""`serviceaccounts/token`: a token for an account, for somebody who may ask.
+"""Subresource `serviceaccounts/token`: issues tokens of an account.
 
 Source: authentication.k8s.io/v1 `TokenRequest`, KEP-1205.
 """
@@ -36,7 +36,7 @@ _MOST_SECONDS = 2**32
 
 @dataclass(frozen=True, slots=True)
 class TokenSubresource:
-    """Issues tokens. `bindable` maps a kind that tokens may be bound to, to its declaration."""
+    """Issues tokens. `bindable` has the kinds that tokens may be bound to, by name."""
 
     decoder: BodyDecoder
     objects: Objects
@@ -122,12 +122,12 @@ class TokenSubresource:
 
 
 def _shown_type(reference: Obj) -> str:
-    """A reference's type as Go prints a GroupVersionKind."""
+    """Return the type of a reference as Go prints a GroupVersionKind."""
     return f"{reference.get('apiVersion', '')}, Kind={reference.get('kind', '')}"
 
 
 def _check_place(meta: Obj, name: str, namespace: str) -> None:
-    """Raises InvalidError for a body that names another account than the URL."""
+    """Raise InvalidError for a body that names another account than the URL."""
     for field, own in (("name", name), ("namespace", namespace)):
         if meta.get(field, own) != own:
             error = FieldError.invalid(
@@ -139,7 +139,7 @@ def _check_place(meta: Obj, name: str, namespace: str) -> None:
 
 
 def _check_account_uid(meta: Obj, account: Obj) -> None:
-    """Raises ConflictError for a body that means an earlier account of that name."""
+    """Raise ConflictError for a body with the UID of an earlier account of that name."""
     uid = account["metadata"]["uid"]
     if meta.get("uid", uid) != uid:
         raise ConflictError.of(
@@ -152,7 +152,7 @@ def _check_account_uid(meta: Obj, account: Obj) -> None:
 
 
 def _completed(wanted: Obj, signer: TokenSigner) -> Obj:
-    """The request's spec with its defaults. Raises InvalidError."""
+    """Return the spec of the request with its defaults. Raises InvalidError."""
     spec = dict(wanted.get("spec", {}))
     spec["audiences"] = spec.get("audiences") or list(signer.audiences)
     spec.setdefault("expirationSeconds", _DEFAULT_SECONDS)
