@@ -1,5 +1,5 @@
-"""What stands between a valid request and the store: the chain and its plugins.
+"""Admission: the chain and its plugins, between a valid request and the store.
 
-Plugins know objects and users, never HTTP. Order is behaviour: whoever builds the chain
-gives the plugins in the order they run (`apiserver.assembly`).
+Plugins depend on objects and users, never on HTTP. Order is behaviour: `apiserver.assembly` passes
+the plugins in the order in which they run.
 """

@@ -1,6 +1,6 @@
-"""Runs the plugins that a write concerns, in order: first those that change, then those that check.
+"""Admission chain: runs the plugins whose scope covers a write, mutating before validating.
 
-Which plugins those are is looked up once per (resource, subresource, operation). Hot path: for a
+The plugins are selected once per (resource, subresource, operation). Hot path: for a
 pod, the whole mutating phase stays under 40 µs (bench/hotpaths.py). Source: API docs "Admission
 Control in Kubernetes".
 """
@@ -23,7 +23,7 @@ ANY = "*"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which writes a plugin wants to see. `ANY` stands for every resource or subresource."""
+    """Writes that a plugin handles. `ANY` stands for every resource or subresource."""
 
     resources: frozenset[str]
     operations: frozenset[str]
@@ -49,7 +49,7 @@ class Scope:
 class Plugin(Protocol):
     """One admission rule. `mutate` and `validate` are None where it has no such step.
 
-    They refuse by raising a StatusError.
+    Both raise StatusError to refuse the write.
     """
 
     @property
@@ -66,7 +66,7 @@ class Plugin(Protocol):
 
 
 class AdmissionChain:
-    """The plugins in order; what `registry.objects` calls."""
+    """The plugins in order; `registry.objects` calls it for every write."""
 
     def __init__(self, plugins: Sequence[Plugin]) -> None:
         self._plugins = tuple(plugins)

@@ -1,4 +1,4 @@
-"""Every pod bears an unready or unreachable node for five minutes, unless it says otherwise.
+"""DefaultTolerationSeconds plugin: not-ready and unreachable nodes, tolerated for five minutes.
 
 Source: apiserver plugin DefaultTolerationSeconds.
 """
@@ -36,7 +36,7 @@ class DefaultTolerationSeconds:
 
 
 def _answers(toleration: Obj, key: str) -> bool:
-    """Whether the pod's author already said how long it bears this taint."""
+    """Return whether a toleration already covers the NoExecute taint `key`."""
     return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in (
         "",
         "NoExecute",

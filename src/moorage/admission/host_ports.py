@@ -1,8 +1,8 @@
-"""Refuses pods whose host ports are the cluster's own.
+"""Host port plugin: refuses pods whose host ports belong to cluster components.
 
-Such a pod would take the connections to the API server or to its node's agent, and nothing could
-reach the API to delete it. The agent checks again, for pods that did not come this way. No plugin
-of Kubernetes does this: see docs/differences.md.
+Such a pod would receive the connections to the API server or to its node's agent, and no client
+could reach the API to delete it. The agent repeats the check for pods that bypass admission. No
+Kubernetes plugin does this: see docs/differences.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from moorage.registry.request import Attributes
 
 
 class HostPortAdmission:
-    """`own` are the API server's listeners; `nodes()` gives the nodes, whose agents listen too."""
+    """`own` are the API server's listeners; `nodes()` returns the nodes; their agents listen too."""
 
     name = "HostPorts"
     scope = Scope.of(["pods"], [CREATE])
@@ -43,7 +43,7 @@ class HostPortAdmission:
             raise refused(attributes, why)
 
     def _agents(self, node_name: str) -> Iterable[Listener]:
-        """The agents of the node the pod names, else of every node it may come to."""
+        """Yield the agent listeners of the node the pod names, else of every node."""
         for node in self._nodes():
             name = node.metadata.name
             port = node.status.daemon_endpoints.kubelet_endpoint.port

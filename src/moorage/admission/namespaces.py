@@ -1,4 +1,4 @@
-"""New objects need a namespace that exists and is not on its way out.
+"""NamespaceLifecycle plugin: new objects need a namespace that exists and is not terminating.
 
 Source: apiserver plugin NamespaceLifecycle.
 """
@@ -34,7 +34,7 @@ class NamespaceLifecycle:
                     "namespaces", attributes.name, "this namespace may not be deleted"
                 )
             return
-        # What exists may be changed and deleted to the last: that is how a namespace empties.
+        # Existing objects may still be changed and deleted: that is how a namespace is emptied.
         if not attributes.namespace or attributes.operation != CREATE:
             return
         namespace = self._find(attributes.namespace)

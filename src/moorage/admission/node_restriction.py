@@ -1,7 +1,7 @@
-"""A node agent may write about its own node and the pods bound to it, nothing else.
+"""NodeRestriction plugin: a node agent may write only its own node and the pods bound to it.
 
-The Node authorizer lets agents write pods and nodes at all; this looks at which. Source: apiserver
-plugin NodeRestriction.
+The Node authorizer allows agents to write pods and nodes; this plugin checks which. Source:
+apiserver plugin NodeRestriction.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NODES_GROUP = "system:nodes"
 NODE_USER_PREFIX = "system:node:"
 LEASE_NAMESPACE = "kube-node-lease"
 
-# Labels under these domains that an agent may set on its own node nevertheless.
+# Labels under these domains that an agent may nevertheless set on its own node.
 _AGENT_LABELS = frozenset({
     "kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os",
     "beta.kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/instance-type",
@@ -45,7 +45,7 @@ _AGENT_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 
 
 def node_name_of(user: User) -> str | None:
-    """The node whose agent this user is, or None."""
+    """Return the name of the node whose agent this user is, or None."""
     if NODES_GROUP not in user.groups or not user.name.startswith(NODE_USER_PREFIX):
         return None
     return user.name.removeprefix(NODE_USER_PREFIX)
@@ -54,7 +54,7 @@ def node_name_of(user: User) -> str | None:
 class NodeRestriction:
     """`find_pod(name, namespace)` returns a pod, `find_node(name)` a node, or None.
 
-    `is_allowed(user, action)` is the cluster's authorizer: it may grant agents more audiences.
+    `is_allowed(user, action)` is the cluster's authorizer, which can grant agents more audiences.
     """
 
     name = "NodeRestriction"
@@ -112,7 +112,10 @@ class NodeRestriction:
                 )
 
     def _check_mirror(self, attributes: Attributes, node_name: str) -> None:
-        """A mirror pod is the node's, and refers to nothing that the agent could then read."""
+        """Require that a mirror pod is bound to the node and references no object.
+
+        Otherwise the agent could read any object by referencing it.
+        """
         pod = msgspec.convert(attributes.obj, Pod)
         if MIRROR_ANNOTATION not in pod.metadata.annotations:
             raise refused(
@@ -164,7 +167,7 @@ class NodeRestriction:
                           f'"{attributes.name}"')  # fmt: skip
         if attributes.operation == DELETE:
             return
-        # Labels travel through the status endpoint too, so it is looked at all the same.
+        # Labels can be changed through the status endpoint too, so it is checked alike.
         changed = _labels(attributes.obj).items() ^ _labels(attributes.old).items()
         forbidden = sorted({label for label, _ in changed if not _may_set_label(label)})
         is_new = attributes.operation == CREATE
@@ -206,7 +209,7 @@ class NodeRestriction:
         self._check_audience(attributes, pod, spec.get("audiences") or [])
 
     def _check_audience(self, attributes: Attributes, pod: Pod, audiences: Sequence[str]) -> None:
-        """An agent asks for the audiences of its pods' volumes, or for those RBAC grants it.
+        """Allow the audiences of the pod's volumes and those that RBAC grants the agent.
 
         Source: feature gate ServiceAccountNodeAudienceRestriction.
         """

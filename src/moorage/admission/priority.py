@@ -1,4 +1,4 @@
-"""A pod's priority: the number its class stands for, or the cluster's default.
+"""Priority plugin: resolves a pod's priority class to its value, or the cluster default.
 
 Source: apiserver plugin Priority, KEP-268.
 """
@@ -68,7 +68,7 @@ class PriorityAdmission:
         return min(defaults, key=lambda each: each.value, default=None)
 
     def _check(self, attributes: Attributes) -> None:
-        """Only one class may be the default."""
+        """Refuse a second default class."""
         if attributes.kind.resource == "pods" or attributes.obj is None:
             return
         if not attributes.obj.get("globalDefault"):

@@ -1,7 +1,7 @@
-"""Privilege escalation: users grant only what they hold.
+"""RBAC escalation check: users grant only permissions that they hold.
 
 Writing a role needs every permission in it, or the verb `escalate` on roles; a ClusterRole that
-has (or had) an aggregation rule needs every permission there is, since the rule can gather any.
+has (or had) an aggregation rule needs all permissions, since the rule can aggregate any.
 Writing a binding needs every permission of its role, or the verb `bind`. Source: API docs
 "Privilege escalation prevention and bootstrapping"; registry `rbac/*/policybased`.
 """
@@ -33,7 +33,7 @@ _EVERYTHING = (
     PolicyRule(verbs=(ALL,), api_groups=(ALL,), resources=(ALL,)),
     PolicyRule(verbs=(ALL,), non_resource_urls=(ALL,)),
 )
-# What the garbage collector writes so that an object can end; granting nothing, it needs nothing.
+# Written by the garbage collector to finish a deletion; grants no permission, so needs none.
 _COLLECTOR_FIELDS = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
 _RESOURCES = tuple(
     f"{plural}.{_GROUP}" for plural in (*_ROLES, "rolebindings", "clusterrolebindings")
@@ -73,7 +73,7 @@ class RbacEscalation:
             )
 
     def _missing(self, attributes: Attributes, wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
-        """The parts of the wanted rules that the user does not hold where the write happens."""
+        """Return the parts of the wanted rules that the user does not hold in that namespace."""
         user, namespace = attributes.request.user, attributes.namespace
         held = (each.rule for each in self._resolver.rules_of(user, namespace))
         try:
@@ -87,8 +87,8 @@ class RbacEscalation:
         assert attributes.obj is not None
         resource, name = attributes.kind.plural, attributes.name
         if attributes.operation == CREATE:
-            # As in any authorization of a create: its name is not in the URL. An update that
-            # creates has it there, and upstream lets a rule with that name do; here it does not.
+            # A create is authorized without a name, which is not in the URL. An update that
+            # creates has one; upstream accepts a rule for that name, this does not.
             name = ""
         if verb == "bind":
             ref = attributes.obj.get("roleRef", {})
@@ -112,12 +112,12 @@ class RbacEscalation:
 
 
 def _aggregates(role: Obj | None) -> bool:
-    """Whether the role is a ClusterRole that gathers others' rules."""
+    """Return whether the role is a ClusterRole with an aggregation rule."""
     return bool(((role or {}).get("aggregationRule") or {}).get("clusterRoleSelectors"))
 
 
 def _is_for_collector(attributes: Attributes) -> bool:
-    """Whether the update changes only what the garbage collector may have to change."""
+    """Return whether the update changes only fields that the garbage collector changes."""
     new, old = attributes.obj, attributes.old
     if attributes.operation != UPDATE or new is None or old is None:
         return False

@@ -1,4 +1,4 @@
-"""How plugins word a refusal."""
+"""Admission refusals: the 403 that plugins raise."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from moorage.registry.request import Attributes
 
 
 def refused(attributes: Attributes, why: str) -> ForbiddenError:
-    """403 about the object at hand, named by its name or by what its name would begin with."""
+    """Return a 403 about the object, named by its name or its `generateName` prefix."""
     meta = (attributes.obj or {}).get("metadata", {})
     name = attributes.name or meta.get("name") or meta.get("generateName") or "Unknown"
     return ForbiddenError.of(attributes.kind.plural, name, why, group=attributes.kind.group)

@@ -1,8 +1,8 @@
-"""The class a pod names: known, its overhead and scheduling rules in the pod.
+"""RuntimeClass plugin: looks up a pod's class and merges its overhead and scheduling rules.
 
-The decisions are `moorage.runtimeclass`'s; this reads the pod, looks the class up, writes the
-result back and words the refusal. With the feature gate off, class and overhead are dropped from
-new pods, as every disabled field is. Source: KEP-585, KEP-688.
+`moorage.runtimeclass` decides; this plugin reads the pod, looks up the class, writes the result
+back and formats the refusal. With the feature gate off, class and overhead are dropped from
+new pods, like every disabled field. Source: KEP-585, KEP-688.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DISABLED_FIELDS = ("runtimeClassName", "overhead")
 
 
 class RuntimeClassAdmission:
-    """`find` returns the class of a name, or None."""
+    """`find` returns a RuntimeClass by name, or None."""
 
     name = "RuntimeClass"
     scope = Scope.of(["pods"], [CREATE])

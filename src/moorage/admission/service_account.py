@@ -1,4 +1,4 @@
-"""Every pod runs as a service account and is given a token for it.
+"""ServiceAccount plugin: sets the service account of a pod and mounts its token.
 
 Source: apiserver plugin ServiceAccount. The token is a projected volume that the node agent fills
 and rotates; legacy token secrets are never mounted.
@@ -75,7 +75,7 @@ def _is_mirror(pod: Obj) -> bool:
 
 
 def _check_mirror(attributes: Attributes) -> None:
-    """Its node runs it without asking the API, so it cannot use what only the API gives."""
+    """Refuse a mirror pod that uses API objects: its node runs it without the API."""
     pod = msgspec.convert(attributes.obj, Pod)
     if pod.spec.service_account_name:
         raise refused(attributes, "a mirror pod may not reference service accounts")
@@ -93,7 +93,7 @@ def _wants_token(spec: Obj, account: ServiceAccount) -> bool:
 
 
 def _mount_token(spec: Obj) -> None:
-    """Add the token volume, mounted in every container that has nothing at its place."""
+    """Add the token volume and mount it in every container without a mount at its path."""
     volume_name = f"kube-api-access-{random_suffix()}"
     is_mounted = False
     for container in [*spec.get("initContainers", ()), *spec.get("containers", ())]:

@@ -1,7 +1,7 @@
-"""Cluster IPs and node ports for services.
+"""Service address allocation: cluster IPs and node ports.
 
-What is taken is read from the services there are; what was just given out and is not stored yet is
-remembered for a while. Source: API docs "Service ClusterIP allocation".
+Addresses in use are read from the existing services; addresses allocated but not stored yet are
+reserved for a limited time. Source: API docs "Service ClusterIP allocation".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TRIES = 1000
 
 
 class ServiceAddresses:
-    """`every` returns all services. `network` is the range cluster IPs are from."""
+    """`every` returns all services. `network` is the cluster IP range."""
 
     name = "ServiceAddresses"
     scope = Scope.of(["services"], [CREATE, UPDATE])
@@ -90,7 +90,7 @@ class ServiceAddresses:
         used = self._used_ips()
         size = self._network.num_addresses
         for _ in range(_TRIES):
-            # Neither the network's own address nor its last one, nor the first: that is the API's.
+            # Skips the network address, the last address, and the first, which is the API's.
             candidate = str(self._network[2 + secrets.randbelow(size - 3)])
             if candidate not in used:
                 if is_kept:
@@ -118,7 +118,7 @@ class ServiceAddresses:
                 )
             elif port["nodePort"] not in own:
                 self._claim_port(attributes, port["nodePort"], index)
-                # The same number may serve another protocol of this service.
+                # Ports of one service may share a number if their protocols differ.
                 own.add(port["nodePort"])
 
     def _claim_port(self, attributes: Attributes, wanted: int, index: int) -> None:
@@ -172,7 +172,7 @@ class ServiceAddresses:
 
 
 def _settle_families(spec: Obj) -> None:
-    """One family, the only one the cluster has; a headless service without selector has both."""
+    """Set the IP families: the cluster's only one; both if headless without selector."""
     is_manual = spec.get("clusterIP") == HEADLESS and not spec.get("selector")
     spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if is_manual else ["IPv4"])
     spec.setdefault("ipFamilyPolicy", "RequireDualStack" if is_manual else "SingleStack")

@@ -1,4 +1,4 @@
-"""A new node takes no pods until its agent reports that it is ready.
+"""TaintNodesByCondition plugin: a new node is tainted not-ready until its agent reports.
 
 Source: apiserver plugin TaintNodesByCondition.
 """
