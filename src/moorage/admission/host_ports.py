@@ -21,7 +21,7 @@ from moorage.registry.request import Attributes
 
 
 class HostPortAdmission:
-    """`own` are the API server's listeners; `nodes()` returns the nodes; their agents listen too."""
+    """`own` are the API server's listeners; `nodes()` returns the nodes with their agents'."""
 
     name = "HostPorts"
     scope = Scope.of(["pods"], [CREATE])

@@ -1,6 +1,6 @@
-"""Keeping bytes under keys, with one revision for every change and a log of them.
+"""Storage: a versioned key-value store with one revision per change and a log of changes.
 
-Nothing here knows what a key or a value means. A `Store` makes writes durable; the `WatchCache` in
+Keys and values are opaque here. A `Store` makes writes durable; the `WatchCache` in
 front of it answers reads and watches from memory.
 """
 

@@ -1,11 +1,11 @@
-"""Everything the store holds, in memory, and a window of what changed.
+"""Watch cache: the present items of a store in memory and a window of recent events.
 
-Reads and watches never touch the disk. An item is made once from its bytes when it is committed
-and shared by every reader; a watcher gets references, not copies. Each table (the part of a key
-before its first slash) keeps its recent events, so a watch can start a little in the past, also
-in the past of an earlier process; one that starts earlier gets CompactedError and lists again. The
-windows are bounded in events and, all together, in bytes. Hot path: `_apply`, per change and
-interested watcher (bench/hotpaths.py).
+Reads and watches never touch the disk. An item is decoded once, when its change is committed, and
+shared by all readers; watchers get references, not copies. Each table (the part of a key before its
+first slash) keeps its recent events, so a watch can start at a recent revision, also of an earlier
+process; one that starts before the window gets CompactedError and lists again. The windows are
+bounded in events and, all together, in bytes. Hot path: `_apply`, per change and interested
+watcher (bench/hotpaths.py).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from moorage.storage.watcher import QueueBudget, Watcher
 
 WINDOW_EVENTS = 4096
 WINDOW_BYTES = 64 * 1024 * 1024
-"""What all windows together may hold."""
+"""Byte limit of all windows together."""
 
-# What an event takes beside its items.
+# Memory of an event besides its items.
 _EVENT_BYTES = 256
 
 ADDED = "ADDED"
@@ -34,7 +34,7 @@ DELETED = "DELETED"
 
 
 class Item(Protocol):
-    """What the cache needs to know of whatever is made from a value."""
+    """A decoded value as the cache sees it."""
 
     @property
     def key(self) -> str: ...
@@ -44,7 +44,7 @@ class Item(Protocol):
 
     @property
     def size(self) -> int:
-        """The bytes it keeps in memory."""
+        """Return the bytes it keeps in memory."""
 
 
 I = TypeVar("I", bound=Item)  # noqa: E741 - the cache's item type
@@ -73,13 +73,13 @@ class _Table(Generic[I]):
         self.events: deque[CacheEvent[I]] = deque()
         self.sizes: deque[int] = deque()
         self.window = 0
-        """The bytes of the window."""
+        """Size of the window in bytes."""
         self.watchers: dict[Watcher[CacheEvent[I], Any], str] = {}
         self.started = started
         """The window holds every event after this revision."""
 
     def record(self, event: CacheEvent[I]) -> int:
-        """Add an event to the window; by how many bytes that grew."""
+        """Add an event to the window. Returns the bytes added."""
         size = _EVENT_BYTES + event.item.size
         if event.before is not None:
             size += event.before.size
@@ -91,7 +91,7 @@ class _Table(Generic[I]):
         return size
 
     def forget_oldest(self) -> int:
-        """Drop the oldest event of the window; how many bytes it took."""
+        """Drop the oldest event of the window. Returns the bytes freed."""
         self.started = self.events.popleft().revision
         size = self.sizes.popleft()
         self.window -= size
@@ -118,9 +118,9 @@ class WatchCache(Generic[I]):
         self._waiting: dict[asyncio.Future[None], int] = {}
 
     async def load(self) -> None:
-        """Read everything, then follow the store. Call once, before anything is served.
+        """Load the store and follow its changes. Call once, before the first read.
 
-        The state some changes ago is read and the log replayed on it, which fills the windows.
+        Reads an earlier state and replays the log on it, which fills the windows.
         """
         store = self._store
         floor = store.replay_floor
@@ -128,7 +128,7 @@ class WatchCache(Generic[I]):
         try:
             changes = await store.history("", floor)
         except StoreBrokenError:
-            # Damage that came since the store was opened: the present state has to do.
+            # Damaged since the store was opened: falls back to the present state.
             floor, changes = store.revision, []
             page = await store.range("")
         self._start_at(floor, page)
@@ -138,7 +138,7 @@ class WatchCache(Generic[I]):
         for damage in store.damage:
             table = self._table(damage.key)
             table.damaged[damage.key] = damage
-            # An index can complete what is damaged in its row; it stays damaged at every read.
+            # An index can supply the damaged part of a row; the key counts as damaged anyway.
             if table.items.pop(damage.key, None) is not None:
                 table.keys.remove(damage.key)
         store.listen(self._hear)
@@ -154,17 +154,17 @@ class WatchCache(Generic[I]):
 
     @property
     def revision(self) -> int:
-        """The revision everything here is current at."""
+        """Return the revision that the cache is current at."""
         return self._revision
 
     @property
     def queued_bytes(self) -> int:
-        """The bytes that the queues of all watchers hold."""
+        """Return the bytes that the queues of all watchers hold."""
         return self._budget.used
 
     @property
     def window_bytes(self) -> int:
-        """The bytes that the windows of all tables hold, items that are present included."""
+        """Return the bytes that the windows of all tables hold, including present items."""
         return self._window
 
     def get(self, key: str) -> I | None:
@@ -172,19 +172,19 @@ class WatchCache(Generic[I]):
         return table.items.get(key) if table else None
 
     def damage(self, key: str) -> Damage | None:
-        """What is known of a present key whose value cannot be read; None for any other key."""
+        """Return the damage of a present key whose value cannot be read; None for other keys."""
         table = self._tables.get(_table_name(key))
         return table.damaged.get(key) if table else None
 
     def damage_under(self, prefix: str) -> Sequence[Damage]:
-        """The damage among the present keys under a prefix."""
+        """Return the damage among the present keys under a prefix."""
         table = self._tables.get(_table_name(prefix))
         if table is None or not table.damaged:
             return ()
         return [each for key, each in table.damaged.items() if key.startswith(prefix)]
 
     def scan(self, prefix: str) -> list[I]:
-        """The items under a prefix, in key order."""
+        """Return the items under a prefix, in key order."""
         table = self._tables.get(_table_name(prefix))
         if table is None:
             return []
@@ -193,7 +193,7 @@ class WatchCache(Generic[I]):
         return [items[key] for key in table.keys[first:last]]
 
     def count(self, prefix: str) -> int:
-        """How many items are under a prefix."""
+        """Return the number of items under a prefix."""
         table = self._tables.get(_table_name(prefix))
         if table is None:
             return 0
@@ -215,7 +215,7 @@ class WatchCache(Generic[I]):
             if event.item.key.startswith(prefix):
                 watcher.push(event)
         if watcher.is_overflowed:
-            # More than a queue may hold: a list is the shorter way.
+            # More events than a queue may hold: a list is cheaper.
             raise CompactedError(after, self._revision)
         table.watchers[watcher] = prefix
         return watcher
@@ -225,7 +225,7 @@ class WatchCache(Generic[I]):
         watcher.close()
 
     async def wait_for(self, revision: int, timeout_s: float) -> bool:
-        """Wait until a revision is here; False when the time is up first."""
+        """Wait until the cache reaches a revision. Returns False on timeout."""
         if revision <= self._revision:
             return True
         arrived = asyncio.get_running_loop().create_future()
@@ -243,7 +243,7 @@ class WatchCache(Generic[I]):
         name = _table_name(key)
         table = self._tables.get(name)
         if table is None:
-            # Nothing has happened in it since the cache was loaded.
+            # The table has had no events since the cache was loaded.
             table = self._tables[name] = _Table(self._floor)
         return table
 
@@ -283,7 +283,7 @@ class WatchCache(Generic[I]):
 
 
 def _bounds(keys: list[str], prefix: str) -> tuple[int, int]:
-    """Where the keys under a prefix begin and end in a sorted list."""
+    """Return the index range of the keys under a prefix in a sorted list."""
     end = prefix_end(prefix)
     return bisect_left(keys, prefix), bisect_left(keys, end) if end else len(keys)
 

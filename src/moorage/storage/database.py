@@ -39,18 +39,18 @@ _PRAGMAS = (
     "PRAGMA synchronous = FULL",
     "PRAGMA busy_timeout = 5000",
     "PRAGMA cache_size = -4096",
-    # A checkpoint that fails within COMMIT would make a durable change look refused: the writer
-    # makes them after it has acknowledged.
+    # A checkpoint that fails within COMMIT would report a durable change as failed: the writer
+    # checkpoints after it has acknowledged.
     "PRAGMA wal_autocheckpoint = 0",
 )
 _COLUMNS = "revision, key, previous, deleted, value, checksum"
 _INSERT = f"INSERT INTO log ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
 _ALL = f"SELECT {_COLUMNS} FROM log ORDER BY revision"
 _ONE = f"SELECT {_COLUMNS} FROM log WHERE revision = ?"
-# The index is read alone: it survives damage to the table.
+# Reads the index only, which survives damage to the table.
 _INDEXED = "SELECT revision, key FROM log INDEXED BY log_by_key"
 _KEY_OF = (f"{_INDEXED} WHERE revision = ?", "SELECT revision, key FROM log WHERE revision = ?")
-# A key's state at a revision is its last change up to there. An empty blob is above every text.
+# A key's state at a revision is its last change up to there. An empty blob sorts after all text.
 _STATE_AT = f"""
 SELECT {_COLUMNS} FROM log AS change
 WHERE key >= ? AND key < ? AND key > ? AND revision <= ? AND deleted = 0
@@ -64,7 +64,7 @@ WHERE key >= ? AND key < ? AND key > ? AND revision <= ? GROUP BY key ORDER BY k
 _HISTORY = f"""
 SELECT {_COLUMNS} FROM log WHERE revision > ? AND key >= ? AND key < ? ORDER BY revision
 """
-# Within the range just given up: states that a later change replaced, then the marks of deletion.
+# Within the compacted range: states that a later change replaced, then the deletions.
 _FORGET = (
     "DELETE FROM log WHERE revision IN"
     " (SELECT previous FROM log WHERE revision > ? AND revision <= ? AND previous > 0)",
@@ -75,7 +75,7 @@ _SET_FACT = "INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)"
 _UPGRADE_STEP = 1000
 REPLAYED_CHANGES = 16384
 REPLAYED_BYTES = 64 * 1024 * 1024
-"""How much of the log's end is given to readers to replay at open."""
+"""Bytes at the end of the log that readers replay at open."""
 _FULL_CODES = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 _PRIMARY_CODE = 0xFF
 
@@ -85,7 +85,7 @@ Row = tuple[int, str, int, int, bytes, int | None]
 
 @dataclass(slots=True)
 class Loaded:
-    """What a database holds at open. `heads` maps each present key to its revision."""
+    """Contents of a database at open. `heads` maps each present key to its revision."""
 
     identity: str
     last: int
@@ -114,9 +114,9 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
 
 
 def load(connection: sqlite3.Connection, path: Path, floor: int) -> Loaded:
-    """Make or upgrade the tables, verify every row and return what is there.
+    """Create or upgrade the tables, verify every row and return the contents.
 
-    `floor`: revisions up to it are taken as given away and compacted. Raises StoreBrokenError,
+    `floor`: revisions up to it count as used and compacted. Raises StoreBrokenError,
     sqlite3.Error.
     """
     if not _names(connection) >= {*_READ_TABLES, "reserve"}:
@@ -140,7 +140,7 @@ def load(connection: sqlite3.Connection, path: Path, floor: int) -> Loaded:
 
 
 class transaction:  # noqa: N801 - reads as a statement
-    """`with transaction(connection)`: all of the block or nothing. Raises sqlite3.Error."""
+    """Run the block of `with transaction(connection)` atomically. Raises sqlite3.Error."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -222,12 +222,12 @@ def checksum(revision: int, key: str, previous: int, is_deletion: int, value: by
 
 
 def is_intact(row: Row) -> bool:
-    """Whether a row is as it was written."""
+    """Return whether a row matches its checksum."""
     revision, key, previous, deleted, value, stored = row
     try:
         return checksum(revision, key, previous, deleted, value) == stored
     except (TypeError, ValueError):
-        # A damaged header can turn a column into another type.
+        # A damaged header can change the type of a column.
         return False
 
 
@@ -244,7 +244,7 @@ def extent(connection: sqlite3.Connection) -> tuple[str, int]:
 
 
 def verify(connection: sqlite3.Connection) -> Iterator[tuple[int, Row | None]]:
-    """Yield each revision of the log with its row, None where that is damaged.
+    """Yield each revision of the log with its row, None where the row is damaged.
 
     Raises sqlite3.Error when not even the index can be read.
     """
@@ -262,12 +262,12 @@ def verify(connection: sqlite3.Connection) -> Iterator[tuple[int, Row | None]]:
 
 
 def has_checksums(connection: sqlite3.Connection) -> bool:
-    """Whether every row was given one: an older version's file has none until it is served."""
+    """Return whether rows have checksums: an older version's file has none until it is served."""
     return _has_tables(connection) and "checksums" in _facts(connection)
 
 
 def key_of(connection: sqlite3.Connection, revision: int) -> str:
-    """Return the key of a damaged row from the index, else what the row says; "" if neither."""
+    """Return the key of a damaged row from the index, else from the row; "" if neither."""
     for statement in _KEY_OF:
         try:
             found = connection.execute(statement, (revision,)).fetchone()
@@ -279,13 +279,13 @@ def key_of(connection: sqlite3.Connection, revision: int) -> str:
 
 
 def is_disk_full(error: sqlite3.Error) -> bool:
-    """Whether a failure may come from a full disk: I/O errors on a log that cannot grow do too."""
+    """Return whether a full disk may be the cause: I/O errors on a log that cannot grow too."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
     return (code & _PRIMARY_CODE) in _FULL_CODES
 
 
 def checkpoint(connection: sqlite3.Connection) -> bool:
-    """Move the log into the database, so that the log starts over; whether all of it was moved.
+    """Checkpoint the log and restart it. Returns whether all of it was moved.
 
     Raises sqlite3.Error.
     """
@@ -294,7 +294,7 @@ def checkpoint(connection: sqlite3.Connection) -> bool:
 
 
 def add_filler(connection: sqlite3.Connection, size: int) -> None:
-    """Keep pages of the file back, unless that is done. Raises sqlite3.Error."""
+    """Reserve pages of the file, unless already reserved. Raises sqlite3.Error."""
     with transaction(connection):
         if connection.execute("SELECT 1 FROM reserve").fetchone() is None:
             connection.execute("INSERT INTO reserve VALUES (zeroblob(?))", (size,))
@@ -302,7 +302,7 @@ def add_filler(connection: sqlite3.Connection, size: int) -> None:
 
 
 def drop_filler(connection: sqlite3.Connection) -> bool:
-    """Give the pages to the rows; False if there were none. Raises sqlite3.Error."""
+    """Free the reserved pages. Returns False if there were none. Raises sqlite3.Error."""
     with transaction(connection):
         return connection.execute("DELETE FROM reserve").rowcount > 0
 
@@ -315,7 +315,7 @@ def free_bytes(connection: sqlite3.Connection) -> int:
 
 
 def _row(connection: sqlite3.Connection, revision: int) -> Row | None:
-    """The row of a revision, None if it is damaged or gone."""
+    """Return the row of a revision, None if it is damaged or gone."""
     try:
         row: Row | None = connection.execute(_ONE, (revision,)).fetchone()
     except sqlite3.DatabaseError:
@@ -326,7 +326,7 @@ def _row(connection: sqlite3.Connection, revision: int) -> Row | None:
 def _state_by_rows(
     connection: sqlite3.Connection, where: tuple[Any, ...], revision: int, limit: int | None
 ) -> Page:
-    """As `state_at`, one row at a time: what cannot be read is named, the rest returned."""
+    """Read as `state_at`, one row at a time; report unreadable rows and return the rest."""
     entries: list[Entry] = []
     damage: list[Damage] = []
     last_key = str(where[2])
@@ -355,14 +355,14 @@ def _facts(connection: sqlite3.Connection) -> dict[str, Any]:
 
 
 def _upgrade(connection: sqlite3.Connection, facts: dict[str, Any]) -> None:
-    """Bring the tables to the present format; may be interrupted anywhere and goes on later."""
+    """Upgrade the tables to the present format; resumes after an interruption."""
     if facts.get("format") != FORMAT or "identity" not in facts:
         columns = {row[1] for row in connection.execute("PRAGMA table_info(log)")}
         with transaction(connection):
             if "checksum" not in columns:
                 connection.execute("ALTER TABLE log ADD COLUMN checksum INTEGER")
             if "identity" not in facts:
-                # A letter first: the column's affinity would make a number of digits.
+                # A letter first: the column affinity would convert digits to a number.
                 connection.execute(_SET_FACT, ("identity", f"store-{secrets.token_hex(16)}"))
             connection.execute(_SET_FACT, ("format", FORMAT))
     if "checksums" in facts:

@@ -1,4 +1,4 @@
-"""Inspection of a database, also of one that is being served: `moor doctor --deep`."""
+"""Database inspection for `moor doctor --deep`; works on a database being served too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMPLAINTS = 20
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What was found: the number of rows read, damaged rows, and SQLite's own complaints."""
+    """Result of an inspection: number of rows read, damaged rows, SQLite's errors."""
 
     rows: int
     damage: Sequence[Damage]
@@ -26,11 +26,11 @@ class Inspection:
 
 
 def inspect(path: Path) -> Inspection:
-    """Check the file's structure and every row's checksum. Blocks for as long as reading takes.
+    """Check the file's structure and every row's checksum. Blocks while it reads the file.
 
     Raises FileNotFoundError, PermissionError.
     """
-    # SQLite does not say why it cannot open a file. Not by opening it: closing it again would
+    # SQLite does not report why it cannot open a file. Checked without opening it: close would
     # release the locks of a store in this process.
     if not path.stat().st_size or not os.access(path, os.R_OK):
         raise PermissionError(errno.EACCES, "cannot be read", str(path))

@@ -13,7 +13,7 @@ _BEFORE_SURROGATES, _AFTER_SURROGATES = 0xD7FF, 0xE000
 def prefix_end(prefix: str) -> str:
     """Return the least string above every string that starts with `prefix`, "" if there is none.
 
-    A suffix such as U+10FFFF is no such end: a key may go on after it.
+    A suffix such as U+10FFFF is not such a bound: a key may continue after it.
     """
     text = prefix.rstrip(chr(_LAST_CODE_POINT))
     if not text:

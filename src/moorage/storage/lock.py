@@ -1,7 +1,7 @@
 """Lock file of a store: one process at a time serves a database.
 
 The lock is flock(2)'s and belongs to the open file, so the kernel releases it however its holder
-ends, and a stopped (SIGSTOP) holder keeps it. SQLite's own locks last for a transaction only, and
+exits, and a stopped (SIGSTOP) holder keeps it. SQLite's own locks last for a transaction only, and
 closing any descriptor of the database would release a POSIX lock on it: hence a file of its own.
 """
 
@@ -27,9 +27,9 @@ class StoreLock:
 
     @classmethod
     def acquire(cls, database: Path) -> Self:
-        """Lock a database. Blocks for a moment while a holder that is being killed ends.
+        """Lock a database. Blocks briefly while a holder that is being killed exits.
 
-        Raises StoreBrokenError naming the process that serves it already.
+        Raises StoreBrokenError naming the process that already serves it.
         """
         path = database.with_name(f"{database.name}.lock")
         has_waited = False
@@ -55,9 +55,9 @@ class StoreLock:
                 break
             os.close(descriptor)  # Replaced between open and lock.
         pid = f"{os.getpid()}\n".encode()
-        # On a full disk only the error text of others names no process.
+        # On a full disk the lock holds; only the error text of other processes lacks the PID.
         with contextlib.suppress(OSError):
-            # Overwritten before it is cut: a full disk takes no new block for it.
+            # Overwritten before it is truncated: a full disk has no new block for it.
             os.pwrite(descriptor, pid, 0)
             os.ftruncate(descriptor, len(pid))
         return cls(descriptor)
@@ -67,7 +67,7 @@ class StoreLock:
 
 
 def _has_ended(holder: str, within_s: float) -> bool:
-    """Whether a process, by its id as text, ends in time; False for this process."""
+    """Return whether a process (PID as text) exits in time; False for this process."""
     if not holder.isdigit() or int(holder) == os.getpid():
         return False
     try:

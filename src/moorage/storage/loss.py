@@ -1,4 +1,4 @@
-"""Loss of a store: whether a database is the one that its mark records, and as far on."""
+"""Loss detection: compares a database with the identity and revision in its mark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check_kept(path: Path, mark_path: Path) -> None:
 
 
 def check_made(path: Path, mark_path: Path, mark: Recorded | None) -> None:
-    """Raise StoreBrokenError if a database was made and is gone."""
+    """Raise StoreBrokenError if the mark records a database that is gone."""
     if mark is not None and not path.exists():
         raise StoreBrokenError(
             f"{path} is gone, but {mark_path} records that it was made and held revision "
@@ -41,7 +41,7 @@ def check_made(path: Path, mark_path: Path, mark: Recorded | None) -> None:
 
 
 def check_current(path: Path, mark_path: Path, mark: Recorded | None, present: Recorded) -> None:
-    """Raise StoreBrokenError if a database is another or an older one than its mark says."""
+    """Raise StoreBrokenError if a database is another or an older one than its mark records."""
     if mark is None:
         return
     if present.identity != mark.identity:

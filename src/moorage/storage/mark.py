@@ -1,7 +1,7 @@
-"""Mark of a store: a file outside the database that records which store was made and how far.
+"""Mark of a store: a file outside the database with the identity of the store and its revision.
 
-A database that is gone, or that ends before the recorded revision (an older copy, a missing
-write-ahead log), is found by it at start. The revision is overwritten in place after each commit
+It detects at start a database that is gone, or that ends before the recorded revision (an older
+copy, a missing write-ahead log). The revision is overwritten in place after each commit
 without an fsync: it survives the process, and after a power cut it is at worst too low, never
 above what is on disk. Hot path: `record`, one pwrite for each commit (bench/storage.py).
 """
@@ -24,14 +24,14 @@ _PATTERN = re.compile(r"^store (\S+)\nrevision ([0-9]{20})\n$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a mark says: the store's identity and the last revision that was acknowledged."""
+    """Contents of a mark: the identity of the store and the last acknowledged revision."""
 
     identity: str
     revision: int
 
 
 class Mark:
-    """The open mark of a store, to record revisions in."""
+    """The open mark of a store; records revisions."""
 
     def __init__(self, descriptor: int, offset: int) -> None:
         self._descriptor = descriptor
@@ -39,14 +39,14 @@ class Mark:
 
     @classmethod
     def write(cls, path: Path, recorded: Recorded) -> Self:
-        """Put a mark in place, durably. Blocks. Raises OSError."""
+        """Create a mark durably and open it. Blocks. Raises OSError."""
         head = _HEAD.format(identity=recorded.identity)
         write_durably(path, f"{head}{recorded.revision:0{_DIGITS}}\n".encode())
         return cls.open(path, recorded.identity)
 
     @classmethod
     def open(cls, path: Path, identity: str) -> Self:
-        """Open a mark that says so."""
+        """Open a mark with this identity."""
         descriptor = os.open(path, os.O_WRONLY)
         return cls(descriptor, len(_HEAD.format(identity=identity)))
 
@@ -59,7 +59,7 @@ class Mark:
 
 
 def read_mark(path: Path) -> Recorded | None:
-    """Return what a mark says, None if there is none. Raises StoreBrokenError for a damaged one."""
+    """Return the contents of a mark, None if absent. Raises StoreBrokenError if it is damaged."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -74,14 +74,14 @@ def read_mark(path: Path) -> Recorded | None:
 
 
 def accepted_path(path: Path) -> Path:
-    """Where a mark lies whose store was given up with `accept_loss`."""
+    """Return the path of the mark of a store whose loss was accepted."""
     return path.with_name(f"{path.name}.accepted")
 
 
 def accept_loss(path: Path) -> None:
-    """Let the next start go on without what a mark records: empty, or from an older copy.
+    """Allow the next start without the recorded data: with an empty or an older database.
 
-    Revisions then go on above the recorded one, so that no client takes a new one for an old one.
+    Revisions then continue above the recorded one, so that none is used twice.
     """
     if path.exists():
         path.replace(accepted_path(path))

@@ -1,10 +1,10 @@
-"""Disk space kept back for deletions: without it a full disk could never be emptied.
+"""Disk reserve for deletions: without it a full disk could never be emptied.
 
 A deletion is an insert into the log. The space is held twice: by a filler within the database,
-whose pages become free for rows, and by a file beside it, whose blocks are for what the log still
-has to move into the database, or for the log itself at a start. When a write finds the disk full
-both are given up, and only writes that lead to less are taken until there is room again. What is
-inside SQLite's files no other program can take meanwhile.
+whose pages become free for rows, and by a file next to it, whose blocks serve the checkpoint of the
+log, or the log itself at a start. When a write finds the disk full, both are released, and only
+writes that free space are accepted until there is room again. No other program can take the space
+inside SQLite's files meanwhile.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Reserve:
         self._log = database.with_name(f"{database.name}-wal")
         self.size = size
         self.is_released = True
-        """Whether nothing is kept back: the disk is full, or was until a moment ago."""
+        """Whether the reserve is in use: the disk is full, or was until recently."""
 
     def fill(self) -> None:
         """Allocate the file at open; with less than its size free the disk counts as full."""
@@ -37,22 +37,22 @@ class Reserve:
         self._fill(2 * self.size)
 
     def release(self) -> bool:
-        """Give the space to the database; False if it was given before."""
+        """Remove the file for the database's use. Returns False if already released."""
         if self.is_released:
             return False
         self.is_released = True
         return self.remove()
 
     def extend_log(self) -> None:
-        """Give the blocks of the removed file to the write-ahead log, as far as they are free."""
+        """Extend the write-ahead log by the blocks of the removed file, as far as they are free."""
         try:
             descriptor = os.open(self._log, os.O_RDWR)
         except OSError:
             return
         try:
             end = os.fstat(descriptor).st_size
-            # Zeros behind the last frame are no frames: SQLite overwrites them as it grows. A
-            # margin is left for what else the database needs, such as the index of the log.
+            # Zeros after the last frame are no frames: SQLite overwrites them as the log grows. A
+            # margin is left for other files of the database, such as the index of the log.
             size = min(self.size, shutil.disk_usage(self._log.parent).free) - _MARGIN_BYTES
             if size > 0:
                 os.posix_fallocate(descriptor, end, size)
@@ -62,7 +62,7 @@ class Reserve:
             os.close(descriptor)
 
     def remove(self) -> bool:
-        """Remove the file; False if there was none."""
+        """Remove the file. Returns False if there was none."""
         try:
             self._path.unlink()
         except FileNotFoundError:
@@ -82,7 +82,7 @@ class Reserve:
             os.posix_fallocate(descriptor, 0, self.size)
             self.is_released = False
         except OSError:
-            # A part of a reserve would only take what is left.
+            # A partial reserve would only use up the remaining space.
             self.remove()
         finally:
             os.close(descriptor)

@@ -1,8 +1,8 @@
-"""The store on SQLite: one file, WAL, durable at every acknowledgement.
+"""SQLite store: one file, WAL, durable at every acknowledgement.
 
-Writes are checked against the keys' present revisions in memory, numbered, and handed to one
-writer thread; all that wait there share a transaction and its fsync (group commit). A change is
-announced and acknowledged only after its transaction is on disk. Reads of older states have a
+Writes are checked against the keys' present revisions in memory, numbered, and passed to one
+writer thread; all queued writes share a transaction and its fsync (group commit). Listeners and
+writers are notified only after the transaction is on disk. Reads of older states have a
 connection and a thread of their own. Hot path: `put` (bench/storage.py).
 """
 
@@ -39,10 +39,10 @@ T = TypeVar("T")
 _BATCH_LIMIT = 512
 _COMPACTION_STEP = 2000
 _PAGE_BYTES = 4096
-# What a transaction adds to the log beside its values: the pages around them.
+# Pages that a transaction adds to the log besides its values.
 _BATCH_PAGES = 4
 _CHECKPOINT_BYTES = 4 * 1024 * 1024
-# Above a recorded revision by this much starts what follows an accepted loss.
+# Revisions after an accepted loss start this far above the recorded one.
 _LOSS_GAP = 1000
 
 log = Log(__name__)
@@ -57,7 +57,7 @@ class _Write:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """Something other than a write that a thread does with its connection."""
+    """An operation other than a write that a thread runs on its connection."""
 
     run: Callable[[sqlite3.Connection], Any]
     done: asyncio.Future[Any]
@@ -66,9 +66,9 @@ class _Job:
 class SqliteStore:
     """Use as `async with SqliteStore(path) as store`. One process at a time may serve the file.
 
-    `mark` is the file that records outside the database that it was made and how far it went;
-    beside the database unless given. Raises StoreBrokenError on entry when the file is not a store
-    of ours, when it is served already, or when it is gone or older than its mark says.
+    `mark` is the file that records the identity and revision outside the database; next to the
+    database by default. Raises StoreBrokenError on entry when the file is not a Moorage store,
+    when another process serves it, or when it is gone or older than its mark records.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class SqliteStore:
         self._forgotten: int
         self._replay_floor: int
         self._logged = 0
-        """About how many bytes the write-ahead log has taken since its last checkpoint."""
+        """Approximate bytes in the write-ahead log since its last checkpoint."""
         self._to_write: queue.SimpleQueue[_Write | _Job | None] = queue.SimpleQueue()
         self._to_read: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread]
@@ -162,7 +162,7 @@ class SqliteStore:
 
     async def compact(self, revision: int) -> None:
         target = min(revision, self._durable)
-        # Refused before it is removed: a read that overlaps the removal finds out at its end.
+        # Refused before it is removed: a read that overlaps the removal checks again at its end.
         self._compacted = max(self._compacted, target)
         while self._forgotten < target:
             upto = min(target, self._forgotten + _COMPACTION_STEP)
@@ -174,7 +174,7 @@ class SqliteStore:
     async def _commit(
         self, key: str, value: bytes, expected: int, is_deletion: bool, may_use_reserve: bool
     ) -> int:
-        # Writes to one key go one after the other: only then is `expected` decidable.
+        # Writes to one key are serialized: only then is `expected` decidable.
         while (earlier := self._in_flight.get(key)) is not None:
             await asyncio.wait((earlier,))
         current = self._heads.get(key, 0)
@@ -185,16 +185,16 @@ class SqliteStore:
         done = self._loop.create_future()
         self._in_flight[key] = done
         self._to_write.put(_Write(change, done, may_use_reserve))
-        # The write happens even if its caller is cancelled; later writers wait for its end.
+        # The write completes even if its caller is cancelled; later writers wait for it.
         return await asyncio.shield(done)
 
     async def _read_since(self, revision: int, read: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a read of what a revision and later ones left. Raises CompactedError."""
+        """Run a read from a revision on the reader thread. Raises CompactedError."""
         self._check_kept(revision)
         done: asyncio.Future[T] = self._loop.create_future()
         self._to_read.put(_Job(read, done))
         outcome = await done
-        # What was removed meanwhile is missing in the outcome.
+        # States removed during the read are missing in the result.
         self._check_kept(revision)
         return outcome
 
@@ -207,13 +207,13 @@ class SqliteStore:
         self._to_write.put(_Job(run, done))
         return await done
 
-    # From here on: what runs in threads, and what they hand back to the loop.
+    # The methods below run in the threads, or are called back from them on the loop.
 
     def _open(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as held:
             held.callback(StoreLock.acquire(self._path).release)
-            # The space of the log, which goes with the last connection, is the next start's.
+            # The log is removed with the last connection; its space is kept for the next start.
             held.callback(self._reserve.fill)
             mark, accepted = read_mark(self._mark_path), accepted_path(self._mark_path)
             check_made(self._path, self._mark_path, mark)
@@ -244,7 +244,7 @@ class SqliteStore:
         try:
             return self._load_once(held, floor)
         except sqlite3.Error as error:
-            # Even to open a database takes room, for the index of its log.
+            # Opening a database needs disk space too, for the index of its log.
             if not (database.is_disk_full(error) and self._reserve.remove()):
                 raise
         loaded = self._load_once(held, floor)
@@ -310,7 +310,7 @@ class SqliteStore:
             self._checkpoint(connection, sum(len(write.change.value) for write in writes))
 
     def _without_room(self, connection: sqlite3.Connection, writes: list[_Write]) -> list[_Write]:
-        """The writes to do while the reserve is released; the others are refused."""
+        """Return the writes allowed while the reserve is released; refuse the others."""
         self._reserve.refill()
         if not self._reserve.is_released:
             self._add_filler(connection)
@@ -324,9 +324,9 @@ class SqliteStore:
         return [write for write in writes if write.may_use_reserve]
 
     def _make_room(self, connection: sqlite3.Connection) -> bool:
-        """Give the reserve up and start the log over, for what must be written; False if in vain.
+        """Release the reserve and restart the log. Returns False if that freed no space.
 
-        What the disk still has is taken at once, before another program does.
+        The log is extended at once, before another program takes the space.
         """
         was_kept = self._reserve.release()
         if was_kept:
@@ -342,14 +342,14 @@ class SqliteStore:
             return was_kept
 
     def _checkpoint(self, connection: sqlite3.Connection, written: int) -> None:
-        """Checkpoint the log when it has grown enough; `written` bytes of values came to it."""
+        """Checkpoint the log when it has grown enough; `written` is the bytes of values added."""
         self._logged += written + _BATCH_PAGES * _PAGE_BYTES
         if self._logged < _CHECKPOINT_BYTES:
             return
         try:
             is_whole = database.checkpoint(connection)
         except sqlite3.Error as error:
-            # Nothing is lost by it: the log goes on growing, and the next one moves all of it.
+            # No data is lost: the log keeps growing, and the next checkpoint moves all of it.
             log.warning("checkpoint failed", path=self._path, error=error)
             is_whole = False
         self._logged = 0 if is_whole else _CHECKPOINT_BYTES // 2
@@ -364,7 +364,7 @@ class SqliteStore:
         try:
             self._mark.record(revision)
         except OSError as error:
-            # The change is durable all the same; only a loss of it would not be detected.
+            # The change is durable nevertheless; only its loss would not be detected.
             if not self._is_mark_stale:
                 log.error("the store's mark cannot be written", path=self._mark_path, error=error)
             self._is_mark_stale = True
@@ -414,7 +414,7 @@ class SqliteStore:
 
 
 def _take(items: queue.SimpleQueue[_Write | _Job | None]) -> list[_Write | _Job] | None:
-    """Wait for something to do, then take all that waits, in order; None at the end."""
+    """Block until an item is queued and return all queued items in order; None at the end."""
     first = items.get()
     if first is None:
         return None

@@ -1,4 +1,4 @@
-"""The seam between the API and whatever keeps its data.
+"""Store interface: the seam between the API and its storage backend.
 
 A store is a log: each change has the next revision, a key's present state is its last change, and
 older states can be read until they are compacted. Every implementation passes the same suite
@@ -46,7 +46,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One step of the log. `value` is the new value, or the last one when `is_deletion`.
+    """One entry of the log. `value` is the new value, or the last one when `is_deletion`.
 
     `previous` is the revision the key had before, 0 when it did not exist.
     """
@@ -71,7 +71,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Entries in key order, read at one revision; `has_more` when the limit cut them.
+    """Entries in key order, read at one revision; `has_more` when the limit truncated them.
 
     `last` is the last key looked at: the next page follows it. `damage` names the keys that exist
     and whose values cannot be read.
@@ -85,7 +85,7 @@ class Page:
 
 
 Listener = Callable[[list[Change]], None]
-"""Told of changes that are durable now, in the order of their revisions. Must not block."""
+"""Receives changes once they are durable, in order of revision. Must not block."""
 
 
 class Store(Protocol):
@@ -96,15 +96,15 @@ class Store(Protocol):
     ) -> int:
         """Write a key and return the change's revision once it is durable.
 
-        `expected` is the revision the key must have now, 0 for a new key. Listeners have heard of
-        the change when this returns. `may_use_reserve`: a step of a deletion, which is taken on a
-        full disk too. Raises RevisionConflictError, StoreBrokenError.
+        `expected` is the revision the key must have now, 0 for a new key. Listeners have received
+        the change when this returns. `may_use_reserve`: a step of a deletion, which is accepted on
+        a full disk too. Raises RevisionConflictError, StoreBrokenError.
         """
 
     async def delete(self, key: str, last: bytes, expected: int) -> int:
         """Remove a key that is at `expected`, logging its last value; otherwise as `put`.
 
-        Taken on a full disk too.
+        Accepted on a full disk too.
         """
 
     async def range(
@@ -115,31 +115,31 @@ class Store(Protocol):
         after: str = "",
         limit: int | None = None,
     ) -> Page:
-        """The entries under a prefix, now or at an older revision, following the key `after`.
+        """Return the entries under a prefix, now or at an older revision, after the key `after`.
 
-        Raises CompactedError when that revision is gone, also when it went during the read.
+        Raises CompactedError when that revision is compacted, also during the read.
         """
 
     async def history(self, prefix: str, after: int) -> list[Change]:
-        """The changes under a prefix since a revision.
+        """Return the changes under a prefix since a revision.
 
-        Raises CompactedError, also when the revision went during the read; StoreBrokenError when
-        one of the changes is damaged.
+        Raises CompactedError, also when the revision is compacted during the read;
+        StoreBrokenError when one of the changes is damaged.
         """
 
     async def compact(self, revision: int) -> None:
-        """Forget states that were superseded at or before a revision.
+        """Remove states that were superseded at or before a revision.
 
-        They are refused from the call on, before they are removed. Raises StoreBrokenError when
-        they cannot be removed; a later compaction removes them too.
+        Reads of them are refused from the call on, before they are removed. Raises StoreBrokenError
+        when they cannot be removed; a later compaction removes them too.
         """
 
     def listen(self, listener: Listener) -> None:
-        """Hear of every change from now on."""
+        """Call `listener` with every change from now on."""
 
     @property
     def revision(self) -> int:
-        """The revision of the last durable change."""
+        """Return the revision of the last durable change."""
 
     @property
     def compacted(self) -> int:
@@ -147,12 +147,12 @@ class Store(Protocol):
 
     @property
     def identity(self) -> str:
-        """Unique name of this store, made with it and kept for its life."""
+        """Unique name of this store, created with it and never changed."""
 
     @property
     def replay_floor(self) -> int:
-        """The changes after this revision were intact and few enough at open to replay them."""
+        """Return the revision after which all changes were intact and few enough to replay."""
 
     @property
     def damage(self) -> Sequence[Damage]:
-        """The present keys whose values were found damaged at open."""
+        """Return the present keys whose values were found damaged at open."""

@@ -1,8 +1,8 @@
-"""Watchers: what each watch has yet to send, within a budget in bytes.
+"""Watchers: the queue of each watch, within a budget in bytes.
 
-A frame that several watchers queue is one object and is counted once. A watcher whose queue grows
-over its own budget is ended; when all queues together are over theirs, the longest are ended until
-they are not. The client of an ended watch lists again, as with kube-apiserver's cacher
+A frame that several watchers queue is one object and is counted once. A watcher whose queue exceeds
+its own budget is ended; when all queues together exceed theirs, the longest are ended until the
+rest fits. The client of an ended watch lists again, as with kube-apiserver's cacher
 (`forgetWatcher`). Hot path: `push`, per change and interested watcher (bench/hotpaths.py).
 """
 
@@ -16,14 +16,14 @@ from typing import Any, Generic, Protocol, TypeVar
 
 QUEUE_BYTES = 8 * 1024 * 1024
 ALL_QUEUES_BYTES = 128 * 1024 * 1024
-# What a queue entry takes beside its frame; bounds queues of tiny frames too.
+# Memory of a queue entry besides its frame; bounds queues of tiny frames too.
 _ENTRY_BYTES = 128
 
 W = TypeVar("W")
 
 
 class Event(Protocol):
-    """What a watcher needs to know of an event."""
+    """An event as watchers see it."""
 
     @property
     def revision(self) -> int: ...
@@ -33,11 +33,11 @@ E = TypeVar("E", bound=Event)
 
 
 class WatcherOverflowError(Exception):
-    """The reader of a watch fell too far behind; its stream ends and the client starts again."""
+    """The reader of a watch fell too far behind; its stream ends and the client watches again."""
 
 
 class _Held:
-    """A frame in queues: its size, and how many queues hold it."""
+    """A queued frame: its size and the number of queues that hold it."""
 
     __slots__ = ("frame", "holders", "size")
 
@@ -48,14 +48,14 @@ class _Held:
 
 
 class QueueBudget:
-    """The bytes that all queues of one cache hold."""
+    """Byte budget of all queues of one cache."""
 
     def __init__(self, each: int = QUEUE_BYTES, together: int = ALL_QUEUES_BYTES) -> None:
         self.each = each
         self.together = together
         self.used = 0
         self._last: _Held | None = None
-        # In the order they came, so that it is no chance which of two equals ends.
+        # In order of arrival, so that ties are broken deterministically.
         self._watchers: dict[Watcher[Any, Any], None] = {}
 
     def add(self, watcher: Watcher[Any, Any]) -> None:
@@ -65,7 +65,7 @@ class QueueBudget:
         self._watchers.pop(watcher, None)
 
     def hold(self, frame: Any) -> _Held:
-        """Count a frame for one more queue. The next watchers of an event want the same frame."""
+        """Count a frame for one more queue. The next watchers of an event queue the same frame."""
         held = self._last
         if held is None or held.frame is not frame:
             size = len(frame) if isinstance(frame, Sized) else sys.getsizeof(frame)
@@ -82,7 +82,7 @@ class QueueBudget:
                 self._last = None
 
     def enforce(self) -> None:
-        """End the watchers with the longest queues until all together are within the budget.
+        """End the watchers with the longest queues until the total is within the budget.
 
         Of those with equal queues the newest ends first.
         """
@@ -96,7 +96,7 @@ class QueueBudget:
 
 
 class Watcher(Generic[E, W]):
-    """What one watch has yet to send. `select` turns an event into what is queued, or None.
+    """Queue of one watch. `select` maps an event to the frame to queue, or None.
 
     `on_overflow` is called once, when the watcher is ended because its reader is too slow.
     """
@@ -134,12 +134,12 @@ class Watcher(Generic[E, W]):
     async def next_batch(
         self, timeout_s: float | None = None, limit_bytes: int | None = None
     ) -> list[W]:
-        """Return what is queued, waiting for the first; empty when the time is up.
+        """Wait for the first frame and return the queue; empty on timeout.
 
-        With `limit_bytes` only as much as fits, but at least one frame. What is returned counts
-        as queued until the next call. No change up to the cache's revision is missing when the
-        result is empty: nothing runs between the look at the queue and the return. Raises
-        WatcherOverflowError when events had to be dropped.
+        With `limit_bytes` returns only as much as fits, but at least one frame. Returned frames
+        count as queued until the next call. No change up to the cache's revision is missing when
+        the result is empty: no other task runs between the check of the queue and the return.
+        Raises WatcherOverflowError when events were dropped.
         """
         self._release(self._sending)
         self._sending = []
@@ -149,7 +149,7 @@ class Watcher(Generic[E, W]):
                 async with asyncio.timeout(timeout_s):
                     await self._wake.wait()
             except TimeoutError:
-                # An event may have come between the deadline and this task's turn.
+                # An event may have arrived between the deadline and the resumption of this task.
                 pass
         if self.is_overflowed:
             raise WatcherOverflowError
@@ -161,7 +161,7 @@ class Watcher(Generic[E, W]):
         return [held.frame for held in taken]
 
     def overflow(self) -> None:
-        """End the watch: drop what is queued and let its reader know."""
+        """End the watch: drop the queue; its reader gets WatcherOverflowError."""
         if self.is_overflowed:
             return
         self.is_overflowed = True
@@ -173,7 +173,7 @@ class Watcher(Generic[E, W]):
             self.on_overflow()
 
     def close(self) -> None:
-        """Drop what is queued; nothing is pushed or read any more."""
+        """Drop the queue; no event is pushed or read after this."""
         self._release(self._queued)
         self._release(self._sending)
         self._queued.clear()
