@@ -1,10 +1,10 @@
-"""HTTP servers under load: limits of connections, deadlines, budgets.
+"""HTTP serving: connection limits, deadlines and budgets.
 
     listener ──▶ Acceptor ──admit──▶ ConnectionTable ──▶ HttpConnection ──▶ the server's handler
-                                       │ limits per address, reserve for this machine
-                                       └ closes what sends no request in time
+                                       │ limits per address, reserve for local peers
+                                       └ closes connections without a request in time
 
-The API server, the node agent's endpoint and the engine's stream endpoint all listen through it.
+The API server, the node agent's endpoint and the engine's stream endpoint listen through it.
 """
 
 from moorage.serving.acceptor import Acceptor

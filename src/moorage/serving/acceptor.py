@@ -2,7 +2,7 @@
 
 The event loop's own acceptor accepts without bound, and a protocol can refuse a connection only
 after its TLS handshake. This one checks the limits first, so a refused connection costs one
-`accept`, and one that is dropped during its handshake is closed at once.
+`accept`, and a connection dropped during its handshake is closed at once.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from moorage.serving.connection import HttpConnection
 from moorage.serving.limits import ConnectionTable, Limits, Place
 
 _BACKLOG = 1024
-# Connections taken before the event loop may do something else.
+# Connections accepted per callback, before the event loop runs other work.
 _BATCH = 64
 _SWEEP_S = 1.0
-# After the process has run out of descriptors.
+# Pause after the process has run out of descriptors.
 _PAUSE_S = 0.2
-# The peer's answer to the end of TLS is not waited for any longer: it holds a descriptor.
+# Longest wait for the peer's TLS close_notify, during which a descriptor is held.
 _TLS_END_S = 5.0
 
 log = Log(__name__)
@@ -35,8 +35,8 @@ log = Log(__name__)
 class Acceptor:
     """Accepts connections of `server` on listening sockets while it is entered.
 
-    The sockets become the acceptor's: leaving closes them. Open connections stay, for the server's
-    own shutdown to end.
+    The acceptor owns the sockets and closes them on exit. Open connections stay until the server's
+    own shutdown.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Acceptor:
                 lambda: protocol,
                 opening.socket,
                 ssl=self._tls,
-                # The table's deadline for a handshake comes before the event loop's.
+                # The table's handshake deadline expires before the event loop's.
                 ssl_shutdown_timeout=None if self._tls is None else _TLS_END_S,
             )
         except OSError as error:
@@ -126,7 +126,7 @@ class Acceptor:
                 self.table.release(place)
 
     def _pause(self, listener: socket.socket, error: OSError) -> None:
-        """Stop accepting for a moment: no descriptor or memory is left for a connection."""
+        """Pause accepting: no descriptor or memory is left for a connection."""
         log.warning("connections are not accepted now", reason=error)
         self.table.drop_unproven()
         self._loop.remove_reader(listener)
@@ -150,7 +150,7 @@ class Acceptor:
 
 
 class _Opening:
-    """A connection from its acceptance on; `protocol` is there once it is open."""
+    """An accepted connection; `protocol` is set once it is open."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
@@ -158,7 +158,7 @@ class _Opening:
         self.protocol: HttpConnection | None = None
 
     def is_waiting(self) -> bool:
-        """Whether the client owes the server a handshake or a request."""
+        """Return whether the client owes the server a handshake or a request."""
         return self.protocol is None or self.protocol.is_waiting
 
     def abort(self) -> None:
@@ -171,12 +171,12 @@ class _Opening:
             self.task.cancel()
 
     def end(self) -> None:
-        """End the socket under an event loop that may still hold it: it sees the end and closes."""
-        # It may have ended already.
+        """Shut the socket down; the event loop, which may hold it, reads EOF and closes it."""
+        # It may be closed already.
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
 
 
 def _is_local(address: str, connection: socket.socket) -> bool:
-    """Whether the peer has an address of this machine."""
+    """Return whether the peer has a local address of the host."""
     return address.startswith("127.") or address == "::1" or address == connection.getsockname()[0]

@@ -1,6 +1,6 @@
-"""Budgets: how much of something users may hold at a time, in all and each of them.
+"""Budgets: the amount of a resource that users may hold, in total and per user.
 
-Used for bytes of memory, requests in work and connections. Hot path: a few calls for each request
+Used for bytes of memory, requests in progress and connections. Hot path: a few calls per request
 (bench/api.py).
 """
 
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 
 class Budget:
-    """Counts what is held for users. The user "" is exempt: it is neither limited nor counted.
+    """Counts the amounts that users hold. The user "" is exempt: it is neither limited nor counted.
 
     A user who holds nothing may take more than `per_user` at once, since a limit below the size of
-    a legitimate answer would refuse it for ever; the same is true of `total`.
+    a legitimate response would always refuse it; the same applies to `total`.
     """
 
     def __init__(self, *, total: int, per_user: int) -> None:
@@ -22,7 +22,7 @@ class Budget:
 
     @property
     def held(self) -> int:
-        """The amount that is held now."""
+        """Return the amount currently held."""
         return self._held
 
     def take(self, user: str, amount: int = 1) -> bool:

@@ -1,8 +1,8 @@
-"""One HTTP connection: aiohttp's, with bounds on what a client can make the server keep.
+"""HTTP connection: aiohttp's, with bounds on the memory that a client can occupy.
 
-Of a pipelining client only a few requests are read ahead, and little is kept of what a client does
-not read. What cannot be parsed is answered as Go's server does: 431 for a head that is too large,
-405 for a method that does not exist, 400 for the rest. Everything that depends on the inside of
+Only a few requests of a pipelining client are read ahead, and the buffer of unread responses is
+small. Malformed requests are answered as Go's server does: 431 for a head that is too large, 405
+for a method that does not exist, 400 for the rest. All code that depends on the internals of
 aiohttp's `RequestHandler` is in this file.
 """
 
@@ -20,24 +20,24 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from moorage.api.logs import Log
 
-# Requests read ahead of the one being answered.
+# Requests read ahead while one is being answered.
 _READ_AHEAD = 4
 _READ_BYTES = 64 * 1024
 _WRITE_HIGH_BYTES = 64 * 1024
-# How long the rest of a body is read after its request was refused, so that the client gets to
-# read why.
+# Time for which the rest of a body is read after its request was refused, so that the client
+# reads the response.
 _LINGER_S = 5.0
 _MAX_LINE_BYTES = 8190
 _MAX_HEADERS = 128
 _TOO_MANY_HEADERS = "Too many headers"
-# A request line whose method the parser does not know, as its error quotes it.
+# The parser's error for a request line with an unknown method.
 _UNKNOWN_METHOD = re.compile(r"b['\"][!#$%&*+.^_|~0-9A-Za-z-]+ /")
 
 log = Log(__name__)
 
 
 class HttpConnection(RequestHandler):
-    """A connection of `server`. `on_lost` is called once when it has ended."""
+    """A connection of `server`. `on_lost` is called once, when it is closed."""
 
     __slots__ = ("_on_lost", "_on_proven", "is_proven")
 
@@ -61,7 +61,7 @@ class HttpConnection(RequestHandler):
         self._on_proven = on_proven
         self._on_lost = on_lost
         self.is_proven = False
-        # The library reads 32 requests ahead, each with a head of up to a megabyte.
+        # The default is 32 requests, each with a head of up to a megabyte.
         self._max_msg_queue_size = _READ_AHEAD
         self._msg_queue_resume_size = _READ_AHEAD // 2
         self._parser = HttpRequestParser(
@@ -78,27 +78,27 @@ class HttpConnection(RequestHandler):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the client owes a request: none is being answered and none is waiting."""
+        """Return whether the client owes a request: none is being answered and none is queued."""
         return self._current_request is None and not self._messages
 
     def prove(self, user: str) -> bool:
-        """Note that a request has been authenticated. Returns False when the user has too many."""
+        """Mark the connection as proven. Returns False when the user has too many."""
         self.is_proven = self._on_proven(user)
         return self.is_proven
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the event loop, after the TLS handshake."""
-        # uvloop's transports are none of asyncio's.
+        """Register the connection; the event loop calls this after the TLS handshake."""
+        # uvloop's transports are not subclasses of asyncio's.
         cast(asyncio.Transport, transport).set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Called by the event loop, or by the protocol that took the connection over."""
+        """Release the connection; called by the event loop, or by a protocol after an upgrade."""
         super().connection_lost(exc)
         self._on_lost()
 
     def abort(self) -> None:
-        """Drop the connection and whatever was not sent."""
+        """Drop the connection and its unsent data."""
         if self.transport is not None:
             self.transport.abort()
 
@@ -109,7 +109,7 @@ class HttpConnection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Return the answer to what cannot be parsed; the connection is closed after it."""
+        """Return the response to a malformed request; the connection is closed after it."""
         if status != 400:
             return super().handle_error(request, status, exc, message)
         log.debug("not an HTTP request", peer=self.peername, reason=message or exc)
@@ -126,16 +126,16 @@ def _refusal(exc: BaseException | None) -> tuple[int, str]:
 
 
 def is_proven(request: web.BaseRequest) -> bool:
-    """Whether a request on the same connection has been authenticated before."""
+    """Return whether an earlier request on the connection has been authenticated."""
     connection = request.protocol
     return isinstance(connection, HttpConnection) and connection.is_proven
 
 
 def prove(request: web.BaseRequest, user: str = "") -> bool:
-    """Note on a request's connection that it has been authenticated.
+    """Mark the connection of an authenticated request as proven.
 
-    `user` is empty for those whose connections are not limited. Returns False when the user has too
-    many: the connection then stays among those that are the first to go.
+    `user` is empty for exempt users. Returns False when the user has too many: the connection then
+    stays unproven and among the first to be dropped.
     """
     connection = request.protocol
     if not isinstance(connection, HttpConnection) or connection.is_proven:

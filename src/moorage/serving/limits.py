@@ -1,10 +1,10 @@
-"""Limits of a server's connections, and which connection makes room for a new one.
+"""Connection limits of a server, and the choice of the connection dropped for a new one.
 
-A connection is proven once a request on it has been authenticated. Unproven ones are the first to
-go: a client without credentials can keep no place that another connection needs. Connections from
-this machine's own addresses have a reserve that other addresses cannot take, and ordinary users
-cannot prove so many that none are left to make room: the administrator and the cluster's parts get
-in while others hold all they can.
+A connection is proven once a request on it has been authenticated. Unproven ones are dropped
+first: a client without credentials cannot keep a place that another connection needs. Connections
+from local addresses of the host have a reserve that other addresses cannot take, and ordinary users
+cannot prove so many that none is left to drop: the administrator and cluster components can always
+connect.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from moorage.serving.budget import Budget
 
-# Descriptors for the database, logs, connections to nodes and whatever else a process opens.
+# Descriptors for the database, logs, connections to nodes and other files of the process.
 _OWN_DESCRIPTORS = 256
 _MOST_CONNECTIONS = 8192
 _FEWEST_CONNECTIONS = 64
@@ -26,11 +26,11 @@ _DESCRIPTORS_PER_CONNECTION = 2
 class Limits:
     """Limits of one server.
 
-    `connections` bounds all of them, `reserved` of which only this machine's addresses may take;
+    `connections` bounds all of them, `reserved` of which only local addresses may take;
     `per_address` bounds those of any other address, `per_user` the proven ones of an ordinary user;
-    all ordinary users together leave `reserved` too. `head_s` is how long a client without
-    credentials may take for its TLS handshake and for each request's head, `idle_s` how long a
-    connection may be idle. Kubernetes 1.36 allows 32 s and 90 s for these two.
+    all ordinary users together leave `reserved` too. `head_s` bounds the time of a client without
+    credentials for its TLS handshake and for each request head, `idle_s` the time a connection may
+    be idle. Kubernetes 1.36 allows 32 s and 90 s for these two.
     """
 
     connections: int = _MOST_CONNECTIONS
@@ -42,7 +42,7 @@ class Limits:
 
     @classmethod
     def for_descriptors(cls, descriptors: int) -> Limits:
-        """Return the limits that fit a process which may open so many descriptors."""
+        """Return the limits for a process that may open this number of descriptors."""
         room = (descriptors - _OWN_DESCRIPTORS) // _DESCRIPTORS_PER_CONNECTION
         connections = max(min(room, _MOST_CONNECTIONS), _FEWEST_CONNECTIONS)
         return cls(connections=connections, reserved=connections // 8, per_user=connections // 4)
@@ -50,11 +50,11 @@ class Limits:
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """The place that one connection takes. `abort` drops the connection at once.
+    """One connection in the table. `abort` drops it at once.
 
-    `is_local` is whether the peer has an address of this machine; `waited_s` counts the seconds
-    for which the client owed the server a handshake or a request's head. `user` is the ordinary
-    user who proved it.
+    `is_local` is whether the peer has a local address; `waited_s` counts the seconds for which the
+    client owed the server a handshake or a request head. `user` is the ordinary user who proved
+    it.
     """
 
     address: str
@@ -81,13 +81,13 @@ class ConnectionTable:
 
     @property
     def size(self) -> int:
-        """The number of open connections."""
+        """Return the number of open connections."""
         return self._size
 
     def admit(self, place: Place) -> bool:
-        """Enter a new connection, dropping an unproven one where there is no room.
+        """Add a new connection, dropping an unproven one if the table is full.
 
-        Returns whether it got a place; it has none when all that could go are proven.
+        Returns whether it was added; it is refused when all candidates for dropping are proven.
         """
         limits = self.limits
         if not place.is_local:
@@ -106,9 +106,9 @@ class ConnectionTable:
         return True
 
     def prove(self, place: Place, user: str = "") -> bool:
-        """Note that a request on the connection has been authenticated.
+        """Mark a connection as proven after a request on it has been authenticated.
 
-        `user` is empty for those without limits. Returns False when the user or all ordinary users
+        `user` is empty for exempt users. Returns False when the user or all ordinary users
         have too many, which leaves the connection unproven, and for a connection that has ended.
         """
         if place not in self._by_address.get(place.address, {}):
@@ -121,7 +121,7 @@ class ConnectionTable:
         return True
 
     def release(self, place: Place) -> None:
-        """Remove a connection that has ended. Does nothing for one that has no place."""
+        """Remove a connection that has ended. Does nothing for one that is not in the table."""
         siblings = self._by_address.get(place.address)
         if siblings is None or place not in siblings:
             return
@@ -134,9 +134,9 @@ class ConnectionTable:
         self._ordinary.give_back(place.user)
 
     def sweep(self) -> None:
-        """Drop unproven connections that have sent no whole head in time. Call once a second.
+        """Drop unproven connections that have sent no complete head in time. Call once a second.
 
-        Seconds are counted in calls, so a server that was stopped or busy blames no client for it.
+        Seconds are counted in calls, so time in which the server was stopped or busy is left out.
         """
         for place in list(self._unproven):
             place.waited_s = place.waited_s + 1 if place.is_waiting() else 0
