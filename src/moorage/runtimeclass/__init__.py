@@ -1,7 +1,7 @@
-"""The core: what a RuntimeClass means for a pod.
+"""RuntimeClass core: the effects of a class on a pod.
 
-Pure functions on plain values: no I/O, no clock, no asyncio. The API server admits with them, the
-scheduler and the node agent resolve with them, a command line can run them offline.
+Pure functions on plain values: no I/O, no clock, no asyncio. The API server admits pods with them,
+the scheduler and the node agent resolve handlers with them, a command line can run them offline.
 """
 
 from moorage.runtimeclass.admission import AdmissionRefusal, PodFields, admit, check_admitted

@@ -1,4 +1,4 @@
-"""From the class a pod names to the handler that runs it.
+"""Handler resolution: from a pod's `runtimeClassName` to its CRI handler.
 
 Source: KEP-585 "RuntimeClass". An absent or empty name, and the reserved name `legacy`, mean the
 implicit class without rules: the runtime's default handler. Upstream's API server refuses the
@@ -15,7 +15,7 @@ LEGACY = "legacy"
 """The reserved name of the implicit class."""
 
 DEFAULT_HANDLER = ""
-"""What the CRI calls the runtime's default handler."""
+"""Name of the runtime's default handler in the CRI."""
 
 ClassLookup = Callable[[str], RuntimeClass | None]
 
@@ -29,14 +29,14 @@ class ClassMissing(LookupError):  # noqa: N818 - a state of the cluster, not a p
 
 
 def is_implicit(class_name: str | None) -> bool:
-    """Whether the name stands for the implicit class, which always exists."""
+    """Return whether the name denotes the implicit class, which always exists."""
     return not class_name or class_name == LEGACY
 
 
 def resolve_handler(class_name: str | None, lookup: ClassLookup) -> str:
-    """The CRI handler for a pod's `runtimeClassName`; `""` is the runtime's default.
+    """Return the CRI handler of a pod's `runtimeClassName`; `""` is the runtime's default.
 
-    Raises ClassMissing when the class is not (or no longer) there.
+    Raises ClassMissing when the class does not exist (any more).
     """
     if class_name is None or is_implicit(class_name):
         return DEFAULT_HANDLER

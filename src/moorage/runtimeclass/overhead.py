@@ -1,4 +1,4 @@
-"""What a pod asks of a node: its containers' resources and the sandbox's overhead, counted once.
+"""Pod resource totals: container requests and limits plus sandbox overhead, counted once.
 
 Source: KEP-688 "Pod Overhead", KEP-753 "Sidecar containers" (init peaks), KEP-2837 (pod-level
 resources). Upstream counts overhead twice for a running pod with pod-level resources, because it
@@ -18,22 +18,25 @@ _Side = Callable[[ResourceRequirements], Mapping[str, str]]
 
 
 def pod_requests(spec: PodSpec) -> Amounts:
-    """What the scheduler and the node charge: containers or init peak, pod level, plus overhead."""
+    """Return the requests that scheduler and node charge: containers or init peak, plus overhead.
+
+    Pod-level requests replace those of the containers where set.
+    """
     return _sum(pod_requests_without_overhead(spec), _parsed(spec.overhead))
 
 
 def pod_requests_without_overhead(spec: PodSpec) -> Amounts:
-    """Requests of the containers alone, pod-level requests taking their place where set."""
+    """Return the requests of the containers; pod-level requests replace them where set."""
     return _pod_total(spec, lambda resources: resources.requests)
 
 
 def container_requests(spec: PodSpec) -> Amounts:
-    """Requests of the containers alone, whatever is said for the pod as a whole."""
+    """Return the requests of the containers alone, ignoring pod-level requests."""
     return _containers_total(spec, lambda resources: resources.requests)
 
 
 def pod_limits(spec: PodSpec) -> Amounts:
-    """Limits of the whole pod; overhead is added only where a limit is set."""
+    """Return the limits of the whole pod; overhead is added only where a limit is set."""
     limits = _pod_total(spec, lambda resources: resources.limits)
     overhead = {name: amount for name, amount in _parsed(spec.overhead).items() if limits.get(name)}
     return _sum(limits, overhead)
@@ -51,9 +54,9 @@ def _pod_total(spec: PodSpec, side: _Side) -> Amounts:
 
 
 def _containers_total(spec: PodSpec, side: _Side) -> Amounts:
-    """The larger of what runs together and what initialisation needs at its peak.
+    """Return the larger of the main containers' sum and the peak of initialisation.
 
-    Sidecars (init containers that restart) stay: each later init container runs beside them.
+    Sidecars (init containers that restart) keep running beside each later init container.
     """
     sidecars: Amounts = {}
     peaks: list[Amounts] = []
@@ -69,12 +72,12 @@ def _containers_total(spec: PodSpec, side: _Side) -> Amounts:
 
 
 def is_sidecar(container: Container) -> bool:
-    """Whether an init container keeps running beside the main containers."""
+    """Return whether an init container keeps running beside the main containers."""
     return container.restart_policy == "Always"
 
 
 def may_be_pod_level(name: str) -> bool:
-    """Whether a resource can be asked for the pod as a whole (KEP-2837)."""
+    """Return whether a resource can be requested at pod level (KEP-2837)."""
     return name in ("cpu", "memory") or name.startswith("hugepages-")
 
 

@@ -1,7 +1,7 @@
-"""Joining a pod's tolerations with its class's, without duplicates or covered ones.
+"""Toleration merging: a pod's and its class's, without duplicates or covered ones.
 
 Source: KEP-585 "Scheduling"; the rules of coverage are in docs/runtimeclass.md. Among tolerations
-that cover each other the first spelling stays.
+that cover each other the first one is kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from moorage.api.tolerations import NO_EXECUTE
 def merge_tolerations(
     pod: Sequence[Toleration], runtime_class: Sequence[Toleration]
 ) -> list[Toleration]:
-    """The pod's tolerations, then the class's, each kept only if no other covers it."""
+    """Return the pod's tolerations, then the class's, without those that another covers."""
     merged: list[Toleration] = []
     everything = [*pod, *runtime_class]
     for index, candidate in enumerate(everything):
@@ -29,7 +29,7 @@ def merge_tolerations(
 
 
 def covers(wide: Toleration, narrow: Toleration) -> bool:
-    """Whether every taint that `narrow` bears, `wide` bears at least as long."""
+    """Return whether `wide` tolerates each taint that `narrow` does, at least as long."""
     if wide == narrow:
         return True
     return (
@@ -58,5 +58,5 @@ def _covers_value(wide: Toleration, narrow: Toleration) -> bool:
         return True
     if wide.operator not in ("", "Equal"):
         return False
-    # An omitted operator on the narrow side is not read as Equal here: it must be spelt out.
+    # An omitted operator on the narrow side is not read as Equal here: it must be explicit.
     return narrow.operator == "Equal" and narrow.value == wide.value

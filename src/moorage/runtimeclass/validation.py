@@ -1,4 +1,4 @@
-"""Which RuntimeClasses are legal, and what about a legal one deserves a warning.
+"""RuntimeClass validation, and the warnings for valid objects.
 
 The rules hold in every API version; paths are those of v1. Source: node validation of Kubernetes
 1.36, KEP-585; the reserved name is KEP-585's and upstream does not enforce it.
@@ -20,8 +20,10 @@ _OPERATORS = ("Equal", "Exists")
 
 
 def class_errors(runtime_class: RuntimeClass) -> list[FieldError]:
-    """Every rule the class breaks, in the order of its fields (`metadata.name` excepted: the
-    registry checks names of all kinds alike, this adds only the reserved one)."""
+    """Return the errors of a class, in the order of its fields.
+
+    The registry checks `metadata.name` for all kinds; this adds only the reserved name.
+    """
     errors: list[FieldError] = []
     if runtime_class.metadata.name == LEGACY:
         errors.append(
@@ -40,7 +42,7 @@ def class_errors(runtime_class: RuntimeClass) -> list[FieldError]:
 
 
 def class_update_errors(new: RuntimeClass, old: RuntimeClass) -> list[FieldError]:
-    """The new object's own errors, then what may not change."""
+    """Return the errors of the new object, then those of changed immutable fields."""
     errors = class_errors(new)
     if new.handler != old.handler:
         errors.append(FieldError.invalid("handler", new.handler, "field is immutable"))
@@ -48,7 +50,7 @@ def class_update_errors(new: RuntimeClass, old: RuntimeClass) -> list[FieldError
 
 
 def handler_errors(handler: str) -> list[FieldError]:
-    """A handler is required and a DNS label (since beta, in every version)."""
+    """Require a handler that is a DNS label (since beta, in every version)."""
     if not handler:
         return [FieldError.required("handler")]
     return [
@@ -136,7 +138,7 @@ def _without_seconds(toleration: Toleration) -> Toleration:
 
 
 def _go_shape(toleration: Toleration) -> dict[str, str | int | None]:
-    """The toleration as upstream prints it in `Duplicate value`: with its Go field names."""
+    """Return the toleration as upstream prints it in `Duplicate value`: with its Go field names."""
     return {
         "Key": toleration.key,
         "Operator": toleration.operator,
