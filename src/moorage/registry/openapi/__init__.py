@@ -1,4 +1,4 @@
-"""The API described in OpenAPI: written when Moorage is built, read when somebody asks."""
+"""OpenAPI documents of the API: generated at build time, read on request."""
 
 from moorage.registry.openapi.documents import Document, Documents
 

@@ -1,4 +1,4 @@
-"""Writes the OpenAPI documents: run by the build hook, never by a server."""
+"""OpenAPI generator: run by the build hook, never by a server."""
 
 from __future__ import annotations
 
@@ -69,6 +69,6 @@ def _json(document: dict[str, Any]) -> bytes:
 
 
 def _write(path: Path, text: bytes) -> str:
-    """Write it compressed; the hash of its text."""
+    """Write a document compressed. Returns the hash of its text."""
     path.write_bytes(gzip.compress(text, mtime=0))
     return hashlib.sha512(text).hexdigest().upper()

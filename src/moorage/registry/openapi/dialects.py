@@ -1,4 +1,4 @@
-"""Operations written down in OpenAPI v3 and in v2 (Swagger)."""
+"""OpenAPI dialects: operations rendered in v3 and in v2 (Swagger)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BODY_TYPES = (JSON, "application/yaml", "application/vnd.kubernetes.protobuf")
 
 
 def paths_v3(operations: Iterable[Operation]) -> dict[str, Any]:
-    """The `paths` object of OpenAPI v3."""
+    """Return the `paths` object of OpenAPI v3."""
     paths: dict[str, Any] = {}
     for each in operations:
         written = {
@@ -70,7 +70,7 @@ def _answer_v3(type_: str) -> dict[str, Any]:
 
 
 def paths_v2(operations: Iterable[Operation]) -> dict[str, Any]:
-    """The `paths` object of Swagger 2.0."""
+    """Return the `paths` object of Swagger 2.0."""
     paths: dict[str, Any] = {}
     for each in operations:
         parameters = [_parameter_v2(parameter) for parameter in each.parameters]

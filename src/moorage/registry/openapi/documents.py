@@ -1,4 +1,4 @@
-"""The documents that were built, read from the package when asked for."""
+"""OpenAPI documents, read from the package on demand."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ SWAGGER_PROTOBUF = "swagger-protobuf"
 
 
 def file_name(path: str) -> str:
-    """The file a document is in, by its path below `/openapi/v3/`."""
+    """Return the file name of a document, by its path below `/openapi/v3/`."""
     return path.replace("/", "__") + ".gz"
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document's hash (SHA-512, upper-case hex) and where its compressed text is."""
+    """A document's hash (SHA-512, upper-case hex) and the path of its compressed text."""
 
     hash: str
     place: Traversable
@@ -33,7 +33,7 @@ class Document:
 
 
 class Documents:
-    """Every document: `v3` by path (`apis/node.k8s.io/v1`), v2 as JSON and as protobuf."""
+    """All documents: `v3` by path (`apis/node.k8s.io/v1`), v2 as JSON and as protobuf."""
 
     def __init__(self) -> None:
         directory = resources.files("moorage.registry.openapi").joinpath("generated")

@@ -1,4 +1,4 @@
-"""The operations on a kind's paths, told in a form both OpenAPI dialects are written from.
+"""OpenAPI operations on the paths of a kind, in a form common to both dialects.
 
 Source: Kubernetes' published documents: operation ids, `x-kubernetes-action`, parameters.
 """
@@ -118,7 +118,7 @@ class Operation:
 
 
 def operations(kind: Kind, served: Served) -> Iterator[Operation]:
-    """Everything one can do to a kind in one version."""
+    """Yield all operations of a kind in one version."""
     root = f"/apis/{served.group}" if served.group else "/api"
     scope = "/namespaces/{namespace}" if kind.is_namespaced else ""
     collection = f"{root}/{served.version}{scope}/{kind.plural}"

@@ -1,7 +1,7 @@
-"""The v2 document in protobuf: the only form that clients without OpenAPI v3 ask for.
+"""Protobuf encoding of the v2 document: the only form that clients without v3 request.
 
 kubectl before 1.27 reads it for every `apply`, later ones for lists of objects. Only the messages
-and fields that Kubernetes' documents use are here. Source: the field numbers of gnostic's
+and fields that Kubernetes' documents use are supported. Source: the field numbers of gnostic's
 `openapi.v2` package; media type `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.
 """
 
@@ -15,7 +15,7 @@ Encode = Callable[[Any], bytes]
 
 
 class Field(NamedTuple):
-    """A field of a message: its number, how its value is written, whether there are several."""
+    """A field of a message: its number, its encoder, and whether it is repeated."""
 
     number: int
     encode: Encode
@@ -28,9 +28,9 @@ _LENGTH_DELIMITED, _VARINT = 2, 0
 
 
 def encode_swagger(document: dict[str, Any]) -> bytes:
-    """The `openapi.v2.Document` message of a Swagger 2.0 document.
+    """Encode a Swagger 2.0 document as the message `openapi.v2.Document`.
 
-    Raises KeyError for a key that is neither known nor an extension.
+    Raises KeyError for an unknown key that is not an extension.
     """
     return _message(_DOCUMENT, document)
 
@@ -57,7 +57,7 @@ def _boolean(value: bool) -> bytes:
 
 
 def _message(fields: Fields, value: Mapping[str, Any]) -> bytes:
-    """An object whose keys are fields; `x-…` keys are its extensions, field `x-`."""
+    """Encode an object whose keys are fields; `x-…` keys are its extensions, field `x-`."""
     out = bytearray()
     for key, each in value.items():
         if key.startswith("x-"):
@@ -77,12 +77,12 @@ def _named(name: str, payload: bytes) -> bytes:
 
 
 def _any(value: Any) -> bytes:
-    """A value that the message does not describe, as YAML, of which JSON is a part."""
+    """Encode an untyped value as YAML, of which JSON is a subset."""
     return _delimited(2, json.dumps(value).encode() + b"\n")
 
 
 def _map_of(encode: Encode, number: int = 1) -> Encode:
-    """An object with free keys: entries of (name, value) in one repeated field."""
+    """Return an encoder of objects with free keys: (name, value) entries in a repeated field."""
 
     def encoded(value: Mapping[str, Any]) -> bytes:
         return b"".join(
@@ -163,7 +163,7 @@ _BODY: Fields = {
 
 
 def _parameter(value: Mapping[str, Any]) -> bytes:
-    """A `ParametersItem`: body, query and path parameters are messages of their own."""
+    """Encode a `ParametersItem`: body, query and path parameters are separate messages."""
     if value["in"] == "body":
         return _delimited(1, _delimited(1, _message(_BODY, value)))
     number, fields = (3, _QUERY) if value["in"] == "query" else (4, _PATH)

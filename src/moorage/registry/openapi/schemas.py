@@ -1,4 +1,4 @@
-"""Definitions in the dialect of OpenAPI v3.
+"""OpenAPI v3 schemas of the definitions.
 
 Source: Kubernetes' published v3 documents: a reference with siblings is wrapped in `allOf`.
 """
@@ -17,7 +17,7 @@ _INT_OR_STRING = {"type": "string", "format": "int-or-string"}
 def component_schemas(
     definitions: dict[str, Definition], roots: Iterable[str]
 ) -> dict[str, Definition]:
-    """The roots and all they refer to, by full name."""
+    """Return the schemas of the roots and all their references, by full name."""
     return {name: _v3(definitions[name]) for name in reachable(definitions, roots)}
 
 
