@@ -1,7 +1,7 @@
-"""How objects change: four kinds of patch, and the record of who set which field.
+"""Patches of objects: the four patch types, and field ownership (managedFields).
 
-Pure functions on plain values. Objects are canonical dicts of one API version; types say how their
-lists and maps merge.
+Pure functions on plain values. Objects are canonical dicts of one API version; their types define
+how lists and maps merge.
 """
 
 from moorage.registry.patch.apply import TypedPatchError, apply

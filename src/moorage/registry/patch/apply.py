@@ -1,6 +1,6 @@
-"""Server-side apply: a manager states the fields it wants; the rest is left alone.
+"""Server-side apply: a manager sets the fields in its configuration; others are unchanged.
 
-    live + config ─merge─▶ merged ─conflicts?─▶ ─prune what it no longer states─▶ new object
+    live + config ─merge─▶ merged ─conflicts?─▶ ─prune its dropped fields─▶ new object
 
 Source: KEP-555, API docs "Server-Side Apply".
 """
@@ -42,17 +42,17 @@ Map = dict[str, Any]
 
 
 class TypedPatchError(ValueError):
-    """What is applied does not fit its type; the text begins with the field."""
+    """The applied configuration does not fit its type; the text starts with the field."""
 
 
 def apply(
     change: Change, live: Map | None, entries: ManagedFields, config: Map, *, force: bool
 ) -> tuple[Map, ManagedFields]:
-    """The object and its entries after a manager applied `config`.
+    """Apply `config` for a manager. Returns the new object and its managedFields entries.
 
-    `live` is the object now (None: it is created), `config` what was sent, both canonical and in
-    the acting version. Raises ConflictError when others own what would change and `force` is off,
-    TypedPatchError when a keyed list names an item twice.
+    `live` is the present object (None: it is created), `config` the request body, both canonical
+    and in the request's version. Raises ConflictError when other managers own fields that would
+    change and `force` is off, TypedPatchError when a keyed list has an item twice.
     """
     merge_schema, type_name = change.merge_schema, change.type_name
     _check_items(merge_schema, merge_schema.parts(type_name), config, "")
@@ -83,7 +83,7 @@ def apply(
 
 
 def _own_entry(change: Change, entries: ManagedFields, stated: Tree, *, is_changed: bool) -> Map:
-    """The applier's entry. Its time is that of the last apply that changed the object."""
+    """Return the applier's entry. Its time is that of the last apply that changed the object."""
     if is_changed:
         return change.manager.entry(stated, change.now)
     earlier = next((entry for entry in entries if Manager.of(entry) == change.manager), EMPTY)
@@ -91,7 +91,7 @@ def _own_entry(change: Change, entries: ManagedFields, stated: Tree, *, is_chang
 
 
 def _first_entries(change: Change, live: Map) -> ManagedFields:
-    """Nobody was recorded so far: all that is there counts as set before."""
+    """Return the entry `before-first-apply` for the fields of an object without entries."""
     manager = Manager(BEFORE_FIRST_APPLY, UPDATE, change.manager.api_version)
     fields, _ = changes(change.merge_schema, change.type_name, {}, live)
     return [manager.entry(owned_fields(fields, EMPTY), change.now)]
@@ -168,7 +168,7 @@ def _merge_value(merge_schema: MergeSchema, part: Part, live: Any, value: Any) -
 def _merge_list(
     merge_schema: MergeSchema, part: Part, live: list[Map], value: list[Map]
 ) -> list[Map]:
-    """Items in the stated order; those that only the live list has keep their place in it."""
+    """Merge items in the applied order; those only in the live list keep their place."""
     parts = merge_schema.parts(part.inner)
     stated = {item_element(part, item): item for item in value}
     present = {item_element(part, item): item for item in live}
@@ -177,7 +177,7 @@ def _merge_list(
     merged: list[Map] = []
     position = 0
     for element, item in stated.items():
-        # A new item comes after the live ones here, a known one after those it followed.
+        # A new item comes after the live ones here, an existing one after those it followed.
         end = place[element] + 1 if element in place else _run_end(order, position, stated)
         merged += [present[each] for each in order[position:end] if each not in stated]
         position = max(position, end)
@@ -187,7 +187,7 @@ def _merge_list(
 
 
 def _run_end(order: list[str], position: int, stated: Map) -> int:
-    """Where the live items that nobody stated, from a position on, end."""
+    """Return the end of the run of live items, from a position on, that are not applied."""
     while position < len(order) and order[position] not in stated:
         position += 1
     return position
@@ -196,7 +196,7 @@ def _run_end(order: list[str], position: int, stated: Map) -> int:
 def _prune_object(
     merge_schema: MergeSchema, parts: dict[str, Part], obj: Map, dropped: Tree, kept: Tree
 ) -> Map:
-    """The object without dropped fields that nobody keeps."""
+    """Return the object without dropped fields that no other manager owns."""
     pruned = dict(obj)
     for name, part in parts.items():
         if name not in pruned or part.element not in dropped:
@@ -213,7 +213,7 @@ def _prune_object(
 def _prune_value(
     merge_schema: MergeSchema, part: Part, value: Any, node: Tree, keep: Tree | None
 ) -> Any:
-    """What is left of a value, None when nothing is."""
+    """Return the rest of a value after pruning, None if it is empty."""
     if part.shape is Shape.LEAF or not value:
         return value if keep is not None and (not keep or SELF in keep) else None
     keep_inside: Tree = keep or EMPTY
@@ -256,7 +256,7 @@ def _prune_list(
 
 
 def _check_items(merge_schema: MergeSchema, parts: dict[str, Part], obj: Map, path: str) -> None:
-    """Refuse a keyed list or set that names one item twice."""
+    """Raise TypedPatchError if a keyed list or set has an item twice."""
     for name, value in obj.items():
         part = parts.get(name)
         if part is None or not value:

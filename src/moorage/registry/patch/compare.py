@@ -1,8 +1,8 @@
-"""Which fields an object has, and which differ between two.
+"""Field comparison: the fields of an object, and those that differ between two.
 
-`fields_of` is what an apply claims; `changes` is what an update claims: it marks a map, list or
-item that it creates with `.`, which an apply does only for list items. Hot path: a pod's creation
-in 60 µs (bench/hotpaths.py).
+`fields_of` returns the fields owned by an apply; `changes` those owned by an update, which marks a
+map, list or item that it creates with `.`; an apply does so only for list items. Hot path: a pod's
+creation in 60 µs (bench/hotpaths.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Map = dict[str, Any]
 
 
 def fields_of(merge_schema: MergeSchema, type_name: str, obj: Map) -> Tree:
-    """Every field an object sets, for an owner that applies it."""
+    """Return every field that an object sets, for a manager that applies it."""
     return _object_fields(merge_schema, merge_schema.parts(type_name), obj, marks=False)
 
 
@@ -38,7 +38,7 @@ def _object_fields(
 
 
 def _value_fields(merge_schema: MergeSchema, part: Part, value: Any, *, marks: bool) -> Tree:
-    """The node of one present value; `marks`: containers are members themselves."""
+    """Return the node of one present value; `marks`: containers are members themselves."""
     shape = part.shape
     if shape is Shape.LEAF or not value:
         return {}
@@ -73,7 +73,7 @@ def _inner_fields(merge_schema: MergeSchema, part: Part, item: Any, marks: bool)
 
 
 def changes(merge_schema: MergeSchema, type_name: str, old: Map, new: Map) -> tuple[Tree, Tree]:
-    """(added or modified, removed) fields between two objects."""
+    """Return the (added or modified, removed) fields between two objects."""
     return _object_changes(merge_schema, merge_schema.parts(type_name), old, new, at_root=True)
 
 
@@ -109,12 +109,12 @@ def _object_changes(
 def _value_changes(
     merge_schema: MergeSchema, part: Part, before: Any, value: Any, *, at_root: bool
 ) -> tuple[Tree | None, Tree | None]:
-    """The changed and removed nodes of a value that was there (or always is) and differs."""
+    """Return the changed and removed nodes of a value that was present (or always is)."""
     shape = part.shape
     if shape is Shape.LEAF:
         return {}, None
     if not value and before:
-        # Emptied: the container itself is what changed, all that was inside is removed.
+        # Emptied: the container itself has changed, all its contents are removed.
         fields = _value_fields(merge_schema, part, before, marks=False)
         return {}, fields or None
     if shape is Shape.OBJECT:

@@ -1,4 +1,4 @@
-"""Sets of fields, kept in the form in which they are stored: FieldsV1 trees.
+"""Field sets, in their stored form: FieldsV1 trees.
 
 A tree's keys are path elements: `f:name` a field, `k:{"name":"c"}` an item of a keyed list,
 `v:"x"` a member of a set, `.` the element itself. A node without children is a member; one with
@@ -20,7 +20,7 @@ EMPTY: Tree = {}
 
 
 def is_tree(value: Any) -> bool:
-    """Whether a JSON value is a set of fields in this form."""
+    """Return whether a JSON value is a valid FieldsV1 tree."""
     return isinstance(value, dict) and all(
         (not node if element == SELF else _is_element(element)) and is_tree(node)
         for element, node in value.items()
@@ -43,7 +43,7 @@ def _is_element(element: str) -> bool:
 
 
 def union(left: Tree, right: Tree) -> Tree:
-    """Fields of either set."""
+    """Return the fields of either set."""
     if left is right:
         return left
     merged = dict(left)
@@ -57,13 +57,13 @@ def _union(left: Tree, right: Tree) -> Tree:
         return left
     merged = union(left, right)
     if not left or not right:
-        # One side was a member by having no children.
+        # The side without children was a member.
         merged = {SELF: {}, **{key: node for key, node in merged.items() if key != SELF}}
     return merged
 
 
 def difference(left: Tree, right: Tree) -> Tree:
-    """Fields of the left set that are not in the right one."""
+    """Return the fields of the left set that are not in the right one."""
     kept: Tree = {}
     for element, node in left.items():
         other = right.get(element)
@@ -84,7 +84,7 @@ def _difference(left: Tree, right: Tree) -> Tree | None:
 
 
 def intersection(left: Tree, right: Tree) -> Tree:
-    """Fields of both sets."""
+    """Return the fields that are in both sets."""
     kept: Tree = {}
     for element, node in left.items():
         other = right.get(element)
@@ -99,7 +99,7 @@ def intersection(left: Tree, right: Tree) -> Tree:
 
 
 def without_subtrees(left: Tree, right: Tree) -> Tree:
-    """The left set without anything at or below a member of the right one."""
+    """Return the left set without the members of the right one and their descendants."""
     kept: Tree = {}
     for element, node in left.items():
         other = right.get(element)
@@ -113,7 +113,7 @@ def without_subtrees(left: Tree, right: Tree) -> Tree:
 
 
 def paths(tree: Tree, prefix: str = "") -> Iterator[str]:
-    """The members as people read them: `.spec.containers[name="c"].image`, sorted."""
+    """Yield the members as readable paths, sorted: `.spec.containers[name="c"].image`."""
     for element in sorted(tree):
         if element == SELF:
             continue
@@ -124,7 +124,7 @@ def paths(tree: Tree, prefix: str = "") -> Iterator[str]:
 
 
 def element_text(element: str) -> str:
-    """One path element for people."""
+    """Return one path element in readable form."""
     kind, _, value = element.partition(":")
     match kind:
         case "f":

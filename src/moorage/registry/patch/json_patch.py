@@ -1,6 +1,6 @@
-"""JSON patch, with the liberty that Kubernetes' library takes: `replace` may add a map key.
+"""JSON patch with the extension of Kubernetes' library: `replace` may add a map key.
 
-All errors inside a patch are one refusal without details, as upstream's. Source: RFC 6902.
+All errors inside a patch give one error without details, as upstream. Source: RFC 6902.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from moorage.api.errors import BadRequestError, InvalidError
 
 MAX_OPERATIONS = 10_000
 MAX_COPIED_BYTES = 3 * 1024 * 1024
-"""What all `copy` operations of one patch may copy: a copy of a copy grows fast."""
+"""Limit on the bytes that all `copy` operations of a patch copy: repeated copies double."""
 
 
 class _ReplaceOperation(jsonpatch.ReplaceOperation):
@@ -48,10 +48,10 @@ class _JsonPatch(jsonpatch.JsonPatch):
     )
 
     def apply(self, obj: Any, in_place: bool = False) -> Any:
-        """The document after all operations. Raises ValueError when they copy too much."""
+        """Return the document after all operations. Raises ValueError when they copy too much."""
         document = obj if in_place else _copied(obj)
         copied_bytes = 0
-        # The published type stubs know neither the property nor what `copy` is made of.
+        # The published type stubs have neither this attribute nor those of `copy`.
         for operation in self._ops:  # type: ignore[attr-defined]
             if isinstance(operation, jsonpatch.CopyOperation):
                 source: Any = operation.operation
@@ -63,7 +63,7 @@ class _JsonPatch(jsonpatch.JsonPatch):
 
 
 def _copied(document: Any) -> Any:
-    """A copy by way of JSON, which is ten times as fast as `copy.deepcopy`."""
+    """Return a copy via JSON, which is ten times as fast as `copy.deepcopy`."""
     return msgspec.json.decode(msgspec.json.encode(document))
 
 
@@ -72,10 +72,10 @@ def _size_at(document: Any, path: str) -> int:
 
 
 def apply_json_patch(document: Any, operations: Any) -> Any:
-    """The document after the operations; the original is not changed.
+    """Return the document after the operations; the original is not changed.
 
-    Raises BadRequestError when the patch is no list of operations, InvalidError when one of them
-    cannot be carried out.
+    Raises BadRequestError when the patch is not a list of operations, InvalidError when one of them
+    fails.
     """
     if not isinstance(operations, list) or not all(isinstance(op, dict) for op in operations):
         raise BadRequestError(
@@ -95,5 +95,5 @@ def apply_json_patch(document: Any, operations: Any) -> Any:
 
 
 def rejected() -> InvalidError:
-    """The one answer to every patch that cannot be applied."""
+    """Return the error for every patch that cannot be applied."""
     return InvalidError("the server rejected our request due to an error in our request", {})

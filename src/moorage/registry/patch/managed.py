@@ -1,7 +1,7 @@
-"""`metadata.managedFields`: who set which field, kept through creates, updates and patches.
+"""Managed fields (`metadata.managedFields`): updated on creates, updates and patches.
 
 An entry belongs to (manager, operation, apiVersion, subresource). Entries of other API versions are
-kept up by comparing the objects in that version. Source: KEP-555, API docs "Server-Side Apply".
+updated by comparing the objects in that version. Source: KEP-555, API docs "Server-Side Apply".
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ SYSTEM_FIELDS: Tree = {
                      "generation", "managedFields", "resourceVersion")
     },
 }  # fmt: skip
-"""Fields that are nobody's: the server sets them."""
+"""Fields without an owner: the server sets them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """Who acts, how, and in which version."""
+    """Key of an entry: manager, operation, apiVersion and subresource."""
 
     name: str
     operation: str
@@ -81,7 +81,7 @@ class Manager:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version's type, and how an object of the acting version becomes one of it."""
+    """The type of a version, and the conversion from the request's version to it."""
 
     type_name: str
     convert: Callable[[Map], Map] | None = None
@@ -93,7 +93,7 @@ Versions = Callable[[str], Version | None]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write, as the trackers see it. `ignored` fields are not the writer's to change here."""
+    """One write, as input of the trackers. The endpoint does not write `ignored` fields."""
 
     merge_schema: MergeSchema
     type_name: str
@@ -104,14 +104,14 @@ class Change:
 
 
 def track_create(change: Change, obj: Map) -> ManagedFields:
-    """The entries of an object that one manager creates. `obj` has no managedFields."""
+    """Return the entries of a newly created object. `obj` has no managedFields."""
     changed, _ = changes(change.merge_schema, change.type_name, {}, obj)
     fields = owned_fields(changed, change.ignored)
     return [change.manager.entry(fields, change.now)] if fields else []
 
 
 def track_update(change: Change, old: Map, new: Map, entries: ManagedFields) -> ManagedFields:
-    """The entries after a write that is not an apply: the writer owns what it changed."""
+    """Return the entries after a write other than apply: the writer owns what it changed."""
     changed, removed = _difference(change, change.type_name, old, new)
     if not changed and not removed:
         return entries
@@ -136,7 +136,7 @@ def track_update(change: Change, old: Map, new: Map, entries: ManagedFields) -> 
 def _lost_in(
     change: Change, api_version: str, old: Map, new: Map, changed: Tree, removed: Tree
 ) -> Tree | None:
-    """What other managers lose, in the version of their entry; None when it is not served."""
+    """Return the fields other managers lose, in their entry's version; None if not served."""
     version = change.versions(api_version)
     if version is None:
         return None
@@ -153,7 +153,7 @@ def _difference(change: Change, type_name: str, old: Map, new: Map) -> tuple[Tre
 
 
 def owned_fields(tree: Tree, ignored: Tree) -> Tree:
-    """A tree without system fields and without what this endpoint does not write."""
+    """Return a tree without system fields and the fields this endpoint does not write."""
     tree = without_subtrees(tree, SYSTEM_FIELDS)
     return without_subtrees(tree, ignored) if ignored else tree
 
@@ -164,7 +164,7 @@ def _keep(kept: ManagedFields, entry: Entry, fields: Tree) -> None:
 
 
 def arranged(entries: ManagedFields) -> ManagedFields:
-    """Applies first, then by age, then by name, as the API lists them."""
+    """Return entries in API order: applies first, then by age, then by name."""
     return sorted(
         entries,
         key=lambda entry: (
@@ -178,7 +178,7 @@ def arranged(entries: ManagedFields) -> ManagedFields:
 
 
 def folded(entries: ManagedFields) -> ManagedFields:
-    """At most ten updaters: the oldest become one, `ancient-changes`, per version."""
+    """Limit updaters to ten: the oldest are merged into one `ancient-changes` per version."""
     updaters = [entry for entry in entries if entry.get("operation") == UPDATE]
     surplus = len(updaters) - _MAX_UPDATERS
     if surplus <= 0:
@@ -203,7 +203,7 @@ def folded(entries: ManagedFields) -> ManagedFields:
 
 
 def is_same_but_for_times(left: Sequence[Entry], right: Sequence[Entry]) -> bool:
-    """Whether two lists of entries say the same, whenever it was."""
+    """Return whether two lists of entries are equal, times aside."""
     return list(map(_without_time, left)) == list(map(_without_time, right))
 
 

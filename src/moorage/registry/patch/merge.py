@@ -6,7 +6,7 @@ from typing import Any
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """The target with the patch laid over it; null deletes. Neither is changed."""
+    """Return the target with the patch merged in; null deletes. Neither is changed."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}

@@ -1,6 +1,6 @@
-"""How a type's fields are owned: whole, by key, or part by part.
+"""Merge schema: how the fields of a type are owned (atomic, by key, or field by field).
 
-Made once a type from the schema's list and map types. Lists without a list type are owned whole.
+Created once per type from the schema's list and map types. Lists without a list type are atomic.
 Source: API docs "Server-Side Apply", merge strategy markers.
 """
 
@@ -18,7 +18,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class Shape(IntEnum):
-    """What a field is to its owners."""
+    """Granularity of a field's ownership."""
 
     LEAF = 0
     OBJECT = 1
@@ -29,10 +29,10 @@ class Shape(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One field: its path element, shape, and for objects the type of what is inside.
+    """One field: its path element, shape, and for objects the type of its contents.
 
-    `keys` are a keyed list's keys with what an absent one counts as. `is_always`: the field is
-    there even in an empty object, so nobody creates it.
+    `keys` are the keys of a keyed list with their defaults. `is_always`: the field is present even
+    in an empty object, so no manager creates it.
     """
 
     element: str
@@ -50,7 +50,7 @@ class MergeSchema:
         self._parts: dict[str, dict[str, Part]] = {}
 
     def parts(self, type_name: str) -> dict[str, Part]:
-        """Field name → part."""
+        """Return the parts of a type by field name."""
         parts = self._parts.get(type_name)
         if parts is None:
             type_ = self._schema[type_name]
@@ -88,7 +88,7 @@ class MergeSchema:
 
 
 def item_element(part: Part, item: dict[str, Any]) -> str:
-    """The path element of a keyed list's item: `k:{"name":"c"}`."""
+    """Return the path element of a keyed list's item: `k:{"name":"c"}`."""
     keys = part.keys
     if len(keys) == 1:
         key, default = keys[0]
@@ -99,5 +99,5 @@ def item_element(part: Part, item: dict[str, Any]) -> str:
 
 
 def value_element(value: Any) -> str:
-    """The path element of a set's member: `v:"x"`."""
+    """Return the path element of a set's member: `v:"x"`."""
     return "v:" + _encode(value).decode()

@@ -1,4 +1,4 @@
-"""Strategic merge patch: a merge patch that knows which lists are keyed.
+"""Strategic merge patch: a merge patch that merges keyed lists by item.
 
 Directives (`$patch`, `$retainKeys`, `$setElementOrder/…`, `$deleteFromPrimitiveList/…`) are read
 from the patch and never stored. Source: API conventions "Strategic merge patch"; the list rules are
@@ -25,10 +25,10 @@ Map = dict[str, Any]
 
 
 def strategic_merge(schema: Schema, type_name: str, original: Map, patch: Map) -> Map:
-    """The original with the patch merged in; neither is changed.
+    """Return the original with the patch merged in; neither is changed.
 
-    Raises BadRequestError for a list of directives in a wrong form, StatusError (500, as upstream)
-    for a directive that makes no sense. Source: apiserver `interpretStrategicMergePatchError`.
+    Raises BadRequestError for a malformed list of directives, StatusError (500, as upstream) for an
+    invalid directive. Source: apiserver `interpretStrategicMergePatchError`.
     """
     return _Merger(schema).merge_map(schema[type_name], original, patch)
 
@@ -113,7 +113,7 @@ class _Merger:
             merged[key] = [item for item in merged[key] if not (_is_scalar(item) and item in gone)]
 
     def _order_untouched(self, type_: Type | None, merged: Map, patch: Map) -> None:
-        """Lists that the patch only orders."""
+        """Order the lists that the patch only has an order for."""
         for name, order in patch.items():
             key = name.removeprefix(_ORDER)
             if not name.startswith(_ORDER) or key in patch or not isinstance(merged.get(key), list):
@@ -138,7 +138,7 @@ class _Merger:
 
 
 def _check_directives(patch: Map) -> None:
-    """Refuse lists beside a list that are none, or hold what they cannot name."""
+    """Raise BadRequestError for directive lists that are not lists or have invalid items."""
     for key, value in patch.items():
         if key.startswith(_ORDER):
             if not isinstance(value, list):
@@ -174,7 +174,7 @@ def _retained(merged: Map, patch: Map) -> Map:
 
 
 def _merge_values(present: list[Any], added: list[Any], order: list[Any] | None) -> list[Any]:
-    """Scalars merge as a set."""
+    """Merge lists of scalars as sets."""
     _check_scalars(added)
     _check_scalars(order or ())
     merged = list(dict.fromkeys([*present, *added]))
@@ -182,9 +182,9 @@ def _merge_values(present: list[Any], added: list[Any], order: list[Any] | None)
 
 
 def _arranged(items: Sequence[Any], wanted: Sequence[Any], before: Sequence[Any]) -> list[Any]:
-    """Items in the wanted order; those it does not name keep their place among the others.
+    """Return items in the wanted order; items not in it keep their relative place.
 
-    New ones come before the existing ones they meet.
+    New items come before the existing ones at their position.
     """
     place = {identity: index for index, identity in enumerate(before)}
     present = frozenset(items)
@@ -206,7 +206,7 @@ def _arranged(items: Sequence[Any], wanted: Sequence[Any], before: Sequence[Any]
 
 
 def _plain(value: Any) -> Any:
-    """A value as it is stored: nulls and directives are gone."""
+    """Return a value without nulls and directives, as stored."""
     if isinstance(value, dict):
         return _plain_map(value)
     if isinstance(value, list):
@@ -223,7 +223,7 @@ def _plain_map(value: Map) -> Map:
 
 
 def go_map(value: Any) -> str:
-    """A map as Go prints it, which is how refusals show patches: `map[image:noname]`."""
+    """Return a map as Go prints it in the errors of a patch: `map[image:noname]`."""
     if not isinstance(value, dict):
         return msgspec.json.encode(value).decode()
     return "map[" + " ".join(f"{key}:{_go_text(value[key])}" for key in sorted(value)) + "]"
