@@ -1,4 +1,4 @@
-"""Role-based access: which rules a user holds, what a rule allows, what a rule set covers."""
+"""Role-based access control: rule resolution, rule matching and rule coverage."""
 
 from moorage.registry.rbac.resolver import HeldRule, RuleResolver
 from moorage.registry.rbac.rules import Action, allows, uncovered

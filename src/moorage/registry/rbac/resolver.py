@@ -1,4 +1,4 @@
-"""Which rules a user holds, and through which binding.
+"""Rule resolver: the rules a user holds, with the binding that grants each.
 
 Source: rbac.authorization.k8s.io/v1. A RoleBinding grants in its namespace, a ClusterRoleBinding
 everywhere; a binding to a role that does not exist grants nothing.
@@ -24,7 +24,7 @@ from moorage.registry.typed import TypedReader
 
 @dataclass(frozen=True, slots=True)
 class HeldRule:
-    """A rule and the words for why the user holds it."""
+    """A rule and the text of the reason that the user holds it."""
 
     rule: PolicyRule
     source: str
@@ -32,7 +32,7 @@ class HeldRule:
 
 @dataclass(frozen=True, slots=True)
 class RuleResolver:
-    """Reads roles and bindings as they are now."""
+    """Resolves rules from the present roles and bindings."""
 
     roles: TypedReader[Role]
     role_bindings: TypedReader[RoleBinding]
@@ -40,8 +40,8 @@ class RuleResolver:
     cluster_role_bindings: TypedReader[ClusterRoleBinding]
 
     def rules_of(self, user: User, namespace: str) -> Iterator[HeldRule]:
-        """The user's rules in a namespace; `""` asks for those that hold everywhere."""
-        # As a set: a review can name a hundred thousand.
+        """Yield the user's rules in a namespace; `""` for the cluster-wide ones."""
+        # As a set: a review can contain a hundred thousand groups.
         groups = frozenset(user.groups)
         for binding in self.cluster_role_bindings.all():
             subject = _subject_of(user, groups, binding.subjects, "")
@@ -62,7 +62,7 @@ class RuleResolver:
                     yield HeldRule(rule, source)
 
     def role_rules(self, ref: RoleRef, namespace: str) -> tuple[PolicyRule, ...]:
-        """The rules behind a binding's reference; none when the role does not exist."""
+        """Return the rules of the referenced role; empty if the role does not exist."""
         role: Role | ClusterRole | None
         if ref.kind == "ClusterRole":
             role = self.cluster_roles.get(ref.name)

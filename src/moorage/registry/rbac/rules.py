@@ -1,7 +1,7 @@
-"""What one policy rule allows, and whether rules cover other rules.
+"""RBAC rules: matching an action, and coverage of rules by other rules.
 
 Source: rbac.authorization.k8s.io/v1, API docs "Using RBAC Authorization". A rule without
-subresource says nothing about subresources; `*/status` is every resource's status; resource names
+subresource does not match subresources; `*/status` is every resource's status; resource names
 match only requests that carry a name.
 """
 
@@ -22,7 +22,7 @@ _MAX_DESCRIBED = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """What somebody wants to do. For a path outside the API's resources only verb and path."""
+    """A requested action. Only verb and path for a path outside the API's resources."""
 
     verb: str
     group: str = ""
@@ -42,7 +42,7 @@ class Action:
 
 
 def allows(rule: PolicyRule, action: Action) -> bool:
-    """Whether the rule allows the action (its namespace aside: the binding decides that)."""
+    """Return whether the rule allows the action (the binding decides on the namespace)."""
     if ALL not in rule.verbs and action.verb not in rule.verbs:
         return False
     if not action.is_resource:
@@ -65,14 +65,14 @@ def _path_matches(pattern: str, path: str) -> bool:
 
 
 class TooManyPermissionsError(ValueError):
-    """Rules that multiply to more permissions than can be compared; the text counts them."""
+    """Rules expand to more permissions than can be compared; the text has their number."""
 
 
 def uncovered(held: Iterable[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
     """Return the smallest parts of `wanted` that no held rule covers: granting them is escalation.
 
-    A rule of a few KB multiplies to billions of parts, so the comparisons are bounded; a rule that
-    one held rule covers as a whole is not taken apart. Raises TooManyPermissionsError.
+    A rule of a few KB expands to billions of parts, so the comparisons are bounded; a rule that one
+    held rule covers as a whole is not expanded. Raises TooManyPermissionsError.
     """
     owners = list(held)
     apart = [rule for rule in wanted if not any(_covers_whole(owner, rule) for owner in owners)]
@@ -95,7 +95,7 @@ def _count_parts(rule: PolicyRule) -> int:
 
 
 def _covers_whole(owner: PolicyRule, rule: PolicyRule) -> bool:
-    """Whether each part of a rule is covered, by sets: may say no where the parts say yes."""
+    """Return whether a rule is covered, compared as sets; may miss rules covered in parts."""
     return (
         _holds(owner.verbs, rule.verbs)
         and _holds(owner.api_groups, rule.api_groups)
@@ -113,7 +113,7 @@ def _holds(owned: Sequence[str], wanted: Sequence[str]) -> bool:
 
 
 def _parts(rule: PolicyRule) -> Iterable[PolicyRule]:
-    """A rule as rules with one verb, one group, one resource, one name or path each."""
+    """Expand a rule into rules with one verb, one group, one resource, one name or path."""
     for verb in rule.verbs:
         for path in rule.non_resource_urls:
             yield PolicyRule(verbs=(verb,), non_resource_urls=(path,))
@@ -151,9 +151,9 @@ def _covers(owner: PolicyRule, part: PolicyRule) -> bool:
 
 
 def described(rules: Iterable[PolicyRule]) -> str:
-    """Rules as the escalation refusal prints them: verbs of one resource together, lines sorted.
+    """Format rules for the escalation error: verbs grouped by resource, lines sorted.
 
-    At most 500 lines, then how many are left out.
+    At most 500 lines, then the number of omitted ones.
     """
     grouped: dict[tuple[tuple[str, ...], ...], list[str]] = {}
     for rule in rules:
