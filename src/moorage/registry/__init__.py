@@ -1,1 +1,1 @@
-"""What a kind is, and the one path by which every kind is created, read, changed and deleted."""
+"""Registry: the declarations of all kinds, and the generic create, read, update and delete path."""

@@ -1,7 +1,7 @@
-"""Between what clients send and see (any served version) and what the registry works on.
+"""Object codec: between the bytes of a served version and objects in the storage version.
 
     body ──decode──▶ canonical object in the storage version
-    stored bytes ──encode──▶ bytes in the version asked for
+    stored bytes ──encode──▶ bytes in the requested version
 
 Where a version differs from the stored one only by name, encoding is a prefix and a copy.
 """
@@ -27,7 +27,7 @@ _SUMMARY_BYTES = 30
 
 
 class Media(Enum):
-    """How a body is written."""
+    """Media type of a body."""
 
     JSON = "application/json"
     YAML = "application/yaml"
@@ -36,7 +36,7 @@ class Media(Enum):
 
 @dataclass(slots=True)
 class Decoded:
-    """A body's object, and what strict field validation has to say about it."""
+    """The object of a body and the complaints of strict field validation."""
 
     obj: Obj
     complaints: list[str] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Codec:
         self._prefixes: dict[tuple[str, str], bytes] = {}
 
     def decode(self, kind: Kind, served: Served, body: bytes, media: Media) -> Decoded:
-        """The object of a create or update body, defaulted, in the storage version.
+        """Decode a create or update body and return the defaulted object in the storage version.
 
         Raises BadRequestError when the body is not an object of that kind and version.
         """
@@ -71,9 +71,9 @@ class Codec:
         media: Media,
         also: tuple[str, ...] = (),
     ) -> Decoded:
-        """The canonical object of a body that should be of one kind and type.
+        """Decode a body of the given kind and type and return the canonical object.
 
-        `also`: further apiVersions that it may name.
+        `also`: further apiVersions that the body may name.
         """
         try:
             obj, complaints = self._parse(type_name, body, media)
@@ -87,7 +87,7 @@ class Codec:
         return Decoded(obj, list(complaints))
 
     def fit_type(self, type_name: str, obj: Obj) -> Decoded:
-        """An object that a patch made, checked and normalised as one of a type.
+        """Validate and normalise the result of a patch as an object of a type.
 
         Raises DecodeError when a value does not fit.
         """
@@ -98,7 +98,7 @@ class Codec:
         return Decoded(fitted, list(complaints))
 
     def fit_partial(self, type_name: str, obj: Obj) -> Decoded:
-        """The same for a part of an object: nothing is added that was not stated."""
+        """As `fit_type` for a partial object: no field is added."""
         fitted, complaints = self._json.check(type_name, obj)
         self._partial_normalizer.normalize(type_name, fitted)
         fitted.pop("kind", None)
@@ -109,31 +109,31 @@ class Codec:
         return self._normalizer.normalize(type_name, obj)
 
     def to_storage(self, kind: Kind, served: Served, obj: Obj) -> Obj:
-        """A canonical object of a served version, converted and defaulted."""
+        """Convert a canonical object of a served version to the storage version, with defaults."""
         if served.to_storage is not None:
             obj = self._normalizer.normalize(kind.storage.type, served.to_storage(obj))
         kind.strategy.default(obj)
         return obj
 
     def from_storage(self, served: Served, obj: Obj) -> Obj:
-        """A stored object as a served version has it."""
+        """Convert a stored object to a served version."""
         return served.from_storage(obj) if served.from_storage is not None else obj
 
     def encode_item(self, served: Served, item: Stored) -> bytes:
-        """A stored object's JSON without kind and apiVersion, as list items are."""
+        """Return the JSON of a stored object without kind and apiVersion, as in list items."""
         if served.from_storage is None:
             return b"{" + item.tail
         return msgspec.json.encode(served.from_storage(item.obj))
 
     def encode(self, kind: Kind, served: Served, item: Stored) -> bytes:
-        """A stored object's JSON with kind and apiVersion in front."""
+        """Return the JSON of a stored object, starting with kind and apiVersion."""
         prefix = self.prefix(kind.name, served.api_version)
         if served.from_storage is None:
             return prefix + item.tail
         return prefix + msgspec.json.encode(served.from_storage(item.obj))[1:]
 
     def prefix(self, name: str, api_version: str) -> bytes:
-        """`{"kind":"Pod","apiVersion":"v1",`."""
+        """Return the first bytes of an object's JSON: `{"kind":"Pod","apiVersion":"v1",`."""
         key = (name, api_version)
         prefix = self._prefixes.get(key)
         if prefix is None:
@@ -158,7 +158,7 @@ class Codec:
 
 
 def _check_type(obj: Obj, name: str, api_version: str) -> None:
-    """A body may leave out what it is; what it says must fit the URL."""
+    """Raise BadRequestError if the kind or apiVersion in a body, where given, is another."""
     kind, version = obj.get("kind") or name, obj.get("apiVersion") or api_version
     if kind != name:
         raise BadRequestError(
@@ -185,7 +185,7 @@ def _cannot_handle(name: str, api_version: str, error: DecodeError, body: bytes)
 
 
 def strict_error(name: str, api_version: str, complaints: list[str]) -> BadRequestError:
-    """The refusal of a body under `fieldValidation=Strict`."""
+    """Return the error for a body refused under `fieldValidation=Strict`."""
     return BadRequestError(
         f'{name} in version "{_bare(api_version)}" cannot be handled as a {name}: '
         f"strict decoding error: {', '.join(complaints)}"

@@ -1,4 +1,4 @@
-"""What a delete request does to an object, decided without doing it.
+"""Deletion decisions: the effect of a delete request on an object, as a pure function.
 
 Source: apiserver `registry/generic` graceful deletion, API docs "Garbage Collection" (propagation
 policies as finalizers).
@@ -30,7 +30,7 @@ _POLICY_FINALIZERS = {FOREGROUND: FOREGROUND_FINALIZER, ORPHAN: ORPHAN_FINALIZER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
-    """`metav1.DeleteOptions`, checked."""
+    """Validated `metav1.DeleteOptions`."""
 
     grace_period_seconds: int | None = None
     propagation_policy: str | None = None
@@ -40,7 +40,7 @@ class DeleteOptions:
 
     @classmethod
     def of(cls, body: Obj) -> DeleteOptions:
-        """The options in a request body. Raises InvalidError for contradicting ones."""
+        """Parse the options in a request body. Raises InvalidError for conflicting ones."""
         policy = body.get("propagationPolicy")
         orphans = body.get("orphanDependents")
         errors: list[FieldError] = []
@@ -70,7 +70,7 @@ class DeleteOptions:
 
 
 class Action(Enum):
-    """What to do with the object now."""
+    """Next step of a deletion."""
 
     KEEP = "keep"
     UPDATE = "update"
@@ -87,7 +87,7 @@ class Decision:
 
 
 def check_preconditions(kind: Kind, obj: Obj, options: DeleteOptions) -> None:
-    """Raises ConflictError when the object is not the one that was meant."""
+    """Raise ConflictError when UID or resourceVersion differ from the preconditions."""
     meta = obj["metadata"]
     name = meta["name"]
     if options.uid is not None and options.uid != meta.get("uid"):
@@ -117,7 +117,7 @@ def _conflict(kind: Kind, name: str, why: str) -> StatusError:
 
 
 def decide(kind: Kind, obj: Obj, options: DeleteOptions, now: datetime) -> Decision:
-    """The step that a delete of `obj` takes. `obj` is changed for the update, if there is one."""
+    """Return the next step of a delete of `obj`. Changes `obj` in place for an update."""
     meta = obj["metadata"]
     is_new = "deletionTimestamp" not in meta
     grace_s = _grace_seconds(kind, obj, options)
@@ -127,7 +127,7 @@ def decide(kind: Kind, obj: Obj, options: DeleteOptions, now: datetime) -> Decis
         _mark(kind, obj, 0 if is_held and grace_s is None else grace_s, now)
         if is_held or grace_s:
             return Decision(Action.UPDATE, obj)
-        # Watchers of kinds that end gracefully see the mark before the end.
+        # Watchers of kinds with graceful deletion see deletionTimestamp before the DELETED event.
         return Decision(Action.REMOVE if grace_s is None else Action.UPDATE_THEN_REMOVE, obj)
     is_shorter = _shorten(meta, grace_s, options)
     if is_held:
@@ -139,7 +139,7 @@ def decide(kind: Kind, obj: Obj, options: DeleteOptions, now: datetime) -> Decis
 
 
 def is_over(kind: Kind, obj: Obj) -> bool:
-    """Whether nothing keeps an object any more whose deletion has begun."""
+    """Return whether an object that is being deleted can be removed: nothing holds it."""
     meta = obj["metadata"]
     return (
         "deletionTimestamp" in meta
@@ -150,7 +150,7 @@ def is_over(kind: Kind, obj: Obj) -> bool:
 
 
 def _grace_seconds(kind: Kind, obj: Obj, options: DeleteOptions) -> int | None:
-    """The grace the object gets; None for kinds that know none."""
+    """Return the grace period in seconds; None for kinds without graceful deletion."""
     if kind.strategy.grace_seconds is None:
         return None
     return kind.strategy.grace_seconds(obj, options.grace_period_seconds)
@@ -167,7 +167,7 @@ def _mark(kind: Kind, obj: Obj, grace_s: int | None, now: datetime) -> None:
 
 
 def _shorten(meta: Obj, grace_s: int | None, options: DeleteOptions) -> bool:
-    """A later delete may only bring the end nearer."""
+    """Shorten the grace period; a later delete cannot extend it. Returns whether it changed."""
     current = meta.get("deletionGracePeriodSeconds") or 0
     if grace_s is None or options.grace_period_seconds is None or grace_s >= current:
         return False
@@ -178,7 +178,7 @@ def _shorten(meta: Obj, grace_s: int | None, options: DeleteOptions) -> bool:
 
 
 def _set_policy_finalizers(kind: Kind, meta: Obj, options: DeleteOptions) -> bool:
-    """Put the policy's finalizer in place of any other policy's; whether that changed anything."""
+    """Replace the finalizers of other policies by this policy's. Returns whether any changed."""
     before = meta.get("finalizers", [])
     policy = options.propagation_policy
     if policy is None:

@@ -1,7 +1,7 @@
-"""What a kind is: data, not a class hierarchy.
+"""Kind declarations: data, not a class hierarchy.
 
-A kind says where it is served, what its objects look like, which rules they obey and how they are
-shown; one path (`registry.objects`) does everything else. A new kind is one declaration in
+A kind declares its served versions, types, validation rules and table columns; one generic path
+(`registry.objects`) does everything else. A new kind is one declaration in
 `registry/kinds/`.
 """
 
@@ -25,11 +25,11 @@ STATUS_VERBS = ("get", "patch", "update")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """One group-version a kind is served in. The first of a kind is the version it is stored in.
+    """One served group-version of a kind. The first of a kind is its storage version.
 
     `to_storage` and `from_storage` convert objects; None where only the apiVersion differs.
-    `field_aliases` maps this version's field labels to the stored one's. `warning` goes out with
-    every answer.
+    `field_aliases` maps this version's field labels to the stored one's. `warning` is sent with
+    every response.
     """
 
     group: str
@@ -47,9 +47,9 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class SelectableField:
-    """A field that field selectors may name: its label and where the value is.
+    """A field for field selectors: its label and the path of its value.
 
-    `default` is what an absent value counts as, `fallback` where to look first if it is empty.
+    An absent value counts as `default`; if the value is empty, the path `fallback` is read.
     """
 
     label: str
@@ -62,7 +62,7 @@ class SelectableField:
 class Column:
     """One column of a Table. `priority` 1 shows with `-o wide` only.
 
-    `documented_by` is the API field whose documentation stands for the description, by full name
+    `documented_by` is the API field whose documentation is the description, by full name
     (`io.k8s.api.core.v1.PodStatus.podIP`).
     """
 
@@ -76,9 +76,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """How objects of a kind are shown in a Table.
+    """Table representation of a kind.
 
-    `cells(obj, now)` gives one value a column; `conditions` the row's own conditions, if any.
+    `cells(obj, now)` returns one value per column; `conditions` the row's own conditions, if any.
     """
 
     columns: tuple[Column, ...]
@@ -88,7 +88,7 @@ class Printer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subresource:
-    """A part of an object with a path of its own. Group, version and kind are of its body."""
+    """A part of an object with its own path. Group, version and kind are those of its body."""
 
     verbs: tuple[str, ...]
     group: str = ""
@@ -115,9 +115,9 @@ def _no_warnings(*_: Any) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class PartRules:
-    """The rules of an update through a subresource, as those of the whole object's update.
+    """The rules of an update through a subresource, analogous to those of the full object.
 
-    `raises_generation`: whether a new spec is a new generation.
+    `raises_generation`: whether a spec change increments the generation.
     """
 
     prepare: Callable[[Obj, Obj], None] = _nothing
@@ -129,11 +129,11 @@ class PartRules:
 class Strategy:
     """The rules of a kind. Every function takes canonical objects and no other input.
 
-    `default(obj)`: fill in what the API promises, at decoding. `prepare_create(obj)`,
-    `prepare_update(new, old)`: keep users from writing what is not theirs. `validate(obj)`,
-    `validate_update(new, old)`: the complaints. `parts`: the same for subresources, by name.
-    `warn(new, old or None)`: sentences for the `Warning` header. `spec_of(obj)`: the part whose
-    change raises the generation.
+    `default(obj)`: set the API defaults, at decoding. `prepare_create(obj)`,
+    `prepare_update(new, old)`: reset fields that users may not write. `validate(obj)`,
+    `validate_update(new, old)`: return the errors. `parts`: the same for subresources, by name.
+    `warn(new, old or None)`: texts for the `Warning` header. `spec_of(obj)`: the part whose
+    change increments the generation.
     """
 
     default: Callable[[Obj], None] = _nothing
@@ -150,16 +150,16 @@ class Strategy:
     returns_deleted: bool = False
     default_propagation: str = "Background"
     grace_seconds: Callable[[Obj, int | None], int] | None = None
-    """For kinds that end gracefully: the seconds an object gets, given what was asked for."""
+    """Grace period in seconds for kinds with graceful deletion, given the requested one."""
     mark_deleted: Callable[[Obj], None] = _nothing
-    """What else changes in an object when its deletion begins."""
+    """Applies further changes to an object when its deletion begins."""
     is_held: Callable[[Obj], bool] = _is_not_held
-    """Whether something besides `metadata.finalizers` keeps an object that is being deleted."""
+    """Returns whether anything besides `metadata.finalizers` blocks the removal of an object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One kind of object. Its key in the store starts with `table`."""
+    """One kind of object. Store keys of its objects start with `table`."""
 
     name: str
     plural: str
@@ -173,7 +173,7 @@ class Kind:
     selectable: tuple[SelectableField, ...] = ()
     subresources: Mapping[str, Subresource] = field(default_factory=dict)
     is_stored: bool = True
-    """False for reviews: they are answered, never kept."""
+    """False for reviews, which are answered but never stored."""
 
     @property
     def storage(self) -> Served:
@@ -189,7 +189,7 @@ class Kind:
 
     @property
     def resource(self) -> str:
-        """`pods`, `runtimeclasses.node.k8s.io`: as errors and RBAC name it."""
+        """Return the qualified plural in errors and RBAC: `pods`, `runtimeclasses.node.k8s.io`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
@@ -201,20 +201,20 @@ class Kind:
         return "status" in self.subresources
 
     def key(self, namespace: str, name: str) -> str:
-        """The store's key of an object."""
+        """Return the store key of an object."""
         if self.is_namespaced:
             return f"{self.table}/{namespace}/{name}"
         return f"{self.table}/{name}"
 
     def prefix(self, namespace: str) -> str:
-        """The store's prefix of the objects in a namespace, or of all for `""`."""
+        """Return the store prefix of the objects in a namespace, or of all for `""`."""
         if self.is_namespaced and namespace:
             return f"{self.table}/{namespace}/"
         return f"{self.table}/"
 
 
 def status_subresource() -> dict[str, Subresource]:
-    """The usual `/status`."""
+    """Return the standard `/status` subresource."""
     return {"status": Subresource(verbs=STATUS_VERBS)}
 
 
@@ -237,7 +237,7 @@ def get_spec(obj: Obj) -> object:
 
 
 def by_resource(kinds: Sequence[Kind]) -> dict[tuple[str, str, str], tuple[Kind, Served]]:
-    """(group, version, plural) → the kind and the version asked for."""
+    """Index kinds: (group, version, plural) → the kind and that version."""
     return {
         (served.group, served.version, kind.plural): (kind, served)
         for kind in kinds

@@ -1,7 +1,7 @@
 """Lists: the resourceVersion rules, pages and continue tokens.
 
-Present lists come from memory; a page of a list begun earlier is read from the store at the
-revision of its first page, so pages never overlap or miss. Source: API concepts
+Current lists come from memory; later pages are read from the store at the revision of the first
+page, so pages neither overlap nor skip objects. Source: API concepts
 "resourceVersion", "Retrieving large results sets in chunks".
 """
 
@@ -40,7 +40,7 @@ _AT_PRESENT = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions:
-    """What a list asks for. `resource_version` and `match` are as the query has them."""
+    """Options of a list. `resource_version` and `match` are the raw query values."""
 
     selection: Selection = EVERYTHING
     limit: int = 0
@@ -51,14 +51,14 @@ class ListOptions:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A page: the items, the revision they were read at, and how to go on."""
+    """A page: the items, the revision they were read at, and the continue token."""
 
     items: list[Stored]
     revision: int
     continue_: str = ""
     remaining: int | None = None
     damage: Sequence[Damage] = ()
-    """Objects that belong here and cannot be read."""
+    """Damage of the listed objects that cannot be read."""
 
 
 class _Token(msgspec.Struct):
@@ -76,7 +76,7 @@ class Lister:
     factory: StoredFactory = field(repr=False)
 
     async def page(self, kind: Kind, namespace: str, options: ListOptions) -> Listed:
-        """The page asked for. Raises StatusErrors for impossible combinations and old revisions."""
+        """Return a page. Raises StatusError for invalid combinations and compacted revisions."""
         _check(options)
         prefix = kind.prefix(namespace)
         if options.continue_:
@@ -91,7 +91,7 @@ class Lister:
         return self._page_now(prefix, "", options.selection, limit)
 
     def as_listed(self, items: list[Stored]) -> Listed:
-        """Items found otherwise, as a list of now."""
+        """Return already selected items as a list at the present revision."""
         return Listed(items, self.cache.revision)
 
     async def _next_page(self, prefix: str, options: ListOptions) -> Listed:
@@ -165,15 +165,15 @@ class Lister:
         damage: Sequence[Damage],
     ) -> Listed:
         token = _encode_token(revision, items[-1].key.removeprefix(prefix))
-        # How many remain is told only where it is known without looking at each.
+        # remainingItemCount is unset with selectors: each remaining object would need matching.
         known = remaining if selection.is_everything else None
         return Listed(items, revision, token, known, damage)
 
 
 def parse_revision(text: str, *, is_list: bool = False) -> int:
-    """A resourceVersion query value as a number, 0 when absent.
+    """Parse a resourceVersion query value, 0 when absent.
 
-    Raises StatusError (500, as upstream) for what is none; a list's is a BadRequestError.
+    Raises StatusError (500, as upstream) for an invalid one, BadRequestError in a list.
     """
     if not text:
         return 0
@@ -187,13 +187,13 @@ def parse_revision(text: str, *, is_list: bool = False) -> int:
 
 
 async def wait_fresh(cache: WatchCache[Stored], wanted: int) -> None:
-    """Wait a moment for a revision from the future. Raises ServerTimeoutError."""
+    """Wait for a revision that the cache has not reached. Raises ServerTimeoutError."""
     if not await cache.wait_for(wanted, _FRESH_TIMEOUT_S):
         raise too_large(wanted, cache.revision)
 
 
 def too_large(wanted: int, current: int) -> ServerTimeoutError:
-    """The answer to a revision that has not happened yet."""
+    """Return the error for a revision above the present one."""
     return ServerTimeoutError(
         f"Timeout: Too large resource version: {wanted}, current: {current}",
         {

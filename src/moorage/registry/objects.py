@@ -1,11 +1,11 @@
-"""The one path by which objects of every kind are created, changed and deleted.
+"""Object store: the generic create, update and delete path of all kinds.
 
     create: system metadata → field ownership → admit → prepare → validate → admit → commit
     update: read → make new → field ownership → admit → prepare → validate → admit → commit
     delete: preconditions → admit → decide → commit
 
-A commit that loses to another writer is tried again from the top, unless the client named the
-revision it meant. Hot path: `create`, 200 µs for a pod without the commit (bench/api.py).
+A commit that fails on a revision conflict is retried from the start, unless the client specified
+the revision. Hot path: `create`, 200 µs for a pod without the commit (bench/api.py).
 Source: apiserver `registry/generic/registry.Store`.
 """
 
@@ -43,25 +43,25 @@ from moorage.registry.worker import LARGE_OBJECT_BYTES, Worker
 from moorage.storage import RevisionConflictError, Store, StoreBrokenError, WatchCache
 
 MAX_OBJECT_BYTES: Final = 3 * 1024 * 1024
-"""As JSON. etcd takes 1.5 MiB of protobuf, which is about half the size."""
+"""Limit on the JSON. etcd accepts 1.5 MiB of protobuf, which is about half the size."""
 
 _GENERATE_TRIES = 8
 _UPDATE_TRIES = 16
 
 
 class Admission(Protocol):
-    """What stands between a valid request and the store."""
+    """Admission chain, called between a valid request and the store."""
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Change `attributes.obj` in place, or refuse with a StatusError."""
+        """Change `attributes.obj` in place. Raises StatusError to refuse."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Refuse with a StatusError, or let pass."""
+        """Check the write. Raises StatusError to refuse."""
 
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """The object after an update, and whether the update made it."""
+    """The object after an update, and whether the update created it."""
 
     item: Stored
     is_created: bool = False
@@ -69,18 +69,18 @@ class Updated:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The object at or before its end, and whether it is gone."""
+    """The object after a delete step, and whether it was removed."""
 
     item: Stored
     is_gone: bool
 
 
 MakeNew = Callable[[Obj | None], Obj]
-"""The new object made from the present one (None: there is none), in the storage version."""
+"""Returns the new object for the present one (None: absent), in the storage version."""
 
 
 MayDeleteUnread = Callable[[User, Kind, str, str], bool]
-"""Whether a user may remove an object, by namespace and name, that cannot be read."""
+"""Returns whether a user may remove an unreadable object, by namespace and name."""
 
 UNREAD_VERB = "unsafe-delete-ignore-read-errors"
 
@@ -113,7 +113,7 @@ class Objects:
         return self._cache.get(kind.key(namespace, name))
 
     def get(self, kind: Kind, namespace: str, name: str) -> Stored:
-        """The object now. Raises NotFoundError; InternalError if what is stored is damaged."""
+        """Return the present object. Raises NotFoundError, or InternalError if it is damaged."""
         item = self.find(kind, namespace, name)
         if item is None:
             self._check_readable(kind.key(namespace, name))
@@ -130,7 +130,7 @@ class Objects:
         *,
         is_applied: bool = False,
     ) -> Stored:
-        """Create an object and return it as stored. Raises StatusErrors for every refusal."""
+        """Create an object and return it as stored. Raises StatusError for every refusal."""
         meta = obj["metadata"]
         if meta.get("resourceVersion"):
             raise StatusError("resourceVersion should not be set on objects to be created")
@@ -139,7 +139,7 @@ class Objects:
         if not is_applied:
             meta.pop("managedFields", None)
             await self._worker.run(request, self._ownership.on_create, request, kind, served, obj)
-        # Before a name is made up: who repeats a refused request must hear the same words again.
+        # Before a name is generated: a repeated request must get the same error text.
         attributes = Attributes(
             request=request, operation="CREATE", kind=kind, served=served,
             namespace=namespace, name=meta.get("name", ""), obj=obj,
@@ -191,13 +191,13 @@ class Objects:
         is_patch: bool = False,
         is_applied: bool = False,
     ) -> Updated:
-        """Replace an object by what `make_new` makes of it, and return it as stored.
+        """Replace an object by the result of `make_new` and return it as stored.
 
-        The new object's resourceVersion, when it has one, is the revision that must be replaced.
+        The new object's resourceVersion, if set, is the revision that must be replaced.
         `authorize_create`: an absent object is created, unless this raises ForbiddenError because
         the user may only change objects. `is_patch`: `make_new` kept the present revision unless
-        the client named one, so losing a race means making it again. `is_applied`: `make_new` is a
-        server-side apply and has settled who owns which field.
+        the client specified one, so a revision conflict calls it again. `is_applied`: `make_new` is
+        a server-side apply and has set the field ownership.
         """
         key = kind.key(namespace, name)
         for _ in range(_UPDATE_TRIES):
@@ -208,7 +208,7 @@ class Objects:
                     raise NotFoundError.of(kind.plural, name, group=kind.group)
                 authorize_create()
                 created = await self._worker.run(request, make_new, None)
-                # A request with a uid means an object that was deleted, not a new one.
+                # A request with a UID refers to a deleted object, not to a new one.
                 _check_uid(kind, name, created["metadata"], {})
                 created["metadata"].pop("resourceVersion", None)
                 try:
@@ -216,7 +216,7 @@ class Objects:
                         request, kind, served, namespace, created, is_applied=is_applied
                     )
                 except AlreadyExistsError:
-                    continue  # Lost to another creation: this one is an update.
+                    continue  # Created concurrently: this is an update now.
                 return Updated(item, is_created=True)
             request.is_large = request.is_large or len(existing.tail) > LARGE_OBJECT_BYTES
             old = existing.obj
@@ -233,7 +233,7 @@ class Objects:
                     request, kind, served, namespace, name, existing, old, new, subresource
                 )
             except RevisionConflictError as conflict:
-                # An object that was deleted meanwhile is not found at the next look.
+                # If the object was deleted concurrently, the retry finds it absent.
                 if must_match and not is_patch and conflict.current:
                     raise _modified(kind, name) from conflict
                 continue
@@ -269,7 +269,7 @@ class Objects:
         if deletion.is_over(kind, new):
             await self._remove(existing, value)
             return self._factory(existing.key, existing.revision, value)
-        # What an object on its way out still needs: its last statuses, its finalizers removed.
+        # Needed while an object is being deleted: status updates and the removal of finalizers.
         ends = "deletionTimestamp" in old["metadata"]
         revision = await self._put(existing.key, value, existing.revision, may_use_reserve=ends)
         return self._as_written(existing.key, revision, value)
@@ -283,7 +283,7 @@ class Objects:
         name: str,
         options: DeleteOptions,
     ) -> Deleted:
-        """Begin or finish an object's deletion."""
+        """Start or finish the deletion of an object."""
         if options.ignores_read_errors:
             return await self._delete_unread(request, kind, namespace, name)
         for _ in range(_UPDATE_TRIES):
@@ -305,7 +305,7 @@ class Objects:
     async def _delete_unread(
         self, request: Request, kind: Kind, namespace: str, name: str
     ) -> Deleted:
-        """Remove an object that cannot be read, without admission, finalizers or grace.
+        """Remove an unreadable object without admission, finalizers or grace period.
 
         Raises InvalidError if it can be read. Source: KEP-3926, unsafe deletion.
         """
@@ -358,7 +358,7 @@ class Objects:
         selection: Selection,
         options: DeleteOptions,
     ) -> list[Stored]:
-        """Delete every selected object; returns them as they were before."""
+        """Delete the selected objects. Returns them as they were before."""
         found = [
             item for item in self._cache.scan(kind.prefix(namespace)) if selection.matches(item)
         ]
@@ -370,7 +370,7 @@ class Objects:
         return found
 
     def _check_readable(self, key: str) -> None:
-        """Raise InternalError if there is an object under a key that cannot be read."""
+        """Raise InternalError if the object under a key cannot be read."""
         damage = self._cache.damage(key)
         if damage is not None:
             raise InternalError.of(
@@ -427,8 +427,9 @@ def _warn(
 
 
 def _value_of(obj: Obj) -> bytes:
-    """The bytes to store. An object that is too large with its managed fields loses them, as
-    upstream. Raises TooLargeError.
+    """Return the bytes to store. Drops the managed fields if they make the object too large.
+
+    As upstream. Raises TooLargeError.
     """
     value = to_value(obj)
     if len(value) > MAX_OBJECT_BYTES and obj["metadata"].pop("managedFields", None):
@@ -453,7 +454,7 @@ def _other_namespace() -> BadRequestError:
 
 
 def _keep_system_fields(kind: Kind, namespace: str, name: str, new: Obj, old: Obj) -> None:
-    """System metadata is the server's: what the client left out stays, what it changed is told."""
+    """Restore server-managed metadata from the old object. Raises for another namespace or UID."""
     meta, was = new["metadata"], old["metadata"]
     if kind.is_namespaced and meta.get("namespace", namespace) != namespace:
         raise _other_namespace()
@@ -469,7 +470,7 @@ def _keep_system_fields(kind: Kind, namespace: str, name: str, new: Obj, old: Ob
 
 
 def _check_uid(kind: Kind, name: str, meta: Obj, was: Obj) -> None:
-    """Raise ConflictError if `meta` names a uid and the object, {} for none, has another.
+    """Raise ConflictError if `meta` has a UID and the object, {} for none, has another.
 
     Source: apiserver `storage.Preconditions.Check`, which fails on an absent object too.
     """
@@ -497,7 +498,7 @@ def _raise_generation(kind: Kind, new: Obj, old: Obj) -> None:
 
 
 def _check_revision(kind: Kind, name: str, new: Obj, existing: Stored) -> bool:
-    """Whether the client named the revision to replace. Raises ConflictError for another one."""
+    """Return whether the client specified the revision. Raises ConflictError if it differs."""
     wanted = new["metadata"].get("resourceVersion", "")
     if wanted in ("", "0"):
         if kind.strategy.needs_revision_on_update:

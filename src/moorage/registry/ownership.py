@@ -1,7 +1,7 @@
-"""Keeps `metadata.managedFields` for the generic path.
+"""Field ownership: maintains `metadata.managedFields` for the generic path.
 
-Joins what the trackers need: the acting version of the object, the manager's name, which fields an
-endpoint may write. Objects that carry no entries are not tracked until somebody applies them.
+Collects the arguments of the trackers: the object in the version of the request, the manager's
+name, the fields an endpoint may write. Objects without entries are not tracked until an apply.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Ownership:
     def on_update(
         self, request: Request, kind: Kind, served: Served, new: Obj, old: Obj, subresource: str
     ) -> None:
-        """Record who changed what, in place."""
+        """Record the changed fields for the manager, in place."""
         base = self._base_entries(new, old)
         if not base:
             _set_entries(new, [])
@@ -72,9 +72,9 @@ class Ownership:
         *,
         force: bool,
     ) -> Obj:
-        """The object after an apply, in the acting version, its entries settled.
+        """Return the object after an apply, in the request's version, with its new entries.
 
-        `live` is in the storage version, `config` in the acting one.
+        `live` is in the storage version, `config` in the request's.
         """
         change = self._change(request, kind, served, APPLY, subresource)
         entries: ManagedFields = [] if live is None else _entries_of(live)
@@ -85,15 +85,15 @@ class Ownership:
         return merged
 
     def is_same(self, new: Obj, old: Obj) -> bool:
-        """Whether an update changes nothing: neither content nor, times aside, ownership."""
+        """Return whether an update changes neither content nor, times aside, ownership."""
         if not is_same_but_for_times(_entries_of(new), _entries_of(old)):
             return False
         return _comparable(new) == _comparable(old)
 
     def _base_entries(self, new: Obj, old: Obj) -> ManagedFields:
-        """The entries to go on from: the client's own if it sent some, else the object's.
+        """Return the base entries: the client's if it sent any, else the object's.
 
-        A single empty entry is the client's way to say: forget them all.
+        A single empty entry from the client resets them all.
         """
         sent = new["metadata"].get("managedFields")
         if sent is None:
@@ -101,7 +101,7 @@ class Ownership:
         if sent == [{}]:
             return []
         present = _entries_of(old)
-        # What cannot be read counts as not sent, as upstream.
+        # Entries that do not decode count as not sent, as upstream.
         return list(sent) if sent == present or all(map(_is_readable, sent)) else present
 
     def _change(
@@ -144,7 +144,7 @@ def _is_readable(entry: Obj) -> bool:
 
 
 def _ignored(kind: Kind, subresource: str) -> Tree:
-    """The main endpoint does not write the status."""
+    """Return the fields an endpoint does not write: the status, for the main endpoint."""
     return _STATUS if kind.has_status and not subresource else EMPTY
 
 

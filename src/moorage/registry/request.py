@@ -1,4 +1,4 @@
-"""Who asks, and how: what travels with a request through admission and the registry."""
+"""Write requests: user and options, as passed through admission and the registry."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from moorage.registry.kind import Kind, Obj, Served
 SYSTEM_MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
 MANAGER_BYTES = 128
-"""A field manager's longest name."""
+"""Maximum length of a field manager's name."""
 
-# A flood of warnings would not fit into the headers that clients read. Source: apiserver's
-# warning recorder, which cuts items once all together are longer than 4 KiB.
+# Clients limit the size of response headers. Source: apiserver's warning recorder, which truncates
+# items once the total exceeds 4 KiB.
 _WARNINGS_CHARS = 4 * 1024
 _WARNING_CHARS = 2 * 1024
 
@@ -23,7 +23,7 @@ ANONYMOUS = "system:anonymous"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """An authenticated identity, as TokenReview and audit show it."""
+    """An authenticated identity, as in TokenReview and audit."""
 
     name: str
     uid: str = ""
@@ -33,9 +33,9 @@ class User:
 
 @dataclass(slots=True, kw_only=True)
 class Request:
-    """One write, with its options. `warnings` collects sentences for the answer's headers.
+    """One write, with its options. `warnings` collects texts for the response headers.
 
-    `is_large`: body or object are so large that work on them goes to the worker's thread.
+    `is_large`: body or object are processed on the worker's thread because of their size.
     """
 
     user: User
@@ -49,18 +49,18 @@ class Request:
 
     @property
     def manager(self) -> str:
-        """The field manager's name: given, or the User-Agent up to its first slash."""
+        """The field manager: the `fieldManager` option, or the User-Agent up to its first slash."""
         return self.field_manager or _printable(self.user_agent.partition("/")[0]) or "unknown"
 
     def warn(self, sentence: str) -> None:
-        """Add a warning, once, while there is room for more in the answer's headers."""
+        """Add a warning, without duplicates, up to the size limit of the response headers."""
         if self._warned_chars < _WARNINGS_CHARS and sentence not in self.warnings:
             self.warnings.append(sentence[:_WARNING_CHARS])
             self._warned_chars += len(self.warnings[-1])
 
 
 def _printable(text: str) -> str:
-    """The text without what cannot be printed, up to 128 bytes.
+    """Return the text without unprintable characters, up to 128 bytes.
 
     Source: apiserver `prefixFromUserAgent`.
     """
@@ -72,7 +72,7 @@ def _printable(text: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class Attributes:
-    """What admission sees of a write. Plugins that mutate change `obj` in place.
+    """A write as admission plugins see it. Mutating plugins change `obj` in place.
 
     `operation` is CREATE, UPDATE, DELETE or CONNECT; `obj` is None for DELETE, `old` for CREATE.
     """

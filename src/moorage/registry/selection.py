@@ -1,4 +1,4 @@
-"""Which objects a list, a watch or a collection delete is about."""
+"""Object selection: label and field selectors of lists, watches and collection deletes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMESPACE = "metadata.namespace"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A label and a field selector, made ready for one kind."""
+    """A label and a field selector, compiled for one kind."""
 
     labels: labels.Selector = labels.EVERYTHING
     name: str | None = None
@@ -39,9 +39,9 @@ class Selection:
 
 
 def select(kind: Kind, served: Served, label_text: str, field_text: str) -> Selection:
-    """The selection two query values ask for.
+    """Parse the two query values and return the selection.
 
-    Raises BadRequestError for text that does not parse or a field the kind does not offer.
+    Raises BadRequestError for text that does not parse or a field the kind does not support.
     """
     if not label_text and not field_text:
         return EVERYTHING

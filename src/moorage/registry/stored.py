@@ -1,8 +1,8 @@
-"""An object as it is kept: bytes that go out as they are, and the little that selectors ask.
+"""Stored objects: the bytes sent to clients, and the values that selectors match.
 
 The value under a key is the object's JSON without kind, apiVersion and resourceVersion, metadata
-first: `{"metadata":{…},…}`. The revision is known only after the commit, so it is spliced in once,
-when the item is made; GET, LIST and WATCH then send the same bytes with another few in front.
+first: `{"metadata":{…},…}`. The revision is known only after the commit, so it is inserted once,
+when the item is created; GET, LIST and WATCH send the same bytes after a short prefix.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from moorage.registry.kind import Kind, Obj, SelectableField
 
 _HEAD = b'"metadata":{"resourceVersion":"'
 _VALUE_HEAD = b'{"metadata":{'
-# Two short strings and their place in a dict.
+# Memory of two short strings and their dict entry.
 _LABEL_BYTES = 250
 
 
@@ -45,12 +45,12 @@ class Stored:
 
     @classmethod
     def unsaved(cls, key: str, value: bytes) -> Stored:
-        """An object that a dry run did not store: it has no resourceVersion."""
+        """Return an object that a dry run did not store: it has no resourceVersion."""
         return cls(key, 0, value[1:], {}, ())
 
     @property
     def size(self) -> int:
-        """The bytes it keeps in memory: labels are kept a second time, as a dict of strings."""
+        """The bytes it occupies in memory: labels are held a second time, as a dict of strings."""
         return len(self.tail) + _LABEL_BYTES * len(self.labels)
 
     @property
@@ -64,25 +64,25 @@ class Stored:
 
     @property
     def obj(self) -> Obj:
-        """The object decoded anew (storage version, no kind): the caller may change it."""
+        """Return a newly decoded copy (storage version, no kind), which the caller may change."""
         decoded: Obj = msgspec.json.decode(b"{" + self.tail)
         return decoded
 
     def at(self, revision: int) -> Stored:
-        """The same object under another revision, as a deletion's last word shows it."""
+        """Return the same object at another revision, as in a DELETED event."""
         rest = self.tail[len(_HEAD) + len(str(self.revision)) :]
         tail = _HEAD + str(revision).encode() + rest
         return Stored(self.key, revision, tail, self.labels, self.fields)
 
     @property
     def value(self) -> bytes:
-        """The bytes the store keeps for it."""
+        """Return the bytes as stored, without the revision."""
         skipped = len(_HEAD) + len(str(self.revision)) + len(b'",')
         return _VALUE_HEAD + self.tail[skipped:]
 
 
 def to_value(obj: Obj) -> bytes:
-    """The bytes to store for an object. Its metadata must not be empty."""
+    """Return the bytes to store for an object. Its metadata must not be empty."""
     metadata = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
     rest = {
         key: value for key, value in obj.items() if key not in ("metadata", "kind", "apiVersion")
@@ -91,14 +91,14 @@ def to_value(obj: Obj) -> bytes:
 
 
 class StoredFactory:
-    """Makes items for the watch cache: knows each table's selectable fields."""
+    """Creates the items of the watch cache, with the selectable fields of each table."""
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._heads = {kind.table: _HeadReader(kind.selectable) for kind in kinds}
         self._plain = _HeadReader(())
 
     def __call__(self, key: str, revision: int, value: bytes) -> Stored:
-        """The item for a committed value.
+        """Return the item for a committed value.
 
         A table without kind (data of a later version, kept but not served) has labels only.
         """
@@ -112,7 +112,7 @@ _NO_LABELS: Mapping[str, str] = {}
 
 
 class _HeadReader:
-    """Reads labels and selectable fields out of a value, skipping all else at C speed."""
+    """Reads labels and selectable fields from a value, skipping the rest at C speed."""
 
     def __init__(self, selectable: tuple[SelectableField, ...]) -> None:
         tree: dict[str, Any] = {"metadata": {"labels": dict[str, str]}}

@@ -1,7 +1,7 @@
-"""Stored objects as typed structs, decoded once a revision.
+"""Typed reader: stored objects as typed structs, decoded once per revision.
 
-Admission and authorization look at the same few objects (classes, roles, accounts) for every
-request; this keeps their decoded form until they change.
+Admission and authorization read the same few objects (classes, roles, accounts) for every request;
+this caches their decoded form until they change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Watches: what one follows, from where, and which changes it sees as which events.
+"""Watches: options, start revision, and the mapping of changes to events.
 
 An object that enters a selection is ADDED to its watchers, one that leaves is DELETED with its old
 content. Source: API concepts "Efficient detection of changes", KEP-3157 (initial events).
@@ -23,12 +23,12 @@ DELETED = "DELETED"
 
 W = TypeVar("W")
 Encode = Callable[[str, Stored], W]
-"""(event type, object) → what the watcher queues."""
+"""(event type, object) → the frame that the watcher queues."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchOptions:
-    """What a watch asks for."""
+    """Options of a watch."""
 
     selection: Selection = EVERYTHING
     resource_version: str = ""
@@ -39,7 +39,7 @@ class WatchOptions:
 
 @dataclass(frozen=True, slots=True)
 class Watch(Generic[W]):
-    """An open watch: first the present objects, then what the watcher gets.
+    """An open watch: first the initial objects, then the events of the watcher.
 
     `ends_initial_events`: a bookmark marks the end of `initial`, at `revision`.
     """
@@ -60,8 +60,8 @@ def open_watch(
 ) -> Watch[W]:
     """Start a watch; end it with `close_watch`.
 
-    Raises ExpiredError for a revision before the window, ServerTimeoutError for initial events as
-    of a revision that has not happened, InvalidError for contradicting options.
+    Raises ExpiredError for a revision before the window, ServerTimeoutError for initial events at
+    a revision above the present one, InvalidError for conflicting options.
     """
     _check(options)
     wanted = parse_revision(options.resource_version)

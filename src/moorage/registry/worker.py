@@ -1,8 +1,8 @@
-"""A thread for work on large objects, so that the event loop answers others meanwhile.
+"""Worker thread for large objects, so that the event loop can serve other requests meanwhile.
 
 Decoding, merging and validating 3 MiB take about a second of Python; in a thread the interpreter
-hands the loop its turn every few milliseconds. One thread, so that memory is needed for one such
-object at a time. What runs here is pure: it touches neither the cache nor the store.
+switches to the loop every few milliseconds. One thread, so that memory is needed for one such
+object at a time. Steps are pure: they touch neither the cache nor the store.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from moorage.registry.request import Request
 
 LARGE_OBJECT_BYTES: Final = 64 * 1024
 _LARGE_BODY_BYTES = {Media.JSON: 64 * 1024, Media.YAML: 8 * 1024, Media.PROTOBUF: 8 * 1024}
-# A list of `{}` costs its validation more than its bytes say.
+# Validation of a list of `{}` takes more time than its size suggests.
 _MANY_OBJECTS = 500
 
 _WAITING = 64
@@ -35,14 +35,14 @@ R = TypeVar("R")
 
 
 def is_large(body: bytes, media: Media) -> bool:
-    """Whether a body may cost more than some milliseconds on the event loop."""
+    """Return whether a body may take more than a few milliseconds on the event loop."""
     return len(body) > _LARGE_BODY_BYTES[media] or (
         media is Media.JSON and body.count(b"{") > _MANY_OBJECTS
     )
 
 
 class Worker:
-    """The thread. Steps run in the order in which they come; `close` ends it."""
+    """The thread. Runs steps in order of arrival; `close` stops it."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="large-objects")
@@ -50,22 +50,22 @@ class Worker:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Give up what waits; a step that runs is let finish, by itself."""
+        """Cancel queued steps; a running step finishes in the background."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def run(
         self, request: Request, step: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """Return what the step returns; a request that is not large takes it at once, in place.
+        """Run a step and return its result; for a small request on the event loop, at once.
 
-        Raises what the step raises, TooManyRequestsError when too many steps wait already, of all
-        users or of this one, and ServerTimeoutError when its turn does not come in time.
+        Raises what the step raises, TooManyRequestsError when too many steps are queued, of all
+        users or of this one, and ServerTimeoutError when it does not start in time.
         """
         if not request.is_large:
             return step(*args, **kwargs)
         user = request.user.name
         self._enter(user)
-        # A cancelled step stays in the thread's queue until its turn: it must not keep its body.
+        # A cancelled step stays in the thread's queue until its turn: it must release its body.
         calls = [partial(step, *args, **kwargs)]
         future = self._thread.submit(_call_last, calls)
 
@@ -108,7 +108,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """The error of a step that refused its request."""
+    """Holds the error of a step that refused its request."""
 
     error: Exception
 
@@ -116,9 +116,9 @@ class _Refusal:
 def _call_last(calls: list[partial[R]]) -> R | _Refusal:
     """Call the step. Returns its refusal without tracebacks; raises any other error.
 
-    An error that a future raises is in a circle with the frames that waited for it. The frames of
-    the step would stay with it, and in them a document of up to 150,000 values, until the collector
-    walks through everything: measured as 1.3 million objects and a pause of over a second.
+    An error raised by a future is in a reference cycle with the frames that awaited it. It would
+    keep the frames of the step, and in them a document of up to 150,000 values, until a full
+    garbage collection: measured as 1.3 million objects and a pause of over a second.
     """
     try:
         return calls.pop()()
@@ -128,7 +128,7 @@ def _call_last(calls: list[partial[R]]) -> R | _Refusal:
 
 
 def _drop_tracebacks(error: BaseException) -> None:
-    """Let go of the frames of an error, and of those it came from."""
+    """Drop the tracebacks of an error, of its cause and of its context."""
     errors: list[BaseException | None] = [error]
     while errors:
         current = errors.pop()

@@ -1,4 +1,4 @@
-"""YAML bodies: server-side apply sends them, and any client may."""
+"""YAML request bodies, sent by server-side apply and accepted from any client."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from moorage.registry.schema.errors import DecodeError
 
 
 def parse_yaml(body: bytes) -> tuple[Any, list[str]]:
-    """The document as JSON values, and a sentence for each repeated key.
+    """Return the document as JSON values, and a complaint per repeated key.
 
-    Raises DecodeError when it is not YAML, has several documents, or exceeds a bound of
+    Raises DecodeError when the body is not YAML, has several documents, or exceeds a bound of
     `moorage.api.yaml_values`.
     """
     try:
