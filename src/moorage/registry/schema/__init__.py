@@ -1,7 +1,7 @@
-"""What the API's objects look like: types, and the codecs that follow from them.
+"""API schema: the types of the API's objects, and the codecs derived from them.
 
 The types come from a published package of Kubernetes' definitions, joined with the table of
-protobuf field numbers under `wire/`; both are compiled to one file when Moorage is built.
+protobuf field numbers under `wire/`; both are compiled to one file at build time.
 
     bytes ──decode──▶ dict ──normalize──▶ canonical dict
 """

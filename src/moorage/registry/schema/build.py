@@ -1,4 +1,4 @@
-"""Writes the files a server loads: run by the build hook, never by a server."""
+"""Schema build: writes the files a server loads; run by the build hook only."""
 
 from __future__ import annotations
 

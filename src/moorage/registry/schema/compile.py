@@ -1,11 +1,11 @@
-"""Joins definitions and protobuf numbers into the bundle of types that a server loads.
+"""Schema compiler: joins definitions and protobuf numbers into the bundle that servers load.
 
-Runs when Moorage is built. A line of a `wire/` file is a message and its fields:
+Runs at build time. A line of a `wire/` file is a message and its fields:
 
     Probe ^ProbeHandler=1 initialDelaySeconds=2 terminationGracePeriodSeconds=7*
 
-`*` a pointer (absent differs from zero), `!` always written, `^` a message whose fields JSON shows
-as the parent's own.
+`*` a pointer (absent differs from zero), `!` always written, `^` a message whose fields are
+inlined into the parent in JSON.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SCALAR_KINDS: dict[tuple[str, str], Kind] = {
     ("number", "double"): "double",
     ("object", ""): "any",
 }
-# An absent protocol counts as TCP when list entries are told apart by port and protocol.
+# An absent protocol counts as TCP in the list key (port, protocol).
 _KEY_DEFAULTS = {"protocol": "TCP"}
 
 
@@ -55,13 +55,13 @@ WireTable = dict[str, dict[str, WireField]]
 
 
 def compile_types(definitions: dict[str, Definition], roots: Iterable[str]) -> bytes:
-    """The bundle: every type the roots reach, as msgpack."""
+    """Return the bundle: every type reachable from the roots, as msgpack."""
     types = _Compiler(definitions, load_wire_table()).compile(roots)
     return msgspec.msgpack.encode(types)
 
 
 def load_wire_table() -> WireTable:
-    """Full type name → field name → its place on the wire."""
+    """Load the table: full type name → field name → its protobuf field."""
     table: WireTable = {}
     for entry in resources.files(__package__).joinpath("wire").iterdir():
         stem = entry.name.removesuffix(".txt")

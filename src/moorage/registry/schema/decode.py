@@ -1,8 +1,8 @@
-"""JSON bytes to a dict that fits its type.
+"""JSON decoder: JSON bytes to a dict that fits its type.
 
-Hot path: a body without surprises is checked by a compiled decoder (C speed) and decoded once
-more into dicts; only a body with an unknown field, a repeated key or a wrong type is walked in
-Python, to say exactly what and where. Budget 25 µs for a 1.5 KB pod (bench/hotpaths.py).
+Hot path: a valid body is checked by a compiled decoder (C speed) and decoded once more into dicts;
+only a body with an unknown field, a repeated key or a wrong type is walked in Python, to report
+the exact error and field. Budget 25 µs for a 1.5 KB pod (bench/hotpaths.py).
 Source: field validation (KEP-2885); error texts are those of Go's decoder.
 """
 
@@ -35,7 +35,7 @@ _SCALARS: dict[str, Any] = {
 
 
 class JsonDecoder:
-    """Decodes bodies of any type of one schema; per-type decoders are made when first needed."""
+    """Decodes bodies of any type of one schema; per-type decoders are created on first use."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -43,9 +43,9 @@ class JsonDecoder:
         self._checkers: dict[str, Callable[[bytes], Any]] = {}
 
     def decode(self, type_name: str, body: bytes) -> tuple[dict[str, Any], StrictErrors]:
-        """The object, unknown fields dropped, and what strict validation has to say.
+        """Decode an object. Returns it without unknown fields, and the strict errors.
 
-        Raises DecodeError for broken JSON or a value of the wrong type.
+        Raises DecodeError for malformed JSON or a value of the wrong type.
         """
         check = self._checkers.get(type_name)
         if check is None:
@@ -57,13 +57,13 @@ class JsonDecoder:
         except (msgspec.DecodeError, ValueError, RecursionError):
             fits = False
         obj = parse_json(body)
-        # Equal numbers of `":` before and after mean that no repeated key was swallowed.
+        # Equal numbers of `":` before and after mean that no repeated key was dropped.
         if not fits or body.count(b'":') != msgspec.json.encode(obj).count(b'":'):
             return self._walk(type_name, body)
         return obj, StrictErrors()
 
     def check(self, type_name: str, obj: dict[str, Any]) -> tuple[dict[str, Any], StrictErrors]:
-        """The same for an object that is already decoded (a patch's result, YAML)."""
+        """As `decode` for an already decoded object (the result of a patch, YAML)."""
         return _Walker(self._schema).walk(type_name, obj)
 
     def _walk(self, type_name: str, body: bytes) -> tuple[dict[str, Any], StrictErrors]:
@@ -98,14 +98,14 @@ class JsonDecoder:
 
 
 def parse_json(body: bytes) -> Any:
-    """Parsed JSON. Raises DecodeError for broken JSON and beyond `moorage.api.bounds`."""
+    """Parse JSON. Raises DecodeError for malformed JSON and beyond `moorage.api.bounds`."""
     try:
         document = msgspec.json.decode(body)
     except RecursionError as error:
         raise DecodeError(f"json parse error: {bounds.TOO_DEEP}") from error
     except (msgspec.DecodeError, ValueError) as error:
         raise DecodeError(f"json parse error: {error}") from error
-    # Nearly every body has too few brackets to be deep, and too few bytes to hold many values.
+    # Nearly all bodies have too few brackets to be deep and too few bytes for many values.
     if _may_exceed(body) and (excess := bounds.exceeded(document)):
         raise DecodeError(f"json parse error: {excess}")
     return document
@@ -125,9 +125,9 @@ class Pairs(list[tuple[str, Any]]):
 
 
 def parse_pairs(body: bytes) -> Any:
-    """Parsed JSON whose objects are Pairs. `body` is what `parse_json` takes.
+    """Parse JSON with objects as Pairs. `body` must have passed `parse_json`.
 
-    Raises DecodeError for values that were hidden by a later one of the same key.
+    Raises DecodeError when values replaced by a repeated key exceed the bounds.
     """
     try:
         document = json.loads(body, object_pairs_hook=Pairs)
@@ -145,7 +145,7 @@ def _values_of(container: Any) -> Any:
 
 
 class _Walker:
-    """Fits a parsed document to its type, noting what strict validation objects to."""
+    """Fits a parsed document to its type and collects the strict errors."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -252,7 +252,7 @@ def _pairs(document: dict[str, Any] | Pairs) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Free JSON without Pairs in it."""
+    """Return free JSON with Pairs replaced by dicts."""
     if isinstance(value, Pairs):
         return {key: _plain(item) for key, item in value}
     if isinstance(value, list):
@@ -287,12 +287,12 @@ def _go_field_type(field: Field, *, is_item: bool) -> str:
 
 
 def _go_type(full_name: str) -> str:
-    """`v1.PodSpec` for `io.k8s.api.core.v1.PodSpec`."""
+    """Return the Go type: `v1.PodSpec` for `io.k8s.api.core.v1.PodSpec`."""
     return ".".join(full_name.rsplit(".", 2)[-2:])
 
 
 def json_name(value: Any) -> str:
-    """What kind of JSON value this is, in Go's words."""
+    """Return Go's name for the type of a JSON value."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int | float):

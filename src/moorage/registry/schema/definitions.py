@@ -1,7 +1,7 @@
-"""The API's definitions as published, plus the versions that publication no longer carries.
+"""API definitions as published, plus API versions that the publication no longer has.
 
-Runs when Moorage is built, never when it serves. The source is the `kubernetes-validate` package,
-whose JSON Schema marks nullable fields with type lists; here it becomes plain OpenAPI again.
+Runs at build time only. The source is the `kubernetes-validate` package,
+whose JSON Schema marks nullable fields with type lists; this converts it back to OpenAPI.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Definition = dict[str, Any]
 
 
 def load_definitions() -> dict[str, Definition]:
-    """Every definition by full name, older API versions included."""
+    """Return every definition by full name, including older API versions."""
     source = resources.files("kubernetes_validate").joinpath(
         f"kubernetes-json-schema/v{KUBERNETES}-local/_definitions.json"
     )
@@ -31,7 +31,7 @@ def load_definitions() -> dict[str, Definition]:
 
 
 def reachable(definitions: dict[str, Definition], roots: Iterable[str]) -> list[str]:
-    """The names of the roots and of everything they refer to, sorted."""
+    """Return the names of the roots and of all their references, sorted."""
     found: set[str] = set()
     waiting = list(roots)
     while waiting:
@@ -43,7 +43,7 @@ def reachable(definitions: dict[str, Definition], roots: Iterable[str]) -> list[
 
 
 def references(node: Any) -> list[str]:
-    """The names that a piece of schema refers to."""
+    """Return the names that a schema node refers to."""
     if isinstance(node, list):
         return [name for item in node for name in references(item)]
     if not isinstance(node, dict):
@@ -62,7 +62,7 @@ _SPECIAL = {
 
 
 def _plain(node: Any) -> Any:
-    """OpenAPI v2 again: no null in type lists, no enum on kind, references to `definitions`."""
+    """Convert to OpenAPI v2: no null in type lists, no enum on kind, `definitions` references."""
     if isinstance(node, list):
         return [_plain(item) for item in node]
     if not isinstance(node, dict):
@@ -86,7 +86,7 @@ def _plain(node: Any) -> Any:
 
 
 def _renamed(definition: Definition, old: str, new: str) -> Definition:
-    """A copy in another group-version: references and group-version-kind follow."""
+    """Return a copy in another group-version, with references and group-version-kind changed."""
     text = json.dumps(definition).replace(f"#/definitions/{old}.", f"#/definitions/{new}.")
     copied: Definition = json.loads(text)
     return copied
@@ -116,7 +116,7 @@ def _add_node_v1beta1(definitions: dict[str, Definition]) -> None:
 
 
 def _add_node_v1alpha1(definitions: dict[str, Definition]) -> None:
-    """As v1, with everything but metadata nested under `spec` and the handler renamed."""
+    """Add v1alpha1: as v1, with all but metadata under `spec` and the handler renamed."""
     new = f"{_NODE}.v1alpha1"
     _copy_version(definitions, f"{_NODE}.v1", new, _NODE_NAMES, "node.k8s.io")
     runtime_class = definitions[f"{new}.RuntimeClass"]
@@ -150,7 +150,7 @@ _DEPLOYMENT_NAMES = (
 
 
 def _add_extensions_v1beta1(definitions: dict[str, Definition]) -> None:
-    """The first home of Deployments: the selector is optional, and a rollback can be asked for."""
+    """Add the first version of Deployments: selector optional, `rollbackTo` supported."""
     _copy_version(definitions, _APPS, _EXTENSIONS, _DEPLOYMENT_NAMES, "extensions")
     definitions[f"{_EXTENSIONS}.RollbackConfig"] = {
         "description": "DEPRECATED.",
@@ -172,5 +172,5 @@ def _add_extensions_v1beta1(definitions: dict[str, Definition]) -> None:
 
 
 def copied(definitions: dict[str, Definition], name: str) -> Definition:
-    """A definition that may be changed."""
+    """Return a deep copy of a definition, which may be changed."""
     return copy.deepcopy(definitions[name])

@@ -1,4 +1,4 @@
-"""What can be wrong with a request body, before any rule of its kind is asked."""
+"""Decoding errors of request bodies, raised before the validation of their kind."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ _MOST = 100
 
 
 class DecodeError(ValueError):
-    """The body cannot become an object of its type; the text is what Kubernetes would say."""
+    """The body does not decode as an object of its type; the text is worded as upstream."""
 
 
 class StrictErrors(list[str]):
-    """Unknown and repeated fields, in the order they were met (`unknown field "spec.x"`).
+    """Unknown and repeated fields, in order of occurrence (`unknown field "spec.x"`).
 
     The first hundred are kept. Source: `maxStrictErrors` of sigs.k8s.io/json.
     """

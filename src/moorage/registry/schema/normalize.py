@@ -1,9 +1,9 @@
-"""The canonical form of an object: what the API stores and compares.
+"""Normalisation of objects to the canonical form that the API stores and compares.
 
-Nulls and empty optional values go, quantities and times get their one spelling, fields the API
-always writes are there. Decoding, patches and conversions all end here, so that equal objects are
-equal dicts. Hot path: 30 µs for a 1.5 KB pod (bench/hotpaths.py). Source: Go's `omitempty` rules as
-recorded in `wire/`, apimachinery `Quantity`, `Time`, `MicroTime`.
+Removes nulls and empty optional values, formats quantities and times canonically and adds the
+fields that the API always writes. Decoding, patches and conversions all end here, so that equal
+objects are equal dicts. Hot path: 30 µs for a 1.5 KB pod (bench/hotpaths.py). Source: Go's
+`omitempty` rules as recorded in `wire/`, apimachinery `Quantity`, `Time`, `MicroTime`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Fix = Callable[[Any], Any]
 
 
 class _Drop:
-    """The answer of a fixer that wants its field gone."""
+    """Result of a fixer that removes its field."""
 
 
 _DROP: Final = _Drop()
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _Layout = tuple[tuple[str, str], ...]
-"""The parts of a time, as the API names them and as they look."""
+"""The parts of a time: Go's layout element and the pattern it matches."""
 
 _DATE_LAYOUT: _Layout = (
     ("2006", r"\d{4}"), ("-", "-"), ("01", r"\d\d"), ("-", "-"), ("02", r"\d\d"), ("T", "T"),
@@ -43,22 +43,22 @@ _MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
 class Normalizer:
-    """Brings objects of one schema's types into canonical form.
+    """Normalises objects of the types of one schema.
 
-    `completes`: fields that the API always writes are added; off, the form is of what was stated,
-    empty values included, since an apply owns those too.
+    `completes`: fields that the API always writes are added; if off, only the given fields are
+    normalised, and empty values are kept, since an apply owns those too.
     """
 
     def __init__(self, schema: Schema, *, completes: bool = True) -> None:
         self._schema = schema
         self._completes = completes
         self._plans: dict[str, _Plan] = {}
-        # Now, since threads share them: one that is being made would lose every field.
+        # Built eagerly, since threads share them: an incomplete plan would drop every field.
         for name in schema.names():
             self._plan(name)
 
     def normalize(self, type_name: str, obj: dict[str, Any]) -> dict[str, Any]:
-        """The object itself, changed in place. Raises DecodeError for an unreadable value."""
+        """Normalise an object in place and return it. Raises DecodeError for an invalid value."""
         self._plan(type_name).apply(obj)
         return obj
 
@@ -86,7 +86,7 @@ class Normalizer:
         return _ZEROS[field.kind]
 
     def _fixer(self, field: Field) -> Fix | None:
-        """What to do with a present, non-null value; None keeps it unless it is empty."""
+        """Return the fixer of a present, non-null value; None keeps it unless it is empty."""
         one = self._value_fixer(field)
         if not self._completes:
             return _keeping_empty(field, one)
@@ -142,7 +142,7 @@ class _Plan:
 
 
 def _unless_zero(value: Any) -> Any:
-    """The number 0 is what absent means; an empty string is a value, if a wrong one."""
+    """Drop the number 0, which equals absent; keep an empty string, an (invalid) value."""
     return _DROP if value == 0 else value
 
 
@@ -197,9 +197,9 @@ def _map_fixer(field: Field, fix: Fix | None) -> Fix:
 
 
 def _element_zero(field: Field) -> Callable[[], Any]:
-    """What null means as an item of a list or map: Go decodes it to the element's zero value.
+    """Return the factory for null items of a list or map: Go decodes them to the zero value.
 
-    Free JSON keeps its null, and a time has no zero that it could be written as.
+    Free JSON keeps its null, and the zero time has no text form.
     """
     return _ELEMENT_ZEROS.get(field.kind, lambda: None)
 
@@ -218,7 +218,7 @@ def _time(value: str) -> Any:
 
 def _micro_time(value: str) -> Any:
     if not _MICRO_TIME.fullmatch(value):
-        # MicroTime takes exactly six fraction digits; a zone other than Z is converted.
+        # MicroTime accepts exactly six fraction digits; a zone other than Z is converted.
         match = re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6})([+-]\d\d:\d\d)", value)
         if match is None:
             raise _unreadable_time(value, _MICRO_TIME_LAYOUT)
@@ -238,7 +238,7 @@ def _parsed(value: str, layout: _Layout) -> datetime:
 
 
 def _unreadable_time(value: str, layout: _Layout) -> DecodeError:
-    """Names the first part that does not fit, as the API's own parser would."""
+    """Return the error for the first part that does not parse, worded as upstream."""
     shown = "".join(part for part, _ in layout)
     rest = value
     for part, pattern in layout:
@@ -267,7 +267,7 @@ def _base64(value: str) -> str:
 
 
 def _illegal_base64_at(value: str) -> int:
-    """Where a decoder that reads four characters at a time gives up."""
+    """Return the offset at which a decoder of four-character groups fails."""
     body = value.rstrip("=")
     stray = re.search(r"[^A-Za-z0-9+/\r\n]", body)
     if stray is not None:

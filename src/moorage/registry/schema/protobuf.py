@@ -1,7 +1,7 @@
-"""Kubernetes protobuf to the dict that the same object's JSON would give.
+"""Protobuf decoder: Kubernetes protobuf to the same dict as the object's JSON.
 
 Typed clients (kubectl since 1.32, Helm, controllers) send bodies of built-in kinds in this form
-and never fall back. Only reading is needed: every one of them accepts JSON answers. The envelope
+and never fall back. Only decoding is needed: all of them accept JSON responses. The envelope
 is `k8s\\x00` and a `runtime.Unknown` message; scalars that are not pointers are written even when
 zero, so zero means absent for them. Source: apimachinery `runtime/serializer/protobuf`.
 """
@@ -32,7 +32,7 @@ Value = int | bytes
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What the outer message says: which kind, and the object's own bytes."""
+    """The outer message: kind, apiVersion and the bytes of the object."""
 
     api_version: str
     kind: str
@@ -40,7 +40,7 @@ class Envelope:
 
 
 def open_envelope(body: bytes) -> Envelope:
-    """The parts of a body. Raises DecodeError when it is not in this form."""
+    """Parse the envelope of a body. Raises DecodeError when it is not in this form."""
     if not body.startswith(MAGIC):
         raise DecodeError(
             "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
@@ -63,12 +63,12 @@ class ProtobufDecoder:
         self._schema = schema
 
     def decode(self, type_name: str, raw: bytes) -> dict[str, Any]:
-        """The object as JSON would have it.
+        """Decode an object to the dict that its JSON gives.
 
         Raises DecodeError for malformed bytes and beyond `moorage.api.bounds`.
         """
         obj = self._message(self._schema[type_name], raw, 0)
-        # A value takes two bytes at least.
+        # A value takes at least two bytes.
         if len(raw) > 2 * bounds.MAX_VALUES and (excess := bounds.exceeded(obj)):
             raise DecodeError(f"proto: {excess}")
         return obj
@@ -101,7 +101,7 @@ class ProtobufDecoder:
             result.setdefault(field.name, {})[key] = self._value(field, entry.get(2, empty), depth)
         else:
             decoded = self._value(field, value, depth)
-            # An explicit zero says something only where absent would say something else.
+            # An explicit zero is significant only where it differs from absent.
             if (
                 decoded
                 or field.is_pointer
@@ -117,12 +117,12 @@ class ProtobufDecoder:
 
 
 def _is_wrong_port(value: Any, field: Field) -> bool:
-    """Whether it is an int-or-string that is an empty string, which no default may hide."""
+    """Return whether a value is an empty int-or-string, which no default may replace."""
     return field.kind == "intOrString" and value == ""
 
 
 def _fields(raw: bytes) -> Iterator[tuple[int, Value]]:
-    """The (number, value) pairs of one message."""
+    """Yield the (number, value) pairs of one message."""
     position, end, count = 0, len(raw), 0
     while position < end:
         count += 1

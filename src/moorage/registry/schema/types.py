@@ -1,4 +1,4 @@
-"""The shape of every type of the API: its fields, how lists merge, how protobuf numbers them."""
+"""Schema types: the fields of each API type, their merge rules and protobuf numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Kind = Literal[
     "string", "int32", "int64", "bool", "double", "bytes", "time", "microTime", "quantity",
     "intOrString", "object", "any", "strings",
 ]  # fmt: skip
-"""What one value is. `any` is free JSON (RawExtension, FieldsV1); `strings` a list inside a map."""
+"""Kind of one value. `any` is free JSON (RawExtension, FieldsV1); `strings` a list inside a map."""
 
 Container = Literal["", "list", "map"]
 
@@ -24,9 +24,9 @@ class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One field of a type.
 
     `is_pointer`: absent differs from the zero value. `is_always`: written even when zero.
-    `list_type`, `list_keys` and `map_type` rule server-side apply (`key_default` is what an absent
-    list key counts as), `merge_key` and `strategies` rule strategic merge patches. `number` is the
-    protobuf field; None inside an inlined message.
+    `list_type`, `list_keys` and `map_type` control server-side apply (`key_default` is the value of
+    an absent list key), `merge_key` and `strategies` control strategic merge patches. `number` is
+    the protobuf field; None inside an inlined message.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Inlined(msgspec.Struct, frozen=True):
-    """A protobuf message whose fields JSON shows as the parent's own."""
+    """A protobuf message whose fields are inlined into the parent in JSON."""
 
     number: int
     type: str
@@ -70,7 +70,7 @@ class Type(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=T
 
     @cached_property
     def go_name(self) -> str:
-        """The bare name, as Go's decoding errors show it."""
+        """Return the unqualified name, as in Go's decoding errors."""
         return self.name.rsplit(".", 1)[-1]
 
 
@@ -94,9 +94,9 @@ class Schema:
 
 
 def load_schema() -> Schema:
-    """The schema compiled into this installation.
+    """Load the schema compiled into this installation.
 
-    Raises FileNotFoundError, saying what to run, when the package was not built.
+    Raises FileNotFoundError, with the command to run, when the package was not built.
     """
     bundle = resources.files(__package__).joinpath(BUNDLE)
     try:
