@@ -1,6 +1,5 @@
-"""The vocabulary every part of Moorage shares.
+"""API vocabulary shared by all packages of Moorage.
 
 Names, quantities, selectors, times, Status errors and the typed objects of the Kubernetes API.
-Nothing here does I/O and nothing here imports another package of Moorage: this is the bottom of
-the house.
+The modules do no I/O and import no other package of Moorage: this is the bottom layer.
 """

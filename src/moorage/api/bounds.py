@@ -1,8 +1,8 @@
-"""Bounds on JSON values from outside: how deep, and how many.
+"""Bounds on untrusted JSON values: depth and number.
 
-A request body of 3 MiB can hold a million empty lists, nested as deep as it is long. What works on
-objects recurses and costs some microseconds a value, so both are bounded where values come in.
-kube-apiserver bounds the depth at 10,000, which a Go stack can take.
+A request body of 3 MiB can contain a million empty lists, nested as deep as it is long. Code that
+processes objects recurses and takes some microseconds per value, so both are bounded at decoding.
+kube-apiserver bounds the depth at 10,000, which fits a Go stack.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MAX_DEPTH: Final = 100
 """Levels of maps and lists. Kubernetes' deepest kinds need about 20."""
 
 MAX_VALUES: Final = 150_000
-"""Values of one document, keys not counted. The largest objects that etcd takes have 100,000."""
+"""Values of one document, keys not counted. The largest objects that etcd accepts have 100,000."""
 
 TOO_DEEP: Final = f"exceeded max depth of {MAX_DEPTH}"
 TOO_MANY: Final = f"more than {MAX_VALUES} values"
@@ -25,10 +25,10 @@ def _values_of(container: Any) -> Iterable[Any]:
 
 
 def exceeded(value: Any, values_of: Callable[[Any], Iterable[Any]] = _values_of) -> str:
-    """Return which bound a JSON value exceeds, as a phrase; empty for none.
+    """Return the bound that a JSON value exceeds, as a phrase; empty for none.
 
-    `values_of` gives what a dict or list holds. Iterative: works on values of any depth. Costs
-    about 50 ns a value.
+    `values_of` returns the values of a dict or list. Iterative: works on values of any depth. Takes
+    about 50 ns per value.
     """
     count = 1
     level = [value] if isinstance(value, dict | list) else []

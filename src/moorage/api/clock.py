@@ -1,6 +1,6 @@
 """Time as an argument: the clock seam and the API's two timestamp forms.
 
-Nothing outside this module reads the system's clock, so tests can hold time still.
+No other module reads the system clock, so tests can stop time.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the code may ask about time."""
+    """Clock interface."""
 
     def now(self) -> datetime:
-        """The wall clock, in UTC."""
+        """Return the wall clock time, in UTC."""
 
     def monotonic(self) -> float:
-        """Seconds that never run backwards, for durations and deadlines."""
+        """Return monotonic seconds, for durations and deadlines."""
 
     async def sleep(self, seconds: float) -> None:
-        """Return after that many seconds of this clock."""
+        """Sleep for a number of seconds of this clock."""
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The system clock."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -38,7 +38,7 @@ class SystemClock:
 
 
 async def sleep_unless_set(clock: Clock, seconds: float, event: asyncio.Event) -> None:
-    """Sleep for so many seconds, or until the event is set."""
+    """Sleep for `seconds`, or until the event is set."""
     waiter = asyncio.ensure_future(event.wait())
     sleeper = asyncio.ensure_future(clock.sleep(seconds))
     try:
@@ -49,22 +49,22 @@ async def sleep_unless_set(clock: Clock, seconds: float, event: asyncio.Event) -
 
 
 def format_time(moment: datetime) -> str:
-    """`metav1.Time`: UTC, whole seconds (`2026-01-01T00:00:00Z`)."""
+    """Format a `metav1.Time`: UTC, whole seconds (`2026-01-01T00:00:00Z`)."""
     return f"{_in_utc(moment).isoformat(timespec='seconds')}Z"
 
 
 def format_micro_time(moment: datetime) -> str:
-    """`metav1.MicroTime`: UTC, exactly six fraction digits."""
+    """Format a `metav1.MicroTime`: UTC, exactly six fraction digits."""
     return f"{_in_utc(moment).isoformat(timespec='microseconds')}Z"
 
 
 def _in_utc(moment: datetime) -> datetime:
-    """The moment without its zone. `strftime` writes the year 1 with one digit."""
+    """Return the moment in UTC without zone. `strftime` writes the year 1 with one digit."""
     return moment.astimezone(UTC).replace(tzinfo=None)
 
 
 def parse_time(text: str) -> datetime:
-    """An RFC 3339 time with or without fraction, in UTC. Raises ValueError."""
+    """Parse an RFC 3339 time with or without fraction, to UTC. Raises ValueError."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"time {text!r} has no zone")

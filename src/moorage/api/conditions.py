@@ -1,4 +1,4 @@
-"""Conditions: what an object's status says of it, by type. Source: API conventions."""
+"""Conditions of an object's status, by type. Source: API conventions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ READY = "Ready"
 
 
 class Condition(Protocol):
-    """What the conditions of every kind have in common."""
+    """Common fields of the conditions of all kinds."""
 
     @property
     def type(self) -> str: ...
@@ -19,5 +19,5 @@ class Condition(Protocol):
 
 
 def is_ready(conditions: Iterable[Condition]) -> bool:
-    """Whether a pod's or node's conditions say that it is ready."""
+    """Return whether the conditions of a pod or node have Ready with status True."""
     return any(each.type == READY and each.status == "True" for each in conditions)

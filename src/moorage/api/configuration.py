@@ -1,4 +1,4 @@
-"""ConfigMaps, Secrets and ServiceAccounts: what pods are given. Source: core/v1."""
+"""ConfigMaps, Secrets and ServiceAccounts. Source: core/v1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Containers of a pod: what to run, with which environment, limits, probes and privileges.
+"""Containers of a pod: command, environment, resources, probes and security context.
 
 Source: core/v1 `Container`.
 """

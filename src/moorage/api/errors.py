@@ -1,8 +1,8 @@
-"""The one exception tree that reaches a client, and its form on the wire.
+"""API errors: the one exception tree that reaches clients, and its Status form.
 
-Every failure a caller can act on is a `StatusError`; the API server writes it as a
-`meta.k8s.io/v1 Status`, the client reads a Status back into the same class, so a controller can
-`except NotFoundError` whether the error came from next door or over the network.
+Every failure a caller can act on is a `StatusError`; the API server encodes it as a
+`meta.k8s.io/v1 Status`, the client decodes a Status to the same class, so a controller can
+`except NotFoundError` whether the error is local or came over the network.
 
     StatusError
     ├── BadRequestError 400 · UnauthorizedError 401 · ForbiddenError 403 · NotFoundError 404
@@ -22,8 +22,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-# What one refusal shows at most: a hostile object can have a hundred thousand errors, each about
-# a list of a hundred thousand items.
+# Limits on one error response: a hostile object can have a hundred thousand errors, each about a
+# list of a hundred thousand items.
 _SHOWN_ERRORS = 500
 _SHOWN_ITEMS = 100
 _SHOWN_CHARS = 4096
@@ -43,7 +43,7 @@ class Cause:
 
 
 class StatusError(Exception):
-    """A failed API call: HTTP code, machine-readable reason and a sentence for people.
+    """A failed API call: HTTP code, machine-readable reason and human-readable message.
 
     `details` is the `status.details` object, or None where Kubernetes sends none; `list_meta` the
     Status's own metadata, which only an expired list has.
@@ -68,7 +68,7 @@ class StatusError(Exception):
         self.list_meta: dict[str, Any] = {}
 
     def to_object(self) -> dict[str, Any]:
-        """The `Status` object as it goes on the wire."""
+        """Return the `Status` object as sent on the wire."""
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -85,12 +85,12 @@ class StatusError(Exception):
 
     @property
     def retry_after_seconds(self) -> int | None:
-        """Seconds the server asks the client to wait, when it said so."""
+        """Return the retry delay requested by the server in seconds, if any."""
         return (self.details or {}).get("retryAfterSeconds")
 
     @staticmethod
     def from_object(status: dict[str, Any]) -> StatusError:
-        """The exception for a `Status` received from a server."""
+        """Return the exception for a `Status` received from a server."""
         reason = status.get("reason", "")
         code = status.get("code", 500)
         kind = _CLASS_BY_REASON.get(reason) or _CLASS_BY_CODE.get(code, StatusError)
@@ -109,7 +109,7 @@ def _object_details(resource: str, group: str, name: str) -> dict[str, Any]:
 
 
 def qualified(resource: str, group: str) -> str:
-    """`runtimeclasses.node.k8s.io`, or just `pods` for the core group."""
+    """Return `runtimeclasses.node.k8s.io`, or just `pods` for the core group."""
     return f"{resource}.{group}" if group else resource
 
 
@@ -199,7 +199,7 @@ class ConflictError(StatusError):
 
 
 class ExpiredError(StatusError):
-    """410: the revision asked for is compacted; list again."""
+    """410: the requested revision is compacted; list again."""
 
     code = 410
     reason = "Expired"
@@ -245,9 +245,9 @@ class ServerTimeoutError(StatusError):
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One complaint about one field, in the words of apimachinery's `field.Error`.
+    """One error of one field, worded as apimachinery's `field.Error`.
 
-    `kind` is the cause's reason (`FieldValueInvalid`, …); `text` what follows the path.
+    `kind` is the cause's reason (`FieldValueInvalid`, …); `text` the part after the path.
     """
 
     field: str
@@ -300,7 +300,7 @@ class FieldError:
 
 
 def _shown(value: Any) -> str:
-    """A value as field errors print it: strings quoted, the rest as JSON."""
+    """Format a value for field errors: strings quoted, the rest as JSON."""
     if isinstance(value, str):
         return _cut(json.dumps(value[:_SHOWN_CHARS], ensure_ascii=False), len(value))
     if isinstance(value, bool | int | float):
@@ -308,7 +308,7 @@ def _shown(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, list):
-        # Many errors can be about one list.
+        # Many errors can refer to one list.
         value = value[:_SHOWN_ITEMS]
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return _cut(text[:_SHOWN_CHARS], len(text))
@@ -319,7 +319,7 @@ def _cut(text: str, length: int) -> str:
 
 
 class InvalidError(StatusError):
-    """422: the object breaks its kind's rules; one cause per broken rule."""
+    """422: the object violates its kind's rules; one cause per violation."""
 
     code = 422
     reason = "Invalid"

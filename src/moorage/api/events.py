@@ -1,4 +1,4 @@
-"""Events: what happened to an object, in words. Source: core/v1 `Event`."""
+"""Events of objects. Source: core/v1 `Event`."""
 
 from __future__ import annotations
 

@@ -25,14 +25,14 @@ class FieldSelector:
     requirements: tuple[FieldRequirement, ...] = ()
 
     def matches(self, values: Mapping[str, str]) -> bool:
-        """Whether an object with these selectable fields fits; an absent field is empty."""
+        """Return whether these selectable fields match; an absent field is empty."""
         return all(
             (values.get(requirement.field, "") == requirement.value) is requirement.is_equal
             for requirement in self.requirements
         )
 
     def required_value(self, field: str) -> str | None:
-        """The value an object's field must equal, when the selector says so."""
+        """Return the value that the selector requires of a field, or None."""
         for requirement in self.requirements:
             if requirement.field == field and requirement.is_equal:
                 return requirement.value
@@ -53,7 +53,7 @@ EVERYTHING = FieldSelector()
 
 @remembered(1024)
 def parse(text: str) -> FieldSelector:
-    """A `fieldSelector=` query value. Raises ValueError for a part without operator."""
+    """Parse a `fieldSelector=` query value. Raises ValueError for a part without operator."""
     return FieldSelector(tuple(_parse_part(part) for part in _split_terms(text) if part))
 
 

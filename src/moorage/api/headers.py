@@ -1,7 +1,7 @@
 """HTTP headers that the API server and its clients share."""
 
 STORE_HEADER = "Moorage-Store"
-"""On lists and watches: the identity of the store that answers.
+"""Sent with lists and watches: the identity of the store.
 
-A client that acts on what is missing from a list compares it with the one it knows.
+A client that acts on objects missing from a list compares it with the identity it knows.
 """

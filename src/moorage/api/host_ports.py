@@ -1,8 +1,8 @@
-"""Host ports: which of them collide, and which are a cluster's own listeners.
+"""Host ports: collisions between pods and with the listeners of cluster components.
 
-Pure. A host port takes every connection to its address on the node, by rules of the packet filter
-and whatever listens there already; so a pod that has the API's or the agent's port cuts the cluster
-off from itself. Source: core/v1 `ContainerPort`; CNI plugin portmap.
+Pure. A host port receives every connection to its address on the node, through packet filter rules
+and in place of existing listeners; so a pod with the API's or the agent's port makes the cluster
+unreachable. Source: core/v1 `ContainerPort`; CNI plugin portmap.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    # The supervisor reads listeners from its settings, and needs no types of pods.
+    # The supervisor only uses listeners and does not need the pod types.
     from moorage.api.containers import ContainerPort
     from moorage.api.pods import Pod
 
@@ -26,7 +26,7 @@ HostPort = tuple[str, int, str]
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Where a part of the cluster listens on the host, by TCP. `owner` names the part."""
+    """A TCP listener of a cluster component on the host. `owner` names the component."""
 
     owner: str
     address: str
@@ -42,14 +42,14 @@ def host_port_of(port: ContainerPort) -> HostPort:
 
 
 def collide(left: HostPort, right: HostPort) -> bool:
-    """Whether both cannot be had on one node."""
+    """Return whether two host ports cannot be used on one node."""
     return left[:2] == right[:2] and (
         left[2] == right[2] or left[2] in _ANY_ADDRESS or right[2] in _ANY_ADDRESS
     )
 
 
 def complaint(pod: Pod, listeners: Iterable[Listener]) -> str:
-    """Which listener's port the pod asks for, in a sentence; empty when it asks for none."""
+    """Return an error naming the listener whose port the pod requests; empty for none."""
     taken = tuple(listeners)
     for container, port in _host_ports(pod):
         for listener in taken:
@@ -62,7 +62,7 @@ def complaint(pod: Pod, listeners: Iterable[Listener]) -> str:
 
 
 def _canonical(port: HostPort) -> HostPort:
-    """A host port with its address as listeners write theirs, `::ffff:127.0.0.1` as IPv4."""
+    """Return a host port with its address in canonical form, `::ffff:127.0.0.1` as IPv4."""
     protocol, number, text = port
     try:
         address = ip_address(text)

@@ -1,4 +1,4 @@
-"""When a node verifies that a pod may use an image that is there already.
+"""Image pull credential verification: policies for images already on the node.
 
 Source: KubeletConfiguration `imagePullCredentialsVerificationPolicy`.
 """

@@ -55,7 +55,7 @@ def _as_int(text: str) -> int | None:
 def _is_ordered(
     value: str | None, bounds: tuple[str, ...], holds: Callable[[int, int], bool]
 ) -> bool:
-    """Whether a value is beyond the only bound; a selector not validated yet may have none."""
+    """Return whether a value is beyond the bound; an unvalidated selector may have none."""
     left = _as_int(value) if value is not None else None
     right = _as_int(bounds[0]) if bounds else None
     return left is not None and right is not None and holds(left, right)
@@ -104,7 +104,7 @@ _OPERATORS = "in, notin, =, ==, !=, gt, lt"
 
 @remembered(1024)
 def parse(text: str) -> Selector:
-    """A `labelSelector=` query value. Raises ValueError naming what was found and expected."""
+    """Parse a `labelSelector=` query value. Raises ValueError with found and expected token."""
     tokens = _tokens(text)
     requirements: list[Requirement] = []
     position = 0
@@ -210,9 +210,9 @@ _OBJECT_OPERATORS = {
 
 
 def from_object(selector: Mapping[str, Any] | None) -> Selector:
-    """A `metav1.LabelSelector` as raw JSON; None selects nothing, `{}` everything.
+    """Parse a `metav1.LabelSelector` as raw JSON; None selects nothing, `{}` everything.
 
-    Raises ValueError for an operator the API does not know.
+    Raises ValueError for an unknown operator.
     """
     if selector is None:
         return NOTHING
@@ -232,5 +232,5 @@ def from_object(selector: Mapping[str, Any] | None) -> Selector:
 
 
 def from_labels(labels: Labels) -> Selector:
-    """A selector that asks for exactly these pairs."""
+    """Return a selector that requires these pairs."""
     return Selector(tuple(Requirement(key, "=", (value,)) for key, value in sorted(labels.items())))

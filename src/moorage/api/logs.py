@@ -1,9 +1,9 @@
-"""Logs as events with fields, one line each.
+"""Logging: events with fields, one line each.
 
     2026-01-02T03:04:05.678Z info scheduler bound pod=default/web node=n1
 
-A pod is followed by `pod=` and `uid=`, a request by `request=`, through every part. The levels are
-those of the standard library; `configure` is called once, by the process's entry point.
+All components use `pod=` and `uid=` for a pod and `request=` for a request. The levels are those of
+the standard library; `configure` is called once, by the process's entry point.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 class Log:
-    """A named source of events. Field values are printed as they are, quoted where needed."""
+    """A named source of events. Field values are printed unchanged, quoted where needed."""
 
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
@@ -37,7 +37,7 @@ class Log:
         self._emit(logging.ERROR, event, fields)
 
     def exception(self, event: str, /, **fields: Any) -> None:
-        """An error with the traceback of the exception being handled."""
+        """Log an error with the traceback of the exception being handled."""
         self._emit(logging.ERROR, event, fields, is_traced=True)
 
     def _emit(
@@ -48,7 +48,7 @@ class Log:
 
 
 class LineFormatter(logging.Formatter):
-    """time level source event field=value …"""
+    """Formats a record as `time level source event field=value …`."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC)
@@ -69,7 +69,7 @@ def _shown(value: Any) -> str:
 
 
 def configure(level: str = "info", stream: TextIO = sys.stderr) -> None:
-    """Send every log line of this process to a stream. Raises ValueError for an unknown level."""
+    """Send all log lines of this process to a stream. Raises ValueError for an unknown level."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(LineFormatter())
     root = logging.getLogger()

@@ -18,7 +18,7 @@ Raw = dict[str, Any]
 
 
 class Object(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, rename="camel"):
-    """Base of the typed objects: immutable, camelCase on the wire, zero values left out."""
+    """Base of the typed objects: immutable, camelCase on the wire, zero values omitted."""
 
 
 class OwnerReference(Object, frozen=True):

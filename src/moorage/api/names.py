@@ -1,7 +1,7 @@
-"""Which strings are legal names, labels and keys.
+"""Name validation: legal names, labels and keys.
 
-Each check returns the complaints as Kubernetes words them, an empty list when the string is fine,
-so callers can attach a field path. Source: apimachinery `util/validation`, RFC 1123, RFC 1035.
+Each check returns the errors worded as upstream, an empty list for a valid string, so that callers
+can add a field path. Source: apimachinery `util/validation`, RFC 1123, RFC 1035.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _too_many_bytes(limit: int) -> str:
 
 
 def dns_label_errors(value: str) -> list[str]:
-    """RFC 1123 label: `my-name`, at most 63 characters."""
+    """Validate an RFC 1123 label: `my-name`, at most 63 characters."""
     errors = [] if len(value) <= LABEL_MAX else [_too_long(LABEL_MAX)]
     if not _label_re.fullmatch(value):
         # A well-formed subdomain gets the shorter hint: only its dots are wrong.
@@ -87,7 +87,7 @@ def dns_label_errors(value: str) -> list[str]:
 
 
 def dns_subdomain_errors(value: str) -> list[str]:
-    """RFC 1123 subdomain: `a.b-c.d`, at most 253 characters."""
+    """Validate an RFC 1123 subdomain: `a.b-c.d`, at most 253 characters."""
     errors = [] if len(value) <= SUBDOMAIN_MAX else [_too_long(SUBDOMAIN_MAX)]
     if not _subdomain_re.fullmatch(value):
         errors.append(_SUBDOMAIN_MESSAGE)
@@ -95,7 +95,7 @@ def dns_subdomain_errors(value: str) -> list[str]:
 
 
 def search_domain_errors(value: str) -> list[str]:
-    """A DNS search path: a subdomain that may have underscores and a final dot, or `.` alone."""
+    """Validate a DNS search path: a subdomain with underscores and a final dot allowed, or `.`."""
     domain = value.removesuffix(".")
     if not domain:
         return [] if value == "." else [_SEARCH_DOMAIN_MESSAGE]
@@ -106,7 +106,7 @@ def search_domain_errors(value: str) -> list[str]:
 
 
 def dns_1035_label_errors(value: str) -> list[str]:
-    """RFC 1035 label: as RFC 1123's, and it starts with a letter."""
+    """Validate an RFC 1035 label: as RFC 1123's, but starting with a letter."""
     errors = [] if len(value) <= LABEL_MAX else [_too_long(LABEL_MAX)]
     if not _label_1035_re.fullmatch(value):
         errors.append(_LABEL_1035_MESSAGE)
@@ -114,14 +114,14 @@ def dns_1035_label_errors(value: str) -> list[str]:
 
 
 def path_segment_errors(value: str) -> list[str]:
-    """A name that fits one segment of a URL path (RBAC objects use this)."""
+    """Validate a name as one segment of a URL path (for RBAC objects)."""
     if value in (".", ".."):
         return [f"may not be '{value}'"]
     return [f"may not contain '{char}'" for char in "/%" if char in value]
 
 
 def qualified_name_errors(value: str) -> list[str]:
-    """A label or annotation key: `[prefix/]name`, prefix a subdomain, name at most 63."""
+    """Validate a label or annotation key: `[prefix/]name`, name at most 63 characters."""
     parts = value.split("/")
     if len(parts) > 2:
         return [
@@ -147,7 +147,7 @@ def qualified_name_errors(value: str) -> list[str]:
 
 
 def label_value_errors(value: str) -> list[str]:
-    """A label's value: empty, or like a key's name part."""
+    """Validate a label value: empty, or like the name part of a key."""
     errors = [] if len(value) <= LABEL_MAX else [_too_many_bytes(LABEL_MAX)]
     if not _label_value_re.fullmatch(value):
         errors.append(_LABEL_VALUE_MESSAGE)
@@ -155,7 +155,7 @@ def label_value_errors(value: str) -> list[str]:
 
 
 def config_key_errors(value: str) -> list[str]:
-    """A key of ConfigMap or Secret data."""
+    """Validate a key of ConfigMap or Secret data."""
     errors = [] if len(value) <= SUBDOMAIN_MAX else [_too_long(SUBDOMAIN_MAX)]
     if not _config_key_re.fullmatch(value):
         errors.append(_CONFIG_KEY_MESSAGE)
@@ -167,7 +167,7 @@ def config_key_errors(value: str) -> list[str]:
 
 
 def port_name_errors(value: str) -> list[str]:
-    """A container port's name (IANA service name): at most 15, a letter in it, no `--`."""
+    """Validate a port name (IANA service name): at most 15 characters, one a letter, no `--`."""
     errors: list[str] = []
     if len(value) > 15:
         errors.append(_too_long(15))
@@ -183,7 +183,7 @@ def port_name_errors(value: str) -> list[str]:
 
 
 def env_name_errors(value: str) -> list[str]:
-    """An environment variable's name: any printable ASCII but `=` (since 1.34)."""
+    """Validate an environment variable name: printable ASCII except `=` (since 1.34)."""
     if not value:
         return ["environment variable name must not be empty"]
     if all(" " <= char <= "~" and char != "=" for char in value):
@@ -195,11 +195,11 @@ def env_name_errors(value: str) -> list[str]:
 
 
 def annotations_size(annotations: Mapping[str, str]) -> int:
-    """Bytes that count against the 256 KiB limit on annotations."""
+    """Return the bytes that count against the 256 KiB limit on annotations."""
     return sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
 
 
-# Vowels and easily confused characters are left out, as everywhere in Kubernetes: no words appear.
+# Without vowels and easily confused characters, as everywhere in Kubernetes, to avoid words.
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
 _GENERATED_BASE_MAX = LABEL_MAX - _SUFFIX_LENGTH
@@ -210,10 +210,10 @@ def random_suffix(length: int = _SUFFIX_LENGTH) -> str:
 
 
 def generate_name(base: str) -> str:
-    """A name for `metadata.generateName`: the base cut to 58 characters and a random suffix."""
+    """Generate a name for `metadata.generateName`: base cut to 58 characters, random suffix."""
     return base[:_GENERATED_BASE_MAX] + random_suffix()
 
 
 def safe_encode(number: int) -> str:
-    """A number's digits in the suffix alphabet (pod-template-hash is written this way)."""
+    """Encode the digits of a number in the suffix alphabet (for pod-template-hash)."""
     return "".join(_SUFFIX_ALPHABET[ord(digit) % len(_SUFFIX_ALPHABET)] for digit in str(number))

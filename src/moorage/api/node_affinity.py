@@ -1,7 +1,7 @@
-"""Whether a node is one a pod asked for: `nodeSelector` and required node affinity.
+"""Node affinity: matching a pod's `nodeSelector` and required node affinity with a node.
 
-Shared by the scheduler, which filters with it, and the node agent, which checks again before it
-runs a pod. Source: component-helpers `nodeaffinity`.
+Used by the scheduler as a filter, and by the node agent before it runs a pod. Source:
+component-helpers `nodeaffinity`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from moorage.api.pods import NodeSelector, NodeSelectorRequirement, NodeSelector
 
 
 def matches_node(spec: PodSpec, node: Node) -> bool:
-    """Whether `spec.nodeSelector` and the required node affinity both admit this node."""
+    """Return whether `spec.nodeSelector` and the required node affinity both match the node."""
     labels = node.metadata.labels
     if any(labels.get(key) != value for key, value in spec.node_selector.items()):
         return False
@@ -24,12 +24,12 @@ def matches_node(spec: PodSpec, node: Node) -> bool:
 
 
 def matches_selector(selector: NodeSelector, node: Node) -> bool:
-    """Whether any term admits the node: terms are alternatives."""
+    """Return whether any term matches the node: terms are ORed."""
     return any(matches_term(term, node) for term in selector.node_selector_terms)
 
 
 def matches_term(term: NodeSelectorTerm, node: Node) -> bool:
-    """Whether every expression of one term holds. A term without any matches no node."""
+    """Return whether all expressions of a term match. An empty term matches no node."""
     if not term.match_expressions and not term.match_fields:
         return False
     fields = {"metadata.name": node.metadata.name}

@@ -25,4 +25,4 @@ DEPRECATED = {
     ),
     "node-role.kubernetes.io/master": 'use "node-role.kubernetes.io/control-plane" instead',
 }
-"""Node labels that still work but should not be selected by any more → what to say."""
+"""Deprecated node labels, which still work in selectors → warning text."""

@@ -1,4 +1,4 @@
-"""Nodes: capacity, conditions, addresses and the runtime handlers they offer.
+"""Nodes: capacity, conditions, addresses and runtime handlers.
 
 Source: core/v1 `Node`; `status.runtimeHandlers` is KEP-3857 and KEP-127.
 """

@@ -1,7 +1,7 @@
-"""Whole numbers in text, as Go's `strconv` reads them.
+"""Integer parsing, as Go's `strconv`.
 
-`int()` takes other scripts' digits, underscores and blanks, and refuses more than 4,300 digits in
-words of its own.
+`int()` accepts other scripts' digits, underscores and blanks, and refuses more than 4,300 digits
+with an error text of its own.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _LONGEST = 21
 
 
 def parse_int(text: str) -> int:
-    """Return a 64-bit number. Raises ValueError in the words of `strconv.ParseInt`."""
+    """Parse a 64-bit integer. Raises ValueError, worded as `strconv.ParseInt`."""
     return _parsed("ParseInt", text, _SIGNED, _INT64)
 
 
 def parse_uint(text: str) -> int:
-    """Return an unsigned 64-bit number. Raises ValueError in the words of `strconv.ParseUint`."""
+    """Parse an unsigned 64-bit integer. Raises ValueError, worded as `strconv.ParseUint`."""
     return _parsed("ParseUint", text, _UNSIGNED, _UINT64)
 
 

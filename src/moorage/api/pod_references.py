@@ -1,6 +1,6 @@
-"""Which other objects a pod names: what its node must be able to read.
+"""Pod references: the objects a pod names, which its node must be able to read.
 
-Source: core/v1 `PodSpec`; volumes of kinds that are not mounted here refer to nothing.
+Source: core/v1 `PodSpec`; volume types that Moorage does not mount count as no reference.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from moorage.api.pods import Pod
 
 
 def secret_names(pod: Pod) -> set[str]:
-    """Secrets in volumes, environments and for image pulls."""
+    """Return the names of Secrets in volumes, environments and image pull secrets."""
     found = {each.name for each in pod.spec.image_pull_secrets}
     for volume in pod.spec.volumes:
         if volume.secret is not None:
@@ -26,7 +26,7 @@ def secret_names(pod: Pod) -> set[str]:
 
 
 def config_map_names(pod: Pod) -> set[str]:
-    """ConfigMaps in volumes and environments."""
+    """Return the names of ConfigMaps in volumes and environments."""
     found: set[str] = set()
     for volume in pod.spec.volumes:
         if volume.config_map is not None:
@@ -44,12 +44,12 @@ def config_map_names(pod: Pod) -> set[str]:
 
 
 def projects_account_token(pod: Pod) -> bool:
-    """Whether a volume of the pod wants a service account's token."""
+    """Return whether a volume of the pod projects a service account token."""
     return bool(projected_audiences(pod))
 
 
 def projected_audiences(pod: Pod) -> set[str]:
-    """Audiences of the account tokens in the pod's volumes; empty text for the API's own."""
+    """Return the audiences of projected account tokens; empty text for the API's own."""
     return {
         source.service_account_token.audience
         for volume in pod.spec.volumes
@@ -60,7 +60,7 @@ def projected_audiences(pod: Pod) -> set[str]:
 
 
 def uses_claim(pod: Pod) -> bool:
-    """Whether a volume of the pod is a PersistentVolumeClaim's."""
+    """Return whether a volume of the pod uses a PersistentVolumeClaim."""
     return any(volume.persistent_volume_claim is not None for volume in pod.spec.volumes)
 
 

@@ -1,7 +1,7 @@
-"""The quality-of-service class of a pod.
+"""QoS class of a pod.
 
-Computed from the raw JSON, because the API server stores it at creation and the node agent builds
-cgroups by it. RuntimeClass overhead plays no part. Source: core/v1 `PodQOSClass`, KEP-2837 for
+Computed from the raw JSON, because the API server stores it at creation and the node agent chooses
+cgroups by it. RuntimeClass overhead has no effect. Source: core/v1 `PodQOSClass`, KEP-2837 for
 pod-level resources.
 """
 
@@ -20,7 +20,7 @@ _COUNTED = ("cpu", "memory")
 
 
 def qos_class(spec: Mapping[str, Any]) -> str:
-    """`Guaranteed`, `Burstable` or `BestEffort` for a pod specification as JSON."""
+    """Return `Guaranteed`, `Burstable` or `BestEffort` for a pod specification as JSON."""
     pod_level = spec.get("resources")
     if pod_level and (_counted(pod_level, "requests") or _counted(pod_level, "limits")):
         return _class_of([pod_level])

@@ -1,9 +1,9 @@
 """Kubernetes quantities: `250m`, `1.5Gi`, `1e3`.
 
-A quantity is held as an exact whole number of billionths, which is the finest step the API knows;
-anything finer rounds away from zero ("if you asked for something, you get something"). Text is
-canonical on the way out: no fraction digits, largest fitting suffix, the writer's family of
-suffixes kept. Source: apimachinery `resource.Quantity`.
+A quantity is stored as an exact integer of billionths, the finest step of the API; finer amounts
+round away from zero ("if you asked for something, you get something"). Text output is canonical: no
+fraction digits, largest fitting suffix, the input's suffix family kept. Source: apimachinery
+`resource.Quantity`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _BINARY_SUFFIX = {power: suffix for suffix, power in _BINARY_POWER.items()}
 
 
 class Family(Enum):
-    """Which suffixes a quantity was written with."""
+    """Suffix family that a quantity was written in."""
 
     DECIMAL = "decimal"
     BINARY = "binary"
@@ -56,7 +56,7 @@ class Family(Enum):
 
 @dataclass(frozen=True, slots=True, order=False)
 class Quantity:
-    """An exact amount, held in billionths (`nano`); equality and order ignore the family."""
+    """An exact amount, stored in billionths (`nano`); equality and order ignore the family."""
 
     nano: int
     family: Family = Family.DECIMAL
@@ -90,7 +90,7 @@ class Quantity:
 
     @property
     def milli(self) -> int:
-        """Thousandths, rounded up: CPU arithmetic is done in these."""
+        """Thousandths, rounded up; the unit of CPU arithmetic."""
         return -(-self.nano // 10**6)
 
     @property
@@ -129,9 +129,9 @@ def _decimal_text(nano: int, *, exponent_form: bool) -> str:
 
 @remembered(4096)
 def parse(text: QuantityText) -> Quantity:
-    """The amount a JSON string or number stands for.
+    """Parse a JSON string or number as a quantity.
 
-    Raises ValueError with Kubernetes' sentence when the text is not a quantity.
+    Raises ValueError, worded as upstream, when the text is not a quantity.
     """
     match = _TEXT.fullmatch(str(text).strip()) if not isinstance(text, bool) else None
     if match is None:
@@ -153,18 +153,18 @@ def parse(text: QuantityText) -> Quantity:
 
 
 def _bounded_exponent(digits: str) -> int:
-    """The exponent, cut where amounts are already zero or the largest: `1e999999999` is cheap."""
+    """Return the exponent, clamped where amounts are zero or the largest: bounds `1e999999999`."""
     return max(-64, min(64, int(digits[:12])))
 
 
 @remembered(4096)
 def canonical(text: QuantityText) -> str:
-    """The text the API stores for what the user wrote: `0.5` → `500m`, `1024Mi` → `1Gi`."""
+    """Return the canonical text that the API stores: `0.5` → `500m`, `1024Mi` → `1Gi`."""
     return str(parse(text))
 
 
 def add_resources(*lists: Mapping[str, str]) -> dict[str, Quantity]:
-    """The per-resource sum of ResourceLists (name → quantity text)."""
+    """Return the per-resource sum of ResourceLists (name → quantity text)."""
     total: dict[str, Quantity] = {}
     for resources in lists:
         for name, text in resources.items():
@@ -174,7 +174,7 @@ def add_resources(*lists: Mapping[str, str]) -> dict[str, Quantity]:
 
 
 def max_resources(lists: Iterable[Mapping[str, Quantity]]) -> dict[str, Quantity]:
-    """The per-resource maximum."""
+    """Return the per-resource maximum."""
     peak: dict[str, Quantity] = {}
     for resources in lists:
         for name, amount in resources.items():

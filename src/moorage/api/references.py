@@ -1,4 +1,4 @@
-"""A pointer from one object to another. Source: core/v1 `ObjectReference`."""
+"""Object references. Source: core/v1 `ObjectReference`."""
 
 from __future__ import annotations
 

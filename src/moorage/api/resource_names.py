@@ -1,4 +1,4 @@
-"""Which resource names a container, a node or a class's overhead may use.
+"""Resource names: validation for containers, nodes and class overhead.
 
 Source: core validation `ValidateResourceName` and `helper.IsStandardContainerResourceName`.
 """
@@ -33,12 +33,12 @@ def is_hugepages(name: str) -> bool:
 
 
 def is_native(name: str) -> bool:
-    """Named by Kubernetes itself: no domain, or one under kubernetes.io."""
+    """Return whether a resource is Kubernetes' own: no domain, or one under kubernetes.io."""
     return "/" not in name or _DEFAULT_DOMAIN in name
 
 
 def is_extended(name: str) -> bool:
-    """A vendor's resource, such as `example.com/gpu`."""
+    """Return whether a resource is a vendor's, such as `example.com/gpu`."""
     if is_native(name) or name.startswith(_REQUESTS_PREFIX):
         return False
     # It must also be usable with the quota prefix in front.
@@ -50,7 +50,7 @@ def is_standard_container(name: str) -> bool:
 
 
 def resource_name_errors(name: str, path: str) -> list[FieldError]:
-    """Complaints about the name of any resource."""
+    """Return the errors of any resource name."""
     errors = [
         FieldError.invalid(path, name, complaint) for complaint in names.qualified_name_errors(name)
     ]
@@ -62,7 +62,7 @@ def resource_name_errors(name: str, path: str) -> list[FieldError]:
 
 
 def container_resource_name_errors(name: str, path: str) -> list[FieldError]:
-    """Complaints about a key of a container's requests or limits."""
+    """Return the errors of a key of a container's requests or limits."""
     errors = resource_name_errors(name, path)
     if names.qualified_name_errors(name):
         return errors
@@ -79,7 +79,7 @@ def container_resource_name_errors(name: str, path: str) -> list[FieldError]:
 
 
 def amount_errors(name: str, amount: Quantity, path: str) -> list[FieldError]:
-    """Complaints about the amount of one resource: sign, and whole numbers where they are due."""
+    """Return the errors of a resource amount: sign, and integers where required."""
     shown = str(amount)
     errors: list[FieldError] = []
     if amount.nano < 0:
@@ -105,9 +105,9 @@ def _page_size(name: str) -> Quantity | None:
 
 
 def container_limits_errors(resources: Mapping[str, str], path: str) -> list[FieldError]:
-    """The rules of `resources.limits`, which a class's overhead shares.
+    """Return the errors of `resources.limits`, whose rules also apply to a class's overhead.
 
-    `path` is the parent: errors point at `PATH.limits[NAME]`, as upstream's do even for overhead.
+    `path` is the parent: errors refer to `PATH.limits[NAME]`, as upstream even for overhead.
     """
     errors: list[FieldError] = []
     for name, text in resources.items():

@@ -1,4 +1,4 @@
-"""RuntimeClass: the name a pod asks for and the handler it stands for.
+"""RuntimeClass: a name for pods, its handler, overhead and scheduling rules.
 
 Source: node.k8s.io/v1, KEP-585 (class), KEP-688 (overhead).
 """

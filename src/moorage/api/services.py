@@ -1,4 +1,4 @@
-"""Services and the addresses behind them. Source: core/v1."""
+"""Services and Endpoints. Source: core/v1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which taints a pod tolerates.
+"""Taint toleration: matching tolerations with taints.
 
 Source: core/v1 `Toleration.ToleratesTaint`. An empty key with `Exists` tolerates every taint; an
 empty effect matches every effect; an omitted operator means `Equal`.
@@ -17,7 +17,7 @@ NO_EXECUTE = "NoExecute"
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether this toleration makes a pod bear this taint (its duration aside)."""
+    """Return whether a toleration matches a taint (its duration aside)."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -34,7 +34,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 def first_untolerated(
     taints: Iterable[Taint], tolerations: Collection[Toleration], effects: Collection[str]
 ) -> Taint | None:
-    """The first taint with one of these effects that no toleration covers."""
+    """Return the first taint with one of the effects that no toleration matches, or None."""
     for taint in taints:
         if taint.effect in effects and not any(tolerates(t, taint) for t in tolerations):
             return taint

@@ -1,6 +1,6 @@
 """Volumes of a pod.
 
-Kinds of volume that Moorage does not mount stay raw, so that the node agent can name the one it
+Volume types that Moorage does not mount stay raw, so that the node agent can name the one that it
 refuses. Source: core/v1 `Volume`.
 """
 

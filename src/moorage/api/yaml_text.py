@@ -1,8 +1,8 @@
-"""JSON values as YAML text, in the block style that Kubernetes' tools print.
+"""YAML output of JSON values, in the block style that Kubernetes' tools print.
 
-PyYAML's dumper takes 40 µs a value, so that a list of some megabytes would take a minute. This one
-takes one: a scalar is plain where that is beyond doubt, and otherwise a JSON string, which YAML's
-double-quoted style reads alike.
+PyYAML's dumper takes 40 µs per value, a minute for a list of several megabytes. This one takes
+1 µs: a scalar is plain where that is unambiguous, otherwise a JSON string, which is also valid in
+YAML's double-quoted style.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 import msgspec
 
-# Beyond doubt: no reader takes these for anything but text, apart from the words.
+# Unambiguous: every reader resolves these to text, except for the reserved words.
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*(?: [A-Za-z0-9_./-]+)*")
 _WORDS = frozenset(
     ("y", "n", "yes", "no", "true", "false", "on", "off", "null", "nan", "inf", "nil")
 )
-# What YAML calls not printable, and the line breaks that only YAML knows.
+# Characters not printable in YAML, and line breaks specific to YAML.
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-# A key without `?` stands on one line of at most 1,024 characters.
+# A key without `?` must be on one line of at most 1,024 characters.
 _LONGEST_KEY = 1000
 
 
@@ -36,7 +36,7 @@ def dump(value: Any) -> str:
 
 
 def _add_map(parts: list[str], entries: dict[str, Any], first: str, indent: str) -> None:
-    """Add the lines of a map; `first` is what stands before its first key."""
+    """Add the lines of a map; `first` is the text before its first key."""
     lead = first
     for key, value in entries.items():
         text = _text(key)
@@ -94,7 +94,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def _float(value: float) -> str:
-    """YAML 1.1 knows a number with an exponent by its point."""
+    """Format a float; YAML 1.1 requires a decimal point before an exponent."""
     text = repr(value)
     mantissa, exponent, rest = text.partition("e")
     return f"{mantissa}.0e{rest}" if exponent and "." not in mantissa else text

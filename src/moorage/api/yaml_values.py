@@ -1,7 +1,7 @@
 """YAML documents as JSON values, read from the parser's events under bounds.
 
-Nothing is composed first: depth, number of values and what aliases add are counted while the
-events arrive, so a hostile document costs no more than a plain one of its size. Everything here is
+No node tree is composed first: depth, number of values and alias expansion are counted as events
+arrive, so a hostile document costs no more than a plain one of its size. All code is
 iterative, because libyaml's composer recurses in C without a bound. Scalars follow YAML 1.1 as
 Go's yaml.v2 resolves them; dates stay text, and so do `y` and `n`, which most writers do not quote.
 """
@@ -20,16 +20,16 @@ import yaml
 from moorage.api import bounds
 
 MAX_ALIASED_BYTES: Final = 3 * 1024 * 1024
-"""What aliases may add, as JSON: as much again as the largest request body."""
+"""Limit on the JSON bytes that aliases add: the size of the largest request body."""
 
 MAX_REPEATED: Final = 100
-"""Repeated keys that are reported. Source: sigs.k8s.io/json keeps 100 strict errors."""
+"""Limit on reported repeated keys. Source: sigs.k8s.io/json keeps 100 strict errors."""
 
 _MAX_DIRECTIVES = 16
 _SHOWN = 100
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-# libyaml compares each %TAG with all before it, in one call that holds the interpreter.
+# libyaml compares each %TAG with all previous ones, in one call that holds the GIL.
 _DIRECTIVE = re.compile("(?:^|[\n\r\x85\u2028\u2029\ufeff])%")
 
 _TAG = "tag:yaml.org,2002:"
@@ -60,14 +60,14 @@ class YamlError(ValueError):
 
 @dataclass(slots=True)
 class Document:
-    """A document's value, and a sentence for each key that a map has twice (the last one wins)."""
+    """A document's value, and a complaint per key that a map has twice (the last one wins)."""
 
     value: Any
     repeated: list[str]
 
 
 def parse_document(text: bytes | str) -> Document:
-    """The only document of a text; the value is None when the text is empty.
+    """Parse a text with one document; the value is None when the text is empty.
 
     Raises YamlError, for several documents too.
     """
@@ -81,12 +81,12 @@ def parse_document(text: bytes | str) -> Document:
 
 
 def parse_documents(text: bytes | str) -> list[Any]:
-    """The values of all documents of a text. The bounds count for all together."""
+    """Return the values of all documents of a text. The bounds apply to all together."""
     return [document.value for document in iter_documents(text)]
 
 
 def iter_documents(text: bytes | str) -> Iterator[Document]:
-    """The documents of a text, one at a time. Raises YamlError."""
+    """Yield the documents of a text, one at a time. Raises YamlError."""
     if isinstance(text, bytes):
         try:
             text = text.decode()
@@ -110,7 +110,7 @@ def iter_documents(text: bytes | str) -> Iterator[Document]:
 
 @dataclass(slots=True)
 class _Level:
-    """A map or list that is being filled."""
+    """A map or list under construction."""
 
     value: dict[str, Any] | list[Any]
     anchor: str | None
@@ -123,7 +123,7 @@ class _Level:
 
 
 class _Anchored:
-    """What an anchor names; encoded when it is first used."""
+    """The value of an anchor; encoded on first use."""
 
     __slots__ = ("encoded", "value")
 
@@ -133,7 +133,7 @@ class _Anchored:
 
 
 class _Builder:
-    """Builds one document after the other; its bounds are for all of them together."""
+    """Builds documents one by one; the bounds apply to all of them together."""
 
     def __init__(self) -> None:
         self._values = 0
@@ -156,7 +156,7 @@ class _Builder:
         return document
 
     def add(self, event: Any) -> None:
-        """Take the next event of the document. Raises YamlError."""
+        """Process the next event of the document. Raises YamlError."""
         kind = type(event)
         if kind is yaml.ScalarEvent:
             self._count()
@@ -180,7 +180,7 @@ class _Builder:
         if self._levels and not self._takes_value():
             raise YamlError(f"line {_line(event)}: a map key must be a scalar")
         if event.anchor:
-            # Until it is whole, an alias to it would be a value that contains itself.
+            # Until it is complete, an alias to it would make a value that contains itself.
             self._anchors[event.anchor] = None
         self._levels.append(_Level(value, event.anchor, _line(event)))
 
@@ -197,7 +197,7 @@ class _Builder:
         self._place(level.value, event)
 
     def _alias(self, event: Any) -> Any:
-        """A copy of what the alias names, so that no two places share a value."""
+        """Return a copy of the anchor's value, so that no value is shared."""
         name = event.anchor
         if name not in self._anchors:
             raise YamlError(f"line {_line(event)}: unknown anchor '{_short(name)}' referenced")
@@ -238,7 +238,7 @@ class _Builder:
         entries[level.key] = value
 
     def _merge(self, level: _Level, value: Any) -> None:
-        """Merge maps: their keys give way to the map's own, and to those merged before."""
+        """Merge maps: the map's own keys and those merged before take precedence."""
         for source in value if isinstance(value, list) else [value]:
             if not isinstance(source, dict):
                 raise YamlError(
@@ -258,7 +258,7 @@ def _is_plain(event: Any) -> bool:
 
 
 def _scalar(event: Any) -> Any:
-    """A scalar's JSON value. Raises YamlError for one that has none."""
+    """Return the JSON value of a scalar. Raises YamlError if it has none."""
     tag, text = event.tag, event.value
     if tag is None:
         value = _resolved(text) if event.implicit[0] else text
@@ -294,7 +294,7 @@ _TAGGED = {
 
 
 def _resolved(text: str) -> Any:
-    """What a plain scalar means."""
+    """Resolve a plain scalar to its JSON value."""
     if not text or text[0] not in _NUMBER_START:
         return _WORDS.get(text, text)
     if len(text) > _LONGEST_NUMBER:
@@ -319,7 +319,7 @@ def _resolved(text: str) -> Any:
 
 
 def _key(value: Any, event: Any) -> str:
-    """A map key as JSON writes it. Raises YamlError for null and what is no scalar."""
+    """Return a map key as JSON text. Raises YamlError for null and non-scalars."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
