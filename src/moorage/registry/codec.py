@@ -98,7 +98,7 @@ class Codec:
         return Decoded(fitted, list(complaints))
 
     def fit_partial(self, type_name: str, obj: Obj) -> Decoded:
-        """As `fit_type` for a partial object: no field is added."""
+        """Validate a partial object as `fit_type` does; no field is added."""
         fitted, complaints = self._json.check(type_name, obj)
         self._partial_normalizer.normalize(type_name, fitted)
         fitted.pop("kind", None)

@@ -149,7 +149,7 @@ def _go_shape(toleration: Toleration) -> dict[str, str | int | None]:
 
 
 def class_warnings(runtime_class: RuntimeClass) -> list[str]:
-    """Sentences for the `Warning` header of a create or update."""
+    """Return the texts of the `Warning` header of a create or update."""
     scheduling = runtime_class.scheduling
     if scheduling is None:
         return []

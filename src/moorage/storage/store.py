@@ -27,7 +27,7 @@ class RevisionConflictError(Exception):
 
 
 class CompactedError(Exception):
-    """The revision asked for is no longer kept."""
+    """The requested revision is compacted."""
 
     def __init__(self, revision: int, compacted: int) -> None:
         super().__init__(f"revision {revision} is compacted (oldest kept: {compacted})")

@@ -63,7 +63,7 @@ class JsonDecoder:
         return obj, StrictErrors()
 
     def check(self, type_name: str, obj: dict[str, Any]) -> tuple[dict[str, Any], StrictErrors]:
-        """As `decode` for an already decoded object (the result of a patch, YAML)."""
+        """Check an already decoded object as `decode` does (the result of a patch, YAML)."""
         return _Walker(self._schema).walk(type_name, obj)
 
     def _walk(self, type_name: str, body: bytes) -> tuple[dict[str, Any], StrictErrors]:
