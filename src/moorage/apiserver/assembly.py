@@ -227,7 +227,7 @@ class _Readers:
 
 def _bindable() -> dict[str, Kind]:
     """Return the kinds that tokens may be bound to, by name."""
-    return {kind.name: kind for kind in (core.POD, core.SECRET, core.NODE)}
+    return {kind.name: kind for kind in (POD, SECRET, NODE)}
 
 
 def _may_delete_unread(authorizer: Authorizer) -> MayDeleteUnread:

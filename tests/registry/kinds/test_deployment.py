@@ -117,7 +117,9 @@ def test_a_rollback_is_kept_as_an_annotation() -> None:
     assert "annotations" not in shown["metadata"]
 
 
-ROLLBACKS = st.none() | st.fixed_dictionaries({"revision": st.integers(1, 9)}) | st.just({})
+ROLLBACKS: st.SearchStrategy[Any] = (
+    st.none() | st.fixed_dictionaries({"revision": st.integers(1, 9)}) | st.just({})
+)
 
 
 @given(ROLLBACKS, st.dictionaries(st.sampled_from("ab"), st.text(max_size=2), max_size=2))
