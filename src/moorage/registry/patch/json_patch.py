@@ -47,15 +47,17 @@ class _JsonPatch(jsonpatch.JsonPatch):
         }
     )
 
-    def apply(self, obj: Any, in_place: bool = False) -> Any:
-        """Return the document after all operations. Raises ValueError when they copy too much."""
+    def apply(self, obj: Any, in_place: bool = False, atomic: bool = False) -> Any:
+        """Return the document after all operations. Raises ValueError when they copy too much.
+
+        A failed patch leaves the original as it was unless `in_place`, so `atomic` adds nothing.
+        """
+        del atomic
         document = obj if in_place else _copied(obj)
         copied_bytes = 0
-        # The published type stubs have neither this attribute nor those of `copy`.
-        for operation in self._ops:  # type: ignore[attr-defined]
+        for operation in self._ops:
             if isinstance(operation, jsonpatch.CopyOperation):
-                source: Any = operation.operation
-                copied_bytes += _size_at(document, source["from"])
+                copied_bytes += _size_at(document, operation.operation["from"])
                 if copied_bytes > MAX_COPIED_BYTES:
                     raise ValueError("the operations copy more than a body may hold")
             document = operation.apply(document)
