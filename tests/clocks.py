@@ -31,6 +31,11 @@ class FakeClock:
         waiting = [due for due, _, future in self._sleepers if not future.done()]
         return min(waiting) - self._now_s if waiting else None
 
+    @property
+    def slept(self) -> int:
+        """How often something began to sleep."""
+        return self._count
+
     async def sleep(self, seconds: float) -> None:
         if seconds <= 0:
             await asyncio.sleep(0)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from moorage.api.errors import ConflictError
 from moorage.client.resources import CONFIG_MAPS, RUNTIME_CLASSES
+from moorage.cluster import classes
 from moorage.cluster.classes import (
     MANAGED_LABEL,
     RECORD,
@@ -59,3 +63,19 @@ async def test_a_handler_whose_name_no_class_can_have_is_left_out(tmp_path: Path
         assert await create_default_classes(cluster.client, ["Not_A_Name", "runc"]) == ("runc",)
         record = await cluster.client.get(CONFIG_MAPS, RECORD, RECORD_NAMESPACE)
         assert record.data["handlers"].split() == ["Not_A_Name", "runc"]
+
+
+async def test_a_record_that_others_change_all_the_time_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[frozenset[str]] = []
+
+    async def lose(_client: object, _record: object, names: set[str]) -> None:
+        tries.append(frozenset(names))
+        raise ConflictError("another was faster")
+
+    monkeypatch.setattr(classes, "_write_record", lose)
+    async with running_cluster(tmp_path) as cluster:
+        with pytest.raises(ConflictError, match="changes all the time"):
+            await create_default_classes(cluster.client, ["runc"])
+    assert tries == [{"runc"}] * 5

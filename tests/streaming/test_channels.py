@@ -171,6 +171,14 @@ async def test_what_a_client_may_not_send_is_passed_over() -> None:
         assert await ends.message() == b"\x01still here"
 
 
+async def test_input_after_an_empty_message_arrives() -> None:
+    async with bridged({"stdin": "true", "stdout": "true"}) as ends:
+        await ends.websocket.send_bytes(b"")
+        await ends.send(0, b"input")
+        await ends.close(0)
+        assert await ends.peer.received(ends.streams["stdin"]) == b"input"
+
+
 async def test_a_client_that_closes_ends_it() -> None:
     async with bridged() as ends:
         await ends.websocket.close()

@@ -62,5 +62,8 @@ async def test_a_timer_that_waits_costs_nothing_until_its_time() -> None:
     await settle()
     # It sleeps again rather than looking in every turn of the event loop.
     assert timed.clock.next_s == 5
+    slept = timed.clock.slept
+    await settle()
+    assert timed.clock.slept == slept
     assert not await timed.after(4)
     assert await timed.after(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -90,6 +91,21 @@ async def test_an_upgrade_leaves_a_byte_stream() -> None:
         assert answer.connection.is_closing
     assert asked.startswith(b"POST /exec/token HTTP/1.1\r\nHost: 127.0.0.1:")
     assert b"X-Stream-Protocol-Version: v4\r\n" in asked
+
+
+async def test_a_path_goes_out_as_it_is_escaped() -> None:
+    asked: list[bytes] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n"))
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(SWITCH)
+
+    async with serving(talk) as upstream:
+        escaped = dataclasses.replace(upstream, url=f"{upstream.url}/%7Ea%2Fb?command=%2B%20c")
+        async with dial(escaped, "GET", SPDY):
+            pass
+    assert asked == [b"GET /exec/token/%7Ea%2Fb?command=%2B%20c HTTP/1.1\r\n"]
 
 
 async def test_a_unix_socket_is_dialled_too(tmp_path: Path) -> None:

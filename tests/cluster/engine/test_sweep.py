@@ -118,7 +118,9 @@ async def test_only_this_clusters_processes_are_ended(short_path: Path) -> None:
     below = descendants([processes[0].pid])[1:]
     assert len(below) == 1
     try:
+        before = len(os.listdir("/proc/self/fd"))
         await end_processes(ours)
+        assert len(os.listdir("/proc/self/fd")) == before
         assert [process.poll() is None for process in processes] == [
             False, False, True, True, True, True,
         ]  # fmt: skip

@@ -160,3 +160,11 @@ def test_no_bytes_do_worse_than_an_error(data: bytes) -> None:
 
 def test_to_a_session_a_bad_frame_is_a_broken_connection() -> None:
     assert issubclass(FrameError, OSError)
+
+
+def test_types_have_the_numbers_of_the_draft() -> None:
+    """Source: SPDY/3.1 draft, §2.6."""
+    assert {each.name: each.value for each in FrameType} == {
+        "SYN_STREAM": 1, "SYN_REPLY": 2, "RST_STREAM": 3, "SETTINGS": 4,
+        "PING": 6, "GOAWAY": 7, "HEADERS": 8, "WINDOW_UPDATE": 9,
+    }  # fmt: skip
