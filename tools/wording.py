@@ -1,6 +1,6 @@
 """Word list of `make lint`: fails where a word of `wording.toml` stands in documentation or code.
 
-    python -m tools.wording            the paths of the list, and its ceilings
+    python -m tools.wording            the paths of the list, and its ceilings, if any
     python -m tools.wording PATH…      these files and directories
 
 Of Python files, comments, docstrings, other strings and identifiers are read; of all others, every

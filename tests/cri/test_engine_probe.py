@@ -145,7 +145,7 @@ async def test_engines_without_cri_v1(
         (Behaviour(driver=pb.SYSTEMD), "cri-o uses the cgroup driver 'systemd', .*cgroup_manager"),
         (Behaviour(is_ready=False), "not ready: Why: not yet"),
         (Behaviour(lists_conditions=False), "lacks the condition RuntimeReady"),
-        (Behaviour(handlers=[]), "does not tell which runtime handlers"),
+        (Behaviour(handlers=[]), "does not report its runtime handlers"),
         (Behaviour(name=""), "Version reply lacks a field"),
     ],
 )

@@ -44,7 +44,7 @@ class Steps:
         self.size = 1000
         self.is_released = False
         store._reserve = self  # type: ignore[assignment]
-        store._tell = self.tell  # type: ignore[method-assign,assignment]  # it records
+        store._post = self.tell  # type: ignore[method-assign,assignment]  # it records
         self.told: list[tuple[Any, ...]] = []
 
     def tell(self, *told: Any) -> None:

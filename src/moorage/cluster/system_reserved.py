@@ -1,4 +1,4 @@
-"""System reserved: resources kept back from pods for the rest of the machine.
+"""System reserved: resources kept back from pods for the rest of the host.
 
 Without a reserve, pods that use all memory or all process ids take the administrator's shell and
 the cluster's own parts with them. Source: KubeletConfiguration `systemReserved`; the kubelet's

@@ -1,4 +1,4 @@
-"""Controllers: what makes a cluster go on by itself towards what is asked of it.
+"""Controllers: loops that move a cluster from its actual to its desired state.
 
     async with Client(config, user_agent="moorage-controllers") as client:
         await run_controllers(client, ControllerOptions(cluster_ca=pem), SystemClock())

@@ -22,7 +22,7 @@ class HandlersUnknownError(Exception):
 
     def __init__(self, engine: str, endpoint: str) -> None:
         super().__init__(
-            f"the engine {engine} at {endpoint} does not tell which runtime handlers it has, so "
+            f"the engine {engine} at {endpoint} does not report its runtime handlers, so "
             "RuntimeClasses cannot work with it: use containerd 1.3 or later, or CRI-O 1.31 or "
             "later, or leave out --cri for an engine of our own"
         )
@@ -82,12 +82,12 @@ async def _status(cri: CriClient, *, is_verbose: bool) -> pb.StatusResponse:
 def _configured(configuration: str) -> list[str]:
     """Return the handler names in containerd's configuration, the default first."""
     try:
-        told = msgspec.json.decode(configuration, type=_ContainerdConfiguration)
+        parsed = msgspec.json.decode(configuration, type=_ContainerdConfiguration)
     except (msgspec.DecodeError, msgspec.ValidationError):
         # Other engines have another format here, or nothing.
         return []
-    names = sorted(told.containerd.runtimes)
-    return ["", *names] if told.containerd.default_runtime_name in names else names
+    names = sorted(parsed.containerd.runtimes)
+    return ["", *names] if parsed.containerd.default_runtime_name in names else names
 
 
 def _handler(

@@ -22,8 +22,8 @@ def listener_of(path: Path) -> int:
         client.settimeout(_TIMEOUT_S)
         client.connect(str(path))
         size = struct.calcsize(_CREDENTIALS)
-        told = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    pid: int = struct.unpack(_CREDENTIALS, told)[0]
+        credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    pid: int = struct.unpack(_CREDENTIALS, credentials)[0]
     return pid
 
 

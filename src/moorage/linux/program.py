@@ -25,8 +25,8 @@ class Platform:
     variant: str = ""
 
     def to_object(self) -> dict[str, str]:
-        told = {"architecture": self.architecture, "os": "linux", "variant": self.variant}
-        return {key: value for key, value in told.items() if value}
+        fields = {"architecture": self.architecture, "os": "linux", "variant": self.variant}
+        return {key: value for key, value in fields.items() if value}
 
 
 # (e_machine, byte order) → platform.

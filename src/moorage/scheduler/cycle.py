@@ -89,7 +89,7 @@ class Cycle:
         needs_cross = query.terms.has_affinity or query.terms.has_spread or bool(query.owner_uid)
         key: object = (query, state.namespace_version) if query.terms.has_affinity else query
         if state.affine_count:
-            # Others' terms may speak of this pod, by labels that its template key leaves out.
+            # Other pods' terms may select this pod, by labels that its template key leaves out.
             meta = pod.metadata
             labels = tuple(sorted(meta.labels.items()))
             key = (query, meta.namespace, labels, state.namespace_version)

@@ -1,7 +1,7 @@
 """Queueing hints: which waiting pods an event may make schedulable.
 
 Each hint tries the event on the pods' query itself, so pods wake only for a change that lets them
-in as far as one node can tell. Rules about other pods wake on any change of pods or nodes.
+as far as one node decides it. Rules about other pods wake on any change of pods or nodes.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class PodQuery:
 
     @property
     def soft_tolerations(self) -> tuple[Toleration, ...]:
-        """Those that speak of PreferNoSchedule taints."""
+        """Those for PreferNoSchedule taints."""
         return tuple(t for t in self.tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
 
 

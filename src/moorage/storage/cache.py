@@ -133,7 +133,7 @@ class WatchCache(Generic[I]):
             page = await store.range("")
         self._start_at(floor, page)
         if changes:
-            self._hear(changes)
+            self._on_changes(changes)
         self._revision = store.revision
         for damage in store.damage:
             table = self._table(damage.key)
@@ -141,7 +141,7 @@ class WatchCache(Generic[I]):
             # An index can supply the damaged part of a row; the key counts as damaged anyway.
             if table.items.pop(damage.key, None) is not None:
                 table.keys.remove(damage.key)
-        store.listen(self._hear)
+        store.listen(self._on_changes)
 
     def _start_at(self, floor: int, page: Page) -> None:
         self._floor = self._revision = floor
@@ -247,7 +247,7 @@ class WatchCache(Generic[I]):
             table = self._tables[name] = _Table(self._floor)
         return table
 
-    def _hear(self, changes: list[Change]) -> None:
+    def _on_changes(self, changes: list[Change]) -> None:
         for change in changes:
             self._apply(change)
         self._revision = changes[-1].revision

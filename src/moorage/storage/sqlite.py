@@ -301,12 +301,12 @@ class SqliteStore:
             database.append(connection, [write.change for write in writes])
         except sqlite3.Error as error:
             if not (database.is_disk_full(error) and self._make_room(connection)):
-                self._tell(self._refuse, writes, error)
+                self._post(self._refuse, writes, error)
                 return
             self._write(connection, writes)
         else:
             self._record(writes[-1].change.revision)
-            self._tell(self._acknowledge, writes)
+            self._post(self._acknowledge, writes)
             self._checkpoint(connection, sum(len(write.change.value) for write in writes))
 
     def _without_room(self, connection: sqlite3.Connection, writes: list[_Write]) -> list[_Write]:
@@ -320,7 +320,7 @@ class SqliteStore:
         refused = [write for write in writes if not write.may_use_reserve]
         if refused:
             error = OSError("the disk is full; until there is room only deletions are taken")
-            self._tell(self._refuse, refused, error)
+            self._post(self._refuse, refused, error)
         return [write for write in writes if write.may_use_reserve]
 
     def _make_room(self, connection: sqlite3.Connection) -> bool:
@@ -383,13 +383,13 @@ class SqliteStore:
         try:
             outcome = job.run(connection)
         except StoreBrokenError as error:
-            self._tell(_fail, job.done, error)
+            self._post(_fail, job.done, error)
         except sqlite3.Error as error:
-            self._tell(_fail, job.done, StoreBrokenError(f"{self._path}: {error}"))
+            self._post(_fail, job.done, StoreBrokenError(f"{self._path}: {error}"))
         else:
-            self._tell(_resolve, job.done, outcome)
+            self._post(_resolve, job.done, outcome)
 
-    def _tell(self, callback: Callable[..., None], *arguments: Any) -> None:
+    def _post(self, callback: Callable[..., None], *arguments: Any) -> None:
         self._loop.call_soon_threadsafe(callback, *arguments)
 
     def _acknowledge(self, writes: list[_Write]) -> None:

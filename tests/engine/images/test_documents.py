@@ -208,7 +208,7 @@ async def test_what_the_disk_refuses_is_said_of_the_image(monkeypatch: pytest.Mo
     with pytest.raises(ExhaustedError, match="image a:1: no room"):
         await images._commit(IMAGE, b"")
     below.error = OSError(5, "broken")
-    with pytest.raises(FailedError, match="layers that nobody needs: broken"):
+    with pytest.raises(FailedError, match="unused layers: broken"):
         await images.collect()
 
 

@@ -27,7 +27,7 @@ from moorage.engine.images.oci_archive import (
 )
 from moorage.linux.program import Platform
 
-# An image's age is not that of the machine that made it.
+# An image's age does not depend on the host that built it.
 _CREATED = "1970-01-01T00:00:00Z"
 
 

@@ -1,4 +1,4 @@
-"""The bridge of the pods of an engine of others, where its configuration names one.
+"""Pod bridge of an external engine, where its configuration names one.
 
 Both containerd and CRI-O read `/etc/cni/net.d` by default, and take the first file.
 Source: libcni `ConfFiles`, CNI plugin bridge.

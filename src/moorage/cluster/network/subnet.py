@@ -106,5 +106,5 @@ def _network(address: str, mask: str) -> IPv4Network:
 
 
 def _address(number: str) -> IPv4Address:
-    # The kernel prints the four bytes as one number in the order of the machine.
+    # The kernel prints the four bytes as one number in host byte order.
     return IPv4Address(struct.pack("=I", int(number, 16)))

@@ -71,7 +71,7 @@ class GarbageCollector:
         self._client = client
         self._shared = informers
         self._recorder = recorder
-        self._tell_removed = removed
+        self._on_removed = removed
         self._clock = clock
         self._queue: WorkQueue[Coordinates] = WorkQueue(
             "garbage", clock=clock, longest_retry_s=_LONGEST_RETRY_S
@@ -115,7 +115,7 @@ class GarbageCollector:
 
     def _removed(self, resource: Resource[Any], meta: ObjectMeta) -> None:
         if meta.namespace:
-            self._tell_removed(resource, meta.namespace)
+            self._on_removed(resource, meta.namespace)
         for dependent in self._graph.dependents(meta):
             self._queue.add(dependent)
 
@@ -215,11 +215,11 @@ class GarbageCollector:
                 f"{meta.namespace}/{meta.name}: no such kind in {reference.api_version}"
             )
         if kind.is_namespaced and not meta.namespace:
-            self._tell_invalid(reference, resource, meta)
+            self._record_invalid_owner(reference, resource, meta)
             raise UnownableError
         if kind.is_namespaced and self._graph.holds_uid(reference):
             # It lives in another namespace; here it counts as gone.
-            self._tell_invalid(reference, resource, meta)
+            self._record_invalid_owner(reference, resource, meta)
         try:
             live = await self._client.get(
                 _metadata_of(kind), reference.name, meta.namespace if kind.is_namespaced else None
@@ -228,7 +228,7 @@ class GarbageCollector:
             return None
         return live.metadata if live.metadata.uid == reference.uid else None
 
-    def _tell_invalid(
+    def _record_invalid_owner(
         self, reference: OwnerReference, resource: Resource[Any], meta: ObjectMeta
     ) -> None:
         about = ObjectReference(

@@ -90,10 +90,10 @@ class TaintEvictionController:
 
     def _cancel(self, key: str, pod: Pod) -> None:
         if self._since.pop(key, None) is not None:
-            self._tell(pod, f"Cancelling deletion of Pod {key}")
+            self._record_event(pod, f"Cancelling deletion of Pod {key}")
 
     async def _evict(self, key: str, pod: Pod) -> None:
-        self._tell(pod, f"Marking for deletion Pod {key}")
+        self._record_event(pod, f"Marking for deletion Pod {key}")
         meta = pod.metadata
         condition = {
             "type": "DisruptionTarget",
@@ -113,7 +113,7 @@ class TaintEvictionController:
         except NotFoundError:
             return  # Gone already, as wanted.
 
-    def _tell(self, pod: Pod, message: str) -> None:
+    def _record_event(self, pod: Pod, message: str) -> None:
         self._recorder.record(reference(PODS, pod), NORMAL, "TaintManagerEviction", message)
 
 

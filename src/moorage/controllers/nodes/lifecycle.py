@@ -80,13 +80,13 @@ class NodeLifecycleController:
         assert either is not None
         if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
             self._lives.pop(before.metadata.name, None)
-            self._tell(before, "RemovingNode", "Removing Node {} from Controller")
+            self._record_event(before, "RemovingNode", "Removing Node {} from Controller")
             before = None
         if after is not None:
             if before is None:
                 ready = ready_status(after)
                 self._lives[after.metadata.name] = _Life(self._first_heartbeat(after), ready)
-                self._tell(after, "RegisteredNode", "Registered Node {} in Controller")
+                self._record_event(after, "RegisteredNode", "Registered Node {} in Controller")
             elif _has_spoken(before, after):
                 self._lives[after.metadata.name].heartbeat = self._clock.monotonic()
             self._queue.add(after.metadata.name)
@@ -116,7 +116,7 @@ class NodeLifecycleController:
             for node in self._nodes:
                 self._queue.add(node.metadata.name)
 
-    def _tell(self, node: Node, reason: str, what: str) -> None:
+    def _record_event(self, node: Node, reason: str, what: str) -> None:
         name = node.metadata.name
         message = f"Node {name} event: {what.format(name)}"
         self._recorder.record(_about(node), NORMAL, reason, message)

@@ -117,7 +117,7 @@ class Catalogue:
         try:
             doomed = self.layers.discard(needed)
         except OSError as error:
-            raise failure("layers that nobody needs", error) from error
+            raise failure("unused layers", error) from error
         for directory in doomed:
             # The next start removes it; the caller of a removal cannot act on the failure.
             await in_thread(remove_leftover, directory)

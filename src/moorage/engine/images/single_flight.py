@@ -44,7 +44,7 @@ class SingleFlight(Generic[Result]):
         finally:
             call.waiting -= 1
             if not call.waiting and not call.outcome.done():
-                # A later caller starts anew rather than joining work that is being cancelled.
+                # A later caller starts its own rather than joining work that is being cancelled.
                 self._forget(key, call)
                 assert call.task is not None
                 call.task.cancel()

@@ -186,7 +186,7 @@ async def _resize(channel: ByteStream, streams: Streams) -> None:
             try:
                 await streams.resize(size.width, size.height)
             except (AdapterError, OSError) as error:
-                # The process may have exited; its exit code tells.
+                # The process may have exited; its exit code says so.
                 log.debug("terminal not resized", why=str(error))
     await _forever()
 

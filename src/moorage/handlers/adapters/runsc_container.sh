@@ -3,7 +3,7 @@
 #
 # conmon waits for a process of its own and owns the streams that it gave to `create`. A gVisor
 # container has neither: its process is the pod's sandbox, and its streams are those of `start`.
-# So this makes one: it holds the streams, starts the container when it is told to at the gate,
+# So this makes one: it holds the streams, starts the container on request at the gate,
 # says how that went, and ends with the container and its code.
 #
 #   gate    a word is written here: "go" starts, anything else gives up
@@ -25,11 +25,11 @@ done
 id=$word
 
 mkfifo "$bundle/gate" "$bundle/answer" || exit 1
-# The streams stay with us: whoever holds them open would keep conmon waiting.
+# The streams stay with us: conmon waits until every copy of them is closed.
 runsc "$@" </dev/null || exit $?
 
 (
-	# Opened for both ways, so that nobody waits for another end to be opened.
+	# Opened read-write, so that open(2) does not block until the other end is open.
 	read -r word <>"$bundle/gate"
 	[ "$word" = go ] || exit 137
 	runsc --log "$bundle/start.log" --log-format json start "$id" <&3

@@ -17,7 +17,7 @@ _SECONDS = {
     "d": 24 * 3600,
     "y": 365 * 24 * 3600,
 }
-# Below each limit in seconds: the unit that is counted, and the one its remainder is told in.
+# Below each limit in seconds: the unit that is counted, and the one its remainder is printed in.
 _FORMS = (
     (2 * _SECONDS["m"], "s", ""),
     (10 * _SECONDS["m"], "m", "s"),

@@ -55,9 +55,11 @@ class _JsonPatch(jsonpatch.JsonPatch):
         del atomic
         document = obj if in_place else _copied(obj)
         copied_bytes = 0
-        for operation in self._ops:
+        # The library's type stubs have neither this attribute nor those of `copy`.
+        for operation in self._ops:  # type: ignore[attr-defined]
             if isinstance(operation, jsonpatch.CopyOperation):
-                copied_bytes += _size_at(document, operation.operation["from"])
+                source: Any = operation.operation
+                copied_bytes += _size_at(document, source["from"])
                 if copied_bytes > MAX_COPIED_BYTES:
                     raise ValueError("the operations copy more than a body may hold")
             document = operation.apply(document)

@@ -339,7 +339,7 @@ def resource_ref_errors(reference: Obj, path: str, *, in_volume: bool = False) -
 
 
 def _divisor_errors(resource: str, divisor: str, path: str) -> list[FieldError]:
-    """Units that a resource may be told in."""
+    """Units that a resource may be given in."""
     name = resource.partition(".")[2]
     kind = "hugepages" if is_hugepages(name) else name
     shown, units = _DIVISORS[kind]

@@ -42,11 +42,11 @@ class SeccompProfiles:
     def built_in(self, capabilities: frozenset[str]) -> Document:
         """Return the profile for a process with those capabilities, as OCI's `linux.seccomp`."""
         # Only these affect the profile, so the number of profiles is bounded.
-        telling = frozenset(capabilities & BY_CAPABILITY.keys())
-        found = self._made.get(telling)
+        relevant = frozenset(capabilities & BY_CAPABILITY.keys())
+        found = self._made.get(relevant)
         if found is None:
-            found = built_in_profile(telling, self._machine, self._kernel)
-            self._made[telling] = found
+            found = built_in_profile(relevant, self._machine, self._kernel)
+            self._made[relevant] = found
         return found
 
 

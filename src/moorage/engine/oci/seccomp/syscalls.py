@@ -87,7 +87,7 @@ ALLOWED: Mapping[str, str] = {
     "tracing one's own children": """
         process_vm_readv process_vm_writev ptrace
     """,
-    "what the kernel tells of itself": """
+    "kernel information": """
         lsm_get_self_attr lsm_list_modules uretprobe
     """,
 }

@@ -29,7 +29,7 @@ def from_extensions(obj: Obj) -> Obj:
 
 def to_extensions(obj: Obj) -> Obj:
     annotations = obj["metadata"].get("annotations", {})
-    # What somebody else wrote there is no revision, and stays what it is.
+    # A value of another origin is no revision and stays as it is.
     if not _REVISION.fullmatch(annotations.get(ROLLBACK_ANNOTATION, "")):
         return obj
     kept = {key: value for key, value in annotations.items() if key != ROLLBACK_ANNOTATION}

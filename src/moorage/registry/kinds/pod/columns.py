@@ -1,7 +1,8 @@
-"""Pods: how many containers are ready, and the one word that says where a pod stands.
+"""Pod columns: how many containers are ready, and the pod's status in one word.
 
-The word is the phase until something tells more: a scheduling gate, the init container that holds
-the pod up, the reason of the first container that waits or has ended, and at last its deletion.
+The status is the phase unless a more specific reason is known: a scheduling gate, the init
+container that holds the pod up, the reason of the first container that waits or has ended, and at
+last its deletion.
 Source: the wire of kube-apiserver 1.36 and its printers' rules.
 """
 
