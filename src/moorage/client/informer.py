@@ -1,7 +1,9 @@
-"""A local, always current copy of a collection.
+"""Informer: a local copy of a collection, kept current by list and watch.
 
-Lists once, then follows the watch; when the watch breaks it goes on from the last revision, when
-that is compacted it lists again. Handlers get every difference, also after a missed event.
+Lists once, then watches. A watch that breaks is resumed from the last resourceVersion; when that
+has expired (410), the informer lists again. Handlers get every difference, also after missed
+events.
+Source: client-go `tools/cache` Reflector.
 """
 
 from __future__ import annotations
