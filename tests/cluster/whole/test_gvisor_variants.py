@@ -86,6 +86,9 @@ def test_a_sandbox_without_a_network_has_no_way_out(
     # Loopback is the pod's own.
     echo = "(nc -l -p 7000 >/tmp/got & sleep 1; echo hi | nc -w 2 127.0.0.1 7000; cat /tmp/got)"
     assert _sh(whole_cluster, name, echo) == "hi"
+    # gVisor gives the streams of a start to the user nobody, and this pod has no input.
+    null = os.stat("/dev/null")
+    assert (null.st_uid, null.st_gid, null.st_mode & 0o777) == (0, 0, 0o666)
 
 
 def test_the_same_pod_with_a_network_reaches_the_api(

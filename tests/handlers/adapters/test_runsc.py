@@ -205,6 +205,49 @@ async def test_the_sandboxes_input_is_a_pipe_and_not_the_hosts_null_device(
     assert seen.startswith("--root=/r create --bundle a b t pipe:")
 
 
+@pytest.mark.parametrize("has_input", [False, True])
+async def test_a_containers_input_is_never_the_hosts_null_device(
+    tmp_path: Path,
+    adapter: RunscAdapter,
+    task: Task,
+    monkeypatch: pytest.MonkeyPatch,
+    has_input: bool,
+) -> None:
+    program = tmp_path / "runsc"
+    program.write_text(
+        f"""#!/bin/sh
+case "$*" in
+*" start t") readlink /proc/$$/fd/0 >{tmp_path}/seen; head -c 5 >{tmp_path}/read; exit 3 ;;
+esac
+"""
+    )
+    program.chmod(0o755)
+    with_commands(adapter).program = program
+    made: list[asyncio.subprocess.Process] = []
+
+    async def create(
+        _self: Conmon, task: Task, runtime: Path, options: tuple[str, ...], **_: Any
+    ) -> int:
+        argv = [str(runtime), *options, "create", "--bundle", str(task.bundle)]
+        made.append(
+            await asyncio.create_subprocess_exec(
+                *argv, "--pid-file", str(tmp_path / "pid"), "t",
+                stdin=asyncio.subprocess.PIPE if has_input else asyncio.subprocess.DEVNULL,
+            )
+        )  # fmt: skip
+        assert made[0].stdin is None or has_input
+        if made[0].stdin is not None:
+            made[0].stdin.write(b"input")
+        return await made[0].wait()
+
+    monkeypatch.setattr(Monitor, "create", create)
+    assert await adapter.create(task) == 0
+    with pytest.raises(AdapterError):
+        await adapter.start(task)
+    assert (tmp_path / "seen").read_text().startswith("pipe:")
+    assert (tmp_path / "read").read_text() == ("input" if has_input else "")
+
+
 async def test_containers_cannot_be_checkpointed(adapter: RunscAdapter, task: Task) -> None:
     with pytest.raises(UnsupportedError, match="of whole pods, not of containers"):
         await adapter.checkpoint(task, Path("/a"), keeps_running=False)

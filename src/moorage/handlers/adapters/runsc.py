@@ -179,8 +179,6 @@ class RunscAdapter(MonitoredAdapter):
         """Release the stand-in script to start its container.
 
         Returns the exit status of the start. Raises AdapterError.
-
-        Raises AdapterError.
         """
         try:
             answer = os.open(task.bundle / "answer", _BOTH_WAYS)

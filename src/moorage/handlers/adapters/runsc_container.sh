@@ -13,6 +13,17 @@
 
 runsc() { @COMMAND@ "$@"; }
 
+# Unless the sandbox has the network of its caller, gVisor gives the streams of `start` to the user
+# nobody. A container without input has the host's /dev/null, which must stay root's: it gets an
+# empty pipe instead.
+start() {
+	if [ -c /proc/self/fd/3 ]; then
+		: | runsc --log "$bundle/start.log" --log-format json start "$id"
+	else
+		runsc --log "$bundle/start.log" --log-format json start "$id" <&3
+	fi
+}
+
 exec 3<&0
 previous=
 for word do
@@ -32,7 +43,7 @@ runsc "$@" </dev/null || exit $?
 	# Opened read-write, so that open(2) does not block until the other end is open.
 	read -r word <>"$bundle/gate"
 	[ "$word" = go ] || exit 137
-	runsc --log "$bundle/start.log" --log-format json start "$id" <&3
+	start
 	status=$?
 	echo "$status" 1<>"$bundle/answer"
 	[ "$status" = 0 ] || exit 128
