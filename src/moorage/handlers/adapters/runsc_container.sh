@@ -13,8 +13,8 @@
 
 runsc() { @COMMAND@ "$@"; }
 
-# Unless the sandbox has the network of its caller, gVisor gives the streams of `start` to the user
-# nobody. A container without input has the host's /dev/null, which must stay root's: it gets an
+# Unless the sandbox has the network of its caller, gVisor gives the streams of `start` to user 65534.
+# A container without input has the host's /dev/null, which must stay root's: it gets an
 # empty pipe instead.
 start() {
 	if [ -c /proc/self/fd/3 ]; then
