@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from moorage.linux.mounts import Mount, current_mounts
 from moorage.linux.trees import remove_tree
 from tests.running import (
     RunningCluster,
@@ -55,6 +56,23 @@ def _interruptible() -> None:
     """Programs that tests interrupt inherit no ignored SIGINT, as a background job of a shell."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _host_keeps_its_mounts() -> Iterator[None]:
+    """Nothing under test may mount over, or unmount, a directory that the host itself uses."""
+    before = _mounts_of_host()
+    yield
+    assert _mounts_of_host() == before
+
+
+def _mounts_of_host() -> list[Mount]:
+    system = (Path("/dev"), Path("/proc"), Path("/etc"), Path("/usr"))
+    return [
+        mount
+        for mount in current_mounts()
+        if any(mount.point.is_relative_to(directory) for directory in system)
+    ]
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import pytest
 
 from moorage.cri import pb
 from moorage.engine.oci import SandboxFiles
-from moorage.engine.sandboxes.files import hosts_text, remove_files, resolver_text
+from moorage.engine.sandboxes import files
+from moorage.engine.sandboxes.files import hosts_text, remove_files, resolver_text, write_files
 
 
 def test_the_hosts_file_names_the_pod_by_every_address() -> None:
@@ -46,12 +47,28 @@ def test_a_pod_without_a_wish_has_the_hosts_resolver() -> None:
     assert resolver_text(pb.PodSandboxConfig()) == Path("/etc/resolv.conf").read_text()
 
 
-def test_shared_memory_is_the_pods_own_unless_it_is_the_hosts() -> None:
-    options = pb.NamespaceOption(ipc=pb.NODE)
+def in_ipc_namespace_of(mode: pb.NamespaceMode.ValueType) -> pb.PodSandboxConfig:
+    options = pb.NamespaceOption(ipc=mode)
     security = pb.LinuxSandboxSecurityContext(namespace_options=options)
-    on_host = pb.PodSandboxConfig(linux=pb.LinuxPodSandboxConfig(security_context=security))
-    assert SandboxFiles.of(Path("/s"), pb.PodSandboxConfig()).shm == Path("/s/shm")
-    assert SandboxFiles.of(Path("/s"), on_host).shm == Path("/dev/shm")
+    return pb.PodSandboxConfig(linux=pb.LinuxPodSandboxConfig(security_context=security))
+
+
+def test_a_sandbox_has_shared_memory_unless_it_has_the_hosts() -> None:
+    assert SandboxFiles.of(Path("/s"), in_ipc_namespace_of(pb.POD)).shm == Path("/s/shm")
+    assert SandboxFiles.of(Path("/s"), in_ipc_namespace_of(pb.NODE)).shm is None
+
+
+@pytest.mark.parametrize(("mode", "mounted"), [(pb.POD, ["{}/shm"]), (pb.NODE, [])])
+def test_only_a_sandboxs_own_shared_memory_is_mounted(
+    mode: pb.NamespaceMode.ValueType,
+    mounted: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mounts: list[str] = []
+    monkeypatch.setattr(files, "mount", lambda _source, target, *_rest: mounts.append(str(target)))
+    write_files(tmp_path / "s", in_ipc_namespace_of(mode), "web", ())
+    assert mounts == [path.format(tmp_path / "s") for path in mounted]
 
 
 def test_removing_what_is_not_there_is_no_error(tmp_path: Path) -> None:

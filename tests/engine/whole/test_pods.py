@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import grpc
 import pytest
 
 from moorage.cri import CriError, pb
+from moorage.linux.mounts import current_mounts
 from tests.engine.streams.callers import V4, by_channel, messages, spdy, websocket
 from tests.engine.whole.engines import Caller, RunningEngine, eventually, log_lines, shell
 
@@ -18,6 +20,7 @@ pytestmark = [pytest.mark.runtime]
 
 PROGRAMS = {"runc": "runc", "crun": "crun", "gvisor": "runsc"}
 _STDOUT = 1
+_SHM = Path("/dev/shm")
 SLEEP = ("sleep", "1000")
 
 
@@ -55,6 +58,28 @@ async def test_a_pod_has_its_name_an_address_and_other_containers_of_it_share_bo
             f"{address}\tnamed".encode()
             in (await caller.exec(container, "cat", "/etc/hosts")).stdout
         )
+
+
+async def test_a_pod_in_the_hosts_ipc_namespace_shares_its_memory_and_mounts_nothing_over_it(
+    caller: Caller, handler: str
+) -> None:
+    if handler == "gvisor":
+        pytest.skip("gVisor has no host IPC")
+    before = [mount for mount in current_mounts() if mount.point == _SHM]
+    shared = _SHM / f"moorage-{secrets.token_hex(8)}"
+    shared.write_text("host's")
+    try:
+        config = caller.pod_config()
+        config.linux.security_context.namespace_options.ipc = pb.NODE
+        sandbox = await caller.run_sandbox(config, handler)
+        main = await caller.run(sandbox, *SLEEP)
+        assert (await caller.exec(main, "cat", str(shared))).stdout == b"host's"
+        assert [mount for mount in current_mounts() if mount.point == _SHM] == before
+        await caller.remove_all()
+        assert [mount for mount in current_mounts() if mount.point == _SHM] == before
+        assert shared.read_text() == "host's"
+    finally:
+        shared.unlink()
 
 
 async def test_a_command_gives_both_outputs_and_its_code(caller: Caller, handler: str) -> None:

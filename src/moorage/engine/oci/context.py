@@ -55,8 +55,9 @@ class Rlimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxFiles:
-    """The sandbox's files to mount into containers; None leaves one out. `shm` is a mounted
-    tmpfs.
+    """The sandbox's files to mount into containers; None leaves one out.
+
+    `shm` is the sandbox's own tmpfs, None where it has the host's IPC namespace.
     """
 
     hostname: Path | None = None
@@ -72,7 +73,7 @@ class SandboxFiles:
             hostname=directory / "hostname",
             hosts=directory / "hosts",
             resolv_conf=directory / "resolv.conf",
-            shm=directory / "shm" if options.ipc != pb.NODE else Path("/dev/shm"),
+            shm=directory / "shm" if options.ipc != pb.NODE else None,
         )
 
 
