@@ -84,9 +84,9 @@ def test_a_sandbox_without_a_network_has_no_way_out(
         assert said.endswith("status 1"), said
         assert "No route to host" in said or "unreachable" in said, said
     # Loopback is the pod's own.
-    echo = "(nc -l -p 7000 >/tmp/got & sleep 1; echo hi | nc -w 2 127.0.0.1 7000; cat /tmp/got)"
-    assert _sh(whole_cluster, name, echo) == "hi"
-    # gVisor gives the streams of a start to the user nobody, and this pod has no input.
+    send = "until echo hi | nc -w 2 127.0.0.1 7000; do sleep 0.1; done"
+    assert _sh(whole_cluster, name, f"nc -l -p 7000 >/tmp/got & {send}; wait; cat /tmp/got") == "hi"
+    # gVisor gives the streams of a start to user 65534, and this pod has no input.
     null = os.stat("/dev/null")
     assert (null.st_uid, null.st_gid, null.st_mode & 0o777) == (0, 0, 0o666)
 
