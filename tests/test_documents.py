@@ -29,10 +29,10 @@ from tests.running import (
     skip_without_runtimes,
 )
 
-pytestmark = [pytest.mark.runtime, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.runtime, pytest.mark.slow, pytest.mark.timeout(600)]
 
 _COMMAND_S = 150.0
-_SETTLES_S = 20.0
+_SETTLES_S = 60.0
 # Commands that change nothing are repeated until their output is the one shown.
 _READERS = (
     "kubectl get",
