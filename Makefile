@@ -18,7 +18,7 @@ $(1)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $(2
 endef
 PYTHON_SOURCES := src tests bench tools hatch_build.py
 
-.PHONY: help demo venv format lint unit coverage docs test test-clusters test-others packages peers soak mutants bench lock clean
+.PHONY: help demo venv format lint unit lowest coverage docs test test-clusters test-others packages peers soak mutants bench lock clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -57,6 +57,16 @@ UNIT := $(BIN)/pytest -m 'not runtime and not root and not slow' --hypothesis-pr
 
 unit: venv ## the tests of rules and loops, in less than a minute: needs neither root nor packages
 	@$(UNIT)
+
+lowest: ## the tests of `make unit` with the lowest versions that pyproject.toml allows
+	$(PYTHON) -m venv $(VENV)-lowest
+	$(VENV)-lowest/bin/pip install --quiet --disable-pip-version-check uv
+	$(VENV)-lowest/bin/uv pip compile --quiet --no-header --resolution lowest-direct \
+	  --python $(VENV)-lowest/bin/python --output-file $(VENV)-lowest/versions.txt pyproject.toml
+	$(VENV)-lowest/bin/uv pip install --quiet --python $(VENV)-lowest/bin/python \
+	  --constraints $(VENV)-lowest/versions.txt --requirements requirements/dev.in
+	touch $(VENV)-lowest/.installed
+	$(MAKE) unit VENV=$(VENV)-lowest
 
 coverage: venv ## the tests of `make unit`, and which share of each package they reach
 	@$(UNIT) --cov=moorage --cov-report=
@@ -125,4 +135,4 @@ lock: ## pin requirements/*.in and the group docs again, with hashes and without
 	$(call GROUP,docs) | $(PIN) --output-file requirements/docs.lock -
 
 clean: ## remove what make made
-	rm -rf $(VENV) $(VENV)-docs $(VENV)-lock site .coverage $(shell find . -name generated -type d)
+	rm -rf $(VENV) $(VENV)-docs $(VENV)-lock $(VENV)-lowest site .coverage $(shell find . -name generated -type d)
