@@ -99,7 +99,12 @@ class Sandbox:
 
     def task(self, paths: EnginePaths) -> Task:
         """Return the sandbox's own task: the infra process, for a handler or pod that needs one."""
-        return Task(id=self.id, bundle=paths.bundle(self.id), sandbox_id=self.id)
+        return Task(
+            id=self.id,
+            bundle=paths.bundle(self.id),
+            sandbox_id=self.id,
+            has_user_namespace=self.id_mappings is not None,
+        )
 
     def spec_context(self, paths: EnginePaths) -> SandboxContext:
         """Return the namespaces and files that the specs of the pod's tasks refer to."""
@@ -158,6 +163,7 @@ class Container:
             has_terminal=config.tty,
             has_stdin=config.stdin,
             is_stdin_once=config.stdin_once,
+            has_user_namespace=self.sandbox.id_mappings is not None,
         )
 
 

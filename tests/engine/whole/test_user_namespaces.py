@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc
 import pytest
@@ -25,6 +26,9 @@ _FEATURES = {
 }
 _SCRIPT = f"""case "$*" in
 features) echo '{json.dumps(_FEATURES)}'; exit 0 ;;
+*" create "*) for stream in 0 1 2; do
+  if [ -c /proc/self/fd/$stream ]; then echo $stream >>"$0.devices"; fi
+done ;;
 esac
 exec runc "$@"
 """
@@ -57,12 +61,15 @@ def _pod_config(caller: Caller) -> pb.PodSandboxConfig:
     return config
 
 
-async def _container(caller: Caller, sandbox: str, *command: str) -> str:
+async def _container(
+    caller: Caller, sandbox: str, *command: str, name: str = "main", **fields: Any
+) -> str:
     config = pb.ContainerConfig(
-        metadata=pb.ContainerMetadata(name="main"),
+        metadata=pb.ContainerMetadata(name=name),
         image=pb.ImageSpec(image="moorage.local/busybox:1"),
         command=command,
-        log_path="main.log",
+        log_path=f"{name}.log",
+        **fields,
         linux=pb.LinuxContainerConfig(
             security_context=pb.LinuxContainerSecurityContext(namespace_options=_options())
         ),
@@ -84,6 +91,19 @@ async def test_root_of_the_pod_is_another_user_outside_and_owns_what_it_should(
     owners = (await caller.exec(main, "stat", "-c", "%u", "/mine", "/bin/sh", "/dev/shm")).stdout
     assert owners.split() == [b"0"] * 3
     assert (await caller.pod_status(pod)).network.ip
+
+
+async def test_a_runtime_that_gives_its_streams_away_never_has_the_hosts_devices(
+    caller: Caller, engine: RunningEngine, mapped: str
+) -> None:
+    pod = await caller.run_sandbox(_pod_config(caller), mapped)
+    plain = await _container(caller, pod, *shell("cat; echo out"), name="plain")
+    terminal = await _container(caller, pod, *shell("echo out"), name="terminal", tty=True)
+    for container in (plain, terminal):
+        assert (await caller.ended(container)).exit_code == 0
+        assert [line.strip() for line in await caller.log_of(container)] == ["out"]
+    # crun gives the streams of `create` to root of the user namespace.
+    assert not (engine.root / "bin" / "mapped.devices").exists()
 
 
 async def test_a_handler_without_user_namespaces_refuses_such_a_pod(caller: Caller) -> None:

@@ -54,7 +54,7 @@ class Task:
     ID of the pod's sandbox, equal to `id` for the sandbox's own task. `log` is the path of the log
     in the CRI format; None discards output. With `has_stdin` the process gets an input that
     `attach` writes to; with `is_stdin_once` that input ends when the first attached client
-    disconnects.
+    disconnects. `has_user_namespace` is set where root in the task is another user outside.
     """
 
     id: str
@@ -64,6 +64,7 @@ class Task:
     has_terminal: bool = False
     has_stdin: bool = False
     is_stdin_once: bool = False
+    has_user_namespace: bool = False
 
     @property
     def is_sandbox(self) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import shlex
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from moorage.handlers.adapters.monitored import MonitoredAdapter
 from moorage.linux.reaper import Reaper
 
 END_DEADLINE_S = 20.0
+_CREATE_SCRIPT = Path(__file__).with_name("oci_create.sh")
+_SCRIPT_MODE = 0o700
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +66,7 @@ class OciAdapter(MonitoredAdapter):
         try:
             return await self._conmon.create(
                 task,
-                runtime.program,
+                self._script(task) if task.has_user_namespace else runtime.program,
                 runtime.options,
                 runtime.create_arguments,
                 has_systemd_cgroups=runtime.has_systemd_cgroups,
@@ -72,6 +75,14 @@ class OciAdapter(MonitoredAdapter):
             await self._end_creation(task)
             await self._command_line.delete(task.id)
             raise
+
+    def _script(self, task: Task) -> Path:
+        """Write the script between conmon and `create` into the bundle; return its path."""
+        script = task.bundle / "create.sh"
+        command = shlex.quote(str(self._runtime.program))
+        script.write_text(_CREATE_SCRIPT.read_text().replace("@COMMAND@", command))
+        script.chmod(_SCRIPT_MODE)
+        return script
 
     async def start(self, task: Task) -> None:
         await self._command_line.run("start", task.id)
