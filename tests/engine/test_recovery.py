@@ -12,6 +12,7 @@ from moorage.engine.containers.start import start_container
 from moorage.engine.errors import EngineError
 from moorage.engine.inventory import Sandbox
 from moorage.engine.records import Stage
+from moorage.engine.sandboxes.files import remove_files
 from moorage.engine.sandboxes.remove import remove_pod_sandbox
 from moorage.handlers.adapters import AdapterError
 from moorage.linux import pinned
@@ -80,6 +81,20 @@ async def test_another_engine_stops_what_has_lost_its_network_or_task(
         for sandbox in (without_network, without_task, unasked):
             assert not again.inventory.sandboxes.find(sandbox.id).record.is_ready
         assert bench.network_calls()[-1] == f"DEL {without_network.id}"
+
+
+@pytest.mark.parametrize("ipc", [pb.POD, pb.NODE])
+async def test_after_a_reboot_no_sandbox_is_ready(
+    bench: Bench, place: Path, ipc: pb.NamespaceMode.ValueType
+) -> None:
+    on_network = await bench.pod(name="n", is_on_host=False, ipc=ipc)
+    on_host = await bench.pod(name="h", ipc=ipc)
+    for sandbox in (on_network, on_host):
+        pinned.release(bench.paths.namespaces / sandbox.id)
+        remove_files(bench.paths.sandbox_files(sandbox.id))
+    async with make_bench(place, bench.adapter) as again:
+        for sandbox in (on_network, on_host):
+            assert not again.inventory.sandboxes.find(sandbox.id).record.is_ready
 
 
 async def test_another_engine_removes_what_belongs_to_nothing(bench: Bench, place: Path) -> None:

@@ -24,6 +24,8 @@ from moorage.engine.context import EngineContext
 from moorage.engine.errors import EngineError
 from moorage.engine.inventory import Container, Sandbox
 from moorage.engine.leftovers import remove_leftover
+from moorage.engine.oci import SandboxFiles
+from moorage.engine.paths import EnginePaths
 from moorage.engine.records import Stage
 from moorage.engine.sandboxes.files import remove_files
 from moorage.engine.sandboxes.infra_watch import watch_infra
@@ -108,8 +110,7 @@ async def _recover_sandbox(context: EngineContext, sandbox: Sandbox) -> None:
 
 
 async def _is_intact(context: EngineContext, sandbox: Sandbox) -> bool:
-    directory = context.paths.namespaces / sandbox.id
-    if not sandbox.is_on_host_network and not pinned.is_pinned(directory / pinned.NET):
+    if not _has_runtime_files(context.paths, sandbox):
         return False
     if not sandbox.record.task_pid:
         return True
@@ -117,6 +118,17 @@ async def _is_intact(context: EngineContext, sandbox: Sandbox) -> bool:
         return await context.adapter(sandbox).is_alive(sandbox.task(context.paths))
     except AdapterError:
         return False
+
+
+def _has_runtime_files(paths: EnginePaths, sandbox: Sandbox) -> bool:
+    """Return whether the sandbox's namespaces and files are still there: not after a reboot."""
+    directory = paths.namespaces / sandbox.id
+    files = SandboxFiles.of(paths.sandbox_files(sandbox.id), sandbox.config)
+    if not sandbox.is_on_host_network and not pinned.is_pinned(directory / pinned.NET):
+        return False
+    if files.shm is not None:
+        return pinned.is_pinned(directory / pinned.IPC) and files.shm.is_mount()
+    return files.hostname is not None and files.hostname.exists()
 
 
 def _has_bundle(context: EngineContext, container: Container) -> bool:
