@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,12 @@ def test_without_a_program_each_is_said_with_its_package(infra: InfraProcess) ->
     assert "catatonit is not on PATH (apt-get install catatonit); " in said
     assert "busybox needs libraries; a static one is needed: apt-get install busybox-static" in said
     assert not infra.rootfs.exists()
+
+
+def test_sandboxes_created_at_once_share_one_root_file_system(infra: InfraProcess) -> None:
+    install(infra, "busybox", "static" * 500_000)
+    with ThreadPoolExecutor(8) as threads:
+        for _ in range(20):
+            (infra.rootfs / "init").unlink(missing_ok=True)
+            preparations = [threads.submit(infra.prepare) for _ in range(8)]
+            assert {preparation.result() for preparation in preparations} == {BUSYBOX}

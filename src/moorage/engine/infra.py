@@ -7,6 +7,7 @@ Source: KEP-495 (shareProcessNamespace).
 from __future__ import annotations
 
 import shutil
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,8 @@ _CANDIDATES = (
 _PROGRAM_MODE = _DIRECTORY_MODE = 0o755
 # Root of a user namespace cannot create mount points in it.
 _MOUNT_POINTS = ("dev", "etc", "proc", "sys")
+# Sandboxes are created at once in several threads, and share the infra root file system.
+_WRITING = threading.Lock()
 _MOUNTED_FILES = ("etc/hostname", "etc/hosts", "etc/resolv.conf")
 
 
@@ -53,7 +56,8 @@ class InfraProcess:
             except UnfitProgramError as error:
                 complaints.append(str(error))
                 continue
-            self._write(program.content)
+            with _WRITING:
+                self._write(program.content)
             return argv
         raise FailedError(f"nothing can hold the sandbox of such a pod: {'; '.join(complaints)}")
 

@@ -14,7 +14,7 @@ from moorage.engine.context import EngineContext
 from moorage.engine.errors import FailedError, PreconditionError
 from moorage.engine.inventory import Container
 from moorage.engine.records import Stage
-from moorage.handlers.adapters import AdapterError, Exit
+from moorage.handlers.adapters import Adapter, AdapterError, Exit, Task
 
 log = Log(__name__)
 
@@ -32,9 +32,10 @@ async def start_container(context: EngineContext, container: Container) -> None:
             )
         if not container.sandbox.record.is_ready:
             raise PreconditionError(f"sandbox {container.sandbox.id} is not ready")
+        adapter = context.adapter(container.sandbox)
         context.inventory.update_container(container, stage=Stage.STARTING)
         try:
-            pid = await _start_task(context, container)
+            pid = await _start_task(adapter, container, container.task(context.paths))
         except BaseException as error:
             await _record_failed_start(context, container, error)
             raise
@@ -45,9 +46,8 @@ async def start_container(context: EngineContext, container: Container) -> None:
     context.publish_container_event(container, pb.CONTAINER_STARTED_EVENT)
 
 
-async def _start_task(context: EngineContext, container: Container) -> int:
+async def _start_task(adapter: Adapter, container: Container, task: Task) -> int:
     """Create and start the container's task. Returns its first process. Raises FailedError."""
-    adapter, task = context.adapter(container.sandbox), container.task(context.paths)
     try:
         pid = await adapter.create(task)
         await adapter.start(task)
