@@ -74,7 +74,7 @@ coverage: venv ## the tests of `make unit`, and which share of each package they
 
 docs: $(VENV)-docs/.installed ## build the documentation site into site/, which can be read offline
 	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --strict --quiet
-	@echo 'open site/index.html'
+	@echo 'open site/index.html; for the search: python3 -m http.server --directory site'
 
 $(VENV)-docs/.installed: requirements/docs.lock
 	$(call environment,$(VENV)-docs,$<)

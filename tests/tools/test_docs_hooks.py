@@ -83,7 +83,8 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
         assert not re.search(r"url\(['\"]?(https?:)?//|@import", sheet.read_text()), sheet
 
 
-def test_the_search_works_without_a_server(site: Path) -> None:
-    index = (site / "search" / "search_index.js").read_text()
-    assert "RuntimeClass" in index
-    assert "assets/iframe-worker.js" in list(_loaded((site / "index.html").read_text()))
+def test_pages_open_without_a_server_and_are_indexed(site: Path) -> None:
+    assert "RuntimeClass" in (site / "search" / "search_index.json").read_text()
+    links = set(re.findall(r'href="?([^"#\s>]+\.html)', (site / "index.html").read_text()))
+    assert "tutorial.html" in links
+    assert all((site / link).exists() for link in links)
