@@ -219,30 +219,25 @@ def _gzipped(body: bytes) -> bytes:
 
 
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
-_WITHOUT_CONTENT = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+_WITHOUT_CONTENT = frozenset({204, 304})
 
 
-def _headers(reply: Reply, audit_id: str) -> list[tuple[str, str]]:
-    headers = [
-        ("Audit-Id", audit_id),
-        ("Content-Type", reply.content_type),
-    ]
-    if "Cache-Control" not in reply.headers:
-        headers.append(("Cache-Control", "no-cache, private"))
-    headers += reply.headers.items()
-    headers += [("Warning", f"299 - {_quoted(each)}") for each in reply.warnings]
-    return headers
+_CACHE_CONTROL = "Cache-Control: no-cache, private\r\n"
 
 
 def _head(reply: Reply, audit_id: str, *, is_kept: bool) -> bytes:
-    lines = "".join(f"{name}: {value}\r\n" for name, value in _headers(reply, audit_id))
+    status, headers = reply.status, reply.headers
+    extra = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    if reply.warnings:
+        extra += "".join([f"Warning: 299 - {_quoted(text)}\r\n" for text in reply.warnings])
+    cache_control = "" if "Cache-Control" in headers else _CACHE_CONTROL
     connection = "" if is_kept else "Connection: close\r\n"
     # Source: RFC 9110, section 8.6: no length where no content can follow.
-    length = "" if reply.status in _WITHOUT_CONTENT else f"Content-Length: {len(reply.body)}\r\n"
-    phrase = _PHRASES.get(reply.status, "")
+    length = "" if status in _WITHOUT_CONTENT else f"Content-Length: {len(reply.body)}\r\n"
     return (
-        f"HTTP/1.1 {reply.status} {phrase}\r\n{lines}Date: {_http_date(int(time.time()))}\r\n"
-        f"{connection}{length}\r\n"
+        f"HTTP/1.1 {status} {_PHRASES.get(status, '')}\r\n"
+        f"Audit-Id: {audit_id}\r\nContent-Type: {reply.content_type}\r\n"
+        f"{cache_control}{extra}Date: {_http_date(int(time.time()))}\r\n{connection}{length}\r\n"
     ).encode("utf-8", "surrogateescape")
 
 

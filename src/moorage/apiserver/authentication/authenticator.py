@@ -110,7 +110,10 @@ class Authenticator:
 
 def websocket_token(headers: Mapping[str, str]) -> str | None:
     """Return the bearer token of a subprotocol, the only way browsers can send one."""
-    for offered in headers.get("Sec-WebSocket-Protocol", "").split(","):
+    protocols = headers.get("Sec-WebSocket-Protocol")
+    if protocols is None:
+        return None
+    for offered in protocols.split(","):
         protocol = offered.strip()
         if protocol.startswith(_WEBSOCKET_PREFIX):
             return _decoded(protocol.removeprefix(_WEBSOCKET_PREFIX))
