@@ -24,7 +24,7 @@ from moorage.api.pods import Pod
 from moorage.client import Client, Informer
 from moorage.client.resources import PODS
 from moorage.cluster import Choices, Cluster
-from moorage.cluster.engine import engine_paths
+from moorage.cluster.engine.paths import engine_paths
 from moorage.cri import CriClient
 
 IMAGE = "moorage.local/busybox:1"

@@ -25,8 +25,8 @@ from pathlib import Path
 
 from bench.bridge import remove_bridge, write_conflist
 from bench.containerd import containerd, until_served
-from moorage.cluster.engine import prepare_host
 from moorage.cluster.engine.paths import HUGETLB_MARKER
+from moorage.cluster.engine.plan import prepare_host
 from moorage.cluster.host.hugetlb import unmount_hugetlb_v1
 from moorage.cluster.images import catalogue, write_archive
 from moorage.cri import CriClient, engine_pb, pb

@@ -17,7 +17,7 @@ import pytest
 from moorage.cluster import creation, settings
 from moorage.cluster.choices import Choices
 from moorage.cluster.creation import open_cluster
-from moorage.cluster.engine import engine_in_use, note_engine
+from moorage.cluster.engine.usage import engine_in_use, note_engine
 from moorage.cluster.layout import Layout
 from moorage.cluster.network.subnet import Route, SubnetTakenError
 from moorage.cluster.reservations import Reservations

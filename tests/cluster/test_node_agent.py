@@ -21,7 +21,7 @@ from moorage.api.references import ObjectReference
 from moorage.client.resources import NODES
 from moorage.client.rest import UnreachableError
 from moorage.cluster.credentials import Credentials
-from moorage.cluster.engine.plan import cgroup_root
+from moorage.cluster.engine.paths import cgroup_root
 from moorage.cluster.layout import Layout
 from moorage.cluster.names import CLUSTER_DOMAIN, NODE_CLIENT_NAME
 from moorage.cluster.parts import node as module

@@ -353,7 +353,8 @@ async def test_controllers_and_scheduler_have_a_client_each(
 
 
 def a_plan(root: Path, *tools: str) -> EnginePlan:
-    from moorage.cluster.engine import engine_paths, plan_engine
+    from moorage.cluster.engine.paths import engine_paths
+    from moorage.cluster.engine.plan import plan_engine
     from tests.cluster.hosts import a_host, tools_without
 
     host = a_host(tools=tools_without(*tools))

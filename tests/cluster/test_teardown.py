@@ -14,8 +14,9 @@ import msgspec
 import pytest
 
 from moorage.cluster import teardown
-from moorage.cluster.engine import NoEngineError, engine_in_use, note_engine
-from moorage.cluster.engine.plan import cgroup_root
+from moorage.cluster.engine.paths import cgroup_root
+from moorage.cluster.engine.plan import NoEngineError
+from moorage.cluster.engine.usage import engine_in_use, note_engine
 from moorage.cluster.errors import StopError
 from moorage.cluster.layout import Layout
 from moorage.cluster.status import part_statuses

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moorage.cli.errors import CliError
 from moorage.cluster import Cluster, Settings
-from moorage.cluster.engine import engine_paths
+from moorage.cluster.engine.paths import engine_paths
 
 
 def endpoint_of(cluster: Cluster, settings: Settings) -> str:

@@ -15,7 +15,7 @@ import msgspec
 
 from moorage.api.nodes import NodeRuntimeHandler, NodeRuntimeHandlerFeatures
 from moorage.cli.errors import CliError
-from moorage.cluster.engine import engine_paths
+from moorage.cluster.engine.paths import engine_paths
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import load
 from moorage.cluster.supervisor import running_pid

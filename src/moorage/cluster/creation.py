@@ -8,7 +8,7 @@ import msgspec
 
 from moorage.cluster.choices import Choices
 from moorage.cluster.credentials import Credentials
-from moorage.cluster.engine import check_engine_change, note_engine
+from moorage.cluster.engine.usage import check_engine_change, note_engine
 from moorage.cluster.identities import prepare
 from moorage.cluster.kubeconfig import Access, write
 from moorage.cluster.layout import Layout

@@ -13,24 +13,16 @@ from pathlib import Path
 
 from moorage.api.logs import configure
 from moorage.cluster.completion import complete
-from moorage.cluster.engine import (
-    NoEngineError,
-    cgroup_root,
-    end_pods,
-    engine_in_use,
-    engine_paths,
-    note_engine,
-    plan_engine,
-    pod_network,
-    prepare_host,
-    sweep,
-    tear_down,
-)
+from moorage.cluster.engine.external import end_pods
+from moorage.cluster.engine.paths import cgroup_root, engine_paths
+from moorage.cluster.engine.plan import NoEngineError, plan_engine, prepare_host
 from moorage.cluster.engine.sweep import remove_cgroups, remove_mounts
+from moorage.cluster.engine.teardown import sweep, tear_down
+from moorage.cluster.engine.usage import engine_in_use, note_engine
 from moorage.cluster.errors import ClusterError, LeftoverError, StopError
 from moorage.cluster.host import gather
 from moorage.cluster.layout import Layout
-from moorage.cluster.network import unprotect
+from moorage.cluster.network import pod_network, unprotect
 from moorage.cluster.settings import Settings, SettingsError, load
 from moorage.cluster.supervisor import running_pid
 from moorage.handlers.command import CommandError

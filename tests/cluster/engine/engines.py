@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from moorage.cluster.engine import ClusterEnginePaths, EnginePlan, plan_engine
+from moorage.cluster.engine.paths import ClusterEnginePaths
+from moorage.cluster.engine.plan import EnginePlan, plan_engine
 from moorage.cluster.layout import Layout
 from tests.cluster.hosts import a_host
 from tests.cluster.test_settings import SETTINGS

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from moorage.cluster.engine import end_pods
+from moorage.cluster.engine.external import end_pods
 from moorage.cluster.errors import LeftoverError
 from moorage.cluster.layout import Layout
 from moorage.node.pod_facts.labels import OWNER, owner_of

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from moorage.cluster.engine import ClusterEnginePaths
+from moorage.cluster.engine.paths import ClusterEnginePaths
 from moorage.cluster.layout import RUN
 
 DEEP = Path("/very", *["long directory name " * 10] * 8)

@@ -6,7 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.cluster.engine import NoEngineError, cgroup_root, plan, plan_engine, prepare_host
+from moorage.cluster.engine import plan
+from moorage.cluster.engine.paths import cgroup_root
+from moorage.cluster.engine.plan import NoEngineError, plan_engine, prepare_host
 from moorage.cluster.host import CniPlugins, Inventory
 from moorage.cluster.images import BUSYBOX, NGINX_STAND_IN
 from moorage.cluster.layout import Layout

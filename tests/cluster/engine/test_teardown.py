@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from moorage.cluster.engine import tear_down, teardown
+from moorage.cluster.engine import teardown
 from moorage.cluster.engine.plan import EnginePlan
+from moorage.cluster.engine.teardown import tear_down
 from moorage.engine import EngineOptions, running
 from tests.cluster.engine.engines import a_plan
 from tests.running import until

@@ -18,7 +18,7 @@ from moorage.cli.completion import complete_images
 from moorage.cli.engines import endpoint_of, own_endpoint_of
 from moorage.cli.options import cluster_of, data_dir_option
 from moorage.cli.output import output_option, show
-from moorage.cluster.engine import engine_paths
+from moorage.cluster.engine.paths import engine_paths
 from moorage.cluster.images.listing import ListedImage, list_images, remove_image
 from moorage.cluster.images.loading import load_archive
 from moorage.cluster.images.rootfs import read_rootfs, write_image

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from moorage.cluster.layout import ENGINE_SOCKET, RUN
-from moorage.engine import EnginePaths
+from moorage.cluster.layout import ENGINE_SOCKET, RUN, Layout
+from moorage.cluster.settings import Settings
+
+if TYPE_CHECKING:
+    from moorage.engine import EnginePaths
 
 HUGETLB_MARKER = RUN / "hugetlb"
 """Records that a cluster of this host moved the hugetlb controller. The last one moves it back."""
@@ -32,6 +36,9 @@ class ClusterEnginePaths:
     @property
     def engine(self) -> EnginePaths:
         """The paths that the engine itself uses."""
+        # Imported here: the API server and the CLI need the other paths without an engine.
+        from moorage.engine import EnginePaths
+
         return EnginePaths(self.data, self.run / "e")
 
     @property
@@ -52,3 +59,12 @@ class ClusterEnginePaths:
     def leases(self) -> Path:
         """Address leases of the pods."""
         return self.run / "leases"
+
+
+def engine_paths(layout: Layout, settings: Settings) -> ClusterEnginePaths:
+    return ClusterEnginePaths.of(settings.cluster_id, layout.engine)
+
+
+def cgroup_root(settings: Settings) -> str:
+    """Return the cgroup below which the node agent keeps its pods."""
+    return f"/moorage-{settings.cluster_id}"

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from ipaddress import IPv4Network
 from pathlib import Path
 
 from moorage.api.logs import Log
-from moorage.cluster.engine.paths import HUGETLB_MARKER, ClusterEnginePaths
+from moorage.cluster.engine.paths import HUGETLB_MARKER, ClusterEnginePaths, engine_paths
 from moorage.cluster.errors import ClusterError
 from moorage.cluster.host import Inventory, gather
 from moorage.cluster.host.hugetlb import mount_hugetlb_v1
 from moorage.cluster.images import BUSYBOX, NGINX_STAND_IN
 from moorage.cluster.layout import Layout
-from moorage.cluster.network import PodNetwork, host_routes, outward_mtu
+from moorage.cluster.network import PodNetwork, pod_network
 from moorage.cluster.settings import Settings
 from moorage.engine import HANDLER_DIRECTORY, NEEDED_PROGRAMS, EngineOptions
 from moorage.engine.images import ImageLimits
@@ -71,7 +70,7 @@ def plan_engine(layout: Layout, settings: Settings, host: Inventory) -> EnginePl
     return EnginePlan(
         paths=paths,
         host=host,
-        network=pod_network(settings, paths),
+        network=pod_network(settings, paths.leases),
         options=EngineOptions(
             paths=paths.engine,
             socket=paths.socket,
@@ -86,23 +85,3 @@ def plan_engine(layout: Layout, settings: Settings, host: Inventory) -> EnginePl
             host=host,
         ),
     )
-
-
-def engine_paths(layout: Layout, settings: Settings) -> ClusterEnginePaths:
-    return ClusterEnginePaths.of(settings.cluster_id, layout.engine)
-
-
-def pod_network(settings: Settings, paths: ClusterEnginePaths) -> PodNetwork:
-    return PodNetwork(
-        cluster_id=settings.cluster_id,
-        subnet=IPv4Network(settings.pod_network),
-        leases=paths.leases,
-        mtu=outward_mtu(host_routes()),
-        services=IPv4Network(settings.service_network),
-        listeners=settings.listeners,
-    )
-
-
-def cgroup_root(settings: Settings) -> str:
-    """Return the cgroup below which the node agent keeps its pods."""
-    return f"/moorage-{settings.cluster_id}"

@@ -2,6 +2,7 @@
 
 from moorage.cluster.network.conflist import PodNetwork, bridge_name
 from moorage.cluster.network.external import pod_bridges
+from moorage.cluster.network.plan import pod_network
 from moorage.cluster.network.setup import (
     NetworkError,
     NetworkState,
@@ -33,6 +34,7 @@ __all__ = [
     "host_routes",
     "outward_mtu",
     "pod_bridges",
+    "pod_network",
     "protect",
     "remove",
     "set_up",

@@ -69,11 +69,11 @@ async def _protected_ports(layout: Layout, settings: Settings) -> AsyncIterator[
         yield
         return
     # Imported here: both are large and most API servers need neither.
-    from moorage.cluster.engine import engine_paths, pod_network
+    from moorage.cluster.engine.paths import engine_paths
     from moorage.cluster.host import gather
-    from moorage.cluster.network import pod_bridges, protect, unprotect
+    from moorage.cluster.network import pod_bridges, pod_network, protect, unprotect
 
-    network = pod_network(settings, engine_paths(layout, settings))
+    network = pod_network(settings, engine_paths(layout, settings).leases)
     host = await gather(layout.root)
 
     async def guard() -> None:

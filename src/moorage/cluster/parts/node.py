@@ -20,7 +20,7 @@ from moorage.client.resources import NODES
 from moorage.client.rest import UnreachableError
 from moorage.cluster.classes import create_default_classes
 from moorage.cluster.credentials import Credentials
-from moorage.cluster.engine import cgroup_root, engine_paths
+from moorage.cluster.engine.paths import cgroup_root, engine_paths
 from moorage.cluster.engine_ports import engine_listeners, engine_process
 from moorage.cluster.handler_events import handler_events
 from moorage.cluster.layout import Layout
