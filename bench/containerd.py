@@ -13,7 +13,7 @@ from tests.containerd_configuration import Configuration, RuntimeTable, write_co
 
 from moorage.cluster.images import PAUSE
 from moorage.cri import CriClient, CriError, pb
-from moorage.cri.version import parse_version
+from moorage.linux.program_version import parse_version
 
 _READY_S = 20.0
 

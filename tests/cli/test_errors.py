@@ -12,7 +12,7 @@ from moorage.cluster.certificates import AuthorityError
 from moorage.cluster.credentials import Pair
 from moorage.cluster.errors import CannotRunPodsError, NotRunningError
 from moorage.cluster.settings import SettingsError
-from moorage.handlers.command import CommandError
+from moorage.linux.command import CommandError
 
 
 @pytest.mark.parametrize(

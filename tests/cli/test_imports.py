@@ -15,7 +15,7 @@ _AGENT_AND_CLIENT = {"moorage.node.agent", "moorage.client.rest", "aiohttp"}
     [
         (
             ["moorage.cluster.supervise"],
-            {"asyncio", "ssl", "moorage.api.pods", "moorage.cluster.engine"},
+            {"asyncio", "ssl", "moorage.api.pods", "moorage.engine"},
         ),
         (
             [
@@ -29,7 +29,15 @@ _AGENT_AND_CLIENT = {"moorage.node.agent", "moorage.client.rest", "aiohttp"}
         ),
         (
             [f"moorage.cli.commands.{name}" for name in ("status", "logs")],
-            {"asyncio", "moorage.cluster.engine", "moorage.cluster.creation"},
+            {"asyncio", "moorage.engine", "moorage.cluster.creation"},
+        ),
+        (
+            [
+                "moorage.cluster.parts.apiserver",
+                # What the part imports when the cluster has no node.
+                *(f"moorage.cluster.{name}" for name in ("engine.paths", "host", "network")),
+            ],
+            {"grpc", "google.protobuf", "moorage.engine", "moorage.node.agent"},
         ),
         (["moorage.cli.commands.up"], {"moorage.node.agent", "moorage.apiserver"}),
     ],

@@ -25,6 +25,7 @@ from moorage.cluster.supervisor import (
     _Child,
     _ending,
 )
+from tests.descriptors import open_descriptors
 
 pytestmark = pytest.mark.usefixtures("time")
 
@@ -425,10 +426,10 @@ def test_a_part_that_cannot_be_started_is_tried_again_and_keeps_no_descriptor(
     tmp_path: Path, time: Time
 ) -> None:
     bench = Bench(tmp_path, Part("one", "part one", (str(tmp_path / "none"),)))
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     bench.supervisor._start_due()
     child = bench.children[0]
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
     assert (child.process, child.restarts, child.start_at) == (None, 1, time.now + 1)
     assert "part one cannot be started (" in bench.reports[0]
     bench.supervisor._start_due()

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.cri.version import Version
 from moorage.handlers.runtimes import RUNC_SHIM
+from moorage.linux.program_version import Version
 from tests.containerd_configuration.toml import Table, Value, write_toml
 
 OVERLAYFS = "overlayfs"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cri.version import Version
 from moorage.handlers.availability import Containerd, InstalledRuntime, judge
 from moorage.handlers.machine import Machine
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, shim_program
+from moorage.linux.program_version import Version
 
 RUNTIMES = {runtime.name: runtime for runtime in KNOWN_RUNTIMES}
 RUNC_SHIM = "containerd-shim-runc-v2"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from moorage.handlers import Handler, Machine, discover, find_containerd, search_path
-from moorage.handlers.command import CommandError
+from moorage.linux.command import CommandError
 
 MACHINE = Machine(kernel=(6, 1), has_kvm=False)
 FEATURES = json.dumps(

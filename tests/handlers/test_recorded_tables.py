@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from moorage.cri.version import Version
 from moorage.handlers.program_probe import Program
 from moorage.handlers.runtimes import KNOWN_RUNTIMES
 from moorage.handlers.templates import generate
+from moorage.linux.program_version import Version
 from tests.recording import assert_recorded
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cri.version import Version, parse_version
 from moorage.handlers import (
     KNOWN_RUNTIMES,
     AdapterKind,
@@ -16,6 +15,7 @@ from moorage.handlers import (
 )
 from moorage.handlers.program_probe import Program
 from moorage.handlers.templates import generate, write_missing
+from moorage.linux.program_version import Version, parse_version
 
 PROGRAMS = {
     each.program: Program(Path("/usr/bin") / each.program, Version((1, 0), "1.0"))

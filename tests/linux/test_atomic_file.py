@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from moorage.linux.atomic_file import rename_durably, replace_file, write_durably
+from tests.descriptors import open_descriptors
 
 
 def test_a_file_is_replaced_whole_and_is_the_owners(tmp_path: Path) -> None:
@@ -33,9 +34,9 @@ def test_a_directory_gets_its_name(tmp_path: Path) -> None:
 
 
 def test_no_descriptor_stays_open(tmp_path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     write_durably(tmp_path / "file", b"content")
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 def test_content_and_name_are_on_disk_before_it_returns(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from moorage.linux.bind import bind, is_mount_point, unmount_all
+from tests.descriptors import open_descriptors
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
@@ -46,9 +47,9 @@ def test_what_is_absent_is_no_mount_point(tmp_path: Path) -> None:
 
 def test_no_descriptor_stays_open(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     assert not is_mount_point(tmp_path / "root")
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 def test_a_path_through_a_file_is_no_mount_point(tmp_path: Path) -> None:

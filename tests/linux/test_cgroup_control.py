@@ -24,6 +24,7 @@ from moorage.linux.cgroup_control import (
 )
 from moorage.linux.cgroups import Cgroups, Layout
 from tests import cgroup_trees as trees
+from tests.descriptors import open_descriptors
 from tests.running import until
 
 
@@ -302,7 +303,7 @@ def test_a_controller_that_is_kept_back_costs_no_other(
 
 
 def test_whether_the_kernel_took_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     assert not cgroup_control._write(tmp_path / "none", "1")
     assert not (tmp_path / "none").exists()
     (tmp_path / "file").touch()
@@ -311,7 +312,7 @@ def test_whether_the_kernel_took_a_value(tmp_path: Path, monkeypatch: pytest.Mon
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", denied)
         assert not cgroup_control._write(tmp_path / "file", "2")
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 def test_a_cgroup_whose_processes_cannot_be_read_is_left_out(

@@ -12,15 +12,16 @@ import pytest
 
 from moorage.linux.child import Child, until_readable
 from moorage.linux.process import state
+from tests.descriptors import open_descriptors
 
 
 @pytest.fixture
 async def descriptors() -> AsyncIterator[set[str]]:
     """Those open before; a test must leave no other, and no child."""
-    before, awaited = set(os.listdir("/proc/self/fd")), set(Child.awaited)
+    before, awaited = open_descriptors(), set(Child.awaited)
     yield before
     # One of each list is the descriptor that the list itself was read by.
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert open_descriptors() == before
     assert set(Child.awaited) <= awaited
 
 

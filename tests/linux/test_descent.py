@@ -11,10 +11,7 @@ import pytest
 
 from moorage.linux import descent as module
 from moorage.linux.descent import OPEN_LEVELS, Descent
-
-
-def open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
+from tests.descriptors import open_descriptors
 
 
 @pytest.fixture

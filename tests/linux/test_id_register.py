@@ -11,6 +11,7 @@ import pytest
 
 from moorage.linux import id_register
 from moorage.linux.id_register import enter, forget, locked_register, others
+from tests.descriptors import open_descriptors
 
 
 @pytest.fixture
@@ -86,11 +87,11 @@ def test_forgetting_drops_others_that_are_gone_too(tmp_path: Path, register: Pat
 
 
 def test_the_register_is_locked_for_the_block_and_not_longer(register: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     with locked_register(register):
         assert not is_free(register)
     assert is_free(register)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 def is_free(register: Path) -> bool:
@@ -117,8 +118,8 @@ def test_a_register_removed_while_its_lock_was_awaited_is_made_again(
         lock(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", remove_first)
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     with locked_register(register):
         assert register.is_dir()
         assert len(locks) == 2
-        assert len(os.listdir("/proc/self/fd")) == before + 1
+        assert open_descriptors() == before + 1

@@ -19,6 +19,7 @@ from moorage.linux.idmap import (
     user_namespace,
 )
 from moorage.linux.mounts import current_mounts, mount, mounts_below, unmount
+from tests.descriptors import open_descriptors
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
@@ -143,13 +144,13 @@ def test_what_is_mounted_in_it_later_stays_there(tmp_path: Path) -> None:
 
 @as_root
 def test_a_source_that_is_absent_is_named(tmp_path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     with user_namespace(MAPPINGS) as namespace:
         with pytest.raises(FileNotFoundError, match="absent"):
             mount_idmapped(tmp_path / "absent", tmp_path, namespace)
         with pytest.raises(FileNotFoundError, match="nowhere"):
             mount_idmapped(tmp_path, tmp_path / "nowhere", namespace)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 @as_root

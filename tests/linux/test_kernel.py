@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from moorage.linux import kernel
 from moorage.linux.kernel import can_open_kvm, kernel_version, max_pids
+from tests.descriptors import open_descriptors
 
 
 @pytest.mark.parametrize(
@@ -23,9 +23,9 @@ def test_machines_can_be_started_where_the_device_may_be_used(
     monkeypatch.setattr(kernel, "_KVM", tmp_path / "kvm")
     assert not can_open_kvm()
     (tmp_path / "kvm").touch()
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     assert can_open_kvm()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 @pytest.mark.parametrize(("limits", "wanted"), [(("7\n", "9\n"), 7), (("9", "8"), 8)])

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from moorage.linux.namespaces import NETWORK, EnterError, connected_socket, in_namespace
+from tests.descriptors import open_descriptors
 
 # It answers on a port of its own namespace until its input ends.
 _SERVER = """
@@ -72,24 +73,24 @@ async def test_what_is_no_namespace_is_told_with_its_place(
     tmp_path: Path, name: str, number: int
 ) -> None:
     (tmp_path / "plain").touch()
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     with pytest.raises(EnterError, match=name) as caught:
         await connected_socket(tmp_path / name, "127.0.0.1", 80)
     assert caught.value.errno == number
     assert os.strerror(number) in str(caught.value)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 async def test_a_refused_socket_is_closed() -> None:
     with socket.socket() as taken:
         # Bound, and nothing listens there.
         taken.bind(("127.0.0.1", 0))
-        before = len(os.listdir("/proc/self/fd"))
+        before = open_descriptors()
         with pytest.raises(ConnectionRefusedError) as caught:
             await connected_socket(None, *taken.getsockname())
         # The traceback still holds the socket.
         assert caught.tb is not None
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert open_descriptors() == before
 
 
 async def test_a_socket_of_our_own_namespace_is_connected_over_either_family() -> None:

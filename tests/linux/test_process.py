@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from moorage.linux.process import Identity, Process, began, parent, state
+from tests.descriptors import open_descriptors
 
 
 def launch(tmp_path: Path, script: str) -> Process:
@@ -116,13 +117,13 @@ async def test_nothing_stays_open_of_what_was_looked_for(
 ) -> None:
     ticks = began(stranger.pid)
     assert ticks is not None
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     assert Process.find(Identity(stranger.pid, ticks + 1)) is None
     found = Process.find(Identity(stranger.pid, ticks))
     assert found is not None
-    assert len(os.listdir("/proc/self/fd")) == before + 1
+    assert open_descriptors() == before + 1
     found.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 def test_the_identity_of_what_has_ended_is_an_error(stranger: subprocess.Popen[bytes]) -> None:

@@ -19,6 +19,7 @@ from moorage.linux.bind import bind
 from moorage.linux.child import Child
 from moorage.linux.process_io import written_bytes
 from moorage.linux.reaper import Reaper
+from tests.descriptors import open_descriptors
 
 
 @pytest.mark.parametrize(("is_read_only", "flags"), [(True, [4096, 1 << 18, 4129]),
@@ -169,11 +170,11 @@ def test_a_namespace_that_may_not_be_entered_leaves_nothing_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "net").touch()
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     monkeypatch.setattr(libc, "_libc", Libc())
     with pytest.raises(PermissionError):
         network_devices._read_inside(tmp_path / "net")
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 def test_what_a_process_has_written(monkeypatch: pytest.MonkeyPatch) -> None:

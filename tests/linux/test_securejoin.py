@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from moorage.linux.securejoin import open_in_root, read_in_root, resolve_in_root
+from tests.descriptors import open_descriptors
 
 MAX_BYTES = 4 << 20
 
@@ -108,8 +109,8 @@ def test_a_path_cannot_leave_its_root(tmp_path: Path, path: str, found: bool) ->
 
 def test_no_descriptor_stays_open(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     os.close(open_in_root(tmp_path, "root"))
     with pytest.raises(FileNotFoundError):
         open_in_root(tmp_path, "absent")
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before

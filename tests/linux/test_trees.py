@@ -27,6 +27,7 @@ from moorage.linux.trees import (
     remove_tree,
     walk,
 )
+from tests.descriptors import open_descriptors
 from tests.nesting import nest
 
 pytestmark = pytest.mark.usefixtures("removed_by_us")
@@ -441,10 +442,10 @@ def test_removal_leaves_no_descriptor_open(tmp_path: Path) -> None:
     (root / "inner").mkdir(parents=True)
     (root / "inner/file").touch()
     set_flags(root / "inner", _IMMUTABLE)
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     remove_tree(root)
     assert disk_use([tmp_path]).inodes == 1
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 @needs_root

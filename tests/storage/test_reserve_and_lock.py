@@ -19,6 +19,7 @@ from moorage.storage.database import is_disk_full
 from moorage.storage.lock import StoreLock
 from moorage.storage.reserve import Reserve
 from moorage.storage.store import StoreBrokenError
+from tests.descriptors import open_descriptors
 
 SIZE = 256 * 1024
 
@@ -168,14 +169,14 @@ def test_a_reserve_that_is_only_had_in_part_is_given_back(
         os.pwrite(descriptor, b"x" * (size // 2), offset)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     with monkeypatch.context() as patched:
         patched.setattr(os, "posix_fallocate", allocate)
         reserve = Reserve(database, SIZE)
         reserve.fill()
     assert reserve.is_released
     assert not reserved(database).exists()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
     reserve.refill()
     assert not reserve.is_released
 
@@ -199,8 +200,8 @@ def test_a_holder_that_is_being_killed_is_waited_for(
             return wait(*given)
 
         monkeypatch.setattr(select, "select", kill_and_wait)
-        before = len(os.listdir("/proc/self/fd"))
+        before = open_descriptors()
         lock = StoreLock.acquire(database)
-        assert len(os.listdir("/proc/self/fd")) == before + 1
+        assert open_descriptors() == before + 1
     assert database.with_name("state.db.lock").read_text() == f"{os.getpid()}\n"
     lock.release()

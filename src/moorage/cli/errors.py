@@ -18,7 +18,7 @@ def is_expected(error: Exception) -> bool:
     """Whether an error's text says what failed and what to do, so that it needs no traceback."""
     # Imported only now: most of these come with parts that a command that works may not need.
     from moorage.client.config import ConfigError
-    from moorage.handlers.command import CommandError
+    from moorage.linux.command import CommandError
 
     kinds = (CliError, ClusterError, CommandError, ConfigError, OSError, StatusError)
     return isinstance(error, kinds)

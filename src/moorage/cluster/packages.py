@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from moorage.api.logs import Log
 from moorage.cluster.errors import CannotRunPodsError
 from moorage.cluster.host import Inventory
-from moorage.handlers.command import CommandError, must_run
+from moorage.linux.command import CommandError, must_run
 
 INSTALL_DEADLINE_S = 3600.0
 

@@ -25,8 +25,8 @@ from moorage.cluster.layout import Layout
 from moorage.cluster.network import pod_network, unprotect
 from moorage.cluster.settings import Settings, SettingsError, load
 from moorage.cluster.supervisor import running_pid
-from moorage.handlers.command import CommandError
 from moorage.linux.cgroups import current_cgroups
+from moorage.linux.command import CommandError
 from moorage.linux.process import Process
 
 _STOP_S = 90.0
@@ -100,7 +100,7 @@ async def clear_host(layout: Layout, settings: Settings, *, abandons_pods: bool 
     if used and not abandons_pods:
         await end_pods(used, layout, settings)
     if not settings.has_node or settings.cri:
-        network = pod_network(settings, engine_paths(layout, settings))
+        network = pod_network(settings, engine_paths(layout, settings).leases)
         await unprotect(network, await gather(layout.root))
     is_own = settings.has_node and not settings.cri
     if is_own or used == "" or engine_paths(layout, settings).run.is_dir():
@@ -113,7 +113,7 @@ async def clear_host(layout: Layout, settings: Settings, *, abandons_pods: bool 
 async def _clear_own_engine(layout: Layout, settings: Settings) -> None:
     host = await prepare_host(layout.root)
     paths = engine_paths(layout, settings)
-    network = pod_network(settings, paths)
+    network = pod_network(settings, paths.leases)
     try:
         plan = plan_engine(layout, settings, host)
     except NoEngineError:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from moorage.cri.version import Version
 from moorage.handlers.machine import Machine
 from moorage.handlers.runtimes import Runtime, shim_program
+from moorage.linux.program_version import Version
 from moorage.linux.trust import Distrust
 
 

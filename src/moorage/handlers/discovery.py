@@ -15,14 +15,14 @@ from pathlib import Path
 
 import msgspec
 
-from moorage.cri.version import parse_version
 from moorage.handlers.availability import Containerd, InstalledRuntime, judge
-from moorage.handlers.command import CommandError, run
 from moorage.handlers.defects import Defect, gvisor_defect
 from moorage.handlers.features import NO_FEATURES, HandlerFeatures
 from moorage.handlers.machine import Machine
 from moorage.handlers.program_probe import QUERY_DEADLINE_S, Program, probe_program
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime, shim_program
+from moorage.linux.command import CommandError, run
+from moorage.linux.program_version import parse_version
 
 
 class Handler(msgspec.Struct, frozen=True, kw_only=True):

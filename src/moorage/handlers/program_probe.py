@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.cri.version import Version, parse_version
-from moorage.handlers.command import CommandError, run
 from moorage.handlers.features import HandlerFeatures, parse_features
 from moorage.handlers.runtimes import Runtime
+from moorage.linux.command import CommandError, run
+from moorage.linux.program_version import Version, parse_version
 from moorage.linux.trust import Distrust, distrust
 
 QUERY_DEADLINE_S = 3.0

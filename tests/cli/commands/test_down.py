@@ -14,7 +14,7 @@ from moorage.cluster import teardown
 from moorage.cluster.errors import LeftoverError, StopError
 from moorage.cluster.layout import Layout
 from moorage.cluster.settings import Settings
-from moorage.handlers.command import CommandError
+from moorage.linux.command import CommandError
 from tests.cli.moor import Answer, cluster, held, moor
 
 

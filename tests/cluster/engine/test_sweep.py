@@ -24,6 +24,7 @@ from moorage.linux.mounts import current_mounts, mount, mounts_below
 from moorage.linux.process import state
 from moorage.linux.process_tree import descendants
 from tests.cluster.engine.engines import engine_paths
+from tests.descriptors import open_descriptors
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
@@ -118,9 +119,9 @@ async def test_only_this_clusters_processes_are_ended(short_path: Path) -> None:
     below = descendants([processes[0].pid])[1:]
     assert len(below) == 1
     try:
-        before = len(os.listdir("/proc/self/fd"))
+        before = open_descriptors()
         await end_processes(ours)
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert open_descriptors() == before
         assert [process.poll() is None for process in processes] == [
             False, False, True, True, True, True,
         ]  # fmt: skip

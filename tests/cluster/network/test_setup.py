@@ -22,7 +22,7 @@ from moorage.cluster.network import (
 )
 from moorage.cluster.network.conflist import FILE_NAME
 from moorage.cluster.network.subnet import Route
-from moorage.handlers.command import CommandError
+from moorage.linux.command import CommandError
 from tests.cluster.hosts import a_host
 from tests.cluster.network.networks import OURS
 from tests.cluster.network.test_rules import CHAIN, OPEN_FILTER, nat

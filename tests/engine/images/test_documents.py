@@ -14,7 +14,7 @@ from moorage.engine.images import archive, catalogue, layers, native
 from moorage.engine.images.archive import ArchivedImage, layers_in, read_archive
 from moorage.engine.images.image import MalformedImageError
 from moorage.engine.images.manifest import OCI_MANIFEST, Platform, digest_of
-from moorage.handlers.command import Answer, CommandError
+from moorage.linux.command import Answer, CommandError
 from tests.engine.images.builds import Entry, hard_link, layer, link
 
 PLATFORM = Platform("amd64")

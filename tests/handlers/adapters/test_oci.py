@@ -17,6 +17,7 @@ from moorage.handlers.adapters.exec_files import ExecFiles
 from moorage.handlers.adapters.oci import OciAdapter, OciRuntime
 from moorage.handlers.adapters.shim.keeper import end_process, start_keeper
 from moorage.linux.reaper import Reaper
+from tests.descriptors import open_descriptors
 
 
 @pytest.fixture
@@ -110,9 +111,9 @@ async def test_the_keeper_of_pipes_is_apart_and_ends(tmp_path: Path) -> None:
     pipes = {1: tmp_path / "out", 2: tmp_path / "err"}
     for pipe in pipes.values():
         os.mkfifo(pipe)
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     keeper = start_keeper(pipes, os.environ["PATH"])
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
     assert os.getsid(keeper.pid) == keeper.pid
     # A writer finds a reader, until the keeper is ended.
     os.close(os.open(pipes[1], os.O_WRONLY | os.O_NONBLOCK))
@@ -125,20 +126,20 @@ async def test_the_keeper_of_pipes_is_apart_and_ends(tmp_path: Path) -> None:
 
 
 def test_a_closed_log_is_closed(tmp_path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     log = CriLog(tmp_path / "0.log")
-    assert len(os.listdir("/proc/self/fd")) == before + 1
+    assert open_descriptors() == before + 1
     log.write(1, b"")
     assert log.is_at_line_end
     assert (tmp_path / "0.log").read_bytes() == b""
     log.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 async def test_a_monitor_is_known_by_its_container(task: Task) -> None:
     files = TaskFiles(task.bundle)
     assert monitor_pid(task.bundle) is None
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     for argument, wanted in (("t", True), ("other", False)):
         child = await asyncio.create_subprocess_exec("/bin/sh", "-c", "sleep 600; :", argument)
         files.monitor.write_text(str(child.pid))
@@ -153,4 +154,4 @@ async def test_a_monitor_is_known_by_its_container(task: Task) -> None:
     files.monitor.write_text("what")
     assert monitor_pid(task.bundle) is None
     await asyncio.sleep(0)
-    assert len(os.listdir("/proc/self/fd")) <= before + 1
+    assert open_descriptors() <= before + 1

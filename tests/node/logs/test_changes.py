@@ -11,6 +11,7 @@ import pytest
 
 from moorage.linux import libc
 from moorage.node.logs.changes import DirectoryChanges
+from tests.descriptors import open_descriptors
 
 CHANGES: dict[str, Callable[[Path], object]] = {
     "written": lambda place: (place / "there").write_text("x"),
@@ -67,10 +68,10 @@ async def test_the_descriptor_goes_with_the_block(place: Path) -> None:
 
 
 async def test_a_directory_that_is_not_there_is_waited_for_in_vain(place: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     with DirectoryChanges(place / "none") as changes:
         assert changes._inotify is None
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert open_descriptors() == before
         await changes.wait(0.01)
 
 

@@ -9,6 +9,7 @@ import pytest
 from moorage.linux.trees import disk_use
 from moorage.node.config.errors import ConfigError
 from moorage.node.volumes.subpath import bind_subpath, check_subpath, open_inside
+from tests.descriptors import open_descriptors
 from tests.node.volumes.mounts import FakeMounter
 
 
@@ -99,13 +100,13 @@ def test_a_circle_of_links_ends(volume: Path) -> None:
 
 def test_no_descriptor_is_left_open(volume: Path) -> None:
     (volume / "link").symlink_to("../outside")
-    before = set(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     for subpath in ("dir", "new/deeper", "link", "file/below"):
         try:
             opened(volume, subpath)
         except (ConfigError, OSError):
             continue
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 @pytest.mark.parametrize("subpath", ["dir", "file"])

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from moorage.cri.version import parse_version
-from moorage.handlers.command import CommandError, run
+from moorage.linux.command import CommandError, run
+from moorage.linux.program_version import parse_version
 
 ASK_DEADLINE_S = 3.0
 

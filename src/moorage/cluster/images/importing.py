@@ -20,7 +20,7 @@ from moorage.cluster.images.catalogue import (
     images_from,
 )
 from moorage.engine import ImageStore, NotFoundError
-from moorage.handlers.command import CommandError, must_run
+from moorage.linux.command import CommandError, must_run
 from moorage.linux.program import Program, UnfitProgramError, read_program
 
 log = Log(__name__)

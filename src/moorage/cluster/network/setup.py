@@ -23,8 +23,8 @@ from moorage.cluster.network.rules import (
     setup_script,
 )
 from moorage.cluster.network.subnet import host_routes
-from moorage.handlers.command import Answer, CommandError, must_run
 from moorage.linux.atomic_file import replace_file
+from moorage.linux.command import Answer, CommandError, must_run
 from moorage.linux.private import make_private
 
 _INTERFACES = Path("/sys/class/net")

@@ -28,8 +28,8 @@ from moorage.engine.images.limits import ImageLimits
 from moorage.engine.images.single_flight import SingleFlight
 from moorage.engine.images.threads import in_thread
 from moorage.engine.leftovers import remove_leftover
-from moorage.handlers.command import CommandError, run
 from moorage.linux.atomic_file import rename_durably
+from moorage.linux.command import CommandError, run
 from moorage.linux.private import make_private
 from moorage.linux.trees import remove_tree
 

@@ -23,7 +23,7 @@ from moorage.api.logs import Log
 from moorage.cri.reference import Reference
 from moorage.engine.errors import FailedError
 from moorage.engine.images.refusals import refusal
-from moorage.handlers.command import Answer, CommandError, run
+from moorage.linux.command import Answer, CommandError, run
 
 log = Log(__name__)
 

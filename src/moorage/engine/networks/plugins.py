@@ -23,7 +23,7 @@ from moorage.engine.networks.conflist import (
     parse_conflist,
     plugin_input,
 )
-from moorage.handlers.command import CommandError, run
+from moorage.linux.command import CommandError, run
 from moorage.linux.trust import distrust
 
 INTERFACE = "eth0"

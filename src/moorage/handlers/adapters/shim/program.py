@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 
 from moorage.handlers.adapters.adapter import AdapterError
 from moorage.handlers.adapters.generated import shim_pb2 as pb
-from moorage.handlers.command import Answer, CommandError, run
+from moorage.linux.command import Answer, CommandError, run
 
 NAMESPACE = "moorage"
 _START_DEADLINE_S = 20.0

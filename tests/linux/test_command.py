@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.handlers.command import CommandError, must_run, run
+from moorage.linux.command import CommandError, must_run, run
 from tests.running import until
 
 
