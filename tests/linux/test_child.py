@@ -16,7 +16,7 @@ from tests.descriptors import open_descriptors
 
 
 @pytest.fixture
-async def descriptors() -> AsyncIterator[set[str]]:
+async def descriptors() -> AsyncIterator[int]:
     """Those open before; a test must leave no other, and no child."""
     before, awaited = open_descriptors(), set(Child.awaited)
     yield before
