@@ -9,6 +9,8 @@ Every failure is a `CriError` with the engine's message. Source: CRI v1, kubelet
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -30,6 +32,9 @@ Reply = TypeVar("Reply")
 
 REQUEST_TIMEOUT_S = 120.0
 SANDBOX_TIMEOUT_S = 2 * REQUEST_TIMEOUT_S
+RECONNECT_S = 5.0
+"""How long a request of a user waits for an engine that restarts: twice the longest backoff."""
+_CONNECTED = grpc.ChannelConnectivity.READY
 _MESSAGE_LIMIT_BYTES = 16 * 1024 * 1024
 
 
@@ -108,12 +113,27 @@ class CriClient:
         request: Request,
         *,
         timeout_s: float | None = REQUEST_TIMEOUT_S,
+        reconnect_s: float = 0.0,
     ) -> Reply:
-        """Call an RPC; `deadline_s` None waits for ever (image pulls). Raises CriError."""
+        """Call an RPC; `timeout_s` None waits for ever (image pulls). Raises CriError.
+
+        `reconnect_s` bounds the wait for a connection before the call. Without it a call fails at
+        once, with the last failure, while gRPC's backoff after a lost connection lasts.
+        """
+        if reconnect_s:
+            await self._wait_connected(reconnect_s)
         try:
             return await method(request, timeout=timeout_s)
         except aio.AioRpcError as error:
             raise _translated(method, error) from error
+
+    async def _wait_connected(self, within_s: float) -> None:
+        """Wait for a connection; returns without one when the time is over."""
+        assert self._channel is not None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while (state := self._channel.get_state(try_to_connect=True)) != _CONNECTED:
+                    await self._channel.wait_for_state_change(state)
 
     async def stream(
         self, method: grpc.aio.UnaryStreamMultiCallable[Request, Reply], request: Request

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -286,3 +287,39 @@ async def test_events_as_they_come(case: Case) -> None:
     events = [pb.ContainerEventResponse(container_id=each) for each in ("c1", "c2")]
     case.will("GetContainerEvents", events)
     assert [each async for each in case.engine.events()] == events
+
+
+async def test_stream_requests_wait_for_an_engine_that_restarts(tmp_path: Path) -> None:
+    calls: dict[str, Callable[[Engine], Awaitable[str]]] = {
+        "Exec": lambda engine: engine.exec_url(pb.ExecRequest(container_id="c1")),
+        "Attach": lambda engine: engine.attach_url(pb.AttachRequest(container_id="c1")),
+        "PortForward": lambda engine: engine.port_forward_url("s1", [80]),
+    }
+    handler = Answering()
+    handler.replies = {name: getattr(pb, f"{name}Response")(url="http://e") for name in calls}
+    endpoint = f"unix://{tmp_path}/e.sock"
+    for call in calls.values():
+        async with CriClient(endpoint) as client:
+            engine = Engine(client)
+            # Two failures: gRPC connects again after the second backoff only.
+            for _ in range(2):
+                with pytest.raises(CriError) as failed:
+                    await engine.version()
+                assert failed.value.is_unreachable
+            pending = asyncio.ensure_future(call(engine))
+            server = aio.server()
+            server.add_generic_rpc_handlers((handler,))
+            server.add_insecure_port(endpoint)
+            await server.start()
+            assert await pending == "http://e"
+            await server.stop(None)
+
+
+async def test_stream_requests_to_an_engine_that_stays_away_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moorage.node.runtime.engine.RECONNECT_S", 0.05)
+    async with CriClient(f"unix://{tmp_path}/e.sock") as client:
+        with pytest.raises(CriError) as failed:
+            await Engine(client).exec_url(pb.ExecRequest())
+    assert failed.value.is_unreachable

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import grpc
 
 from moorage.cri import CriClient, CriError, pb
-from moorage.cri.client import REQUEST_TIMEOUT_S, SANDBOX_TIMEOUT_S
+from moorage.cri.client import RECONNECT_S, REQUEST_TIMEOUT_S, SANDBOX_TIMEOUT_S
 from moorage.node.pod_facts.labels import POD_UID
 
 if TYPE_CHECKING:
@@ -191,17 +191,20 @@ class Engine:
 
     async def exec_url(self, request: pb.ExecRequest) -> str:
         """Return the URL at which the engine serves an interactive command's streams."""
-        return _url("Exec", (await self.cri.call(self.cri.runtime.Exec, request)).url)
+        reply = await self.cri.call(self.cri.runtime.Exec, request, reconnect_s=RECONNECT_S)
+        return _url("Exec", reply.url)
 
     async def attach_url(self, request: pb.AttachRequest) -> str:
         """Return the URL at which the engine serves a container's streams."""
-        return _url("Attach", (await self.cri.call(self.cri.runtime.Attach, request)).url)
+        reply = await self.cri.call(self.cri.runtime.Attach, request, reconnect_s=RECONNECT_S)
+        return _url("Attach", reply.url)
 
     async def port_forward_url(self, sandbox_id: str, ports: Sequence[int]) -> str:
         """Return the URL at which the engine forwards ports of a sandbox."""
         reply = await self.cri.call(
             self.cri.runtime.PortForward,
             pb.PortForwardRequest(pod_sandbox_id=sandbox_id, port=ports),
+            reconnect_s=RECONNECT_S,
         )
         return _url("PortForward", reply.url)
 
