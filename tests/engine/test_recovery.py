@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 from pathlib import Path
 
 import pytest
@@ -158,3 +160,42 @@ async def test_what_cannot_be_taken_over_hinders_nothing_else(holding: Bench, pl
     starting.cancel()
     with pytest.raises((asyncio.CancelledError, EngineError)):
         await starting
+
+
+def _damage(path: Path, kind: str) -> None:
+    """Make a record unreadable, as a disk fault or the record of a later version does."""
+    record = json.loads(path.read_bytes())
+    if kind == "not JSON":
+        path.write_bytes(b"{")
+    elif kind == "unknown field type":
+        path.write_text(json.dumps(record | {"created_at_ns": "yesterday"}))
+    else:
+        path.write_text(json.dumps(record | {"config": base64.b64encode(b"\xff").decode()}))
+
+
+@pytest.mark.parametrize("kind", ["not JSON", "unknown field type", "configuration"])
+@pytest.mark.parametrize("records", ["sandboxes", "containers"])
+async def test_unreadable_record_keeps_files_of_running_containers(
+    bench: Bench, place: Path, kind: str, records: str
+) -> None:
+    sandbox, other = await bench.pod(is_on_host=False), await bench.pod(name="other")
+    container, healthy = await bench.running(sandbox), await bench.running(other)
+    damaged = {"sandboxes": sandbox.id, "containers": container.id}[records]
+    file = bench.paths.data / records / f"{damaged}.json"
+    _damage(file, kind)
+    mounts = bench.mounts()
+    async with make_bench(place, bench.adapter) as again:
+        assert again.inventory.containers.find(healthy.id).is_running
+        assert again.inventory.containers.get(container.id) is None
+        assert again.mounts() == mounts
+        assert (again.paths.bundles / container.id).is_dir()
+        assert again.paths.sandbox_files(sandbox.id).is_dir()
+        assert not [call for call in bench.network_calls() if call.startswith("DEL")]
+        assert container.id in bench.adapter.tasks
+        kept = {path.stem for path in (again.paths.data / "containers").iterdir()}
+        assert kept == {container.id, healthy.id}
+    # Without the record the files belong to nothing.
+    file.unlink()
+    async with make_bench(place, bench.adapter) as last:
+        assert not (last.paths.bundles / container.id).exists()
+        assert last.inventory.containers.find(healthy.id).is_running

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 import msgspec
+from google.protobuf.message import DecodeError
 
 from moorage.api.logs import Log
 from moorage.cri import pb
@@ -243,21 +244,48 @@ class Inventory:
         """Sandboxes whose creation an earlier engine did not finish."""
         self._sandbox_records = RecordDirectory(paths.sandbox_records, SandboxRecord)
         self._container_records = RecordDirectory(paths.container_records, ContainerRecord)
+        self._orphans: set[str] = set()
 
     def load(self) -> None:
-        """Read the records of an earlier engine; removes those of containers without a sandbox."""
+        """Read the records of an earlier engine; removes those of containers without a sandbox.
+
+        What belongs to an unreadable record is not loaded, and its ids are in `unreadable`.
+        """
         for record in self._sandbox_records.load():
-            sandbox = Sandbox(record)
+            try:
+                sandbox = Sandbox(record)
+            except DecodeError as error:
+                self._sandbox_records.reject(record.id, error)
+                continue
             if record.is_complete:
                 self.sandboxes.add(sandbox)
             else:
                 self.incomplete.append(sandbox)
         for container in self._container_records.load():
-            parent = self.sandboxes.get(container.sandbox_id)
-            if parent is None:
-                self._container_records.remove(container.id)
-            else:
-                self.containers.add(Container(container, parent))
+            self._load_container(container)
+
+    def _load_container(self, record: ContainerRecord) -> None:
+        parent = self.sandboxes.get(record.sandbox_id)
+        if parent is not None:
+            try:
+                self.containers.add(Container(record, parent))
+            except DecodeError as error:
+                self._container_records.reject(record.id, error)
+        elif record.sandbox_id in self._sandbox_records.unreadable:
+            self._orphans.add(record.id)
+        else:
+            self._container_records.remove(record.id)
+
+    @property
+    def unreadable(self) -> frozenset[str]:
+        """Ids of sandboxes and containers that may run, but whose records cannot be read.
+
+        A container of such a sandbox is among them. Their directories, mounts and addresses must
+        stay.
+        """
+        return frozenset(
+            self._sandbox_records.unreadable | self._container_records.unreadable | self._orphans
+        )
 
     def containers_of(self, sandbox: Sandbox) -> list[Container]:
         return [container for container in self.containers if container.sandbox is sandbox]

@@ -108,6 +108,8 @@ class RecordDirectory(Generic[Record]):
         self._directory = directory
         self._decoder = msgspec.json.Decoder(kind, dec_hook=_decoded)
         self._encoder = msgspec.json.Encoder(enc_hook=_encoded)
+        self.unreadable: set[str] = set()
+        """Ids of the records that the last `load` could not read."""
 
     def save(self, record: Record) -> None:
         """Write or replace a record. Raises ExhaustedError on a full disk, OSError."""
@@ -125,14 +127,25 @@ class RecordDirectory(Generic[Record]):
 
     def load(self) -> Iterator[Record]:
         """Yield every readable record; logs an unreadable one and leaves its file."""
+        self.unreadable.clear()
         for path in sorted(self._directory.iterdir()):
             if path.suffix != _SUFFIX:
                 path.unlink()
                 continue
             try:
                 yield self._decoder.decode(path.read_bytes())
-            except (msgspec.DecodeError, msgspec.ValidationError) as error:
-                log.error("record cannot be read", file=path, reason=error)
+            except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
+                self.reject(path.stem, error)
+
+    def reject(self, record_id: str, error: Exception) -> None:
+        """Count a record as unreadable and log why."""
+        self.unreadable.add(record_id)
+        log.error(
+            "record cannot be read: its processes and files are left alone; end them and remove "
+            "the file",
+            file=self._path(record_id),
+            reason=error,
+        )
 
     def _path(self, record_id: str) -> Path:
         return self._directory / f"{record_id}{_SUFFIX}"

@@ -5,8 +5,8 @@
     container    created: kept if its bundle is mounted · starting: killed and recorded as exited
                  with an unknown code · running: watched, which finds a recorded exit too
 
-Directories and sockets without a record are removed. Source: CRI; the kubelet restarts what has
-exited.
+Directories and sockets without a record are removed; those with an unreadable one stay, since its
+processes may run. Source: CRI; the kubelet restarts what has exited.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ async def recover(context: EngineContext) -> None:
     """
     inventory = context.inventory
     inventory.load()
-    sandbox_ids = frozenset(sandbox.id for sandbox in inventory.sandboxes)
+    unreadable = inventory.unreadable
+    sandbox_ids = unreadable | {sandbox.id for sandbox in inventory.sandboxes}
     await context.networks.recover(sandbox_ids)
     # Concurrently: a runtime may take seconds to kill one of them.
     async with asyncio.TaskGroup() as tasks:
@@ -56,13 +57,11 @@ async def recover(context: EngineContext) -> None:
     for sandbox in inventory.sandboxes:
         if sandbox.record.is_ready:
             await _recover_sandbox(context, sandbox)
-    container_ids = [container.id for container in inventory.containers]
+    container_ids = unreadable | {container.id for container in inventory.containers}
     await context.images.recover(container_ids)
     # The next engine needs the directories of those whose removal failed.
     sandbox_ids |= {incomplete.id for incomplete in inventory.incomplete}
-    await asyncio.to_thread(
-        _remove_leftovers, context, sandbox_ids, sandbox_ids | frozenset(container_ids)
-    )
+    await asyncio.to_thread(_remove_leftovers, context, sandbox_ids, sandbox_ids | container_ids)
 
 
 @contextmanager
