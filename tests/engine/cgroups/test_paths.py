@@ -20,6 +20,7 @@ BURSTABLE = "/kubepods.slice/kubepods-burstable.slice"
         (CgroupDriver.CGROUPFS, "/kubepods/podx", CgroupPath(
             "/kubepods/podx/c1", "/kubepods/podx", "/kubepods/podx/c1")),
         (CgroupDriver.CGROUPFS, "pods", CgroupPath("/pods/c1", "/pods", "/pods/c1")),
+        (CgroupDriver.CGROUPFS, "//pods//a", CgroupPath("/pods/a/c1", "/pods/a", "/pods/a/c1")),
         (CgroupDriver.CGROUPFS, "/a-b.slice/", CgroupPath(
             "/a-b.slice/c1", "/a-b.slice", "/a-b.slice/c1")),
         (CgroupDriver.CGROUPFS, "", CgroupPath(
@@ -43,6 +44,7 @@ def test_where_a_container_is(driver: CgroupDriver, parent: str, expected: Cgrou
     ("driver", "parent", "advice"),
     [
         (CgroupDriver.CGROUPFS, "/", "give a path"),
+        (CgroupDriver.CGROUPFS, "//", "give a path"),
         (CgroupDriver.CGROUPFS, "/pods/../..", "give a path"),
         (CgroupDriver.CGROUPFS, "a\0b", "give a path"),
         (CgroupDriver.SYSTEMD, "/kubepods/podx", "set the cgroupfs driver"),

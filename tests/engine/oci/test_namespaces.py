@@ -197,3 +197,12 @@ def test_a_holder_joins_what_is_pinned(asked: pb.NamespaceOption, expected: dict
 def test_no_pod_joins_a_containers_processes() -> None:
     with pytest.raises(InvalidError, match="TARGET is for containers"):
         verify_sandbox_namespaces(options(pid=pb.TARGET), HANDLER)
+
+
+def test_user_namespace_needs_a_network_or_ipc_namespace() -> None:
+    on_host = options(network=NODE, ipc=NODE, userns_options=USERNS)
+    with pytest.raises(InvalidError, match="cannot have both the host's network and its IPC"):
+        verify_sandbox_namespaces(on_host, ABLE)
+    for fields in ({"network": NODE}, {"ipc": NODE}, {}):
+        verify_sandbox_namespaces(options(**fields, userns_options=USERNS), ABLE)
+    verify_sandbox_namespaces(options(network=NODE, ipc=NODE), ABLE)

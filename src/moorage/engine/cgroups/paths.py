@@ -61,7 +61,8 @@ def parent_cgroup(driver: CgroupDriver, parent: str) -> str:
     """
     if driver is CgroupDriver.SYSTEMD:
         return slice_path(PurePosixPath(parent or DEFAULT_SLICE).name)
-    names = PurePosixPath("/", parent or DEFAULT_PARENT).parts
+    # A path that begins with exactly two slashes would keep them.
+    names = PurePosixPath("/", (parent or DEFAULT_PARENT).lstrip("/")).parts
     if ".." in names or len(names) < 2 or "\0" in parent:
         raise InvalidError(
             f"cgroup parent {parent!r} is no cgroup below the root: give a path such as /pods/a"

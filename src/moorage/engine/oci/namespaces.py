@@ -77,7 +77,13 @@ def verify_sandbox_namespaces(options: pb.NamespaceOption, handler: HandlerTrait
     _verify_modes(options)
     if options.pid == pb.TARGET:
         raise InvalidError("namespace_options.pid TARGET is for containers; use POD for a pod")
-    user_namespace(options, handler)
+    has_users = user_namespace(options, handler) is not None
+    if has_users and options.network == pb.NODE and options.ipc == pb.NODE:
+        # It is created and pinned with one of these two, which it owns.
+        raise InvalidError(
+            "a pod with a user namespace cannot have both the host's network and its IPC "
+            "namespace; use the host's users, or namespace_options.network or ipc POD"
+        )
 
 
 def _id_ranges(mappings: Iterable[pb.IDMapping]) -> tuple[IdRange, ...]:
