@@ -152,6 +152,22 @@ async def test_waiting_for_a_revision_ends_when_it_arrives_or_the_time_is_up(
     assert await cache.wait_for(cache.revision + 1, timeout_s=0.01) is False
 
 
+async def test_waits_end_at_their_own_revision(store: SqliteStore, cache: WatchCache[Word]) -> None:
+    first, second, gone = (
+        asyncio.ensure_future(cache.wait_for(cache.revision + distance, timeout_s=5))
+        for distance in (1, 2, 1)
+    )
+    await asyncio.sleep(0)
+    gone.cancel()
+    await store.put("a/1", b"", 0)
+    assert await first is True
+    assert not second.done()
+    await store.put("a/2", b"", 0)
+    assert await second is True
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+
+
 async def test_the_item_before_a_change_comes_with_it(
     store: SqliteStore, cache: WatchCache[Word]
 ) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from moorage.storage import (
     SqliteStore,
     StoreBrokenError,
     WatchCache,
+    database,
     inspect,
 )
 from moorage.storage.database import FORMAT
@@ -268,3 +270,22 @@ def test_a_file_that_cannot_be_inspected_is_an_error(path: Path) -> None:
     path.touch()
     with pytest.raises(PermissionError, match="cannot be read"):
         inspect(path)
+
+
+async def test_opening_is_tried_again_on_a_full_disk_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, failures = database.load, [sqlite3.OperationalError("disk I/O error")]
+
+    def fail_once(*arguments: Any) -> database.Loaded:
+        if failures:
+            raise failures.pop()
+        return load(*arguments)
+
+    monkeypatch.setattr(database, "load", fail_once)
+    with pytest.raises((StoreBrokenError, sqlite3.Error), match="disk I/O error"):
+        async with SqliteStore(tmp_path / "s.db"):
+            pass
+    assert not failures
+    async with SqliteStore(tmp_path / "s.db") as store:
+        assert await store.put("a/1", b"", 0)

@@ -257,6 +257,16 @@ def test_row_by_row_a_page_ends_before_a_key_that_is_deleted(
     assert (keys(list(page.entries)), page.has_more, page.last) == ([("a", 3, b"3")], True, "a")
 
 
+@pytest.mark.parametrize(("limit", "rows"), [(None, -1), (2, 3)])
+def test_page_reads_one_row_beyond_its_limit(
+    filled: sqlite3.Connection, limit: int | None, rows: int
+) -> None:
+    statements: list[str] = []
+    filled.set_trace_callback(statements.append)
+    database.state_at(filled, "", 5, "", limit)
+    assert [statement.split()[-2:] for statement in statements] == [["LIMIT", str(rows)]]
+
+
 def test_history_is_each_change_as_it_was_made(filled: sqlite3.Connection) -> None:
     assert database.history(filled, "", 0) == CHANGES
     assert database.history(filled, "", 3) == CHANGES[3:]

@@ -79,7 +79,7 @@ class SqliteStore:
         self._reserve = Reserve(path, reserve_bytes)
         self._mark: Mark
         self._is_mark_stale = False
-        self._held = ExitStack()
+        self._held: ExitStack
         self._loop: asyncio.AbstractEventLoop
         self._heads: dict[str, int]
         self._in_flight: dict[str, asyncio.Future[int]] = {}

@@ -22,7 +22,6 @@ class RevisionConflictError(Exception):
 
     def __init__(self, key: str, expected: int, current: int) -> None:
         super().__init__(f"{key}: expected revision {expected}, found {current}")
-        self.key = key
         self.current = current
 
 
