@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 
 from tests.apiserver.history.operations import Change, Get, History, Listing, Stream, Version, Write
-from tests.apiserver.history.process import TOKEN
+from tests.apiserver.history.process import KEPT_S, TOKEN
 
 _PATHS = {
     "configmaps": "/api/v1/namespaces/default/configmaps",
@@ -34,7 +34,7 @@ _GRACE_S = 5.0
 class Load:
     """How much is done; `kills` are spread over `seconds`."""
 
-    seconds: float = 5.0
+    seconds: float = 6.0
     kills: int = 1
     keys: int = 4
     writers: int = 6
@@ -96,7 +96,7 @@ class _Run:
         self._server = server
         self._history = History(scribes={kind: [] for kind in _PATHS})
         self._known: dict[str, dict[str, Any]] = {}
-        self._revisions: deque[tuple[float, int]] = deque(maxlen=2000)
+        self._revisions: deque[tuple[float, int]] = deque(maxlen=8000)
         self._values = 0
         self._scribed = asyncio.Event()
         self._end = 0.0
@@ -225,8 +225,8 @@ class _Run:
         query = {"limit": str(rng.choice((0, 1, 2, 3)))}
         exact = None
         if rng.random() < 0.6 and self._revisions:
-            # Near the floor, which the server raises to about half a second ago.
-            wanted = start - rng.uniform(0.35, 0.65)
+            # Near the floor of the server's compaction.
+            wanted = start - KEPT_S * rng.uniform(0.7, 1.3)
             exact = min(self._revisions, key=lambda pair: abs(pair[0] - wanted))[1]
             query |= {"resourceVersion": str(exact), "resourceVersionMatch": "Exact"}
         await self._list(kind, query, exact, start)
