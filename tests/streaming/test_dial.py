@@ -193,7 +193,8 @@ async def test_what_is_no_answer_is_told(answer: bytes, says_what: str) -> None:
 
 
 async def test_a_server_that_says_nothing_is_not_waited_for() -> None:
-    message = await refusal_of(says(b"", closes=False), dial_s=0.1)
+    async with asyncio.timeout(Deadlines().dial_s / 2):
+        message = await refusal_of(says(b"", closes=False), dial_s=0.1)
     assert message.endswith("timed out")
 
 

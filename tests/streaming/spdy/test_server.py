@@ -172,6 +172,7 @@ async def test_data_for_a_stream_that_is_over_is_passed_over() -> None:
         await server.streams[0].reset()
         reset = await server.control(FrameType.RST_STREAM)
         assert (reset.stream, number(reset.payload, 4)) == (1, 5)
+        assert server.session._streams == {}
         await server.streams[0].reset()
         await server.client.write(data_frame(1, b"late") + ping_frame(1))
         await server.control(FrameType.PING)
