@@ -55,4 +55,6 @@ class HostPortAdmission:
 
 def _has_host_port(spec: Obj) -> bool:
     containers = (*spec.get("initContainers", ()), *spec["containers"])
-    return any(port.get("hostPort") for each in containers for port in each.get("ports", ()))
+    return any(
+        port.get("hostPort") for container in containers for port in container.get("ports", ())
+    )

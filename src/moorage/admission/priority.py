@@ -60,12 +60,12 @@ class PriorityAdmission:
 
     def _class_for(self, attributes: Attributes, class_name: str) -> PriorityClass | None:
         if class_name:
-            found = self._find(class_name)
-            if found is None:
+            priority_class = self._find(class_name)
+            if priority_class is None:
                 raise refused(attributes, f"no PriorityClass with name {class_name} was found")
-            return found
-        defaults = [each for each in self._every() if each.global_default]
-        return min(defaults, key=lambda each: each.value, default=None)
+            return priority_class
+        defaults = [candidate for candidate in self._every() if candidate.global_default]
+        return min(defaults, key=lambda candidate: candidate.value, default=None)
 
     def _check(self, attributes: Attributes) -> None:
         """Refuse a second default class."""

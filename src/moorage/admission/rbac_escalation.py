@@ -75,7 +75,7 @@ class RbacEscalation:
     def _missing(self, attributes: Attributes, wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
         """Return the parts of the wanted rules that the user does not hold in that namespace."""
         user, namespace = attributes.request.user, attributes.namespace
-        held = (each.rule for each in self._resolver.rules_of(user, namespace))
+        held = (grant.rule for grant in self._resolver.rules_of(user, namespace))
         try:
             return uncovered(held, wanted)
         except TooManyPermissionsError as error:

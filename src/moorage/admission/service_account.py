@@ -49,7 +49,9 @@ class ServiceAccountAdmission:
         if _wants_token(spec, account):
             _mount_token(spec)
         if not spec.get("imagePullSecrets") and account.image_pull_secrets:
-            spec["imagePullSecrets"] = [{"name": each.name} for each in account.image_pull_secrets]
+            spec["imagePullSecrets"] = [
+                {"name": reference.name} for reference in account.image_pull_secrets
+            ]
 
     def _check(self, attributes: Attributes) -> None:
         assert attributes.obj is not None

@@ -20,4 +20,4 @@ class Condition(Protocol):
 
 def is_ready(conditions: Iterable[Condition]) -> bool:
     """Return whether the conditions of a pod or node have Ready with status True."""
-    return any(each.type == READY and each.status == "True" for each in conditions)
+    return any(condition.type == READY and condition.status == "True" for condition in conditions)

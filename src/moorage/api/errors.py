@@ -330,15 +330,23 @@ class InvalidError(StatusError):
     def of(
         cls, kind: str, name: str, errors: Iterable[FieldError], *, group: str = ""
     ) -> InvalidError:
-        found = tuple(errors)
-        more = f", and {len(found) - _SHOWN_ERRORS} more" if len(found) > _SHOWN_ERRORS else ""
-        found = found[:_SHOWN_ERRORS]
-        shown = str(found[0]) if len(found) == 1 else f"[{', '.join(map(str, found))}{more}]"
+        field_errors = tuple(errors)
+        more = (
+            f", and {len(field_errors) - _SHOWN_ERRORS} more"
+            if len(field_errors) > _SHOWN_ERRORS
+            else ""
+        )
+        field_errors = field_errors[:_SHOWN_ERRORS]
+        shown = (
+            str(field_errors[0])
+            if len(field_errors) == 1
+            else f"[{', '.join(map(str, field_errors))}{more}]"
+        )
         details = _object_details(kind, group, name)
-        details["causes"] = [Cause(e.kind, e.text, e.field).to_object() for e in found]
+        details["causes"] = [Cause(e.kind, e.text, e.field).to_object() for e in field_errors]
         subject = qualified(kind, group)
         error = cls(f'{subject} "{name}" is invalid: {shown}', details)
-        error.errors = found
+        error.errors = field_errors
         return error
 
 

@@ -162,8 +162,8 @@ def _exact_value(tokens: Sequence[str], at: int) -> tuple[str, int]:
 
 def _value_set(tokens: Sequence[str], at: int) -> tuple[tuple[str, ...], int]:
     if at == len(tokens) or tokens[at] != "(":
-        found = tokens[at] if at < len(tokens) else ""
-        raise ValueError(f"unable to parse requirement: found '{found}' expected: '('")
+        actual_token = tokens[at] if at < len(tokens) else ""
+        raise ValueError(f"unable to parse requirement: found '{actual_token}' expected: '('")
     values: set[str] = set()
     current = ""
     for position in range(at + 1, len(tokens)):

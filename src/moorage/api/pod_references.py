@@ -11,36 +11,36 @@ from moorage.api.pods import Pod
 
 def secret_names(pod: Pod) -> set[str]:
     """Return the names of Secrets in volumes, environments and image pull secrets."""
-    found = {each.name for each in pod.spec.image_pull_secrets}
+    names = {reference.name for reference in pod.spec.image_pull_secrets}
     for volume in pod.spec.volumes:
         if volume.secret is not None:
-            found.add(volume.secret.secret_name)
+            names.add(volume.secret.secret_name)
         if volume.projected is not None:
-            found |= {s.secret.name for s in volume.projected.sources if s.secret is not None}
+            names |= {s.secret.name for s in volume.projected.sources if s.secret is not None}
     for container in _containers(pod):
-        found |= {e.secret_ref.name for e in container.env_from if e.secret_ref is not None}
+        names |= {e.secret_ref.name for e in container.env_from if e.secret_ref is not None}
         for variable in container.env:
             if variable.value_from is not None and variable.value_from.secret_key_ref is not None:
-                found.add(variable.value_from.secret_key_ref.name)
-    return found
+                names.add(variable.value_from.secret_key_ref.name)
+    return names
 
 
 def config_map_names(pod: Pod) -> set[str]:
     """Return the names of ConfigMaps in volumes and environments."""
-    found: set[str] = set()
+    names: set[str] = set()
     for volume in pod.spec.volumes:
         if volume.config_map is not None:
-            found.add(volume.config_map.name)
+            names.add(volume.config_map.name)
         if volume.projected is not None:
             sources = volume.projected.sources
-            found |= {s.config_map.name for s in sources if s.config_map is not None}
+            names |= {s.config_map.name for s in sources if s.config_map is not None}
     for container in _containers(pod):
-        found |= {e.config_map_ref.name for e in container.env_from if e.config_map_ref is not None}
+        names |= {e.config_map_ref.name for e in container.env_from if e.config_map_ref is not None}
         for variable in container.env:
             source = variable.value_from
             if source is not None and source.config_map_key_ref is not None:
-                found.add(source.config_map_key_ref.name)
-    return found
+                names.add(source.config_map_key_ref.name)
+    return names
 
 
 def projects_account_token(pod: Pod) -> bool:

@@ -31,8 +31,8 @@ def qos_class(spec: Mapping[str, Any]) -> str:
 def _class_of(resources: Iterable[Mapping[str, Any]]) -> str:
     is_any_set = False
     is_guaranteed = True
-    for each in resources:
-        requests, limits = _counted(each, "requests"), _counted(each, "limits")
+    for requirements in resources:
+        requests, limits = _counted(requirements, "requests"), _counted(requirements, "limits")
         is_any_set = is_any_set or bool(requests or limits)
         if set(limits) != set(_COUNTED) or requests != limits:
             is_guaranteed = False

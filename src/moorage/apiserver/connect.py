@@ -229,7 +229,10 @@ class Connect:
 def _agent_url(node: Obj) -> str:
     """Return the URL of the node agent. Raises InternalError when the node reports none."""
     status, name = node.get("status", {}), node["metadata"]["name"]
-    by_type = {each["type"]: each["address"] for each in reversed(status.get("addresses", ()))}
+    by_type = {
+        address_entry["type"]: address_entry["address"]
+        for address_entry in reversed(status.get("addresses", ()))
+    }
     address = by_type.get("InternalIP") or by_type.get("ExternalIP") or by_type.get("Hostname")
     port = status.get("daemonEndpoints", {}).get("kubeletEndpoint", {}).get("Port", 0)
     if not address:
@@ -245,14 +248,14 @@ def _agent_url(node: Obj) -> str:
 def _containers(pod: Obj) -> list[str]:
     spec = pod["spec"]
     groups = ("containers", "initContainers", "ephemeralContainers")
-    return [each["name"] for group in groups for each in spec.get(group) or ()]
+    return [container["name"] for group in groups for container in spec.get(group) or ()]
 
 
 def _chosen(pod: Obj, wanted: str) -> str:
     """Return the requested or default container. Raises BadRequestError, worded as upstream."""
     spec = pod["spec"]
     name: str = pod["metadata"]["name"]
-    regular: list[str] = [each["name"] for each in spec["containers"]]
+    regular: list[str] = [container["name"] for container in spec["containers"]]
     if wanted:
         if wanted not in _containers(pod):
             raise BadRequestError(f"container {wanted} is not valid for pod {name}")
@@ -260,7 +263,7 @@ def _chosen(pod: Obj, wanted: str) -> str:
     if len(regular) == 1:
         return regular[0]
     message = f"a container name must be specified for pod {name}, choose one of: {_list(regular)}"
-    initial = [each["name"] for each in spec.get("initContainers") or ()]
+    initial = [container["name"] for container in spec.get("initContainers") or ()]
     if initial:
         message += f" or one of the init containers: {_list(initial)}"
     raise BadRequestError(message)
@@ -300,23 +303,23 @@ def _refusal(answer: Refused) -> Reply:
 def _log_error(call: Call, status: int, text: str) -> StatusError:
     """Return the node's error as the API's. Source: `GenericHttpResponseChecker`."""
     resource, name = "pods/log", call.target.name
-    said = text.strip()
+    message = text.strip()
     if status == 400:
-        return BadRequestError(said)
+        return BadRequestError(message)
     if status == 404:
         return NotFoundError(
             f"the server could not find the requested resource ({resource} {name})",
-            _details(name, said),
+            _details(name, message),
         )
     return InternalError(
-        f"an error on the server ({_quoted(said)}) has prevented the request from succeeding "
+        f"an error on the server ({_quoted(message)}) has prevented the request from succeeding "
         f"({resource} {name})",
-        _details(name, said),
+        _details(name, message),
     )
 
 
-def _details(name: str, said: str) -> dict[str, Any]:
-    cause = {"reason": "UnexpectedServerResponse", "message": said}
+def _details(name: str, message: str) -> dict[str, Any]:
+    cause = {"reason": "UnexpectedServerResponse", "message": message}
     return {"name": name, "kind": "pods/log", "causes": [cause]}
 
 

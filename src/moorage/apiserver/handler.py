@@ -204,13 +204,13 @@ class Handler:
             self._authorizer.check(user, replace(action, verb=verb))
 
     def _kind(self, target: Target) -> tuple[Kind, Served]:
-        found = self._kinds.get((target.group, target.version, target.resource))
-        if found is None:
+        resource = self._kinds.get((target.group, target.version, target.resource))
+        if resource is None:
             raise NotFoundError.no_such_resource()
-        kind, _ = found
+        kind, _ = resource
         if target.namespace and not kind.is_namespaced and kind.plural != "namespaces":
             raise NotFoundError.no_such_resource()
-        return found
+        return resource
 
     def _answer_for(self, call: Call) -> Answer:
         """Return the handler of the call. Raises NotFoundError, MethodNotAllowedError."""

@@ -71,7 +71,7 @@ class OpenApiPages:
 
 def _accepted(http: web.BaseRequest) -> set[str]:
     clauses = http.headers.get("Accept", "").split(",")
-    return {each.partition(";")[0].strip() for each in clauses}
+    return {clause.partition(";")[0].strip() for clause in clauses}
 
 
 def _sent(http: web.BaseRequest, document: Document, headers: dict[str, str]) -> Reply:

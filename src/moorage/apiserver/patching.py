@@ -249,18 +249,18 @@ def _parse(body: bytes, media: str) -> tuple[Any, list[str]]:
     return patch, complaints
 
 
-def _find_repeated(node: Any, path: str, found: list[str]) -> None:
+def _find_repeated(node: Any, path: str, complaints: list[str]) -> None:
     if isinstance(node, Pairs):
         seen: set[str] = set()
         for key, value in node:
             at = f"{path}.{key}" if path else key
             if key in seen:
-                found.append(f'duplicate field "{at}"')
+                complaints.append(f'duplicate field "{at}"')
             seen.add(key)
-            _find_repeated(value, at, found)
+            _find_repeated(value, at, complaints)
     elif isinstance(node, list):
         for index, item in enumerate(node):
-            _find_repeated(item, f"{path}[{index}]", found)
+            _find_repeated(item, f"{path}[{index}]", complaints)
 
 
 def _settle(request: Request, complaints: list[str], shown: Callable[[], str]) -> None:

@@ -21,7 +21,7 @@ class _MetadataOnly(msgspec.Struct):
 
 
 _metadata_decoder = msgspec.json.Decoder(_MetadataOnly)
-_INCLUDE = {"": IncludeObject.METADATA, **{each.value: each for each in IncludeObject}}
+_INCLUDE = {"": IncludeObject.METADATA, **{policy.value: policy for policy in IncludeObject}}
 
 
 def object_bytes(

@@ -128,10 +128,10 @@ class Resources:
             call.query.get("labelSelector", ""),
             call.query.get("fieldSelector", ""),
         )
-        found = await self.objects.delete_collection(
+        deleted = await self.objects.delete_collection(
             request, call.kind, call.served, call.namespace, selection, options
         )
-        listed = self.lister.as_listed(found)
+        listed = self.lister.as_listed(deleted)
         body = list_bytes(self.codec, call.kind, call.served, listed, form, call.query)
         return await self._formed(call, body, form, is_compressible=True)
 

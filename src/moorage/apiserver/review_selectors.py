@@ -94,9 +94,11 @@ def _read_fields(asked: Obj) -> tuple[FieldSelector, bool]:
     requirements = asked["requirements"]
     # Field selectors compare with one value, as in their text form.
     read = tuple(
-        FieldRequirement(each["key"], each["values"][0], is_equal=each["operator"] == "In")
-        for each in requirements
-        if each["operator"] in _WITH_VALUES and len(each["values"]) == 1
+        FieldRequirement(
+            requirement["key"], requirement["values"][0], is_equal=requirement["operator"] == "In"
+        )
+        for requirement in requirements
+        if requirement["operator"] in _WITH_VALUES and len(requirement["values"]) == 1
     )
     return FieldSelector(read), len(read) == len(requirements)
 
@@ -107,8 +109,8 @@ def _read_labels(asked: Obj) -> tuple[int, bool]:
             return len(labels.parse(raw).requirements), True
         except ValueError:
             return 0, False
-    operators = [each.get("operator", "") for each in asked["requirements"]]
-    known = [each for each in operators if each in (*_WITH_VALUES, *_WITHOUT_VALUES)]
+    operators = [requirement.get("operator", "") for requirement in asked["requirements"]]
+    known = [operator for operator in operators if operator in (*_WITH_VALUES, *_WITHOUT_VALUES)]
     return len(known), len(known) == len(operators)
 
 

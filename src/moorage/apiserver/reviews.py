@@ -57,10 +57,10 @@ class Reviews:
         if not token:
             raise BadRequestError("token is required for TokenReview in authentication")
         asked = tuple(spec.get("audiences", ()))
-        found = self.authenticator.user_of_token(token, asked or None)
-        if found is None:
+        authenticated = self.authenticator.user_of_token(token, asked or None)
+        if authenticated is None:
             return {"user": {}, "error": "invalid bearer token"}
-        user, audiences = found
+        user, audiences = authenticated
         return {"authenticated": True, "user": _user_info(user), "audiences": list(audiences)}
 
     def _self_subject(self, call: Call, review: Obj) -> Obj:

@@ -150,11 +150,11 @@ class Codec:
                 return obj, []
             case Media.YAML:
                 document, complaints = parse_yaml(body)
-                obj, found = self._json.check(type_name, document)
-                return obj, [*complaints, *found]
+                obj, strict_errors = self._json.check(type_name, document)
+                return obj, [*complaints, *strict_errors]
             case Media.JSON:
-                obj, found = self._json.decode(type_name, body)
-                return obj, found
+                obj, strict_errors = self._json.decode(type_name, body)
+                return obj, strict_errors
 
 
 def _check_type(obj: Obj, name: str, api_version: str) -> None:

@@ -182,11 +182,11 @@ def _set_policy_finalizers(kind: Kind, meta: Obj, options: DeleteOptions) -> boo
     before = meta.get("finalizers", [])
     policy = options.propagation_policy
     if policy is None:
-        present = [each for each in before if each in _POLICY_FINALIZERS.values()]
+        present = [finalizer for finalizer in before if finalizer in _POLICY_FINALIZERS.values()]
         if present or kind.strategy.default_propagation == BACKGROUND:
             return False
         policy = kind.strategy.default_propagation
-    after = [each for each in before if each not in _POLICY_FINALIZERS.values()]
+    after = [finalizer for finalizer in before if finalizer not in _POLICY_FINALIZERS.values()]
     if policy in _POLICY_FINALIZERS:
         after.append(_POLICY_FINALIZERS[policy])
     if after == before:

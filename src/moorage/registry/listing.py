@@ -102,16 +102,16 @@ class Lister:
         return await self._page_at(prefix, token.rv, after, options)
 
     def _page_now(self, prefix: str, after: str, selection: Selection, limit: int) -> Listed:
-        found = self.cache.scan(prefix)
+        items = self.cache.scan(prefix)
         damage = self.cache.damage_under(prefix)
         if after:
-            found = [item for item in found if item.key > after]
+            items = [item for item in items if item.key > after]
         if not selection.is_everything:
-            found = [item for item in found if selection.matches(item)]
+            items = [item for item in items if selection.matches(item)]
         revision = self.cache.revision
-        if not limit or len(found) <= limit:
-            return Listed(found, revision, damage=damage)
-        return self._cut(prefix, found[:limit], len(found) - limit, revision, selection, damage)
+        if not limit or len(items) <= limit:
+            return Listed(items, revision, damage=damage)
+        return self._cut(prefix, items[:limit], len(items) - limit, revision, selection, damage)
 
     async def _page_at(
         self, prefix: str, revision: int, after: str, options: ListOptions
@@ -126,22 +126,22 @@ class Lister:
     async def _read_page(
         self, prefix: str, revision: int, after: str, options: ListOptions
     ) -> Listed:
-        found: list[Stored] = []
+        items: list[Stored] = []
         damage: list[Damage] = []
         selection, limit = options.selection, options.limit
         position, has_more = after, True
-        while has_more and (not limit or len(found) <= limit):
+        while has_more and (not limit or len(items) <= limit):
             page = await self.store.range(prefix, revision=revision, after=position, limit=_CHUNK)
             for entry in page.entries:
                 item = self.factory(entry.key, entry.revision, entry.value)
                 if selection.matches(item):
-                    found.append(item)
+                    items.append(item)
             damage += page.damage
             position, has_more = page.last, page.has_more
-        if not limit or len(found) <= limit:
-            return Listed(found, revision, damage=damage)
-        remaining = await self._count_after(prefix, revision, found[limit - 1].key, selection)
-        return self._cut(prefix, found[:limit], remaining, revision, selection, damage)
+        if not limit or len(items) <= limit:
+            return Listed(items, revision, damage=damage)
+        remaining = await self._count_after(prefix, revision, items[limit - 1].key, selection)
+        return self._cut(prefix, items[:limit], remaining, revision, selection, damage)
 
     async def _count_after(
         self, prefix: str, revision: int, after: str, selection: Selection

@@ -359,15 +359,15 @@ class Objects:
         options: DeleteOptions,
     ) -> list[Stored]:
         """Delete the selected objects. Returns them as they were before."""
-        found = [
+        selected = [
             item for item in self._cache.scan(kind.prefix(namespace)) if selection.matches(item)
         ]
-        for item in found:
+        for item in selected:
             try:
                 await self.delete(request, kind, served, item.namespace, item.name, options)
             except NotFoundError:
                 continue
-        return found
+        return selected
 
     def _check_readable(self, key: str) -> None:
         """Raise InternalError if the object under a key cannot be read."""

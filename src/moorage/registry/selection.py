@@ -50,7 +50,7 @@ def select(kind: Kind, served: Served, label_text: str, field_text: str) -> Sele
         field_selector = fields.parse(field_text)
     except ValueError as error:
         raise BadRequestError(str(error)) from error
-    indexes = {each.label: index for index, each in enumerate(kind.selectable)}
+    indexes = {field.label: index for index, field in enumerate(kind.selectable)}
     checks: list[tuple[int, str, bool]] = []
     meta_checks: list[tuple[str, str, bool]] = []
     for requirement in field_selector.requirements:

@@ -116,14 +116,14 @@ class _HeadReader:
 
     def __init__(self, selectable: tuple[SelectableField, ...]) -> None:
         tree: dict[str, Any] = {"metadata": {"labels": dict[str, str]}}
-        for each in selectable:
-            for path in filter(None, (each.path, each.fallback)):
+        for field in selectable:
+            for path in filter(None, (field.path, field.fallback)):
                 node = tree
                 for step in path[:-1]:
                     node = node.setdefault(step, {})
                 node[path[-1]] = Any
         self._decode = msgspec.json.Decoder(_struct("Head", tree)).decode
-        self._getters = tuple(_getter(each) for each in selectable)
+        self._getters = tuple(_getter(field) for field in selectable)
 
     def read(self, value: bytes) -> tuple[Mapping[str, str], tuple[str, ...]]:
         head: Any = self._decode(value)

@@ -24,24 +24,24 @@ def warn_workload(workload: Obj, old: Obj | None) -> list[str]:
 
 
 def spec_warnings(spec: Obj, path: str) -> list[str]:
-    found: list[str] = []
+    warnings: list[str] = []
     for key in spec.get("nodeSelector", ()):
         if key in DEPRECATED:
-            found.append(f"{path}.nodeSelector[{key}]: {DEPRECATED[key]}")
+            warnings.append(f"{path}.nodeSelector[{key}]: {DEPRECATED[key]}")
     if "affinity" in spec:
-        found += _affinity_warnings(spec["affinity"], f"{path}.affinity")
+        warnings += _affinity_warnings(spec["affinity"], f"{path}.affinity")
     for index, constraint in enumerate(spec.get("topologySpreadConstraints", ())):
         key = constraint.get("topologyKey", "")
         if key in DEPRECATED:
             at = f"{path}.topologySpreadConstraints[{index}].topologyKey"
-            found.append(f"{at}: {key} is {DEPRECATED[key]}")
+            warnings.append(f"{at}: {key} is {DEPRECATED[key]}")
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field, ())):
-            found += _container_warnings(container, f"{path}.{field}[{index}]")
+            warnings += _container_warnings(container, f"{path}.{field}[{index}]")
     if "overhead" in spec:
-        found += _fraction_warnings(spec["overhead"], f"{path}.overhead")
-    found += _duplicate_warnings(spec, path)
-    return found
+        warnings += _fraction_warnings(spec["overhead"], f"{path}.overhead")
+    warnings += _duplicate_warnings(spec, path)
+    return warnings
 
 
 def _affinity_warnings(affinity: Obj, path: str) -> Iterable[str]:

@@ -49,10 +49,10 @@ class Authenticator:
     ) -> None:
         # Kept as digests: lookup time does not depend on how many characters match.
         self._static = {
-            _digest(each.token): User(
-                name=each.user, uid=each.uid, groups=(*each.groups, AUTHENTICATED)
+            _digest(entry.token): User(
+                name=entry.user, uid=entry.uid, groups=(*entry.groups, AUTHENTICATED)
             )
-            for each in static_tokens
+            for entry in static_tokens
         }
         self._verifier = verifier
         self._allows_anonymous = allows_anonymous
@@ -94,12 +94,12 @@ class Authenticator:
         known = self._verified.get(token)
         if known is not None and known[0] > now:
             return known[1]
-        found = self.user_of_token(token)
-        if found is None:
+        verified = self.user_of_token(token)
+        if verified is None:
             raise UnauthorizedError
-        self._verified[token] = (now + _REMEMBER_S, found[0])
+        self._verified[token] = (now + _REMEMBER_S, verified[0])
         _trim(self._verified)
-        return found[0]
+        return verified[0]
 
     def _user_of_certificate(self, der: bytes) -> User | None:
         if der not in self._certificates:

@@ -25,7 +25,7 @@ def user_of_certificate(der: bytes) -> User | None:
     if not names or not str(names[0].value):
         return None
     organizations = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-    groups = tuple(str(each.value) for each in organizations)
+    groups = tuple(str(organization.value) for organization in organizations)
     fingerprint = hashlib.sha256(der).hexdigest()
     return User(
         name=str(names[0].value),

@@ -91,10 +91,10 @@ class TokenSigner:
         claims: dict[str, Any] = {
             "namespace": namespace,
             "serviceaccount": {"name": name, "uid": uid},
-            **{each.kind: {"name": each.name, "uid": each.uid} for each in bound},
+            **{item.kind: {"name": item.name, "uid": item.uid} for item in bound},
         }
         lifetime = seconds
-        is_of_pod = any(each.kind == "pod" for each in bound)
+        is_of_pod = any(item.kind == "pod" for item in bound)
         is_for_api = set(self.audiences).issuperset(audiences)
         if seconds == _VOLUME_SECONDS and is_of_pod and is_for_api:
             lifetime = _YEAR_SECONDS
@@ -176,7 +176,7 @@ class TokenVerifier:
         if claims is None or not self._is_alive(claims):
             return None
         accepted = self.audiences if audiences is None else tuple(audiences)
-        matched = tuple(each for each in accepted if each in claims.get("aud", ()))
+        matched = tuple(audience for audience in accepted if audience in claims.get("aud", ()))
         if not matched:
             return None
         return _user(claims), matched
@@ -213,9 +213,9 @@ class TokenVerifier:
             if kind in about and not (kind == "node" and "pod" in about)
         ]
         return all(
-            bool(each.get("uid"))
-            and self._find_uid(plural, where, each.get("name", "")) == each["uid"]
-            for plural, where, each in bindings
+            bool(reference.get("uid"))
+            and self._find_uid(plural, where, reference.get("name", "")) == reference["uid"]
+            for plural, where, reference in bindings
         )
 
 

@@ -32,7 +32,7 @@ def group_list(groups: Sequence[Group]) -> Document:
     return {
         "kind": "APIGroupList",
         "apiVersion": "v1",
-        "groups": [_group(each) for each in groups if each.name],
+        "groups": [_group(member) for member in groups if member.name],
     }
 
 
@@ -43,7 +43,8 @@ def group(described: Group) -> Document:
 
 def _group(described: Group) -> Document:
     versions = [
-        {"groupVersion": each.group_version, "version": each.version} for each in described.versions
+        {"groupVersion": version.group_version, "version": version.version}
+        for version in described.versions
     ]
     return {"name": described.name, "versions": versions, "preferredVersion": versions[0]}
 
@@ -108,10 +109,10 @@ def aggregated(groups: Sequence[Group], version: str) -> Document:
         "metadata": {},
         "items": [
             {
-                "metadata": {"name": each.name} if each.name else {},
-                "versions": [_discovered_version(version) for version in each.versions],
+                "metadata": {"name": described.name} if described.name else {},
+                "versions": [_discovered_version(version) for version in described.versions],
             }
-            for each in groups
+            for described in groups
         ],
     }
 

@@ -51,21 +51,27 @@ class Group:
 
 def grouped(kinds: Sequence[Kind]) -> tuple[Group, ...]:
     """Return the groups in order of priority; the core group is the first."""
-    found: dict[str, dict[str, list[tuple[Kind, Served]]]] = {}
+    by_group: dict[str, dict[str, list[tuple[Kind, Served]]]] = {}
     for kind in kinds:
         for served in kind.served:
-            found.setdefault(served.group, {}).setdefault(served.version, []).append((kind, served))
+            by_group.setdefault(served.group, {}).setdefault(served.version, []).append(
+                (kind, served)
+            )
     groups = [
         Group(
             name,
             tuple(
-                Version(name, version, tuple(sorted(resources, key=lambda each: each[0].plural)))
+                Version(
+                    name, version, tuple(sorted(resources, key=lambda resource: resource[0].plural))
+                )
                 for version, resources in sorted(versions.items(), key=lambda item: _age(item[0]))
             ),
         )
-        for name, versions in found.items()
+        for name, versions in by_group.items()
     ]
-    return tuple(sorted(groups, key=lambda each: (-_PRIORITIES.get(each.name, _OTHERS), each.name)))
+    return tuple(
+        sorted(groups, key=lambda group: (-_PRIORITIES.get(group.name, _OTHERS), group.name))
+    )
 
 
 def _age(version: str) -> tuple[int, str]:

@@ -67,7 +67,7 @@ class DiscoveryHandler:
             if page is not None:
                 return _reply(page, http.headers.get("If-None-Match", ""))
             # The remaining clauses may still accept the unaggregated form.
-            accept = ",".join(each for each in accept.split(",") if ";as=" not in _flat(each))
+            accept = ",".join(clause for clause in accept.split(",") if ";as=" not in _flat(clause))
             if not accept:
                 raise NotAcceptableError(
                     "only the following media types are accepted: application/json, "
@@ -89,7 +89,9 @@ class DiscoveryHandler:
 def _flat(clause: str) -> str:
     """Return a media range without blanks and ignored parameters, the others sorted."""
     media, *parameters = (part.strip() for part in clause.split(";"))
-    kept = sorted(each for each in parameters if not each.startswith(("q=", "profile=")))
+    kept = sorted(
+        parameter for parameter in parameters if not parameter.startswith(("q=", "profile="))
+    )
     return ";".join((media, *kept))
 
 

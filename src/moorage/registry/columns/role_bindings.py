@@ -20,15 +20,15 @@ def _binding_cells(binding: Obj, now: float) -> list[Any]:
         _names(subjects, "User"),
         _names(subjects, "Group"),
         ", ".join(
-            f"{each.get('namespace', '')}/{each.get('name', '')}"
-            for each in subjects
-            if each.get("kind") == "ServiceAccount"
+            f"{subject.get('namespace', '')}/{subject.get('name', '')}"
+            for subject in subjects
+            if subject.get("kind") == "ServiceAccount"
         ),
     ]
 
 
 def _names(subjects: Any, kind: str) -> str:
-    return ", ".join(each.get("name", "") for each in subjects if each.get("kind") == kind)
+    return ", ".join(subject.get("name", "") for subject in subjects if subject.get("kind") == kind)
 
 
 def binding_printer(owner: str, role: str) -> Printer:

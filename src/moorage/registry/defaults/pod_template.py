@@ -144,11 +144,11 @@ def _downward_items(source: Obj) -> None:
 
 def _projected(source: Obj) -> None:
     _mode(source)
-    for each in source.get("sources", ()):
-        if "serviceAccountToken" in each:
-            each["serviceAccountToken"].setdefault("expirationSeconds", _TOKEN_SECONDS)
-        if "downwardAPI" in each:
-            _downward_items(each["downwardAPI"])
+    for projection in source.get("sources", ()):
+        if "serviceAccountToken" in projection:
+            projection["serviceAccountToken"].setdefault("expirationSeconds", _TOKEN_SECONDS)
+        if "downwardAPI" in projection:
+            _downward_items(projection["downwardAPI"])
 
 
 def _with(**values: Any) -> Callable[[Obj], None]:

@@ -56,7 +56,7 @@ def _endpoints_cells(endpoints: Obj, now: float) -> list[Any]:
 
 def _subset_addresses(subset: Obj) -> Iterator[str]:
     """`ip:port`, port by port; bare addresses for a headless service without ports."""
-    addresses = [each.get("ip", "") for each in subset.get("addresses") or ()]
+    addresses = [address.get("ip", "") for address in subset.get("addresses") or ()]
     ports = subset.get("ports") or ()
     if not ports:
         yield from addresses

@@ -67,8 +67,8 @@ def _new_style_errors(event: Obj) -> list[FieldError]:
     reporter = event.get("reportingComponent", "")
     errors = [] if reporter else [FieldError.required("reportingComponent")]
     errors += [
-        FieldError.invalid("reportingComponent", reporter, each)
-        for each in names.qualified_name_errors(reporter)
+        FieldError.invalid("reportingComponent", reporter, detail)
+        for detail in names.qualified_name_errors(reporter)
     ]
     errors += [
         FieldError.required(field)

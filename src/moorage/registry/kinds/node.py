@@ -95,8 +95,8 @@ def _taint_errors(taints: list[Obj]) -> list[FieldError]:
         path = f"metadata.taints[{index}]"
         key, value, effect = taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")
         errors += [
-            FieldError.invalid(f"{path}.key", key, each)
-            for each in names.qualified_name_errors(key)
+            FieldError.invalid(f"{path}.key", key, detail)
+            for detail in names.qualified_name_errors(key)
         ]
         complaints = names.label_value_errors(value)
         if complaints:
@@ -131,12 +131,12 @@ def _capacity_errors(node: Obj) -> list[FieldError]:
 def warn_node(node: Obj, old: Obj | None) -> list[str]:
     spec = node.get("spec", {})
     was = (old or {}).get("spec", {})
-    found: list[str] = []
+    warnings: list[str] = []
     if "configSource" in spec and "configSource" not in was:
-        found.append("spec.configSource: the feature is no longer supported")
+        warnings.append("spec.configSource: the feature is no longer supported")
     if spec.get("externalID") and not was.get("externalID"):
-        found.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
-    return found
+        warnings.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
+    return warnings
 
 
 def _node_cells(node: Obj, now: float) -> list[Any]:
@@ -159,7 +159,9 @@ def _node_cells(node: Obj, now: float) -> list[Any]:
 
 
 def _status(node: Obj) -> str:
-    conditions = {each["type"]: each for each in node.get("status", {}).get("conditions") or ()}
+    conditions = {
+        condition["type"]: condition for condition in node.get("status", {}).get("conditions") or ()
+    }
     words = ["Unknown"]
     if "Ready" in conditions:
         words = ["Ready" if conditions["Ready"].get("status") == "True" else "NotReady"]
@@ -175,9 +177,9 @@ def _roles(node: Obj) -> set[str]:
 
 
 def _address(node: Obj, type_: str) -> str:
-    for each in node.get("status", {}).get("addresses") or ():
-        if each.get("type") == type_:
-            return str(each.get("address", ""))
+    for address in node.get("status", {}).get("addresses") or ():
+        if address.get("type") == type_:
+            return str(address.get("address", ""))
     return NONE
 
 

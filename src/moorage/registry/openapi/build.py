@@ -28,13 +28,15 @@ def generate_openapi(target: Path) -> None:
     index = {}
     everything: list[Operation] = []
     for path, resources in _by_path().items():
-        found = [each for kind, served in resources for each in operations(kind, served)]
-        everything += found
+        path_operations = [
+            operation for kind, served in resources for operation in operations(kind, served)
+        ]
+        everything += path_operations
         document = {
             "openapi": "3.0.0",
             "info": _INFO,
-            "paths": paths_v3(found),
-            "components": {"schemas": component_schemas(definitions, _types(found))},
+            "paths": paths_v3(path_operations),
+            "components": {"schemas": component_schemas(definitions, _types(path_operations))},
         }
         index[path] = _write(target / file_name(path), _json(document))
     swagger = {
@@ -51,16 +53,21 @@ def generate_openapi(target: Path) -> None:
 
 
 def _by_path() -> dict[str, list[tuple[Kind, Served]]]:
-    found: dict[str, list[tuple[Kind, Served]]] = {}
+    resources: dict[str, list[tuple[Kind, Served]]] = {}
     for kind in ALL_KINDS:
         for served in kind.served:
             path = f"apis/{served.group}/{served.version}" if served.group else "api/v1"
-            found.setdefault(path, []).append((kind, served))
-    return found
+            resources.setdefault(path, []).append((kind, served))
+    return resources
 
 
-def _types(found: Iterable[Operation]) -> set[str]:
-    types = {type_ for each in found for type_ in (each.body, each.answer) if type_}
+def _types(operation_list: Iterable[Operation]) -> set[str]:
+    types = {
+        type_
+        for operation in operation_list
+        for type_ in (operation.body, operation.answer)
+        if type_
+    }
     return types | {f"{META}.Status"}
 
 

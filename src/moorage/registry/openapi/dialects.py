@@ -14,34 +14,37 @@ _BODY_TYPES = (JSON, "application/yaml", "application/vnd.kubernetes.protobuf")
 def paths_v3(operations: Iterable[Operation]) -> dict[str, Any]:
     """Return the `paths` object of OpenAPI v3."""
     paths: dict[str, Any] = {}
-    for each in operations:
+    for operation in operations:
         written = {
-            **_common(each),
-            "parameters": [_parameter_v3(parameter) for parameter in each.parameters],
-            "responses": {"200": _answer_v3(each.answer), "401": {"description": "Unauthorized"}},
+            **_common(operation),
+            "parameters": [_parameter_v3(parameter) for parameter in operation.parameters],
+            "responses": {
+                "200": _answer_v3(operation.answer),
+                "401": {"description": "Unauthorized"},
+            },
         }
-        if each.body:
-            types = PATCH_TYPES if each.method == "patch" else _BODY_TYPES
-            schema = {"$ref": f"#/components/schemas/{each.body}"}
+        if operation.body:
+            types = PATCH_TYPES if operation.method == "patch" else _BODY_TYPES
+            schema = {"$ref": f"#/components/schemas/{operation.body}"}
             written["requestBody"] = {
                 "content": {type_: {"schema": schema} for type_ in types},
-                "required": each.method != "delete",
+                "required": operation.method != "delete",
             }
-        paths.setdefault(each.path, {})[each.method] = written
+        paths.setdefault(operation.path, {})[operation.method] = written
     return paths
 
 
-def _common(each: Operation) -> dict[str, Any]:
-    tag = f"{each.group.partition('.')[0] or 'core'}_{each.version}"
+def _common(operation: Operation) -> dict[str, Any]:
+    tag = f"{operation.group.partition('.')[0] or 'core'}_{operation.version}"
     return {
-        "description": each.description,
-        "operationId": each.id,
+        "description": operation.description,
+        "operationId": operation.id,
         "tags": [tag],
-        "x-kubernetes-action": each.action,
+        "x-kubernetes-action": operation.action,
         "x-kubernetes-group-version-kind": {
-            "group": each.group,
-            "kind": each.kind,
-            "version": each.version,
+            "group": operation.group,
+            "kind": operation.kind,
+            "version": operation.version,
         },
     }
 
@@ -72,21 +75,25 @@ def _answer_v3(type_: str) -> dict[str, Any]:
 def paths_v2(operations: Iterable[Operation]) -> dict[str, Any]:
     """Return the `paths` object of Swagger 2.0."""
     paths: dict[str, Any] = {}
-    for each in operations:
-        parameters = [_parameter_v2(parameter) for parameter in each.parameters]
-        if each.body:
+    for operation in operations:
+        parameters = [_parameter_v2(parameter) for parameter in operation.parameters]
+        if operation.body:
             parameters.append(
                 {
                     "in": "body",
                     "name": "body",
-                    "required": each.method != "delete",
-                    "schema": {"$ref": f"#/definitions/{each.body}"},
+                    "required": operation.method != "delete",
+                    "schema": {"$ref": f"#/definitions/{operation.body}"},
                 }
             )
-        schema = {"$ref": f"#/definitions/{each.answer}"} if each.answer else {"type": "string"}
-        paths.setdefault(each.path, {})[each.method] = {
-            **_common(each),
-            "consumes": list(PATCH_TYPES if each.method == "patch" else _BODY_TYPES),
+        schema = (
+            {"$ref": f"#/definitions/{operation.answer}"}
+            if operation.answer
+            else {"type": "string"}
+        )
+        paths.setdefault(operation.path, {})[operation.method] = {
+            **_common(operation),
+            "consumes": list(PATCH_TYPES if operation.method == "patch" else _BODY_TYPES),
             "produces": [JSON, "application/yaml"],
             "schemes": ["https"],
             "parameters": parameters,

@@ -38,10 +38,10 @@ class Documents:
     def __init__(self) -> None:
         directory = resources.files("moorage.registry.openapi").joinpath("generated")
         index: dict[str, str] = json.loads(directory.joinpath(INDEX).read_text())
-        found = {
+        documents = {
             path: Document(digest, directory.joinpath(file_name(path)))
             for path, digest in index.items()
         }
-        self.swagger = found.pop(SWAGGER)
-        self.swagger_protobuf = found.pop(SWAGGER_PROTOBUF)
-        self.v3 = found
+        self.swagger = documents.pop(SWAGGER)
+        self.swagger_protobuf = documents.pop(SWAGGER_PROTOBUF)
+        self.v3 = documents

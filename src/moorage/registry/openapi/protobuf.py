@@ -59,15 +59,15 @@ def _boolean(value: bool) -> bytes:
 def _message(fields: Fields, value: Mapping[str, Any]) -> bytes:
     """Encode an object whose keys are fields; `x-…` keys are its extensions, field `x-`."""
     out = bytearray()
-    for key, each in value.items():
+    for key, content in value.items():
         if key.startswith("x-"):
-            out += _delimited(fields["x-"].number, _named(key, _any(each)))
+            out += _delimited(fields["x-"].number, _named(key, _any(content)))
             continue
         field = fields[key]
         if field.encode is _boolean:
-            out += _varint(field.number << 3 | _VARINT) + _boolean(each)
+            out += _varint(field.number << 3 | _VARINT) + _boolean(content)
             continue
-        for item in each if field.is_repeated else (each,):
+        for item in content if field.is_repeated else (content,):
             out += _delimited(field.number, field.encode(item))
     return bytes(out)
 
@@ -86,7 +86,7 @@ def _map_of(encode: Encode, number: int = 1) -> Encode:
 
     def encoded(value: Mapping[str, Any]) -> bytes:
         return b"".join(
-            _delimited(number, _named(name, encode(each))) for name, each in value.items()
+            _delimited(number, _named(name, encode(content))) for name, content in value.items()
         )
 
     return encoded

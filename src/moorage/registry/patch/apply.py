@@ -119,12 +119,14 @@ def _conflict(conflicts: list[tuple[Manager, Tree]]) -> ConflictError:
     causes: list[Map] = []
     blocks: list[str] = []
     for manager, tree in sorted(conflicts, key=lambda conflict: str(conflict[0])):
-        found = list(paths(tree))
+        field_paths = list(paths(tree))
         causes += [
             Cause("FieldManagerConflict", f"conflict with {manager}", path).to_object()
-            for path in found
+            for path in field_paths
         ]
-        blocks.append(f"conflicts with {manager}:\n" + "\n".join(f"- {path}" for path in found))
+        blocks.append(
+            f"conflicts with {manager}:\n" + "\n".join(f"- {path}" for path in field_paths)
+        )
     count = len(causes)
     if count == 1:
         manager, tree = conflicts[0]
@@ -179,11 +181,11 @@ def _merge_list(
     for element, item in stated.items():
         # A new item comes after the live ones here, an existing one after those it followed.
         end = place[element] + 1 if element in place else _run_end(order, position, stated)
-        merged += [present[each] for each in order[position:end] if each not in stated]
+        merged += [present[key] for key in order[position:end] if key not in stated]
         position = max(position, end)
         was = present.get(element)
         merged.append(item if was is None else _merge_object(merge_schema, parts, was, item))
-    return merged + [present[each] for each in order[position:] if each not in stated]
+    return merged + [present[key] for key in order[position:] if key not in stated]
 
 
 def _run_end(order: list[str], position: int, stated: Map) -> int:

@@ -21,8 +21,8 @@ def generate_schema(kinds: Iterable[Kind], target: Path) -> None:
 
 
 def _roots(kinds: Iterable[Kind]) -> tuple[str, ...]:
-    found = {f"{META}.DeleteOptions": None}
+    types = {f"{META}.DeleteOptions": None}
     for kind in kinds:
-        found |= dict.fromkeys(served.type for served in kind.served)
-        found |= dict.fromkeys(part.type for part in kind.subresources.values() if part.type)
-    return tuple(found)
+        types |= dict.fromkeys(served.type for served in kind.served)
+        types |= dict.fromkeys(part.type for part in kind.subresources.values() if part.type)
+    return tuple(types)

@@ -106,7 +106,7 @@ class _Compiler:
                     inner = {key: value for key, value in properties.items() if key in own}
                     self._add(full, {}, inner)
         inner_wire = {
-            field: place for each in inlined for field, place in self._wire[each.type].items()
+            field: place for message in inlined for field, place in self._wire[message.type].items()
         }
         required = frozenset(definition.get("required", ()))
         self._types[name] = Type(

@@ -32,14 +32,14 @@ def load_definitions() -> dict[str, Definition]:
 
 def reachable(definitions: dict[str, Definition], roots: Iterable[str]) -> list[str]:
     """Return the names of the roots and of all their references, sorted."""
-    found: set[str] = set()
+    reached: set[str] = set()
     waiting = list(roots)
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in reached:
+            reached.add(name)
             waiting += references(definitions[name])
-    return sorted(found)
+    return sorted(reached)
 
 
 def references(node: Any) -> list[str]:

@@ -77,7 +77,7 @@ class ProtobufDecoder:
         if depth > _MAX_DEPTH:
             raise DecodeError("protobuf: message nested too deeply")
         result: dict[str, Any] = {}
-        inlined = {each.number: each.type for each in type_.inlined}
+        inlined = {message.number: message.type for message in type_.inlined}
         for number, value in _fields(raw):
             field = type_.by_number.get(number)
             if field is not None:

@@ -210,7 +210,7 @@ def _port_errors(ports: list[Obj], path: str) -> list[FieldError]:
         name = port.get("name", "")
         if name:
             complaints = names.port_name_errors(name)
-            errors += [FieldError.invalid(f"{at}.name", name, each) for each in complaints]
+            errors += [FieldError.invalid(f"{at}.name", name, detail) for detail in complaints]
             if not complaints and name in seen:
                 errors.append(FieldError.duplicate(f"{at}.name", name))
             seen.add(name)
@@ -261,7 +261,8 @@ def _env_errors(variables: list[Obj], path: str) -> list[FieldError]:
             errors.append(FieldError.required(f"{at}.name"))
         else:
             errors += [
-                FieldError.invalid(f"{at}.name", name, each) for each in names.env_name_errors(name)
+                FieldError.invalid(f"{at}.name", name, detail)
+                for detail in names.env_name_errors(name)
             ]
         if "valueFrom" in variable:
             errors += _value_source_errors(variable, f"{at}.valueFrom")
@@ -307,7 +308,7 @@ def field_ref_errors(
     if subscripted:
         base, key = subscripted.groups()
         checked = key.lower() if base.endswith("annotations") else key
-        return [FieldError.invalid(path, key, each) for each in key_complaints(checked)]
+        return [FieldError.invalid(path, key, detail) for detail in key_complaints(checked)]
     if field in allowed:
         return []
     if field in ("metadata.labels", "metadata.annotations") or "." in field:
@@ -370,7 +371,8 @@ def _key_ref_errors(reference: Obj, path: str) -> list[FieldError]:
         errors.append(FieldError.required(f"{path}.key"))
     else:
         errors += [
-            FieldError.invalid(f"{path}.key", key, each) for each in names.config_key_errors(key)
+            FieldError.invalid(f"{path}.key", key, detail)
+            for detail in names.config_key_errors(key)
         ]
     return errors
 
@@ -382,18 +384,18 @@ def _env_from_errors(sources: list[Obj], path: str) -> list[FieldError]:
         prefix = source.get("prefix", "")
         if prefix:
             errors += [
-                FieldError.invalid(f"{at}.prefix", prefix, each)
-                for each in names.env_name_errors(prefix)
+                FieldError.invalid(f"{at}.prefix", prefix, detail)
+                for detail in names.env_name_errors(prefix)
             ]
-        found = [field for field in ("configMapRef", "secretRef") if field in source]
-        for field in found:
+        reference_fields = [field for field in ("configMapRef", "secretRef") if field in source]
+        for field in reference_fields:
             if not source[field].get("name"):
                 errors.append(FieldError.required(f"{at}.{field}.name"))
-        if not found:
+        if not reference_fields:
             errors.append(
                 FieldError.invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
             )
-        elif len(found) > 1:
+        elif len(reference_fields) > 1:
             errors.append(
                 FieldError.invalid(path, "", "may not have more than one field specified at a time")
             )

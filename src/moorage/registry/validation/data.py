@@ -27,7 +27,7 @@ def immutable_errors(new: Obj, old: Obj, fields: tuple[str, ...]) -> list[FieldE
 
 
 def key_errors(key: str, path: str) -> list[FieldError]:
-    return [FieldError.invalid(path, key, each) for each in names.config_key_errors(key)]
+    return [FieldError.invalid(path, key, detail) for detail in names.config_key_errors(key)]
 
 
 def decoded_size(values: Iterable[str]) -> int:

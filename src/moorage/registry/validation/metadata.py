@@ -40,7 +40,9 @@ def metadata_update_errors(new: Obj, old: Obj) -> list[FieldError]:
     ]
     if "deletionTimestamp" in was:
         added = [
-            each for each in meta.get("finalizers", ()) if each not in was.get("finalizers", ())
+            finalizer
+            for finalizer in meta.get("finalizers", ())
+            if finalizer not in was.get("finalizers", ())
         ]
         if added:
             errors.append(
@@ -103,9 +105,9 @@ def label_errors(labels: dict[str, str], path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     for key, value in labels.items():
         if complaints := key_complaints(key):
-            errors += [FieldError.invalid(path, key, each) for each in complaints]
+            errors += [FieldError.invalid(path, key, detail) for detail in complaints]
         if complaints := _value_complaints(value):
-            errors += [FieldError.invalid(path, value, each) for each in complaints]
+            errors += [FieldError.invalid(path, value, detail) for detail in complaints]
     return errors
 
 
@@ -179,7 +181,7 @@ def _finalizer_errors(finalizers: list[str]) -> list[FieldError]:
     for index, finalizer in enumerate(finalizers):
         path = f"metadata.finalizers[{index}]"
         complaints = key_complaints(finalizer)
-        errors += [FieldError.invalid(path, finalizer, each) for each in complaints]
+        errors += [FieldError.invalid(path, finalizer, detail) for detail in complaints]
         if not complaints and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             errors.append(
                 FieldError.invalid(

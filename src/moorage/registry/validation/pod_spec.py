@@ -86,8 +86,8 @@ def pod_spec_errors(spec: Obj, path: str) -> list[FieldError]:
     for index, gate in enumerate(spec.get("readinessGates", ())):
         condition = gate.get("conditionType", "")
         errors += [
-            FieldError.invalid(f"{path}.readinessGates[{index}].conditionType", condition, each)
-            for each in names.qualified_name_errors(condition)
+            FieldError.invalid(f"{path}.readinessGates[{index}].conditionType", condition, detail)
+            for detail in names.qualified_name_errors(condition)
         ]
     if "schedulingGates" in spec:
         errors += gate_errors(spec["schedulingGates"], f"{path}.schedulingGates")
@@ -206,8 +206,8 @@ def _dns_errors(spec: Obj, path: str) -> list[FieldError]:
         )
     for index, search in enumerate(searches):
         errors += [
-            FieldError.invalid(f"{path}.searches[{index}]", search, each)
-            for each in names.search_domain_errors(search)
+            FieldError.invalid(f"{path}.searches[{index}]", search, detail)
+            for detail in names.search_domain_errors(search)
         ]
     errors += [
         FieldError.required(f"{path}.options[{index}]", "must not be empty")
@@ -270,8 +270,8 @@ def _alias_errors(aliases: list[Obj], path: str) -> list[FieldError]:
         errors += ip_errors(alias.get("ip", ""), f"{path}[{index}].ip")
         for number, hostname in enumerate(alias.get("hostnames", ())):
             errors += [
-                FieldError.invalid(f"{path}[{index}].hostnames[{number}]", hostname, each)
-                for each in names.dns_subdomain_errors(hostname)
+                FieldError.invalid(f"{path}[{index}].hostnames[{number}]", hostname, detail)
+                for detail in names.dns_subdomain_errors(hostname)
             ]
     return errors
 
@@ -282,8 +282,8 @@ def _class_errors(spec: Obj, path: str) -> list[FieldError]:
     class_name = spec.get("runtimeClassName")
     if class_name:
         errors += [
-            FieldError.invalid(f"{path}.runtimeClassName", class_name, each)
-            for each in names.dns_subdomain_errors(class_name)
+            FieldError.invalid(f"{path}.runtimeClassName", class_name, detail)
+            for detail in names.dns_subdomain_errors(class_name)
         ]
     if "overhead" in spec:
         errors += container_limits_errors(spec["overhead"], f"{path}.overhead")
@@ -323,15 +323,15 @@ def _claim_errors(spec: Obj, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     sources = ("resourceClaimName", "resourceClaimTemplateName")
     for index, claim in enumerate(spec.get("resourceClaims", ())):
-        found = [field for field in sources if claim.get(field)]
-        if len(found) == 1:
+        stated_sources = [field for field in sources if claim.get(field)]
+        if len(stated_sources) == 1:
             continue
         errors.append(
             FieldError.invalid(
                 f"{path}.resourceClaims[{index}]",
                 go_struct(claim, RESOURCE_CLAIM),
                 "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-                if found
+                if stated_sources
                 else "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
             )
         )

@@ -62,11 +62,11 @@ def lifecycle_errors(lifecycle: Obj, path: str, grace_s: int | None) -> list[Fie
 
 def handler_errors(handler: Obj, path: str, grace_s: int | None = None) -> list[FieldError]:
     """Exactly one way to ask, well formed."""
-    found = [field for field in _HANDLERS if field in handler]
-    if not found:
+    handler_types = [field for field in _HANDLERS if field in handler]
+    if not handler_types:
         return [FieldError.required(path, "must specify a handler type")]
     errors: list[FieldError] = []
-    for index, field in enumerate(found):
+    for index, field in enumerate(handler_types):
         at = f"{path}.{field}"
         if index > 0:
             errors.append(FieldError.forbidden(at, "may not specify more than 1 handler type"))
@@ -124,7 +124,7 @@ def _sleep_errors(action: Obj, path: str, grace_s: int | None) -> list[FieldErro
 def port_reference_errors(port: Any, path: str) -> list[FieldError]:
     """A port by number or by a container port's name."""
     if isinstance(port, str):
-        return [FieldError.invalid(path, port, each) for each in names.port_name_errors(port)]
+        return [FieldError.invalid(path, port, detail) for detail in names.port_name_errors(port)]
     if 1 <= port <= 65535:
         return []
     return [FieldError.invalid(path, port, "must be between 1 and 65535, inclusive")]

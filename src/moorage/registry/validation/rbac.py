@@ -63,8 +63,8 @@ def binding_errors(binding: Obj, role_kinds: tuple[str, ...]) -> list[FieldError
         errors.append(FieldError.required("roleRef.name"))
     else:
         errors += [
-            FieldError.invalid("roleRef.name", name, each)
-            for each in names.path_segment_errors(name)
+            FieldError.invalid("roleRef.name", name, detail)
+            for detail in names.path_segment_errors(name)
         ]
     is_namespaced = "Role" in role_kinds
     for index, subject in enumerate(binding.get("subjects", ())):
@@ -84,8 +84,8 @@ def _subject_errors(subject: Obj, path: str, *, is_namespaced: bool) -> list[Fie
     if kind == "ServiceAccount":
         if name:
             errors += [
-                FieldError.invalid(f"{path}.name", name, each)
-                for each in names.dns_subdomain_errors(name)
+                FieldError.invalid(f"{path}.name", name, detail)
+                for detail in names.dns_subdomain_errors(name)
             ]
         if group:
             errors.append(FieldError.not_supported(f"{path}.apiGroup", group, ("",)))

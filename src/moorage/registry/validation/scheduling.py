@@ -108,8 +108,8 @@ def node_term_errors(term: Obj, path: str) -> list[FieldError]:
         at = f"{path}.matchExpressions[{index}]"
         errors += _expression_errors(expression, at, _NODE_OPERATORS)
         errors += [
-            FieldError.invalid(f"{at}.key", expression.get("key", ""), each)
-            for each in names.qualified_name_errors(expression.get("key", ""))
+            FieldError.invalid(f"{at}.key", expression.get("key", ""), detail)
+            for detail in names.qualified_name_errors(expression.get("key", ""))
         ]
     for index, expression in enumerate(term.get("matchFields", ())):
         errors += _match_field_errors(expression, f"{path}.matchFields[{index}]")
@@ -183,15 +183,15 @@ def _pod_term_errors(term: Obj, path: str) -> list[FieldError]:
             errors += label_selector_errors(term[field], f"{path}.{field}")
     for namespace in term.get("namespaces", ()):
         errors += [
-            FieldError.invalid(f"{path}.namespace", namespace, each)
-            for each in names.dns_label_errors(namespace)
+            FieldError.invalid(f"{path}.namespace", namespace, detail)
+            for detail in names.dns_label_errors(namespace)
         ]
     key = term.get("topologyKey", "")
     if not key:
         errors.append(FieldError.required(f"{path}.topologyKey", "can not be empty"))
     errors += [
-        FieldError.invalid(f"{path}.topologyKey", key, each)
-        for each in names.qualified_name_errors(key)
+        FieldError.invalid(f"{path}.topologyKey", key, detail)
+        for detail in names.qualified_name_errors(key)
     ]
     return errors + _label_key_errors(term, path)
 
@@ -203,8 +203,8 @@ def _label_key_errors(term: Obj, path: str) -> list[FieldError]:
     for field in ("matchLabelKeys", "mismatchLabelKeys"):
         for index, key in enumerate(term.get(field, ())):
             errors += [
-                FieldError.invalid(f"{path}.{field}[{index}]", key, each)
-                for each in names.qualified_name_errors(key)
+                FieldError.invalid(f"{path}.{field}[{index}]", key, detail)
+                for detail in names.qualified_name_errors(key)
             ]
     errors += [
         FieldError.invalid(
@@ -301,7 +301,9 @@ def gate_errors(gates: list[Obj], path: str) -> list[FieldError]:
     for index, gate in enumerate(gates):
         name = gate.get("name", "")
         at = f"{path}[{index}]"
-        errors += [FieldError.invalid(at, name, each) for each in names.qualified_name_errors(name)]
+        errors += [
+            FieldError.invalid(at, name, detail) for detail in names.qualified_name_errors(name)
+        ]
         if name in seen:
             errors.append(FieldError.duplicate(at, name))
         seen.add(name)

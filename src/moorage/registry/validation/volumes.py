@@ -36,20 +36,20 @@ def volume_errors(volumes: list[Obj], path: str) -> tuple[dict[str, Obj], list[F
     errors: list[FieldError] = []
     for index, volume in enumerate(volumes):
         at = f"{path}[{index}]"
-        found = _source_errors(volume, at)
+        own_errors = _source_errors(volume, at)
         name = volume.get("name", "")
         if not name:
-            found.append(FieldError.required(f"{at}.name"))
+            own_errors.append(FieldError.required(f"{at}.name"))
         else:
-            found += [
-                FieldError.invalid(f"{at}.name", name, each)
-                for each in names.dns_label_errors(name)
+            own_errors += [
+                FieldError.invalid(f"{at}.name", name, detail)
+                for detail in names.dns_label_errors(name)
             ]
             if name in by_name:
-                found.append(FieldError.duplicate(f"{at}.name", name))
-        if not found:
+                own_errors.append(FieldError.duplicate(f"{at}.name", name))
+        if not own_errors:
             by_name[name] = volume
-        errors += found
+        errors += own_errors
     return by_name, errors
 
 
@@ -161,9 +161,9 @@ def _downward_errors(source: Obj, path: str) -> list[FieldError]:
 def _projected_errors(source: Obj, path: str) -> list[FieldError]:
     errors = _mode_errors(source, path)
     seen: set[str] = set()
-    for index, each in enumerate(source.get("sources", ())):
+    for index, entry in enumerate(source.get("sources", ())):
         at = f"{path}.sources[{index}]"
-        for number, (field, projection) in enumerate(each.items()):
+        for number, (field, projection) in enumerate(entry.items()):
             where = f"{at}.{field}"
             if number > 0:
                 errors.append(FieldError.forbidden(where, "may not specify more than 1 volume "

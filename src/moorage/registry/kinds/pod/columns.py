@@ -57,7 +57,9 @@ class _Progress:
 
 def _pod_cells(pod: Obj, now: float) -> list[Any]:
     spec, status = pod.get("spec", {}), pod.get("status", {})
-    conditions = {each.get("type"): each for each in reversed(status.get("conditions") or ())}
+    conditions = {
+        condition.get("type"): condition for condition in reversed(status.get("conditions") or ())
+    }
     sidecars = {
         container.get("name")
         for container in spec.get("initContainers") or ()
@@ -112,17 +114,17 @@ def _init_progress(
 ) -> tuple[_Progress, _Restarts]:
     """How far initialisation is: `reason` is of the first init container that is not through."""
     progress, sidecar_restarts = _Progress(), _Restarts()
-    for index, each in enumerate(status.get("initContainerStatuses") or ()):
-        progress.restarts.add(each)
-        is_sidecar = each.get("name") in sidecars
+    for index, container in enumerate(status.get("initContainerStatuses") or ()):
+        progress.restarts.add(container)
+        is_sidecar = container.get("name") in sidecars
         if is_sidecar:
-            sidecar_restarts.add(each)
-        state = each.get("state", {})
+            sidecar_restarts.add(container)
+        state = container.get("state", {})
         ended, waiting = state.get("terminated"), state.get("waiting", {}).get("reason")
         if ended is not None and not ended.get("exitCode", 0):
             continue
-        if is_sidecar and each.get("started"):
-            progress.ready += bool(each.get("ready"))
+        if is_sidecar and container.get("started"):
+            progress.ready += bool(container.get("ready"))
             continue
         if ended is not None:
             progress.reason = _INIT + _ended_reason(ended)
@@ -139,16 +141,16 @@ def _add_main_progress(
 ) -> None:
     """Add what the main containers say; of several the first one's word counts."""
     has_running, failure, reason = False, "", progress.reason
-    for each in reversed(status.get("containerStatuses") or ()):
-        progress.restarts.add(each)
-        state = each.get("state", {})
+    for container in reversed(status.get("containerStatuses") or ()):
+        progress.restarts.add(container)
+        state = container.get("state", {})
         ended, waiting = state.get("terminated"), state.get("waiting", {}).get("reason")
         if waiting:
             reason = waiting
         elif ended is not None:
             reason = _ended_reason(ended)
             failure = reason if ended.get("exitCode", 0) else failure
-        elif each.get("ready") and state.get("running") is not None:
+        elif container.get("ready") and state.get("running") is not None:
             has_running = True
             progress.ready += 1
     # A pod of which something still runs, or something failed, is not completed.

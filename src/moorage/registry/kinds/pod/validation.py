@@ -99,8 +99,8 @@ def _deadline_errors(new: Obj, old: Obj) -> list[FieldError]:
 
 def _added_toleration_errors(new: Obj, old: Obj) -> list[FieldError]:
     before, after = old.get("tolerations", []), new.get("tolerations", [])
-    without_seconds = [_without_seconds(each) for each in after]
-    kept = all(_without_seconds(each) in without_seconds for each in before)
+    without_seconds = [_without_seconds(toleration) for toleration in after]
+    kept = all(_without_seconds(toleration) in without_seconds for toleration in before)
     if kept:
         return []
     return [
@@ -133,10 +133,10 @@ def validate_pod_status(new: Obj, old: Obj) -> list[FieldError]:
     nominated = status.get("nominatedNodeName", "")
     if nominated:
         errors += [
-            FieldError.invalid("status.nominatedNodeName", nominated, each)
-            for each in names.dns_subdomain_errors(nominated)
+            FieldError.invalid("status.nominatedNodeName", nominated, detail)
+            for detail in names.dns_subdomain_errors(nominated)
         ]
-    addresses = [each.get("ip", "") for each in status.get("podIPs", ())]
+    addresses = [pod_ip.get("ip", "") for pod_ip in status.get("podIPs", ())]
     for index, address in enumerate(addresses):
         errors += ip_errors(address, f"status.podIPs[{index}]")
         if address in addresses[:index]:
@@ -147,7 +147,9 @@ def validate_pod_status(new: Obj, old: Obj) -> list[FieldError]:
 def validate_ephemeral_containers_update(new: Obj, old: Obj) -> list[FieldError]:
     """Ephemeral containers are added, never changed or removed."""
     errors = pod_spec_errors(new["spec"], "spec")
-    after = {each.get("name"): each for each in new["spec"].get("ephemeralContainers", ())}
+    after = {
+        ephemeral.get("name"): ephemeral for ephemeral in new["spec"].get("ephemeralContainers", ())
+    }
     for index, container in enumerate(old["spec"].get("ephemeralContainers", ())):
         present = after.get(container["name"])
         path = "spec.ephemeralContainers"

@@ -25,17 +25,17 @@ def prepare_service_create(service: Obj) -> None:
 def warn_service(service: Obj, old: Obj | None) -> list[str]:
     del old
     spec = service["spec"]
-    found: list[str] = []
+    warnings: list[str] = []
     if spec.get("loadBalancerIP"):
-        found.append("spec.loadBalancerIP is deprecated")
+        warnings.append("spec.loadBalancerIP is deprecated")
     if spec.get("clusterIP") == "None":
         if spec.get("loadBalancerIP"):
-            found.append("spec.loadBalancerIP is ignored for headless services")
+            warnings.append("spec.loadBalancerIP is ignored for headless services")
         if spec.get("externalIPs"):
-            found.append('spec.externalIPs is ignored when spec.clusterIP is "None"')
+            warnings.append('spec.externalIPs is ignored when spec.clusterIP is "None"')
         if spec.get("sessionAffinity") != "None":
-            found.append("spec.SessionAffinity is ignored for headless services")
-    return found
+            warnings.append("spec.SessionAffinity is ignored for headless services")
+    return warnings
 
 
 SERVICE = Kind(

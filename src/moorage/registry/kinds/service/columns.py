@@ -42,7 +42,10 @@ def _external_addresses(service: Obj) -> str:
             return joined(own)
         case "LoadBalancer":
             ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress") or ()
-            given = {each.get("ip") or each.get("hostname") or "" for each in ingress} - {""}
+            given = {
+                ingress_point.get("ip") or ingress_point.get("hostname") or ""
+                for ingress_point in ingress
+            } - {""}
             return ",".join([*sorted(given), *own]) or _PENDING
         case "ExternalName":
             return str(spec.get("externalName", ""))

@@ -97,8 +97,8 @@ def _external_name_errors(spec: Obj) -> list[FieldError]:
     if not name:
         return [FieldError.required("spec.externalName")]
     return [
-        FieldError.invalid("spec.externalName", spec["externalName"], each)
-        for each in names.dns_subdomain_errors(name)
+        FieldError.invalid("spec.externalName", spec["externalName"], detail)
+        for detail in names.dns_subdomain_errors(name)
     ]
 
 
