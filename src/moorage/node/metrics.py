@@ -1,26 +1,18 @@
-"""Agent metrics in the Prometheus text format.
+"""Agent metrics: counters, gauges and histograms with labels.
 
-Only counters, gauges and histograms with labels, the types used here; a client library would add a
-registry, collectors and a process model that are not needed. Names are the kubelet's. Source:
-Prometheus text exposition format 0.0.4.
+Names are the kubelet's. `exposition` writes them; docs/decisions/070-prometheus-text.md has the
+comparison with a client library.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from moorage.node.exposition import exposition_text, family_lines, sample_line
+
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 Labels = tuple[str, ...]
-
-
-def sample_text(value: float) -> str:
-    """Return a sample's value as the shortest text that reads back as the same number.
-
-    Byte counts and seconds of CPU need every digit: rates are differences of them.
-    """
-    return repr(float(value)).removesuffix(".0")
 
 
 class Counter:
@@ -59,7 +51,7 @@ class Counter:
     def lines(self) -> Iterator[str]:
         """Yield the exposition lines."""
         for key, value in self._values.items():
-            yield f"{self.name}{_braced(self._labels, key)} {sample_text(value)}"
+            yield sample_line(self.name, zip(self._labels, key, strict=True), value)
 
 
 class Gauge(Counter):
@@ -90,16 +82,15 @@ class Histogram:
 
     def lines(self) -> Iterator[str]:
         """Yield the exposition lines."""
-        names = (*self._labels, "le")
         for key, counts in self._counts.items():
+            labels = tuple(zip(self._labels, key, strict=True))
             total = 0
             for bound, count in zip((*_SECONDS, float("inf")), counts, strict=True):
                 total += count
                 shown = "+Inf" if bound == float("inf") else f"{bound:g}"
-                yield f"{self.name}_bucket{_braced(names, (*key, shown))} {total}"
-            braced = _braced(self._labels, key)
-            yield f"{self.name}_sum{braced} {sample_text(self._sums[key])}"
-            yield f"{self.name}_count{braced} {total}"
+                yield sample_line(f"{self.name}_bucket", (*labels, ("le", shown)), total)
+            yield sample_line(f"{self.name}_sum", labels, self._sums[key])
+            yield sample_line(f"{self.name}_count", labels, total)
 
 
 class Metrics:
@@ -156,18 +147,10 @@ class Metrics:
 
     def text(self, names: Sequence[str] | None = None) -> str:
         """Return the exposition of all metrics, or of those with these name prefixes."""
-        lines: list[str] = []
-        for metric in vars(self).values():
-            if names is not None and not metric.name.startswith(tuple(names)):
-                continue
-            lines.append(f"# HELP {metric.name} {metric.help}")
-            lines.append(f"# TYPE {metric.name} {metric.kind}")
-            lines.extend(metric.lines())
-        return "\n".join(lines) + "\n"
-
-
-def _braced(names: Sequence[str], values: Sequence[str]) -> str:
-    if not names:
-        return ""
-    pairs = zip(names, values, strict=True)
-    return "{" + ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in pairs) + "}"
+        metrics: list[Counter | Histogram] = list(vars(self).values())
+        return exposition_text(
+            line
+            for metric in metrics
+            if names is None or metric.name.startswith(tuple(names))
+            for line in family_lines(metric.name, metric.help, metric.kind, metric.lines())
+        )

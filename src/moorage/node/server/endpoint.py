@@ -16,6 +16,7 @@ from aiohttp import web
 from moorage.api.logs import Log
 from moorage.cri import CriError
 from moorage.linux.descriptors import descriptor_limit
+from moorage.node.exposition import CONTENT_TYPE
 from moorage.node.options import ServerOptions
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.pod_manager import PodManager
@@ -27,7 +28,6 @@ from moorage.serving import Acceptor, Limits
 
 log = Log(__name__)
 
-_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _PROBER = ("prober_",)
 _SHUTDOWN_S = 1.0
 
@@ -146,4 +146,4 @@ class _Endpoints:
 
 
 def _exposition(text: str) -> web.Response:
-    return web.Response(body=text.encode(), headers={"Content-Type": _PROMETHEUS})
+    return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})

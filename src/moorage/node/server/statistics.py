@@ -18,7 +18,7 @@ from typing import Any
 from moorage.api.clock import format_time
 from moorage.cri import pb
 from moorage.linux.host import parse_meminfo
-from moorage.node.metrics import sample_text
+from moorage.node.exposition import Labels, exposition_text, family_lines, sample_line
 from moorage.node.pod_facts.labels import POD_UID
 from moorage.node.pods.context import NodeContext
 from moorage.node.pods.pod_manager import PodManager
@@ -192,21 +192,22 @@ class Statistics:
 def resource_text(summary: Mapping[str, Any]) -> str:
     """Return the resource metrics of a summary, as Prometheus text."""
     node = summary["node"]
-    rows: dict[str, list[tuple[str, float]]] = {name: [] for name in _RESOURCE_METRICS}
-    rows["node_cpu_usage_seconds_total"].append(("", node["cpu"]["usageCoreNanoSeconds"] / _NANO))
-    rows["node_memory_working_set_bytes"].append(("", node["memory"]["workingSetBytes"]))
+    samples: dict[str, list[str]] = {name: [] for name in _RESOURCE_METRICS}
+    _add_samples(samples, "node", (), node)
     for pod in summary["pods"]:
         ref = pod["podRef"]
-        where = f'namespace="{ref["namespace"]}",pod="{ref["name"]}"'
-        _add_row(rows, "pod", f"{{{where}}}", pod)
-        for each in pod["containers"]:
-            _add_row(rows, "container", f'{{container="{each["name"]}",{where}}}', each)
-    rows["resource_scrape_error"].append(("", 0))
-    lines: list[str] = []
-    for name, (help_, kind) in _RESOURCE_METRICS.items():
-        lines += [f"# HELP {name} {help_}", f"# TYPE {name} {kind}"]
-        lines += [f"{name}{labels} {sample_text(value)}" for labels, value in rows[name]]
-    return "\n".join(lines) + "\n"
+        labels = (("namespace", ref["namespace"]), ("pod", ref["name"]))
+        _add_samples(samples, "pod", labels, pod)
+        for container in pod["containers"]:
+            _add_samples(
+                samples, "container", (("container", container["name"]), *labels), container
+            )
+    samples["resource_scrape_error"].append(sample_line("resource_scrape_error", (), 0))
+    return exposition_text(
+        line
+        for name, (help_, kind) in _RESOURCE_METRICS.items()
+        for line in family_lines(name, help_, kind, samples[name])
+    )
 
 
 _RESOURCE_METRICS = {
@@ -220,15 +221,16 @@ _RESOURCE_METRICS = {
 }
 
 
-def _add_row(
-    rows: dict[str, list[tuple[str, float]]], what: str, labels: str, shown: Mapping[str, Any]
+def _add_samples(
+    samples: dict[str, list[str]], subject: str, labels: Labels, usage: Mapping[str, Any]
 ) -> None:
-    cpu, memory = shown.get("cpu", {}), shown.get("memory", {})
+    cpu, memory = usage.get("cpu", {}), usage.get("memory", {})
     if "usageCoreNanoSeconds" in cpu:
-        seconds = cpu["usageCoreNanoSeconds"] / _NANO
-        rows[f"{what}_cpu_usage_seconds_total"].append((labels, seconds))
+        name, seconds = f"{subject}_cpu_usage_seconds_total", cpu["usageCoreNanoSeconds"] / _NANO
+        samples[name].append(sample_line(name, labels, seconds))
     if "workingSetBytes" in memory:
-        rows[f"{what}_memory_working_set_bytes"].append((labels, memory["workingSetBytes"]))
+        name = f"{subject}_memory_working_set_bytes"
+        samples[name].append(sample_line(name, labels, memory["workingSetBytes"]))
 
 
 def _sum(containers: Iterable[Json], part: str, fields: Iterable[str]) -> Json:
