@@ -98,8 +98,6 @@ def test_a_long_value_is_cut() -> None:
          "Too long: may not be more than 9 bytes"),
         (FieldError.too_many("at", 9, 8), "FieldValueTooMany",
          "Too many: 9: must have at most 8 items"),
-        (FieldError.type_invalid("at", 1.5, "why"), "FieldValueTypeInvalid",
-         "Invalid value: 1.5: why"),
         (FieldError.duplicate("at", {"b": [1, "é"]}), "FieldValueDuplicate",
          'Duplicate value: {"b":[1,"é"]}'),
         (FieldError.duplicate("at", list(range(101))), "FieldValueDuplicate",

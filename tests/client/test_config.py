@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from moorage.client import ClientConfig, config, load_kubeconfig
-from moorage.client.config import ConfigError, in_cluster
+from moorage.client import ClientConfig, load_kubeconfig
+from moorage.client.config import ConfigError
 from moorage.cluster.certificates import Authority, Subject
 
 
@@ -129,17 +129,6 @@ def test_data_that_is_no_base64_is_refused(path: Path, value: Any) -> None:
     document = kubeconfig(**cluster(**{"certificate-authority-data": value}))
     with pytest.raises(ConfigError, match="certificate-authority-data is not base64"):
         load_kubeconfig(write(path, document))
-
-
-def test_a_pod_reads_its_mounted_service_account(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(config, "_SERVICE_ACCOUNT", tmp_path)
-    for name, text in (("ca.crt", "CA"), ("token", "T\n"), ("namespace", "apps\n")):
-        (tmp_path / name).write_text(text)
-    assert in_cluster("10.0.0.1", "443") == ClientConfig(
-        server="https://10.0.0.1:443", ca=b"CA", token_file=tmp_path / "token", namespace="apps"
-    )
 
 
 def test_plain_http_has_no_tls() -> None:

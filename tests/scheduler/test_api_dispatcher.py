@@ -20,7 +20,7 @@ async def running(calls: ApiDispatcher) -> AsyncIterator[None]:
 async def test_calls_of_one_pod_never_overtake_each_other() -> None:
     calls = ApiDispatcher(workers=4)
     done: list[str] = []
-    gate, other_ran = asyncio.Event(), asyncio.Event()
+    gate, ran = asyncio.Event(), {name: asyncio.Event() for name in ("second", "other")}
 
     async def slow() -> None:
         await gate.wait()
@@ -28,30 +28,33 @@ async def test_calls_of_one_pod_never_overtake_each_other() -> None:
 
     async def quick(name: str) -> None:
         done.append(name)
-        other_ran.set()
+        ran[name].set()
 
     async with running(calls):
         calls.submit("a", slow)
         calls.submit("a", lambda: quick("second"))
         calls.submit("b", lambda: quick("other"))
         async with asyncio.timeout(5):
-            await other_ran.wait()
+            await ran["other"].wait()
             gate.set()
-            await calls.idle()
+            await ran["second"].wait()
     assert done == ["other", "first", "second"]
 
 
 async def test_no_more_calls_are_under_way_than_workers_and_deciders_wait() -> None:
     calls = ApiDispatcher(workers=2)
-    gate = asyncio.Event()
-    under_way = most = 0
+    gate, all_ran = asyncio.Event(), asyncio.Event()
+    under_way = most = finished = 0
 
     async def call() -> None:
-        nonlocal under_way, most
+        nonlocal under_way, most, finished
         under_way += 1
         most = max(most, under_way)
         await gate.wait()
         under_way -= 1
+        finished += 1
+        if finished == 8:
+            all_ran.set()
 
     async with running(calls):
         for number in range(8):
@@ -63,5 +66,5 @@ async def test_no_more_calls_are_under_way_than_workers_and_deciders_wait() -> N
         gate.set()
         async with asyncio.timeout(5):
             await room
-            await calls.idle()
+            await all_ran.wait()
     assert most == 2

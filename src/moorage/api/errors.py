@@ -294,10 +294,6 @@ class FieldError:
         text = f"Too many: {count}: must have at most {limit} items"
         return cls(field, "FieldValueTooMany", text)
 
-    @classmethod
-    def type_invalid(cls, field: str, value: Any, detail: str) -> FieldError:
-        return cls(field, "FieldValueTypeInvalid", f"Invalid value: {_shown(value)}: {detail}")
-
 
 def _shown(value: Any) -> str:
     """Format a value for field errors: strings quoted, the rest as JSON."""

@@ -18,7 +18,6 @@ _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _SEARCH_LABEL = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SEARCH_DOMAIN = rf"{_SEARCH_LABEL}(\.{_SEARCH_LABEL})*"
-_LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED_PART = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE = f"({_QUALIFIED_PART})?"
 _CONFIG_KEY = "[-._a-zA-Z0-9]+"
@@ -27,7 +26,6 @@ _PORT_NAME_CHARS = "[-a-z0-9]+"
 _label_re = re.compile(_LABEL)
 _subdomain_re = re.compile(_SUBDOMAIN)
 _search_domain_re = re.compile(_SEARCH_DOMAIN)
-_label_1035_re = re.compile(_LABEL_1035)
 _qualified_re = re.compile(_QUALIFIED_PART)
 _label_value_re = re.compile(_LABEL_VALUE)
 _config_key_re = re.compile(_CONFIG_KEY)
@@ -46,11 +44,6 @@ _SEARCH_DOMAIN_MESSAGE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' "
     "or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
     f"for validation is '{_SEARCH_DOMAIN}')"
-)
-_LABEL_1035_MESSAGE = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
-    "alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
-    f"regex used for validation is '{_LABEL_1035}')"
 )
 _QUALIFIED_MESSAGE = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
@@ -102,14 +95,6 @@ def search_domain_errors(value: str) -> list[str]:
     errors = [] if len(domain) <= SUBDOMAIN_MAX else [_too_long(SUBDOMAIN_MAX)]
     if not _search_domain_re.fullmatch(domain):
         errors.append(_SEARCH_DOMAIN_MESSAGE)
-    return errors
-
-
-def dns_1035_label_errors(value: str) -> list[str]:
-    """Validate an RFC 1035 label: as RFC 1123's, but starting with a letter."""
-    errors = [] if len(value) <= LABEL_MAX else [_too_long(LABEL_MAX)]
-    if not _label_1035_re.fullmatch(value):
-        errors.append(_LABEL_1035_MESSAGE)
     return errors
 
 
@@ -212,8 +197,3 @@ def random_suffix(length: int = _SUFFIX_LENGTH) -> str:
 def generate_name(base: str) -> str:
     """Generate a name for `metadata.generateName`: base cut to 58 characters, random suffix."""
     return base[:_GENERATED_BASE_MAX] + random_suffix()
-
-
-def safe_encode(number: int) -> str:
-    """Encode the digits of a number in the suffix alphabet (for pod-template-hash)."""
-    return "".join(_SUFFIX_ALPHABET[ord(digit) % len(_SUFFIX_ALPHABET)] for digit in str(number))

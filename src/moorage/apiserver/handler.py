@@ -92,7 +92,6 @@ class Handler:
         self._groups = {served.group for kind in kinds for served in kind.served}
         self._authenticator = authenticator
         self._authorizer = authorizer
-        self._watches = watches
         self._reviews = reviews
         self._subresources = subresources
         self._pages = pages

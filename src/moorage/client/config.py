@@ -15,8 +15,6 @@ from typing import Any
 
 from moorage.api.yaml_values import YamlError, parse_document
 
-_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-
 
 class ConfigError(ValueError):
     """A kubeconfig that cannot be used; the text says which part."""
@@ -90,16 +88,6 @@ def load_kubeconfig(path: Path, context_name: str | None = None) -> ClientConfig
         token_file=path.parent / token_file if token_file else None,
         insecure=bool(cluster.get("insecure-skip-tls-verify")),
         namespace=context.get("namespace") or "default",
-    )
-
-
-def in_cluster(host: str, port: str) -> ClientConfig:
-    """The settings a pod has: its mounted service account and the server's address."""
-    return ClientConfig(
-        server=f"https://{host}:{port}",
-        ca=(_SERVICE_ACCOUNT / "ca.crt").read_bytes(),
-        token_file=_SERVICE_ACCOUNT / "token",
-        namespace=(_SERVICE_ACCOUNT / "namespace").read_text().strip(),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from moorage.api.configuration import ConfigMap, Secret, ServiceAccount
 from moorage.api.coordination import Lease
@@ -86,5 +86,3 @@ CLUSTER_ROLES = Resource(
     "rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", ClusterRole,
     is_namespaced=False,
 )  # fmt: skip
-
-AnyResource = Resource[Any]

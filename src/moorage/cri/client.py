@@ -57,11 +57,6 @@ class CriError(Exception):
         return self.code is grpc.StatusCode.UNIMPLEMENTED
 
     @property
-    def is_unreachable(self) -> bool:
-        """Whether nothing answers at the endpoint."""
-        return self.code is grpc.StatusCode.UNAVAILABLE
-
-    @property
     def is_timeout(self) -> bool:
         return self.code is grpc.StatusCode.DEADLINE_EXCEEDED
 

@@ -43,7 +43,6 @@ from moorage.engine.service.sandboxes import SandboxServicer
 from moorage.engine.service.statistics import StatisticsServicer
 from moorage.engine.service.status import StatusServicer
 from moorage.engine.service.streams import EngineTarget, StreamServicer
-from moorage.engine.snapshotters import HandlerSnapshotters
 from moorage.engine.stats import Statistics
 from moorage.engine.streams import StreamServer
 from moorage.handlers.watching import HandlerDirectory
@@ -90,7 +89,7 @@ class Engine:
                 StreamServicer(context, streams),
                 StatisticsServicer(context, Statistics(current_cgroups(), context.clock)),
                 ExtensionServicer(self.images, self.handlers),
-                ImageServicer(self.images, HandlerSnapshotters(context.handlers)),
+                ImageServicer(self.images, lambda: context.handlers().handlers),
             )
             limiter = LogRateLimiter(
                 context.inventory, context.paths, current_cgroups(), context.clock

@@ -13,7 +13,6 @@ from moorage.handlers.definition import (
     ShimOptions,
     parse_definition,
 )
-from moorage.handlers.directory import SYSTEM_DIRECTORY
 from moorage.handlers.discovery import Handler, discover, find_containerd
 from moorage.handlers.features import HandlerFeatures
 from moorage.handlers.machine import Machine, this_machine
@@ -23,7 +22,6 @@ from moorage.handlers.watching import HandlerDirectory
 
 __all__ = [
     "KNOWN_RUNTIMES",
-    "SYSTEM_DIRECTORY",
     "AdapterKind",
     "Catalogue",
     "CgroupDriver",

@@ -23,7 +23,6 @@ from moorage.handlers.definition import (
 )
 from moorage.linux.trust import distrust
 
-SYSTEM_DIRECTORY = Path("/etc/moorage/handlers.d")
 _MOST_BYTES = 64 * 1024
 _WRITING_S = 0.15
 """Age in seconds below which an invalid file may be one that its writer has not finished."""

@@ -6,12 +6,9 @@ registry strategies of Kubernetes 1.36.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from moorage.registry.kind import Obj
-
-Prepare = Callable[[Obj, Obj], None]
 
 
 def keep_status(new: Obj, old: Obj) -> None:

@@ -21,13 +21,10 @@ class ApiDispatcher:
         self._has_ready = asyncio.Event()
         self._has_room = asyncio.Event()
         self._has_room.set()
-        self._is_idle = asyncio.Event()
-        self._is_idle.set()
 
     def submit(self, key: str, call: Call) -> None:
         """Have a call made after those already submitted under the key."""
         self._count += 1
-        self._is_idle.clear()
         if self._count >= self._limit:
             self._has_room.clear()
         line = self._lines.get(key)
@@ -41,10 +38,6 @@ class ApiDispatcher:
     async def room(self) -> None:
         """Return when few enough calls wait. Who decides waits here, so the queue is bounded."""
         await self._has_room.wait()
-
-    async def idle(self) -> None:
-        """Return when no call is waiting or under way."""
-        await self._is_idle.wait()
 
     async def run(self) -> None:
         """Make the calls until cancelled. A call that raises ends the scheduler."""
@@ -74,5 +67,3 @@ class ApiDispatcher:
         self._count -= 1
         if self._count < self._limit:
             self._has_room.set()
-        if not self._count:
-            self._is_idle.set()

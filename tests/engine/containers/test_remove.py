@@ -33,5 +33,5 @@ async def test_a_removal_ends_what_runs_and_leaves_nothing(bench: Bench) -> None
     assert list(bench.inventory.containers) == [beside]
     assert bench.mounts() == {f"b/{beside.id}/rootfs"}
     with pytest.raises(NotFoundError):
-        bench.context.images.rootfs_layers(container.id)
+        await bench.context.images.writable_usage(container.id)
     assert beside.is_running

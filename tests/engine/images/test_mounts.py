@@ -37,13 +37,12 @@ async def test_layers_stay_while_a_container_stands_on_them(
     assert images.all() == ()
     assert (place / "root/one").read_bytes() == b"1"
     assert layers_on(place) == {digest(ONE), digest(TWO)}
-    assert images.rootfs_layers("c1") == image.layers
     await images.unmount_rootfs("c1", place / "root")
     assert layers_on(place) == {digest(ONE), digest(TWO)}
     await images.remove_rootfs("c1")
     assert layers_on(place) == set()
     with pytest.raises(NotFoundError, match="container c1"):
-        images.rootfs_layers("c1")
+        await images.writable_usage("c1")
 
 
 async def test_layers_stay_while_a_volume_shows_them(images: ImageStore, place: Path) -> None:

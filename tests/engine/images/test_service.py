@@ -9,14 +9,14 @@ import pytest
 
 from moorage.cri import pb
 from moorage.engine.errors import InvalidError
-from moorage.engine.images import NATIVE, ImagePaths, ImageServicer, ImageStore
+from moorage.engine.images import ImagePaths, ImageServicer, ImageStore
 from tests.engine.images.builds import Entry, layer, oci_archive
 from tests.engine.images.conftest import Registry
 
 
 @pytest.fixture
 def calls(images: ImageStore) -> ImageServicer:
-    return ImageServicer(images, {"": "", "runc": "", "copied": NATIVE})
+    return ImageServicer(images, lambda: ("runc", "copied"))
 
 
 def spec(name: str, handler: str = "") -> pb.ImageSpec:
@@ -59,7 +59,7 @@ async def test_requests_that_can_never_work_are_refused(
     with pytest.raises(InvalidError, match=r"no runtime handler 'kata' .*copied, runc"):
         await calls.pull_image(pb.PullImageRequest(image=spec("busybox", "kata")))
     with pytest.raises(InvalidError, match=r"no runtime handler 'kata' .*\(there are: none\)"):
-        await ImageServicer(images, {"": ""}).pull_image(
+        await ImageServicer(images, tuple).pull_image(
             pb.PullImageRequest(image=spec("busybox", "kata"))
         )
     with pytest.raises(InvalidError, match="names no image"):
@@ -68,15 +68,10 @@ async def test_requests_that_can_never_work_are_refused(
         await calls.pull_image(pb.PullImageRequest(image=spec("a b")))
 
 
-def test_a_handler_may_ask_for_its_own_snapshotter(calls: ImageServicer) -> None:
-    assert calls.snapshotter_for("copied") == NATIVE
-    assert calls.snapshotter_for("runc") == calls.snapshotter_for("") == ""
-
-
 async def test_pinned_images_and_numeric_users_are_told(paths: ImagePaths, place: Path) -> None:
     archive = oci_archive(place / "a.tar", ["registry.example/pause:3"], [], {"User": "65535"})
     async with ImageStore(paths, pinned=["registry.example/pause:3"]) as images:
         await images.load(archive)
-        reply = await ImageServicer(images, {}).list_images(pb.ListImagesRequest())
+        reply = await ImageServicer(images, tuple).list_images(pb.ListImagesRequest())
     assert reply.images[0].pinned
     assert reply.images[0].uid.value == 65535

@@ -93,11 +93,6 @@ def test_a_network_is_made_in_advance_where_no_plugin_looks_at_the_pod(
     assert conflist(*({"type": kind} for kind in kinds)).is_pod_independent == is_pod_independent
 
 
-def test_host_ports_need_a_plugin_that_asks_for_them() -> None:
-    assert conflist(BRIDGE, PORTMAP).has_host_ports
-    assert not conflist(BRIDGE).has_host_ports
-
-
 def test_a_plugin_gets_its_configuration_and_only_what_it_asked_for() -> None:
     network = conflist(BRIDGE, PORTMAP)
     arguments = {"portMappings": [{"hostPort": 80}], "other": 1, "bandwidth": {}}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from moorage.cri import pb
 from moorage.engine.errors import InvalidError
-from moorage.engine.oci import Document, SandboxFiles, SandboxRequest, relabelled_paths
+from moorage.engine.oci import Document, SandboxFiles, SandboxRequest
 from moorage.engine.oci.mounts import container_mounts, sandbox_mounts
 from moorage.engine.oci.propagation import parse_peers
 from tests.engine.oci.requests import (
@@ -200,12 +200,6 @@ def test_a_holder_sees_little() -> None:
     )
     found = sandbox_mounts(asked)
     assert destinations(found) == [*KERNEL, "/dev/shm", "/etc/resolv.conf"]
-
-
-def test_what_is_to_be_relabelled_is_the_real_path() -> None:
-    config = container(mounts=[mount("/a", "/link", selinux_relabel=True), mount("/b", "/other")])
-    found = as_found(config, sources={"/link": "/real", "/other": "/other"})
-    assert relabelled_paths(config, found) == (Path("/real"),)
 
 
 paths = st.lists(

@@ -12,6 +12,7 @@ import random
 import shutil
 from pathlib import Path
 
+import grpc
 import pytest
 
 from moorage.cri import CriClient, CriError, pb
@@ -74,7 +75,7 @@ async def _make_and_end(caller: Caller, waiting: list[int], chance: random.Rando
         try:
             await _pod(caller, chance)
         except CriError as error:
-            if error.is_unreachable:
+            if error.code is grpc.StatusCode.UNAVAILABLE:
                 return
             # A step that a random kill made impossible, which the next one shows in full.
             if "kill" not in str(error) and not _is_expected(error):

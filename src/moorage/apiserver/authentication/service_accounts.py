@@ -112,23 +112,6 @@ class TokenSigner:
         token = jwt.encode(payload, self._key, ALGORITHM, headers={"kid": self.key_id})
         return IssuedToken(token, now + seconds)
 
-    def issue_legacy(self, namespace: str, name: str, uid: str, secret: BoundObject) -> str:
-        """Issue the token of a token secret: valid until the secret or the account is deleted."""
-        now = int(self._clock.now().timestamp())
-        claims = {
-            "namespace": namespace,
-            "serviceaccount": {"name": name, "uid": uid},
-            "secret": {"name": secret.name, "uid": secret.uid},
-        }
-        payload = {
-            "aud": list(self.audiences),
-            "iat": now,
-            "iss": self.issuer,
-            _CLAIM: claims,
-            "sub": service_account_user(namespace, name),
-        }
-        return jwt.encode(payload, self._key, ALGORITHM, headers={"kid": self.key_id})
-
     def key_set(self) -> dict[str, Any]:
         """Return the JSON Web Key Set that verifies the tokens."""
         numbers = self._key.public_key().public_numbers()

@@ -47,7 +47,6 @@ class NetworkError(Exception):
 class NetworkState:
     """What the network can do. `complaint` says why pods don't reach the outside, if they don't."""
 
-    has_outside: bool
     complaint: str = ""
 
 
@@ -70,7 +69,7 @@ async def set_up(network: PodNetwork, host: Inventory, configurations: Path) -> 
     _write_conflist(configurations, write_conflist(network, mark_chain))
     if complaint:
         log.warning("pods have no way out and no host ports", reason=complaint)
-    return NetworkState(has_outside=not complaint, complaint=complaint)
+    return NetworkState(complaint)
 
 
 async def remove(network: PodNetwork, host: Inventory) -> None:

@@ -73,10 +73,6 @@ class RootFilesystems:
     def ids(self) -> tuple[str, ...]:
         return tuple(self._records)
 
-    def layers_of(self, container_id: str) -> tuple[str, ...]:
-        """Return the diff-ids of a container's layers, from the bottom up. Raises NotFoundError."""
-        return self._record(container_id).layers
-
     def layers_in_use(self) -> set[str]:
         return {layer for record in self._records.values() for layer in record.layers}
 

@@ -5,7 +5,7 @@ Source: CRI ImageService. Failures raise an EngineError, which the server maps.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection
 
 from moorage.cri import pb
 from moorage.cri.reference import InvalidReferenceError, parse
@@ -21,13 +21,12 @@ _IMAGES_A_MESSAGE = 200
 class ImageServicer:
     """The image service over a store.
 
-    `snapshotters` maps each handler to its snapshotter, empty for the store's own; it is read at
-    each call, so that handlers may change.
+    `handler_names` is called for each request that names a handler, since handlers may change.
     """
 
-    def __init__(self, images: ImageStore, snapshotters: Mapping[str, str]) -> None:
+    def __init__(self, images: ImageStore, handler_names: Callable[[], Collection[str]]) -> None:
         self._images = images
-        self._snapshotters = snapshotters
+        self._handler_names = handler_names
 
     async def list_images(self, request: pb.ListImagesRequest) -> pb.ListImagesResponse:
         found = self._filtered(request.filter.image.image)
@@ -77,17 +76,9 @@ class ImageServicer:
             container_filesystems=[usage_message(usage.containers)],
         )
 
-    def snapshotter_for(self, handler: str) -> str:
-        """Return the snapshotter for a handler's containers, empty for the store's own.
-
-        Raises InvalidError for an unknown handler.
-        """
-        self._check_handler(handler)
-        return self._snapshotters.get(handler, "")
-
     def _check_handler(self, handler: str) -> None:
-        if handler and handler not in self._snapshotters:
-            known = ", ".join(sorted(filter(None, self._snapshotters))) or "none"
+        if handler and handler not in (names := self._handler_names()):
+            known = ", ".join(sorted(names)) or "none"
             raise InvalidError(f"no runtime handler {handler!r} is configured (there are: {known})")
 
     def _filtered(self, reference: str) -> tuple[Image, ...]:

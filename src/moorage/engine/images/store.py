@@ -264,10 +264,6 @@ class ImageStore:
         await self._rootfs.remove(container_id)
         await self._catalogue.collect()
 
-    def rootfs_layers(self, container_id: str) -> tuple[str, ...]:
-        """Return the diff-ids of a container's layers, from the bottom up. Raises NotFoundError."""
-        return self._rootfs.layers_of(container_id)
-
     async def writable_usage(self, container_id: str) -> tuple[int, int]:
         """Return bytes and inodes of what a container wrote. Raises NotFoundError."""
         return await self._rootfs.usage(container_id)

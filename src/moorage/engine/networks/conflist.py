@@ -38,10 +38,6 @@ class Conflist:
         """Whether every plugin works the same for any pod."""
         return all(plugin["type"] in _POD_INDEPENDENT for plugin in self.plugins)
 
-    @property
-    def has_host_ports(self) -> bool:
-        return any(_has_capability(plugin, "portMappings") for plugin in self.plugins)
-
 
 def read_conflist(directory: Path) -> Conflist:
     """Return the network of a directory of configurations. Raises ConflistError."""

@@ -25,7 +25,6 @@ from moorage.engine.oci.context import (
 from moorage.engine.oci.findings import Findings, look_up_container, look_up_sandbox
 from moorage.engine.oci.host import HostFacts, look_at_host
 from moorage.engine.oci.identity import Identity, resolve_identity
-from moorage.engine.oci.mounts import relabelled_paths
 from moorage.engine.oci.namespaces import (
     UserNamespace,
     id_mappings,
@@ -63,7 +62,6 @@ __all__ = [
     "look_up_container",
     "look_up_sandbox",
     "oom_score",
-    "relabelled_paths",
     "resolve_identity",
     "resources_of",
     "sandbox_sysctls",

@@ -90,15 +90,6 @@ def sandbox_mounts(request: SandboxRequest) -> list[Document]:
     return mounts
 
 
-def relabelled_paths(config: pb.ContainerConfig, found: Findings) -> tuple[Path, ...]:
-    """Return the host paths to relabel with the container's mount label, where SELinux is
-    enabled.
-    """
-    return tuple(
-        Path(found.sources[mount.host_path]) for mount in config.mounts if mount.selinux_relabel
-    )
-
-
 def _kernel_mounts(
     *, is_privileged: bool, is_on_host_network: bool, users: UserNamespace | None
 ) -> list[Document]:

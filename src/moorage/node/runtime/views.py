@@ -90,16 +90,6 @@ class UserView:
 
 
 @dataclass(frozen=True, slots=True)
-class ResourcesView:
-    """Limits that the engine reports as enforced; 0 for those it does not report."""
-
-    cpu_shares: int
-    cpu_quota: int
-    cpu_period: int
-    memory_limit_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class ContainerView:
     """A container. `message` includes the termination message."""
 
@@ -121,7 +111,6 @@ class ContainerView:
     memory: ContainerRecord
     mounts: tuple[MountView, ...] = ()
     user: UserView | None = None
-    resources: ResourcesView | None = None
     stop_signal: str = ""
 
     @property
@@ -227,7 +216,6 @@ def container_view(status: pb.ContainerStatus, sandbox_id: str, message: str) ->
         memory=parse_container_record(status.annotations),
         mounts=tuple(MountView(each.host_path, each.container_path) for each in status.mounts),
         user=_user(status),
-        resources=_resources(status),
         stop_signal=_stop_signal(status),
     )
 
@@ -237,15 +225,6 @@ def _user(status: pb.ContainerStatus) -> UserView | None:
         return None
     linux = status.user.linux
     return UserView(linux.uid, linux.gid, tuple(linux.supplemental_groups))
-
-
-def _resources(status: pb.ContainerStatus) -> ResourcesView | None:
-    if not status.HasField("resources"):
-        return None
-    linux = status.resources.linux
-    return ResourcesView(
-        linux.cpu_shares, linux.cpu_quota, linux.cpu_period, linux.memory_limit_in_bytes
-    )
 
 
 def _stop_signal(status: pb.ContainerStatus) -> str:

@@ -8,7 +8,6 @@ pending one. Source: kubelet status manager.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from moorage.api.clock import Clock
@@ -26,9 +25,6 @@ log = Log(__name__)
 
 # Longer than a pod usually takes from its sandbox to its start, which is an urgent change.
 _DEBOUNCE_S = 0.25
-
-Written = Callable[[Pod], None]
-"""Called with the pod as the API returned it. Must not block."""
 
 
 @dataclass(slots=True)
