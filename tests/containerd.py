@@ -25,9 +25,10 @@ from moorage.cluster.images import PAUSE, catalogue, write_archive
 from moorage.cluster.network import PodNetwork, forget
 from moorage.cluster.network.conflist import write_conflist
 from moorage.cri import CriClient, CriError, pb
-from moorage.handlers import discover, find_containerd
+from moorage.handlers import discover
 from moorage.linux.process_tree import descendants
 from tests.containerd_configuration import NATIVE, OVERLAYFS, Configuration, write_configuration
+from tests.containerd_configuration.discovery import find_containerd, under_containerd
 from tests.containerd_configuration.tables import default_handler, runtime_tables
 from tests.running import until
 
@@ -84,7 +85,7 @@ async def _configuration(root: Path, host: Inventory) -> str:
     """Its text, with the handlers that this machine has under containerd."""
     containerd = await find_containerd(host.path)
     assert containerd is not None
-    handlers = await discover(containerd, host.machine, path=host.path)
+    handlers = under_containerd(await discover(host.machine, path=host.path), containerd)
     assert host.cni.directory is not None
     configuration = Configuration(
         root=root / "root",

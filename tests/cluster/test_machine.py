@@ -54,7 +54,7 @@ async def test_it_is_looked_at_and_left_alone(here: Machine) -> None:
     seen: Any = await machine.inspect_machine(Layout(Path("/data")))
     assert seen == (here.host, "handlers")
     assert here.installed == []
-    assert here.found == [None, here.host.machine, "before"]
+    assert here.found == [here.host.machine, "before"]
 
 
 async def test_what_is_missing_is_installed_and_then_found(here: Machine) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from moorage.handlers.discovery import Handler
 from moorage.handlers.runtimes import KNOWN_RUNTIMES
-from tests.containerd_configuration import RuntimeTable
+from tests.containerd_configuration import RUNC_SHIM, RuntimeTable
 
 _RUNTIMES = {runtime.name: runtime for runtime in KNOWN_RUNTIMES}
 
@@ -43,11 +43,12 @@ def default_handler(handlers: Iterable[Handler]) -> str:
 
 def _table(handler: Handler, root: Path) -> RuntimeTable:
     runtime = _RUNTIMES[handler.runtime]
+    has_runc_shim = runtime.shim_type == RUNC_SHIM
     return RuntimeTable(
         handler=handler.handler,
         shim_type=runtime.shim_type,
-        program=Path(handler.path) if runtime.uses_runc_shim else None,
+        program=Path(handler.path) if has_runc_shim else None,
         # Runtimes of one kind may share a directory; different ones cannot read each other's state.
-        root=root / runtime.name if runtime.uses_runc_shim else None,
+        root=root / runtime.name if has_runc_shim else None,
         configuration=Path(handler.configuration) if handler.configuration else None,
     )

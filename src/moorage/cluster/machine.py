@@ -27,7 +27,7 @@ async def inspect_machine(
             report(f"installing {' '.join(missing)}")
         await install_packages(missing, host)
         host = await gather(layout.root)
-    return host, await discover(None, host.machine, path=host.path)
+    return host, await discover(host.machine, path=host.path)
 
 
 async def require_machine(

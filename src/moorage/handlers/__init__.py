@@ -1,6 +1,6 @@
 """Runtime handlers of a host: discovery, availability and features."""
 
-from moorage.handlers.availability import Containerd, Verdict
+from moorage.handlers.availability import Verdict
 from moorage.handlers.catalogue import Catalogue, Diagnostic, OfferedHandler, changed_names
 from moorage.handlers.defects import gvisor_defect
 from moorage.handlers.definition import (
@@ -13,7 +13,7 @@ from moorage.handlers.definition import (
     ShimOptions,
     parse_definition,
 )
-from moorage.handlers.discovery import Handler, discover, find_containerd
+from moorage.handlers.discovery import Handler, discover
 from moorage.handlers.features import HandlerFeatures
 from moorage.handlers.machine import Machine, this_machine
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime
@@ -25,7 +25,6 @@ __all__ = [
     "AdapterKind",
     "Catalogue",
     "CgroupDriver",
-    "Containerd",
     "DefinitionError",
     "Diagnostic",
     "Handler",
@@ -41,7 +40,6 @@ __all__ = [
     "Verdict",
     "changed_names",
     "discover",
-    "find_containerd",
     "gvisor_defect",
     "parse_definition",
     "search_path",

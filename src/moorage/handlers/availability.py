@@ -1,7 +1,4 @@
-"""Availability of a runtime under an engine on a host: the reason it does not work, and the remedy.
-
-Moorage's own engine drives runtimes through their command line or their shim, so only the host
-rules apply to it; containerd adds rules of its own.
+"""Availability of a runtime on a host: the reason it does not work, and the remedy.
 
 Pure: takes the probed facts, returns a verdict. The rules are ordered as an administrator would fix
 the problems, and the first rule that fails gives the reason.
@@ -9,30 +6,14 @@ the problems, and the first rule that fails gives the reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from moorage.handlers.machine import Machine
-from moorage.handlers.runtimes import Runtime, shim_program
+from moorage.handlers.runtimes import Runtime
 from moorage.linux.program_version import Version
 from moorage.linux.trust import Distrust
-
-
-@dataclass(frozen=True, slots=True)
-class Containerd:
-    """containerd as the engine for the runtimes, and the shims on its PATH (program → path)."""
-
-    version: Version
-    shims: Mapping[str, Path] = field(default_factory=dict)
-
-    @property
-    def reports_features(self) -> bool:
-        """Return whether containerd honours runtime features.
-
-        Before 2.0 it silently drops recursive read-only mounts and user namespaces.
-        """
-        return self.version.major >= 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +47,19 @@ class Verdict:
 
 
 AVAILABLE = Verdict()
-_Rule = Callable[[InstalledRuntime, Containerd, Machine], Verdict | None]
+_Rule = Callable[[InstalledRuntime, Machine], Verdict | None]
 
 
-def judge(found: InstalledRuntime, engine: Containerd | None, machine: Machine) -> Verdict:
-    """Return the verdict on a runtime under an engine; None is Moorage's own engine."""
-    rules = _MACHINE_RULES if engine is None else _RULES
-    for rule in rules:
-        verdict = rule(found, engine or _ANY_ENGINE, machine)
+def judge(found: InstalledRuntime, machine: Machine) -> Verdict:
+    """Return the verdict on a runtime."""
+    for rule in _RULES:
+        verdict = rule(found, machine)
         if verdict is not None:
             return verdict
     return AVAILABLE
 
 
-def _is_installed(
-    found: InstalledRuntime, _engine: Containerd, _machine: Machine
-) -> Verdict | None:
+def _is_installed(found: InstalledRuntime, _machine: Machine) -> Verdict | None:
     runtime = found.runtime
     if found.path is not None:
         return None
@@ -93,7 +71,7 @@ def _is_installed(
     return Verdict(f"{found.wanted or runtime.program} is not on PATH", remedy)
 
 
-def _is_trusted(found: InstalledRuntime, _engine: Containerd, _machine: Machine) -> Verdict | None:
+def _is_trusted(found: InstalledRuntime, _machine: Machine) -> Verdict | None:
     return None if found.distrust is None else distrusted(found.distrust)
 
 
@@ -105,7 +83,7 @@ def distrusted(found: Distrust) -> Verdict:
     )
 
 
-def _answers(found: InstalledRuntime, _engine: Containerd, _machine: Machine) -> Verdict | None:
+def _answers(found: InstalledRuntime, _machine: Machine) -> Verdict | None:
     if not found.failure:
         return None
     question = " ".join((str(found.path), *found.runtime.version_arguments))
@@ -115,9 +93,7 @@ def _answers(found: InstalledRuntime, _engine: Containerd, _machine: Machine) ->
     )
 
 
-def _has_configuration(
-    found: InstalledRuntime, _engine: Containerd, _machine: Machine
-) -> Verdict | None:
+def _has_configuration(found: InstalledRuntime, _machine: Machine) -> Verdict | None:
     candidates = found.runtime.configurations
     if not candidates or found.configuration is not None:
         return None
@@ -127,7 +103,7 @@ def _has_configuration(
     )
 
 
-def _has_kvm(found: InstalledRuntime, _engine: Containerd, machine: Machine) -> Verdict | None:
+def _has_kvm(found: InstalledRuntime, machine: Machine) -> Verdict | None:
     if not found.runtime.needs_kvm or machine.has_kvm:
         return None
     return Verdict(
@@ -136,36 +112,7 @@ def _has_kvm(found: InstalledRuntime, _engine: Containerd, machine: Machine) -> 
     )
 
 
-def _has_shim(found: InstalledRuntime, engine: Containerd, _machine: Machine) -> Verdict | None:
-    runtime = found.runtime
-    shim = shim_program(runtime.shim_type)
-    if runtime.is_shim or shim in engine.shims:
-        return None
-    where = runtime.shim_source or "containerd's own package"
-    return Verdict(
-        f"{runtime.program} is installed, but containerd needs its shim {shim}, "
-        "which is not on PATH",
-        f"install {shim} from {where}",
-    )
-
-
-def _is_new_enough(
-    found: InstalledRuntime, engine: Containerd, _machine: Machine
-) -> Verdict | None:
-    needed = found.runtime.minimum_versions.get(engine.version.major)
-    if needed is None or found.version is None or not found.version.is_before(needed):
-        return None
-    first = ".".join(map(str, needed))
-    return Verdict(
-        f"{found.runtime.name} {found.version} refuses the OCI version that containerd "
-        f"{engine.version} writes",
-        f"install {found.runtime.name} {first} or later",
-    )
-
-
-def _can_use_cgroups(
-    found: InstalledRuntime, _engine: Containerd, machine: Machine
-) -> Verdict | None:
+def _can_use_cgroups(found: InstalledRuntime, machine: Machine) -> Verdict | None:
     if not (found.runtime.needs_hugetlb_with_v1 and machine.is_hugetlb_apart):
         return None
     return Verdict(
@@ -182,7 +129,7 @@ def _installation(runtime: Runtime) -> str:
     return f"install {runtime.program}" + (f" from {runtime.source}" if runtime.source else "")
 
 
-_MACHINE_RULES: tuple[_Rule, ...] = (
+_RULES: tuple[_Rule, ...] = (
     _is_installed,
     _is_trusted,
     _answers,
@@ -190,5 +137,3 @@ _MACHINE_RULES: tuple[_Rule, ...] = (
     _has_kvm,
     _can_use_cgroups,
 )
-_RULES: tuple[_Rule, ...] = (*_MACHINE_RULES, _has_shim, _is_new_enough)
-_ANY_ENGINE = Containerd(Version((0,), "0"))

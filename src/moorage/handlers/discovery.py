@@ -1,28 +1,25 @@
 """Runtime handler discovery on this host, as printed by `moor runtimes`.
 
 Looks up each known runtime on PATH and queries its version and features, concurrently and each
-under a deadline, then judges it under the engine. A runtime yields one handler per name, available
+under a deadline, then judges it. A runtime yields one handler per name, available
 or not, so that the error for a class with an unavailable handler can give the reason.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
-from moorage.handlers.availability import Containerd, InstalledRuntime, judge
+from moorage.handlers.availability import InstalledRuntime, judge
 from moorage.handlers.defects import Defect, gvisor_defect
 from moorage.handlers.features import NO_FEATURES, HandlerFeatures
 from moorage.handlers.machine import Machine
 from moorage.handlers.program_probe import QUERY_DEADLINE_S, Program, probe_program
-from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime, shim_program
-from moorage.linux.command import CommandError, run
-from moorage.linux.program_version import parse_version
+from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime
 
 
 class Handler(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,29 +48,7 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     file: str = ""
 
 
-async def find_containerd(path: str) -> Containerd | None:
-    """Find containerd and its shims on a search path; None if it is not installed.
-
-    Raises CommandError when containerd does not answer the version query.
-    """
-    program = shutil.which("containerd", path=path)
-    if program is None:
-        return None
-    answer = await run([program, "--version"], deadline_s=QUERY_DEADLINE_S)
-    version = parse_version(answer.text)
-    if version is None:
-        raise CommandError(answer.argv, f"no version in its answer: {answer.complaint}")
-    # containerd also searches its own directory.
-    wide = os.pathsep.join((path, str(Path(program).parent)))
-    names = {shim_program(runtime.shim_type) for runtime in KNOWN_RUNTIMES}
-    found = {name: shutil.which(name, path=wide) for name in sorted(names)}
-    return Containerd(
-        version, {name: Path(where) for name, where in found.items() if where is not None}
-    )
-
-
 async def discover(
-    engine: Containerd | None,
     machine: Machine,
     *,
     path: str,
@@ -82,15 +57,14 @@ async def discover(
 ) -> tuple[Handler, ...]:
     """Return every handler that the known runtimes provide on this host, in the table's order.
 
-    `engine` is the containerd that would run them; None judges the runtimes on their own. Does not
-    raise: a runtime that fails is unavailable, with the failure as its reason.
+    Does not raise: a runtime that fails is unavailable, with the failure as its reason.
     """
     known = tuple(runtimes)
     programs = await _query_all(known, path, machine.kernel, deadline_s)
     return tuple(
         handler
         for runtime in known
-        for handler in _handlers(runtime, programs.get(runtime.program), engine, machine)
+        for handler in _handlers(runtime, programs.get(runtime.program), machine)
     )
 
 
@@ -110,9 +84,7 @@ async def _query_all(
     return {program: task.result() for program, task in tasks.items()}
 
 
-def _handlers(
-    runtime: Runtime, program: Program | None, engine: Containerd | None, machine: Machine
-) -> Iterable[Handler]:
+def _handlers(runtime: Runtime, program: Program | None, machine: Machine) -> Iterable[Handler]:
     configuration = next((each for each in runtime.configurations if each.is_file()), None)
     found = InstalledRuntime(runtime, configuration=configuration)
     claimed: HandlerFeatures | None = None
@@ -122,10 +94,9 @@ def _handlers(
             distrust=program.distrust,
         )  # fmt: skip
         claimed = program.features
-    verdict = judge(found, engine, machine)
-    is_honoured = verdict.is_available and (engine is None or engine.reports_features)
+    verdict = judge(found, machine)
     defect = gvisor_defect(str(found.version or "")) if runtime.is_gvisor else Defect()
-    offered = (claimed or NO_FEATURES) if is_honoured else NO_FEATURES
+    offered = (claimed or NO_FEATURES) if verdict.is_available else NO_FEATURES
     for name in runtime.handlers:
         yield Handler(
             handler=name,

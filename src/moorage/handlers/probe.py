@@ -83,7 +83,7 @@ class Prober:
             if path is not None and result is None:
                 return OfferedHandler(definition=definition, program=program, verdict=_PENDING)
             answer = result or Program(Path(wanted.spelled))
-            verdict = judge(_installed_runtime(definition, wanted, path, answer), None, machine)
+            verdict = judge(_installed_runtime(definition, wanted, path, answer), machine)
             if not verdict.is_available:
                 return OfferedHandler(
                     definition=definition, program=program, version=version, verdict=verdict

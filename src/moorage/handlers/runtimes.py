@@ -1,16 +1,14 @@
-"""Known OCI runtimes: their program names, and how an engine drives them.
+"""Known OCI runtimes: their program names, and how the engine drives them.
 
 A runtime is an entry of `KNOWN_RUNTIMES`; its handler names are those that a RuntimeClass may use.
-Moorage's own engine drives it through its command line, or through the shim that it is; containerd
-always uses a shim: its own for runc, or the runtime's. Sources: the runtimes' own installation
-pages, containerd's "runtime v2" naming (`io.containerd.NAME.vN` is the program
-`containerd-shim-NAME-vN`), KEP-585's examples.
+The engine drives it through its command line, or through the shim that it is. Sources: the
+runtimes' own installation pages, containerd's "runtime v2" naming (`io.containerd.NAME.vN` is the
+program `containerd-shim-NAME-vN`), KEP-585's examples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 RUNC_SHIM = "io.containerd.runc.v2"
@@ -38,21 +36,13 @@ class Runtime:
     version_arguments: tuple[str, ...] = ("--version",)
     package: str = ""
     source: str = ""
-    shim_source: str = ""
     needs_kvm: bool = False
     annotations: tuple[str, ...] = ()
     platform: str = ""
     configurations: tuple[Path, ...] = ()
     can_be_default: bool = False
-    minimum_versions: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """containerd's major version → the first version of this runtime that works under it."""
     needs_hugetlb_with_v1: bool = False
     """Fails on a hybrid cgroup layout whose hugetlb controller is on version 2."""
-
-    @property
-    def uses_runc_shim(self) -> bool:
-        """Return whether containerd drives the runtime through runc's shim."""
-        return self.shim_type == RUNC_SHIM
 
 
 _KATA_DIRECTORIES = (
@@ -108,8 +98,6 @@ KNOWN_RUNTIMES: tuple[Runtime, ...] = (
         handlers=("crun",),
         package="crun",
         can_be_default=True,
-        # containerd 2 writes ociVersion 1.2.0 or later, which older ones refuse.
-        minimum_versions={2: (1, 14, 2)},
         needs_hugetlb_with_v1=True,
         # Not `run.oci.*`: with those a pod replaces its seccomp filter, has a library of the host
         # loaded into crun, or has crun connect to a socket of the host. Source: crun(1).
@@ -131,7 +119,6 @@ KNOWN_RUNTIMES: tuple[Runtime, ...] = (
         annotations=("dev.gvisor.spec.mount.*",),
         shim_type="io.containerd.runsc.v1",
         package="runsc",
-        shim_source="https://gvisor.dev/docs/user_guide/install/",
     ),
     Runtime(
         name="kata",
@@ -159,12 +146,3 @@ KNOWN_RUNTIMES: tuple[Runtime, ...] = (
         source="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit",
     ),
 )
-
-
-def shim_program(shim_type: str) -> str:
-    """Return the program that containerd starts for a runtime type.
-
-    `io.containerd.runc.v2` gives `containerd-shim-runc-v2`. Source: containerd, "Runtime v2".
-    """
-    name, version = shim_type.split(".")[-2:]
-    return f"containerd-shim-{name}-{version}"
