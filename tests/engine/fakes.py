@@ -22,6 +22,7 @@ from moorage.handlers.adapters import (
     TaskNotFoundError,
 )
 from moorage.handlers.definition import HandlerDefinition
+from moorage.linux.cgroups import Cgroups, Layout
 from moorage.linux.reaper import Reaper
 from tests.clocks import START_NS
 
@@ -213,7 +214,7 @@ class FakeDrivers(Drivers):
     """Drivers that have one fake runtime for all handlers; `wanted` is what they were asked for."""
 
     def __init__(self, paths: EnginePaths, adapter: FakeAdapter) -> None:
-        super().__init__(paths, None, Reaper())
+        super().__init__(paths, None, Reaper(), Cgroups(Layout.ABSENT))
         self.wanted: list[tuple[HandlerDefinition, Path]] = []
         self._fake = adapter
 

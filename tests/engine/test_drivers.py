@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from moorage.engine import drivers as module
 from moorage.engine.drivers import Drivers, handler_traits
 from moorage.engine.errors import FailedError
 from moorage.engine.paths import EnginePaths
@@ -16,8 +15,10 @@ from moorage.handlers.adapters.runsc import RunscAdapter
 from moorage.handlers.adapters.shim.adapter import ShimAdapter
 from moorage.handlers.definition import HandlerDefinition, parse_definition
 from moorage.handlers.features import HandlerFeatures
+from moorage.linux.cgroups import Cgroups, Layout
 from moorage.linux.reaper import Reaper
 
+CGROUPS = Cgroups(Layout.ABSENT)
 PATHS = EnginePaths(Path("/data"), Path("/run/e"))
 OCI = 'adapter = "oci"\nbinary = "runc"\n'
 RUNSC = 'adapter = "runsc"\nbinary = "runsc"\n'
@@ -30,7 +31,7 @@ def definition(text: str) -> HandlerDefinition:
 
 @pytest.fixture
 def drivers() -> Drivers:
-    return Drivers(PATHS, Path("/usr/bin/conmon"), Reaper())
+    return Drivers(PATHS, Path("/usr/bin/conmon"), Reaper(), CGROUPS)
 
 
 @pytest.mark.parametrize(
@@ -66,8 +67,7 @@ def test_a_runtime_with_runcs_command_line(
 
 
 @pytest.mark.parametrize("ignores", [True, False])
-def test_gvisor(drivers: Drivers, monkeypatch: pytest.MonkeyPatch, ignores: bool) -> None:
-    monkeypatch.setattr(module, "current_cgroups", lambda: "cgroups")
+def test_gvisor(drivers: Drivers, ignores: bool) -> None:
     more = f'options.platform = "ptrace"\noptions.ignore_cgroups = {str(ignores).lower()}\n'
     adapter: Any = drivers.adapter(definition(RUNSC + more), Path("/usr/bin/runsc"))
     assert isinstance(adapter, RunscAdapter)
@@ -75,13 +75,12 @@ def test_gvisor(drivers: Drivers, monkeypatch: pytest.MonkeyPatch, ignores: bool
     flags = (f"--root={PATHS.runtimes}/runsc", "--platform=ptrace", *ignoring)
     command: Any = adapter._command_line
     assert (command.program, command.options) == (Path("/usr/bin/runsc"), flags)
-    cgroups: Any = adapter._cgroups
-    assert cgroups == ("cgroups" if ignores else None)
+    assert adapter._cgroups is (CGROUPS if ignores else None)
     assert adapter._scratch == PATHS.scratch
 
 
 def test_a_shim_needs_no_conmon() -> None:
-    drivers = Drivers(PATHS, None, Reaper())
+    drivers = Drivers(PATHS, None, Reaper(), CGROUPS)
     adapter: Any = drivers.adapter(definition(SHIM), Path("/usr/bin/shim"))
     assert isinstance(adapter, ShimAdapter)
     for text in (OCI, RUNSC):

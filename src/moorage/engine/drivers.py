@@ -20,7 +20,7 @@ from moorage.handlers.definition import (
     ShimOptions,
 )
 from moorage.handlers.features import HandlerFeatures
-from moorage.linux.cgroups import current_cgroups
+from moorage.linux.cgroups import Cgroups
 from moorage.linux.reaper import Reaper
 
 
@@ -30,10 +30,13 @@ class Drivers:
     `async with` closes them; their containers keep running.
     """
 
-    def __init__(self, paths: EnginePaths, conmon: Path | None, reaper: Reaper) -> None:
+    def __init__(
+        self, paths: EnginePaths, conmon: Path | None, reaper: Reaper, cgroups: Cgroups
+    ) -> None:
         self._paths = paths
         self._conmon = conmon
         self._reaper = reaper
+        self._cgroups = cgroups
         self._adapters: dict[tuple[HandlerDefinition, Path], Adapter] = {}
 
     async def __aenter__(self) -> Self:
@@ -77,7 +80,7 @@ class Drivers:
             self._monitor(),
             self._reaper,
             self._paths.scratch,
-            current_cgroups() if options.ignore_cgroups else None,
+            self._cgroups if options.ignore_cgroups else None,
         )
 
     def _shim(self, definition: HandlerDefinition, options: ShimOptions, program: Path) -> Adapter:

@@ -46,8 +46,7 @@ from moorage.engine.service.streams import EngineTarget, StreamServicer
 from moorage.engine.stats import Statistics
 from moorage.engine.streams import StreamServer
 from moorage.handlers.watching import HandlerDirectory
-from moorage.linux.cgroups import current_cgroups
-from moorage.linux.host import read_host
+from moorage.linux.host import Host, read_host
 from moorage.linux.private import PASSABLE, PRIVATE_FILE
 from moorage.linux.reaper import Reaper
 from moorage.linux.trees import make_directories
@@ -66,10 +65,11 @@ class EngineBusyError(FailedError):
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A running engine, after recovery."""
+    """A running engine, after recovery. `host` is as it was at the engine's start."""
 
     context: EngineContext
     handlers: HandlerDirectory
+    host: Host
 
     @property
     def images(self) -> ImageStore:
@@ -78,7 +78,7 @@ class Engine:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Serve the CRI on the engine's socket while the block lasts. Raises OSError."""
-        context, options = self.context, self.context.options
+        context, options, cgroups = self.context, self.context.options, self.host.cgroups
         async with StreamServer(
             EngineTarget(context), options.stream_address, context.clock, port=options.stream_port
         ) as streams:
@@ -87,13 +87,11 @@ class Engine:
                 SandboxServicer(context),
                 ContainerServicer(context),
                 StreamServicer(context, streams),
-                StatisticsServicer(context, Statistics(current_cgroups(), context.clock)),
+                StatisticsServicer(context, Statistics(cgroups, context.clock)),
                 ExtensionServicer(self.images, self.handlers),
                 ImageServicer(self.images, lambda: context.handlers().handlers),
             )
-            limiter = LogRateLimiter(
-                context.inventory, context.paths, current_cgroups(), context.clock
-            )
+            limiter = LogRateLimiter(context.inventory, context.paths, cgroups, context.clock)
             context.start(limiter.run())
             if options.spare_networks > 0:
                 context.start(context.networks.run())
@@ -128,6 +126,7 @@ async def running(options: EngineOptions, clock: Clock | None = None) -> AsyncIt
     clock = clock or SystemClock()
     # Before the exit stack: a task group in it would wrap an error in an ExceptionGroup.
     conmon, skopeo = (_program(name, options) for name in ("conmon", "skopeo"))
+    host = options.host or read_host()
     options.paths.prepare()
     make_directories(options.socket.parent, PASSABLE)
     async with AsyncExitStack() as stack:
@@ -141,30 +140,32 @@ async def running(options: EngineOptions, clock: Clock | None = None) -> AsyncIt
             )
         )
         images = await stack.enter_async_context(_images(options, skopeo))
-        drivers = await stack.enter_async_context(Drivers(options.paths, conmon, reaper))
+        drivers = await stack.enter_async_context(
+            Drivers(options.paths, conmon, reaper, host.cgroups)
+        )
         background = await stack.enter_async_context(Background())
-        context = _context(options, clock, handlers, images, drivers, background)
+        context = _context(options, clock, host, handlers, images, drivers, background)
         await recover(context)
-        yield Engine(context, handlers)
+        yield Engine(context, handlers, host)
 
 
 def _context(
     options: EngineOptions,
     clock: Clock,
+    host: Host,
     handlers: HandlerDirectory,
     images: ImageStore,
     drivers: Drivers,
     background: Background,
 ) -> EngineContext:
     paths = options.paths
-    own = options.host or read_host()
-    host = look_at_host(own)
+    facts = look_at_host(host)
     idle_gate = IdleGate(clock)
     return EngineContext(
         options=options,
         clock=clock,
-        host=host,
-        specs=SpecWriter(host),
+        host=facts,
+        specs=SpecWriter(facts),
         cdi=CdiDirectories(),
         inventory=Inventory(paths),
         images=images,
@@ -179,7 +180,7 @@ def _context(
         idle_gate=idle_gate,
         drivers=drivers,
         infra=InfraProcess(paths.data / "holder", options.search_path),
-        cgroups=ContainerCgroups(own.cgroups),
+        cgroups=ContainerCgroups(host.cgroups),
         events=Events(),
         handlers=lambda: handlers.catalogue,
         start=background.start,

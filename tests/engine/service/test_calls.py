@@ -569,7 +569,7 @@ async def test_all_pods_are_removed_whatever_becomes_of_one(bench: Bench) -> Non
     made: list[Sandbox] = [await bench.pod(name=f"p{number}") for number in range(10)]
     held = await bench.running(made[4])
     bench.adapter.failures["delete"] = AdapterError("busy")
-    engine = Engine(bench.context, None)  # type: ignore[arg-type]
+    engine = Engine(bench.context, None, None)  # type: ignore[arg-type]
     await engine.remove_all()
     assert {each.id for each in bench.inventory.sandboxes} == {held.sandbox.id}
     bench.adapter.failures.clear()
