@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from moorage.api.errors import ConflictError, NotFoundError
-from moorage.client.discovery import discover
 from moorage.client.resources import CONFIG_MAPS, SECRETS
 from moorage.controllers.garbage import GarbageCollector
 from moorage.controllers.objects import NODES
@@ -333,51 +332,3 @@ async def test_discovery_that_fails_is_tried_again(world: World) -> None:
         world.client.answers["GET", "/apis"] = good
         await world.settled(11)
         assert client.names(SECRETS) == []
-
-
-async def test_discovery_takes_each_resource_once_in_its_preferred_version(world: World) -> None:
-    def document(*names: str) -> bytes:
-        listed = [{"name": name, "kind": name.title(), "namespaced": True, "verbs": VERBS}
-                  for name in names]  # fmt: skip
-        return json.dumps({"resources": listed}).encode()
-
-    def versions(group: str, *names: str) -> list[dict[str, str]]:
-        return [{"groupVersion": f"{group}/{name}", "version": name} for name in names]
-
-    answers = world.client.answers
-    groups = [
-        {"name": "broken.io", "versions": versions("broken.io", "v1")},
-        {"name": "x.io", "versions": versions("x.io", "v2", "v1"),
-         "preferredVersion": {"groupVersion": "x.io/v1", "version": "v1"}},
-        {"name": "first.io", "versions": versions("first.io", "v3", "v2")},
-        {"name": "apps", "versions": versions("apps", "v1")},
-        {"name": "extensions", "versions": versions("extensions", "v1beta1")},
-        {"name": "events.k8s.io", "versions": versions("events.k8s.io", "v1")},
-    ]  # fmt: skip
-    answers["GET", "/apis"] = json.dumps({"groups": groups}).encode()
-    answers["GET", "/apis/broken.io/v1"] = NotFoundError("broken")
-    answers["GET", "/apis/x.io/v1"] = document("olds", "olds/status")
-    answers["GET", "/apis/x.io/v2"] = document("olds", "news")
-    answers["GET", "/apis/first.io/v3"] = document("ones")
-    answers["GET", "/apis/first.io/v2"] = document("ones")
-    answers["GET", "/apis/apps/v1"] = document("deployments")
-    answers["GET", "/apis/extensions/v1beta1"] = document("deployments", "ingresses")
-    answers["GET", "/apis/events.k8s.io/v1"] = document("events")
-    found = await discover(world.client)
-    places = {(each.resource.group, each.resource.plural, each.resource.version)
-              for each in found.served if each.resource.group}  # fmt: skip
-    assert places == {
-        ("x.io", "olds", "v1"), ("x.io", "news", "v2"), ("first.io", "ones", "v3"),
-        ("apps", "deployments", "v1"), ("extensions", "ingresses", "v1beta1"),
-    }  # fmt: skip
-    assert found.failures == (("broken.io/v1", "broken"),)
-    assert {each.plural for each in found.with_verbs("create", "watch")} >= {"olds", "nodes"}
-    assert found.with_verbs("create", "deletecollection") == []
-    node = next(each.resource for each in found.served if each.resource.plural == "nodes")
-    assert (node.kind, node.is_namespaced, node.path(name="a")) == (
-        "Node",
-        False,
-        NODES.path(name="a"),
-    )
-    answers["GET", "/api/v1"] = NotFoundError("core")
-    assert ("v1", "core") in (await discover(world.client)).failures
