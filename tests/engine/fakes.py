@@ -135,8 +135,7 @@ class FakeAdapter:
         await self._note("is_alive", task)
         return task.id in self.tasks and self.tasks[task.id].exit is None
 
-    async def kill(self, task: Task, number: signal.Signals, *, to_all: bool = False) -> None:
-        del to_all
+    async def kill(self, task: Task, number: signal.Signals) -> None:
         await self._note("kill", task, number.name)
         found = self._find(task)
         if self.is_immortal or (number is not signal.SIGKILL and not self.is_obeying):

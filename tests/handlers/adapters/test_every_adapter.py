@@ -114,7 +114,7 @@ async def test_the_program_that_runs_is_the_handlers_own(bench: Workbench) -> No
     lines = bench.record_program()
     async with bench.open() as adapter, asyncio.timeout(DEADLINE_S):
         task = await bench.run(adapter, *SLEEP)
-        await adapter.kill(task, signal.SIGKILL, to_all=True)
+        await adapter.kill(task, signal.SIGKILL)
         await adapter.wait(task)
         await adapter.delete(task)
     commands = [line.split() for line in lines.read_text().splitlines() if task.id in line]
@@ -166,7 +166,7 @@ async def test_a_signal_reaches_the_task_and_its_code_says_so(bench: Workbench) 
         assert [text for _, _, text in logged(obeying)] == ["up", "asked"]
         killed = await bench.run(adapter, *SLEEP)
         waiting = [asyncio.create_task(adapter.wait(killed)) for _ in range(2)]
-        await adapter.kill(killed, signal.SIGKILL, to_all=True)
+        await adapter.kill(killed, signal.SIGKILL)
         assert [(await each).code for each in waiting] == [137, 137]
 
 

@@ -140,8 +140,8 @@ class Adapter(Protocol):
     async def is_alive(self, task: Task) -> bool:
         """Return whether the task has been created and has not ended."""
 
-    async def kill(self, task: Task, number: signal.Signals, *, to_all: bool = False) -> None:
-        """Send a signal to the first process, or to all; no-op when the task has ended."""
+    async def kill(self, task: Task, number: signal.Signals) -> None:
+        """Send a signal to the first process; no-op when the task has ended."""
 
     async def delete(self, task: Task) -> None:
         """Kill the task's processes and delete it; no-op when it does not exist."""

@@ -65,11 +65,10 @@ class MonitoredAdapter:
     async def is_alive(self, task: Task) -> bool:
         return self._conmon.exit_of(task) is None and self._conmon.is_watched(task)
 
-    async def kill(self, task: Task, number: signal.Signals, *, to_all: bool = False) -> None:
+    async def kill(self, task: Task, number: signal.Signals) -> None:
         """Send a signal with the runtime's `kill`; no-op when the task has ended."""
-        everything = ("--all",) if to_all else ()
         try:
-            await self._command_line.run("kill", *everything, task.id, str(int(number)))
+            await self._command_line.run("kill", task.id, str(int(number)))
         except TaskNotFoundError:
             return
 

@@ -264,7 +264,7 @@ async def test_a_killed_container_says_the_signal(shims: Shims) -> None:
         await adapter.start(task)
         assert len(await adapter.processes(task)) == 1
         waiting = asyncio.create_task(adapter.wait(task))
-        await adapter.kill(task, signal.SIGKILL, to_all=True)
+        await adapter.kill(task, signal.SIGKILL)
         assert (await waiting).code == 137
 
 

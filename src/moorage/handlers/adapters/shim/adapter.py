@@ -179,10 +179,10 @@ class ShimAdapter:
             return False
         return state.status not in (pb.STOPPED, pb.UNKNOWN)
 
-    async def kill(self, task: Task, number: signal.Signals, *, to_all: bool = False) -> None:
+    async def kill(self, task: Task, number: signal.Signals) -> None:
         """Send a signal; no-op when the task has ended or its shim is lost."""
         live = await self._known(task)
-        request = pb.KillRequest(id=task.id, signal=number, all=to_all)
+        request = pb.KillRequest(id=task.id, signal=number)
         try:
             await self._shims.order(live.record.address, "Kill", request)
         except ShimLostError:
