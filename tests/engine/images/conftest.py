@@ -41,9 +41,15 @@ async def images(paths: ImagePaths) -> AsyncIterator[ImageStore]:
 
 @dataclass(frozen=True)
 class Registry:
-    """A registry on this machine."""
+    """A registry on this machine, and the directory of its storage."""
 
     address: str
+    storage: Path
+
+    def drop(self, digest: str) -> None:
+        """Remove the content of a blob, so that the registry cannot serve it any more."""
+        name = digest.removeprefix("sha256:")
+        shutil.rmtree(self.storage / "docker/registry/v2/blobs/sha256" / name[:2] / name)
 
     def push(self, archive: Path, name: str, *options: str) -> str:
         """Put the image of an archive there; its full name."""
@@ -84,7 +90,7 @@ def serving(directory: Path, more: str = "") -> Iterator[Registry]:
             assert process.poll() is None, "the registry ended"
             assert time.monotonic() < deadline, "the registry does not answer"
             time.sleep(0.02)
-        yield Registry(f"127.0.0.1:{port}")
+        yield Registry(f"127.0.0.1:{port}", directory)
     finally:
         process.kill()
         process.wait()

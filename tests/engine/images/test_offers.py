@@ -151,13 +151,9 @@ async def test_a_list_of_lists_is_refused(skopeo: Skopeo) -> None:
         await puller(skopeo).offer(NAME, None, digest_of(b""), index(inner))
 
 
-def nothing(_count: int) -> None:
-    """Nobody follows the pull."""
-
-
 async def test_layers_that_are_there_are_stood_for(skopeo: Skopeo, tmp_path: Path) -> None:
     offer = await offered(skopeo, 5, 7)
-    await puller(skopeo).fetch(offer, None, {LAYERS[0]}, tmp_path, nothing)
+    await puller(skopeo).fetch(offer, None, {LAYERS[0]}, tmp_path)
     files = [blob_file(tmp_path, each) for each in offer.manifest.layers]
     assert [file.read_bytes() for file in files] == [b"\0" * 5, b"blob 1"]
     assert skopeo.asked[-1] == ("copy", offer.exact.full, None, True)
@@ -167,7 +163,7 @@ async def test_layers_that_are_there_are_stood_for(skopeo: Skopeo, tmp_path: Pat
     docker = replace(offer, manifest=offer.manifest.__class__(
         offer.manifest.config, offer.manifest.layers, "docker"))  # fmt: skip
     (tmp_path / "again").mkdir()
-    await puller(skopeo).fetch(docker, None, set(), tmp_path / "again", nothing)
+    await puller(skopeo).fetch(docker, None, set(), tmp_path / "again")
     assert skopeo.asked[-1][-1] is False
 
 
@@ -176,7 +172,7 @@ async def test_a_layer_that_was_not_delivered_is_named(skopeo: Skopeo, tmp_path:
     skopeo.delivers = False
     digest = offer.manifest.layers[1].digest
     with pytest.raises(FailedError, match=f"layer {digest} was not delivered"):
-        await puller(skopeo).fetch(offer, None, {LAYERS[0]}, tmp_path, nothing)
+        await puller(skopeo).fetch(offer, None, {LAYERS[0]}, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -197,10 +193,10 @@ async def test_what_would_not_fit_is_refused_before_it_is_fetched(
     offer = await offered(skopeo, 5, 7)
     pulled = puller(skopeo, **limits)
     if error is None:
-        await pulled.fetch(offer, None, set(), tmp_path, nothing)
+        await pulled.fetch(offer, None, set(), tmp_path)
         return
     with pytest.raises(error, match=why):
-        await pulled.fetch(offer, None, set(), tmp_path, nothing)
+        await pulled.fetch(offer, None, set(), tmp_path)
     assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240
     # What is there already needs no room.
     pulled._check_size(offer, set(LAYERS), tmp_path)

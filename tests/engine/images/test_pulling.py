@@ -49,8 +49,7 @@ async def test_an_image_is_pulled_and_found_by_all_its_names(
     images: ImageStore, registry: Registry, place: Path, form: str
 ) -> None:
     name = pushed(registry, place, f"found/{form}:1", BASE, more=("--format", form))
-    seen: list[int] = []
-    image = await images.pull(name, progress=seen.append)
+    image = await images.pull(name)
     settings = configuration([BASE], {"User": "1000:5", "Cmd": [f"found/{form}:1"]})
     assert image.id == digest(settings)
     assert image.tags == (name,)
@@ -58,7 +57,6 @@ async def test_an_image_is_pulled_and_found_by_all_its_names(
     assert image.digests == (f"{repository}@{digest(manifest(name))}",)
     assert (image.uid, image.username) == (1000, "")
     assert image.size_bytes > 50_000
-    assert seen
     bare = image.id.removeprefix("sha256:")
     for reference in (image.id, bare, bare[:12], image.digests[0], name, f"{name}@sha256:{bare}"):
         if "@" not in reference or reference in image.digests:
@@ -71,17 +69,16 @@ async def test_an_image_is_pulled_and_found_by_all_its_names(
 async def test_what_is_there_is_not_fetched_again(
     images: ImageStore, registry: Registry, place: Path
 ) -> None:
-    top = layer(Entry("top", b"x"))
-    first = await images.pull(pushed(registry, place, "shared/a:1", BASE))
-    second_name = pushed(registry, place, "shared/b:1", BASE, top)
-    seen: list[int] = []
-    second = await images.pull(second_name, progress=seen.append)
-    assert second.layers == (digest(BASE), digest(top))
+    bottom, top = layer(Entry("bottom", os.urandom(100))), layer(Entry("top", b"x"))
+    first = await images.pull(pushed(registry, place, "shared/a:1", bottom))
+    second_name = pushed(registry, place, "shared/b:1", bottom, top)
+    registry.drop(json.loads(manifest(second_name))["layers"][0]["digest"])
+    second = await images.pull(second_name)
+    assert second.layers == (digest(bottom), digest(top))
     assert first.layers[0] == second.layers[0]
-    assert max(seen) < 50_000
     assert len(list((place / "data/layers").iterdir())) == 2
     await images.remove(first.id)
-    assert digest(BASE).removeprefix("sha256:") in os.listdir(place / "data/layers")
+    assert digest(bottom).removeprefix("sha256:") in os.listdir(place / "data/layers")
     await images.remove(second_name)
     assert os.listdir(place / "data/layers") == []
     await images.remove(second_name)

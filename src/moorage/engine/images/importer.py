@@ -21,7 +21,7 @@ from moorage.engine.images.manifest import Platform
 from moorage.engine.images.pulling import Puller
 from moorage.engine.images.rootfs import failure
 from moorage.engine.images.single_flight import SingleFlight
-from moorage.engine.images.skopeo import Progress, Skopeo
+from moorage.engine.images.skopeo import Skopeo
 from moorage.engine.images.threads import in_thread
 from moorage.engine.leftovers import remove_leftover
 from moorage.linux.private import make_private
@@ -71,12 +71,10 @@ class ImageImporter:
             left.unlink()
         self._skopeo.configure()
 
-    async def pull(
-        self, reference: Reference, credentials: Credentials | None, progress: Progress
-    ) -> Image:
+    async def pull(self, reference: Reference, credentials: Credentials | None) -> Image:
         """Return the image as the registry serves it now. Raises EngineError."""
         return await self._single_flight.join(
-            (reference.full, credentials), lambda: self._pull(reference, credentials, progress)
+            (reference.full, credentials), lambda: self._pull(reference, credentials)
         )
 
     async def load(self, archive: Path) -> tuple[Loaded, ...]:
@@ -98,9 +96,7 @@ class ImageImporter:
             raise failure(f"failed to load images from {archive}", error) from error
         return tuple(loaded)
 
-    async def _pull(
-        self, reference: Reference, credentials: Credentials | None, progress: Progress
-    ) -> Image:
+    async def _pull(self, reference: Reference, credentials: Credentials | None) -> Image:
         name = secrets.token_hex(8)
         try:
             with credentials_file(self._run, name, reference, credentials) as auth:
@@ -117,7 +113,7 @@ class ImageImporter:
                     layers = self._catalogue.layers
                     # A present layer is not fetched, so it must not be collected.
                     with self._catalogue.holding(offer.layers):
-                        await self._puller.fetch(offer, auth, layers, directory, progress)
+                        await self._puller.fetch(offer, auth, layers, directory)
                         return await self._catalogue.install(
                             offer.configuration, offer.blobs(directory), tags, digests
                         )

@@ -36,7 +36,7 @@ from moorage.engine.images.manifest import (
     pick,
     read_manifest,
 )
-from moorage.engine.images.skopeo import Progress, Skopeo
+from moorage.engine.images.skopeo import Skopeo
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +108,12 @@ class Puller:
         auth: Path | None,
         present: Container[str],
         directory: Path,
-        progress: Progress,
     ) -> None:
         """Fetch the blobs of the missing layers into a directory. Raises EngineError."""
         self._check_size(offer, present, directory)
         await asyncio.to_thread(_stand_in, offer, present, directory)
         await self._skopeo.copy(
-            offer.exact, auth, directory, progress, offer.asked.full,
+            offer.exact, auth, directory, offer.asked.full,
             is_oci=offer.manifest.media_type == OCI_MANIFEST,
         )  # fmt: skip
         self._check_layers(offer, present, directory)

@@ -34,9 +34,6 @@ _LOOK_EVERY_S = 0.5
 _PASSED = ("PATH", "HOME", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
            "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR")  # fmt: skip
 
-Progress = Callable[[int], None]
-"""Called now and then with the bytes that have arrived."""
-
 
 class _UnansweredError(Exception):
     """skopeo failed; the text is its output."""
@@ -72,7 +69,6 @@ class Skopeo:
         reference: Reference,
         auth: Path | None,
         directory: Path,
-        progress: Progress,
         about: str,
         *,
         is_oci: bool,
@@ -91,7 +87,7 @@ class Skopeo:
             f"docker://{reference.full}", f"oci:{directory / 'layout'}:image",
         ]  # fmt: skip
         try:
-            await self._ask(argv, lambda: _size(blobs / "sha256"), progress)
+            await self._ask(argv, lambda: _size(blobs / "sha256"))
         except _UnansweredError as error:
             raise refusal(about, str(error)) from error
 
@@ -103,7 +99,7 @@ class Skopeo:
             f"docker://{reference.full}",
         ]  # fmt: skip
         try:
-            return await self._ask(argv, lambda: 0, lambda _: None)
+            return await self._ask(argv, lambda: 0)
         except _UnansweredError as error:
             raise refusal(about, str(error)) from error
 
@@ -130,20 +126,17 @@ class Skopeo:
     def _registries(self) -> Path:
         return self.run / "registries.conf"
 
-    async def _ask(
-        self, argv: Sequence[str], measure: Callable[[], int], progress: Progress
-    ) -> bytes:
+    async def _ask(self, argv: Sequence[str], measure: Callable[[], int]) -> bytes:
         if shutil.which(self.program) is None:
             raise FailedError(f"images cannot be pulled: no program {self.program}; install skopeo")
         environment = {name: os.environ[name] for name in _PASSED if name in os.environ}
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(self._answer(argv, environment))
-            watcher = tasks.create_task(self._stalled(measure, progress))
+            watcher = tasks.create_task(self._stalled(measure))
             await asyncio.wait((running, watcher), return_when=asyncio.FIRST_COMPLETED)
             is_stalled = not running.done()
             for each in (running, watcher):
                 each.cancel()
-        progress(measure())
         if is_stalled:
             raise _UnansweredError(f"no progress for {self.stall_s:g} seconds")
         answer = running.result()
@@ -162,8 +155,8 @@ class Skopeo:
             log.error("the program that pulls cannot be run", error=error)
             return None
 
-    async def _stalled(self, measure: Callable[[], int], progress: Progress) -> None:
-        """Report the progress; returns when there was none for too long."""
+    async def _stalled(self, measure: Callable[[], int]) -> None:
+        """Return when the measure has not changed for too long."""
         loop = asyncio.get_running_loop()
         seen, moved_s = measure(), loop.time()
         while True:
@@ -171,7 +164,6 @@ class Skopeo:
             now = measure()
             if now != seen:
                 seen, moved_s = now, loop.time()
-                progress(now)
             elif loop.time() - moved_s > self.stall_s:
                 return
 

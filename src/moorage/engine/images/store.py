@@ -34,7 +34,7 @@ from moorage.engine.images.overlayfs import Overlayfs
 from moorage.engine.images.rootfs import RootFilesystems
 from moorage.engine.images.saving import SaveableImage, SavedImage, save_images
 from moorage.engine.images.single_flight import SingleFlight
-from moorage.engine.images.skopeo import Progress, Skopeo
+from moorage.engine.images.skopeo import Skopeo
 from moorage.engine.images.snapshotter import Snapshotter
 from moorage.engine.images.threads import in_thread
 from moorage.engine.images.usage import FilesystemUsage, StoreUsage
@@ -154,17 +154,14 @@ class ImageStore:
         self,
         reference: str,
         credentials: Credentials | None = None,
-        *,
-        progress: Progress | None = None,
     ) -> Image:
         """Pull an image with all its layers. Returns it as the registry serves it now.
 
-        Concurrent calls with the same name and credentials share one pull; `progress` is called
-        only by a pull that this call started. Raises InvalidError, NotFoundError, FailedError,
-        ExhaustedError.
+        Concurrent calls with the same name and credentials share one pull. Raises InvalidError,
+        NotFoundError, FailedError, ExhaustedError.
         """
         parsed = _reference(reference)
-        image = await self._importer.pull(parsed, credentials, progress or _unheard)
+        image = await self._importer.pull(parsed, credentials)
         log.info("image pulled", image=parsed.full, id=image.id)
         return image
 
@@ -317,7 +314,3 @@ def _reference(name: str) -> Reference:
         return parse(name)
     except InvalidReferenceError as error:
         raise InvalidError(str(error)) from error
-
-
-def _unheard(_arrived_bytes: int) -> None:
-    """Ignore the progress."""
