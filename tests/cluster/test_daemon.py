@@ -28,13 +28,19 @@ def test_a_service_manager_is_told_and_nobody_else_hears_of_it(
         assert [notices.recv(100), notices.recv(100)] == [b"READY=1", b"STOPPING=1"]
 
 
-def test_without_a_service_manager_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_service_manager_nothing_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     Service.taken_from_environment().ready()
+    assert not caplog.records
 
 
-def test_one_that_is_gone_ends_nothing(tmp_path: Path) -> None:
+def test_one_that_is_gone_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     Service(str(tmp_path / "gone")).ready()
+    assert [record.getMessage() for record in caplog.records] == [
+        "service manager cannot be notified"
+    ]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

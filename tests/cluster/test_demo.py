@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from moorage.api.conditions import is_ready
 from moorage.api.pods import Pod
 from moorage.client import Client
+from moorage.client.exec import ExecResult
 from moorage.client.resources import EVENTS, PODS
 from moorage.cluster import demo
 from moorage.cluster.demo import (
@@ -128,6 +129,25 @@ def test_a_directory_without_examples(tmp_path: Path, content: str | None) -> No
 )
 def test_traces_of_runtimes(said: str, wanted: tuple[str, str]) -> None:
     assert detect_runtime(said) == wanted
+
+
+@pytest.mark.parametrize(
+    ("result", "inside"),
+    [
+        (ExecResult(0, "4.4.0\ngvisor\n", "noise", "ignored"), "gVisor"),
+        (ExecResult(1, "", "", "6.12.9\ncore\n"), "crun"),
+    ],
+)
+async def test_row_detects_runtime_from_output_or_error(
+    monkeypatch: pytest.MonkeyPatch, result: ExecResult, inside: str
+) -> None:
+    async def exec_in(*_: object) -> ExecResult:
+        return result
+
+    monkeypatch.setattr(demo, "exec_in", exec_in)
+    shown = Demo(cast(Client, None), [], print)
+    assert (await shown._row(a_pod("n1", Ready="True"))).inside == inside
+    assert (await shown._row(a_pod("n1", Ready="False"))).inside == ""
 
 
 async def test_pods_that_do_nothing_are_told_of_in_one_error(

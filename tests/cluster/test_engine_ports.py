@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import os
 import socket
 from pathlib import Path
@@ -11,6 +13,8 @@ import pytest
 
 from moorage.api.host_ports import Listener
 from moorage.cluster.engine_ports import engine_listeners, engine_process
+from moorage.cluster.layout import Layout
+from moorage.cluster.network import PodNetwork
 from moorage.cluster.parts import apiserver
 from tests.cluster.test_settings import SETTINGS
 
@@ -45,6 +49,36 @@ def test_an_engine_that_is_gone_has_no_listeners() -> None:
     assert engine_listeners(None, ADDRESSES) == ()
     # No process has the number 0.
     assert engine_listeners(0, ADDRESSES) == ()
+
+
+async def test_ports_are_protected_again_after_an_external_engine_restarts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids = itertools.chain([7, 7, 7], itertools.repeat(9))
+    protected: list[tuple[Listener, ...]] = []
+    again = asyncio.Event()
+
+    async def protect(network: PodNetwork, *_: object) -> None:
+        protected.append(network.listeners)
+        if len(protected) == 2:
+            again.set()
+
+    async def nothing(*_: object) -> None: ...
+
+    monkeypatch.setattr("moorage.cluster.host.gather", nothing)
+    monkeypatch.setattr("moorage.cluster.network.protect", protect)
+    monkeypatch.setattr("moorage.cluster.network.unprotect", nothing)
+    monkeypatch.setattr(apiserver, "engine_process", lambda _: next(pids))
+    monkeypatch.setattr(
+        apiserver,
+        "engine_listeners",
+        lambda pid, _: (Listener("engine", "127.0.0.1", 1000 + pid),),
+    )
+    monkeypatch.setattr(apiserver, "_POLL_S", 0.0)
+    settings = msgspec.structs.replace(SETTINGS, cri="unix:///x.sock")
+    async with asyncio.timeout(10), apiserver._protected_ports(Layout(tmp_path), settings):
+        await again.wait()
+    assert [listeners[-1].port for listeners in protected] == [1007, 1009]
 
 
 async def test_rules_are_made_again_for_an_engine_that_was_started_again(

@@ -48,7 +48,9 @@ class Machine:
         monkeypatch.setattr(teardown, "prepare_host", self._coroutine("prepare", "host"))
         monkeypatch.setattr(teardown, "plan_engine", plan)
         monkeypatch.setattr(teardown, "pod_network", lambda *_: "network")
-        monkeypatch.setattr(teardown, "engine_paths", lambda *_: SimpleNamespace(run=self.run))
+        monkeypatch.setattr(
+            teardown, "engine_paths", lambda *_: SimpleNamespace(run=self.run, leases=self.run)
+        )
         monkeypatch.setattr(teardown, "current_cgroups", lambda: "cgroups")
         monkeypatch.setattr(teardown, "remove_mounts", lambda *given: self.steps.append(
             ("mounts", *given)))  # fmt: skip

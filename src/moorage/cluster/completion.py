@@ -18,11 +18,10 @@ async def complete(work: Coroutine[Any, Any, T]) -> T:
     is_cancelled = False
     while not task.done():
         try:
-            await asyncio.shield(task)
+            # Neither cancels the task nor raises its error, unlike an await of it.
+            await asyncio.wait((task,))
         except asyncio.CancelledError:
             is_cancelled = True
-        except Exception:
-            break
     if is_cancelled and (task.cancelled() or task.exception() is None):
         raise asyncio.CancelledError
     return task.result()
