@@ -97,9 +97,9 @@ def _named(
     entries = document.get(section) or ()
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict) and entry.get("name") == name:
-            found = entry.get(field) or {}
-            if isinstance(found, dict):
-                return found
+            value = entry.get(field) or {}
+            if isinstance(value, dict):
+                return value
     raise ConfigError(f"{path}: {section} has no entry named {name!r}")
 
 

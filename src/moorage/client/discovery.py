@@ -73,7 +73,7 @@ class Discovered:
 
     def with_verbs(self, *verbs: str) -> list[Resource[PartialObject]]:
         """The resources that know all of these verbs."""
-        return [each.resource for each in self.served if each.verbs.issuperset(verbs)]
+        return [served.resource for served in self.served if served.verbs.issuperset(verbs)]
 
 
 async def discover(client: Client) -> Discovered:
@@ -87,7 +87,7 @@ async def discover(client: Client) -> Discovered:
         others = [entry.version for entry in group.versions if entry.version != preferred]
         versions += [f"{group.name}/{version}" for version in (preferred, *others)]
     answers = await asyncio.gather(*(_try_version(client, version) for version in versions))
-    found: dict[tuple[str, str], ServedResource] = {}
+    resources: dict[tuple[str, str], ServedResource] = {}
     failures: list[tuple[str, str]] = []
     for version, answer in zip(versions, answers, strict=True):
         if isinstance(answer, str):
@@ -95,11 +95,11 @@ async def discover(client: Client) -> Discovered:
             continue
         for served in answer:
             # The preferred version comes first and stays.
-            found.setdefault((served.resource.group, served.resource.plural), served)
+            resources.setdefault((served.resource.group, served.resource.plural), served)
     for place, home in SECOND_HOMES.items():
-        if home in found:
-            found.pop(place, None)
-    return Discovered(tuple(found.values()), tuple(failures))
+        if home in resources:
+            resources.pop(place, None)
+    return Discovered(tuple(resources.values()), tuple(failures))
 
 
 async def read_version(client: Client, api_version: str) -> tuple[ServedResource, ...]:

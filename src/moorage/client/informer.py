@@ -117,18 +117,18 @@ class Informer(Generic[T]):
                 await self._clock.sleep(pause_s)
 
     async def _list(self) -> None:
-        found = await self._client.list(
+        answer = await self._client.list(
             self.resource,
             self._namespace,
             label_selector=self._label_selector,
             field_selector=self._field_selector,
         )
-        listed = {object_key(meta_of(obj)): obj for obj in found.items}
+        listed = {object_key(meta_of(obj)): obj for obj in answer.items}
         for key in self._objects.keys() - listed.keys():
             self._replace(key, None)
         for key, obj in listed.items():
             self._replace(key, obj)
-        self._resource_version = found.metadata.resource_version
+        self._resource_version = answer.metadata.resource_version
         self._synced.set()
 
     async def _follow(self, backoff: Backoff) -> None:

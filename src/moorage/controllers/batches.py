@@ -41,7 +41,7 @@ async def at_once(
     """Make all calls, side by side; the first failure, if any. What is no request failure rises."""
     turns = asyncio.Semaphore(_SIDE_BY_SIDE)
     results = await asyncio.gather(*(_outcome(call, turns) for call in calls))
-    return next((each for each in results if each is not None), None)
+    return next((result for result in results if result is not None), None)
 
 
 async def _outcome(

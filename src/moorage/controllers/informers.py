@@ -30,7 +30,7 @@ NAMESPACE = "namespace"
 
 
 def owner_uids(obj: Any) -> Iterable[str]:
-    return [each.uid for each in meta_of(obj).owner_references]
+    return [reference.uid for reference in meta_of(obj).owner_references]
 
 
 def _namespace(obj: Any) -> Iterable[str]:

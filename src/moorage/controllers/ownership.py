@@ -24,7 +24,7 @@ T = TypeVar("T", bound=Object)
 
 def controller_of(meta: ObjectMeta) -> OwnerReference | None:
     """The owner that controls the object; there is at most one."""
-    return next((each for each in meta.owner_references if each.controller), None)
+    return next((reference for reference in meta.owner_references if reference.controller), None)
 
 
 def controller_reference(resource: Resource[Any], meta: ObjectMeta) -> dict[str, Any]:
@@ -79,14 +79,14 @@ class Claimer:
 
     async def claim(self, owner: ObjectMeta, claims: Claims[T]) -> list[T]:
         """The owner's objects once adoption and release are done."""
-        for each in claims.released:
-            await self._release(owner, meta_of(each))
+        for obj in claims.released:
+            await self._release(owner, meta_of(obj))
         mine = list(claims.kept)
         if claims.adopted:
             await self._check_may_adopt(owner)
-        for each in claims.adopted:
-            if await self._adopt(owner, meta_of(each)):
-                mine.append(each)
+        for obj in claims.adopted:
+            if await self._adopt(owner, meta_of(obj)):
+                mine.append(obj)
         return mine
 
     async def _check_may_adopt(self, owner: ObjectMeta) -> None:
@@ -126,4 +126,8 @@ class Claimer:
 def without_owners(meta: ObjectMeta, uids: Iterable[str]) -> list[dict[str, Any]]:
     """The owner references that are left when these owners are taken out, as JSON."""
     gone = frozenset(uids)
-    return [msgspec.to_builtins(each) for each in meta.owner_references if each.uid not in gone]
+    return [
+        msgspec.to_builtins(reference)
+        for reference in meta.owner_references
+        if reference.uid not in gone
+    ]

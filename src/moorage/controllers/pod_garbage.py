@@ -146,5 +146,5 @@ class PodGarbageCollector:
 
 
 def _is_out_of_service(node: Node) -> bool:
-    has_taint = any(each.key == OUT_OF_SERVICE for each in node.spec.taints)
+    has_taint = any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
     return has_taint and ready_status(node) != TRUE

@@ -31,7 +31,10 @@ def is_terminating(pod: Pod) -> bool:
 
 
 def ready_condition(pod: Pod) -> PodCondition | None:
-    return next((each for each in pod.status.conditions if each.type == conditions.READY), None)
+    return next(
+        (condition for condition in pod.status.conditions if condition.type == conditions.READY),
+        None,
+    )
 
 
 def is_ready(pod: Pod) -> bool:

@@ -23,7 +23,7 @@ def gathered_rules(role: ClusterRole, roles: Iterable[ClusterRole]) -> tuple[Pol
     """The rules of all roles that the aggregation rule selects, each rule once, by role name."""
     if role.aggregation_rule is None:
         return role.rules or ()
-    ordered = sorted(roles, key=lambda each: each.metadata.name)
+    ordered = sorted(roles, key=lambda role: role.metadata.name)
     rules: dict[PolicyRule, None] = {}
     for selector in map(from_object, role.aggregation_rule.cluster_role_selectors):
         for other in ordered:

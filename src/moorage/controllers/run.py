@@ -68,7 +68,7 @@ async def run_controllers(client: Client, options: ControllerOptions, clock: Clo
         EndpointsController(client, informers, clock).run(),
         RoleAggregationController(client, informers, clock).run(),
         informers.run(),
-        *(each.run() for each in recorders),
+        *(recorder.run() for recorder in recorders),
     ]
     async with asyncio.TaskGroup() as tasks:
         for loop in loops:

@@ -164,7 +164,7 @@ class _Agent:
             clock,
             allocatable=self._allocatable,
             pids_limit=allocatable_pids(facts.max_pids, options.reserved),
-            pods=lambda: [each.pod for each in self._pod_manager if each.is_active],
+            pods=lambda: [worker.pod for worker in self._pod_manager if worker.is_active],
         )
 
     async def run(self) -> None:

@@ -72,7 +72,9 @@ class LogKeeper:
             for container in pod.containers
             if container.state is State.RUNNING and self._is_ours(container)
         ]
-        sizes = await asyncio.to_thread(_sizes, [Path(each.log_path) for each in containers])
+        sizes = await asyncio.to_thread(
+            _sizes, [Path(container.log_path) for container in containers]
+        )
         for container, size in zip(containers, sizes, strict=True):
             if size is None or size >= self._options.max_bytes:
                 await self._rotate_or_reopen(container, size)
@@ -171,7 +173,7 @@ def _has_piece(renamed: Path) -> bool:
 def pieces_of(path: Path) -> list[Path]:
     """Return the rotated files of a log, oldest first, without the current file."""
     return sorted(
-        each for each in path.parent.glob(f"{path.name}.*") if not each.name.endswith(_UNFINISHED)
+        file for file in path.parent.glob(f"{path.name}.*") if not file.name.endswith(_UNFINISHED)
     )
 
 

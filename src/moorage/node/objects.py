@@ -34,7 +34,7 @@ Key = tuple[str, str, str]
 
 @dataclass(slots=True)
 class _Entry(Generic[T]):
-    found: T | None
+    value: T | None
     fetched_s: float
     used_s: float
 
@@ -61,15 +61,15 @@ class ObjectCache:
         now = self._clock.monotonic()
         if entry is not None and now - entry.fetched_s <= max_age_s:
             entry.used_s = now
-            found: T | None = entry.found
-            return found
+            obj: T | None = entry.value
+            return obj
         try:
             return await self._shared_fetch(resource, key)
         except UnreachableError:
             if entry is None:
                 raise
             log.warning("using an older copy", resource=resource.plural, name=name)
-            stale: T | None = entry.found
+            stale: T | None = entry.value
             return stale
 
     def forget_unused(self) -> None:
@@ -90,9 +90,9 @@ class ObjectCache:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._fetches[key] = future
         try:
-            found = await self._fetch(resource, key)
-            future.set_result(found)
-            return found
+            obj = await self._fetch(resource, key)
+            future.set_result(obj)
+            return obj
         except (StatusError, UnreachableError) as error:
             future.set_exception(error)
             # Waiting readers get it from the future; without any, asyncio would log it as never
@@ -106,12 +106,12 @@ class ObjectCache:
 
     async def _fetch(self, resource: Resource[T], key: Key) -> T | None:
         _, namespace, name = key
-        found = await retry_forbidden(
+        obj = await retry_forbidden(
             self._clock, lambda: _get_or_none(self._client, resource, namespace, name)
         )
         now = self._clock.monotonic()
-        self._entries[key] = _Entry(found, now, now)
-        return found
+        self._entries[key] = _Entry(obj, now, now)
+        return obj
 
 
 async def _get_or_none(

@@ -248,7 +248,7 @@ class ClusterState:
         self._recent.pop(name, None)
         self._recent[name] = self.generation
         if len(self._recent) > 2 * len(self.nodes) + 64:
-            self._recent = {each: at for each, at in self._recent.items() if each in self.nodes}
+            self._recent = {node: at for node, at in self._recent.items() if node in self.nodes}
             self._forgotten_before = self.generation
 
 

@@ -79,8 +79,8 @@ class Cycle:
             return self._ruled_out("pod affinity terms conflict", NODE_AFFINITY)
         plan = self._plan(pod, query)
         plan.refresh()
-        found = self._nominated(pod, plan) or self._choose(pod, plan)
-        return found if found is not None else self._fail(pod, plan)
+        choice = self._nominated(pod, plan) or self._choose(pod, plan)
+        return choice if choice is not None else self._fail(pod, plan)
 
     # choosing
 
@@ -176,15 +176,17 @@ class Cycle:
         """The node as if pods nominated to it were there, None if none matters to this pod."""
         key, priority = object_key(pod.metadata), pod.spec.priority or 0
         waiting = [
-            each
-            for each in self._state.nominated_on(node.name)
-            if each.key != key and each.priority >= priority and each.key not in node.pods
+            nominated
+            for nominated in self._state.nominated_on(node.name)
+            if nominated.key != key
+            and nominated.priority >= priority
+            and nominated.key not in node.pods
         ]
         if not waiting:
             return None
         crowded = node.copy()
-        for each in waiting:
-            crowded.add(each)
+        for entry in waiting:
+            crowded.add(entry)
         return crowded
 
     # failing

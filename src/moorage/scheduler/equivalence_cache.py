@@ -49,7 +49,7 @@ def remember(generation: int, rejections: dict[str, Rejection]) -> Remembered:
         generation,
         rejections,
         histogram(rejections.values()),
-        frozenset(each.filter for each in rejections.values()),
+        frozenset(rejection.filter for rejection in rejections.values()),
     )
 
 
@@ -100,7 +100,7 @@ class EquivalenceCache:
         """
         heap, stamps = self._heap, self._stamps
         aside: list[tuple[int, float, int, str]] = []
-        found = None
+        rejection = None
         while heap:
             entry = heap[0]
             if stamps.get(entry[3]) != entry[2]:
@@ -108,11 +108,11 @@ class EquivalenceCache:
             elif is_free is not None and not is_free(entry[3]):
                 aside.append(heapq.heappop(heap))
             else:
-                found = entry[3]
+                rejection = entry[3]
                 break
         for entry in aside:
             heapq.heappush(heap, entry)
-        return found
+        return rejection
 
     def _update(self, changed: list[str]) -> bool:
         """Recompute the changed nodes; False when all must be, because a scale moved."""
@@ -141,9 +141,11 @@ class EquivalenceCache:
         self._stamps.clear()
         self.local.clear()
         self._standings = {name: self.standing(node) for name, node in nodes.items()}
-        open_to_us = [each for each in self._standings.values() if each.rejection is None]
-        self._most_soft_taints = max((each.soft_taints for each in open_to_us), default=0)
-        self._most_preference = max((each.preference for each in open_to_us), default=0)
+        open_to_us = [
+            standing for standing in self._standings.values() if standing.rejection is None
+        ]
+        self._most_soft_taints = max((standing.soft_taints for standing in open_to_us), default=0)
+        self._most_preference = max((standing.preference for standing in open_to_us), default=0)
         for name, node in nodes.items():
             self._settle(node, self._standings[name])
 

@@ -55,8 +55,8 @@ class EventBuffer:
     async def _hand_on(self) -> None:
         while self._waiting:
             for _ in range(min(_PORTION, len(self._waiting))):
-                each = self._waiting.popleft()
-                self._recorder.record(each.about, each.type, each.reason, each.message)
+                event = self._waiting.popleft()
+                self._recorder.record(event.about, event.type, event.reason, event.message)
             await self._recorder.flush()
             if self._dropped:
                 log.warning("events dropped: too many at once", count=self._dropped)

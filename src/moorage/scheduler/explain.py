@@ -85,7 +85,7 @@ def explain(
 
 
 def _handler(pod: Pod, runtime_classes: Iterable[RuntimeClass]) -> tuple[str | None, str]:
-    by_name = {each.metadata.name: each for each in runtime_classes}
+    by_name = {runtime_class.metadata.name: runtime_class for runtime_class in runtime_classes}
     try:
         return resolve_handler(pod.spec.runtime_class_name, by_name.get), ""
     except ClassMissing as missing:
@@ -148,7 +148,7 @@ def _summary(
         filters.local_rejection(query, node) or cross.rejection(node)
         for node in state.nodes.values()
     ]
-    rejections = [each for each in first if each is not None]
+    rejections = [rejection for rejection in first if rejection is not None]
     if len(rejections) < count:
         return f"{count - len(rejections)}/{count} nodes are available"
     return messages.unavailable(count, messages.histogram(rejections))

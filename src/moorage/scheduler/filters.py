@@ -143,8 +143,8 @@ def local_rejection(query: PodQuery, node: NodeInfo) -> Rejection | None:
 
 def local_rejections(query: PodQuery, node: NodeInfo) -> list[Rejection]:
     """Every filter's objection, for explanations."""
-    found = (check(query, node) for check in LOCAL_FILTERS)
-    return [rejection for rejection in found if rejection is not None]
+    rejections = (check(query, node) for check in LOCAL_FILTERS)
+    return [rejection for rejection in rejections if rejection is not None]
 
 
 def passes_static(query: PodQuery, node: NodeInfo) -> bool:

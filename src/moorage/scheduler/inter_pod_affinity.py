@@ -148,10 +148,10 @@ class InterPodAffinity:
             return node.owners.get(self._query.owner_uid, 0)
         return sum(
             1
-            for each in node.pods.values()
-            if each.pod.metadata.namespace == self._namespace
-            and each.pod.metadata.deletion_timestamp is None
-            and spread.selector.matches(each.pod.metadata.labels)
+            for pod in node.pods.values()
+            if pod.pod.metadata.namespace == self._namespace
+            and pod.pod.metadata.deletion_timestamp is None
+            and spread.selector.matches(pod.pod.metadata.labels)
         )
 
     def _own_terms_share(self, node: NodeInfo) -> Iterator[tuple[Table, str, int]]:
@@ -160,21 +160,21 @@ class InterPodAffinity:
             return
         pods = node.pods.values()
         if terms.required:
-            together = sum(1 for each in pods if all(self._means(t, each) for t in terms.required))
+            together = sum(1 for pod in pods if all(self._means(t, pod) for t in terms.required))
             for term in terms.required:
                 yield from _at(self._near, term, node, together)
         for table, term in zip(self._far, terms.required_anti, strict=True):
-            count = sum(1 for each in pods if self._means(term, each))
+            count = sum(1 for pod in pods if self._means(term, pod))
             value = node.labels.get(term.topology_key)
             if count and value is not None:
                 yield table, value, count
         for wish, sign in _signed(terms.preferred, terms.preferred_anti):
-            count = sum(1 for each in pods if self._means(wish.term, each))
+            count = sum(1 for pod in pods if self._means(wish.term, pod))
             yield from _at(self._wishes, wish.term, node, sign * wish.weight * count)
 
     def _existing_terms_share(self, node: NodeInfo) -> Iterator[tuple[Table, str, int]]:
-        for each in node.affine.values():
-            terms = each.query.terms
+        for other in node.affine.values():
+            terms = other.query.terms
             for term in terms.required_anti:
                 if self._is_meant(term):
                     yield from _at(self._forbidden, term, node, 1)
@@ -201,15 +201,15 @@ class InterPodAffinity:
     def rejection(self, node: NodeInfo) -> Rejection | None:
         """The first objection: spread, then affinity, anti-affinity, other pods' anti-affinity."""
         if self._terms.hard_spread:
-            found = self._spread_rejection(node)
-            if found is not None:
-                return found
+            rejection = self._spread_rejection(node)
+            if rejection is not None:
+                return rejection
         return self._affinity_rejection(node)
 
     def rejections(self, node: NodeInfo) -> list[Rejection]:
         """Both filters' objections, for explanations."""
-        found = (self._spread_rejection(node), self._affinity_rejection(node))
-        return [rejection for rejection in found if rejection is not None]
+        rejections = (self._spread_rejection(node), self._affinity_rejection(node))
+        return [rejection for rejection in rejections if rejection is not None]
 
     def _spread_rejection(self, node: NodeInfo) -> Rejection | None:
         for index, spread in enumerate(self._terms.hard_spread):
@@ -303,7 +303,7 @@ def _upside_down(sums: list[int]) -> list[int]:
     most, least = max(sums, default=0), min(sums, default=0)
     if most == 0:
         return [100] * len(sums)
-    return [100 * (most + least - each) // most for each in sums]
+    return [100 * (most + least - total) // most for total in sums]
 
 
 def _at(

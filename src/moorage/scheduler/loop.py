@@ -189,7 +189,9 @@ class Scheduler:
 
     def _weaker_nominations(self, entry: Waiting, node_name: str) -> list[Placed]:
         return [
-            each for each in self._state.nominated_on(node_name) if each.priority < entry.priority
+            nominated
+            for nominated in self._state.nominated_on(node_name)
+            if nominated.priority < entry.priority
         ]
 
     def _withdraw(self, weaker: Placed) -> None:

@@ -61,9 +61,9 @@ def preempt(
     if refusal:
         return NoPreemption(refusal)
     hopeful = [name for name, rejection in rejections.items() if rejection.is_resolvable]
-    found, failed = _dry_run(pod, query, state, cross, hopeful, rng)
-    if found:
-        return min(found, key=_cost)
+    preemptions, failed = _dry_run(pod, query, state, cross, hopeful, rng)
+    if preemptions:
+        return min(preemptions, key=_cost)
     reasons = messages.histogram(failed)
     hopeless = len(state.nodes) - len(failed)
     if hopeless:
@@ -82,8 +82,8 @@ def _ineligible(pod: Pod, state: ClusterState, rejections: Mapping[str, Rejectio
         return ""
     priority = pod.spec.priority or 0
     is_waiting = any(
-        each.priority < priority and (state.is_leaving(each.key) or _is_leaving_for_us(each.pod))
-        for each in nominated.pods.values()
+        entry.priority < priority and (state.is_leaving(entry.key) or _is_leaving_for_us(entry.pod))
+        for entry in nominated.pods.values()
     )
     return messages.VICTIM_LEAVING if is_waiting else ""
 
@@ -108,10 +108,10 @@ def _dry_run(
     rng: random.Random,
 ) -> tuple[list[Preemption], list[Rejection]]:
     """Enough candidates, begun at a random node, and the objections that remain elsewhere."""
-    found: list[Preemption] = []
+    preemptions: list[Preemption] = []
     failed: list[Rejection] = []
     if not names:
-        return found, failed
+        return preemptions, failed
     enough = max(len(names) * _CANDIDATE_SHARE // 100, _FEWEST_CANDIDATES)
     start = rng.randrange(len(names))
     for name in (*names[start:], *names[:start]):
@@ -119,10 +119,10 @@ def _dry_run(
         if isinstance(outcome, Rejection):
             failed.append(outcome)
             continue
-        found.append(Preemption(name, outcome))
-        if len(found) >= enough:
+        preemptions.append(Preemption(name, outcome))
+        if len(preemptions) >= enough:
             break
-    return found, failed
+    return preemptions, failed
 
 
 def victims_on(
@@ -131,7 +131,7 @@ def victims_on(
     """The fewest, least important pods that must leave this node, or what still objects."""
     priority = pod.spec.priority or 0
     weaker = sorted(
-        (each for each in node.pods.values() if each.priority < priority), key=_importance
+        (entry for entry in node.pods.values() if entry.priority < priority), key=_importance
     )
     if not weaker:
         return _NO_VICTIMS
@@ -140,18 +140,18 @@ def victims_on(
         is_other = waiting.pod.metadata.uid != pod.metadata.uid
         if is_other and waiting.priority >= priority and waiting.key not in trial.pods:
             trial.add(waiting)
-    for each in weaker:
-        trial.remove(each.key)
+    for victim in weaker:
+        trial.remove(victim.key)
     try:
         objection = _objection(query, trial, cross)
         if objection is not None:
             return objection
         victims: list[Placed] = []
-        for each in weaker:
-            trial.add(each)
+        for victim in weaker:
+            trial.add(victim)
             if _objection(query, trial, cross) is not None:
-                trial.remove(each.key)
-                victims.append(each)
+                trial.remove(victim.key)
+                victims.append(victim)
         return tuple(victims) or _NO_VICTIMS
     finally:
         if cross is not None:
@@ -176,13 +176,15 @@ def _importance(pod: Placed) -> tuple[int, str]:
 def _cost(candidate: Preemption) -> tuple[int, int, int, tuple[int, ...]]:
     """Sorts the cheapest first: low highest priority, low sum, few, and started lately."""
     victims = candidate.victims
-    highest = max(each.priority for each in victims)
+    highest = max(victim.priority for victim in victims)
     started = min(
-        each.pod.status.start_time or _NOT_STARTED for each in victims if each.priority == highest
+        victim.pod.status.start_time or _NOT_STARTED
+        for victim in victims
+        if victim.priority == highest
     )
     return (
         highest,
-        sum(each.priority - _LEAST_PRIORITY for each in victims),
+        sum(victim.priority - _LEAST_PRIORITY for victim in victims),
         len(victims),
         tuple(-ord(character) for character in started),
     )

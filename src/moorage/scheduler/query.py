@@ -150,7 +150,7 @@ def make_query(pod: Pod, handler: str | None = None, missing_class: str = "") ->
             affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()
         ),
         named_nodes=_named_nodes(spec),
-        images=tuple(normal_image(each) for each in _images(spec)),
+        images=tuple(normal_image(image) for image in _images(spec)),
         container_count=len(spec.containers) + len(spec.init_containers),
         terms=pod_terms(spec, pod.metadata.namespace, pod.metadata.labels),
         owner_uid=owner_uid(pod),

@@ -204,7 +204,11 @@ class SchedulingQueue:
         self._has_appointment.set()
 
     def _current_appointments(self) -> Iterator[tuple[float, int, Waiting]]:
-        return (each for each in self._appointments if each[2].ticket == each[1])
+        return (
+            appointment
+            for appointment in self._appointments
+            if appointment[2].ticket == appointment[1]
+        )
 
     def _release_due(self) -> float | None:
         """Activate every pod whose time has come; seconds until the next, None without one."""

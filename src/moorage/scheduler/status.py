@@ -21,7 +21,7 @@ Patch = dict[str, Any]
 
 def condition_of(pod: Pod, kind: str) -> PodCondition | None:
     """The pod's condition of a type."""
-    return next((each for each in pod.status.conditions if each.type == kind), None)
+    return next((condition for condition in pod.status.conditions if condition.type == kind), None)
 
 
 def not_scheduled(pod: Pod, reason: str, message: str, now: datetime) -> Patch:

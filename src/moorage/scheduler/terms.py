@@ -95,7 +95,7 @@ def pod_terms(spec: PodSpec, namespace: str, pod_labels: Labels) -> PodTerms:
     far = (affinity.pod_anti_affinity if affinity else None) or PodAntiAffinity()
     if affinity is None and not spec.topology_spread_constraints:
         return NO_TERMS
-    found = PodTerms(
+    terms = PodTerms(
         required=_terms(
             near.required_during_scheduling_ignored_during_execution, namespace, pod_labels
         ),
@@ -113,7 +113,7 @@ def pod_terms(spec: PodSpec, namespace: str, pod_labels: Labels) -> PodTerms:
         hard_spread=_spreads(spec, DO_NOT_SCHEDULE, pod_labels),
         soft_spread=_spreads(spec, SCHEDULE_ANYWAY, pod_labels),
     )
-    return NO_TERMS if found == NO_TERMS else found
+    return NO_TERMS if terms == NO_TERMS else terms
 
 
 def _terms(

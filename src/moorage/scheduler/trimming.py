@@ -75,14 +75,16 @@ def _metadata(meta: ObjectMeta) -> ObjectMeta:
         deletion_timestamp=meta.deletion_timestamp,
         labels=_shared(dict[str, str], meta.labels),
         owner_references=_shared(
-            _OWNERS, tuple(each for each in meta.owner_references if each.controller)
+            _OWNERS, tuple(reference for reference in meta.owner_references if reference.controller)
         ),
     )
 
 
 def _spec(spec: PodSpec) -> PodSpec:
     images = tuple(
-        Volume(name=each.name, image=each.image) for each in spec.volumes if each.image is not None
+        Volume(name=volume.name, image=volume.image)
+        for volume in spec.volumes
+        if volume.image is not None
     )
     return msgspec.structs.replace(
         _shared(
@@ -122,9 +124,9 @@ def _status(status: PodStatus) -> PodStatus:
     return PodStatus(
         phase=sys.intern(status.phase),
         conditions=tuple(
-            _condition(each.type, each.status, each.reason, each.message)
-            for each in status.conditions
-            if each.type in _READ_CONDITIONS
+            _condition(condition.type, condition.status, condition.reason, condition.message)
+            for condition in status.conditions
+            if condition.type in _READ_CONDITIONS
         ),
         nominated_node_name=status.nominated_node_name,
         start_time=status.start_time,
@@ -138,8 +140,8 @@ def _condition(kind: str, status: str, reason: str, message: str) -> PodConditio
 
 def _shared(kind: Any, value: T) -> T:
     """An equal value, the same object for all that are equal."""
-    found: T = _decoded(kind, msgspec.msgpack.encode(value))
-    return found
+    decoded: T = _decoded(kind, msgspec.msgpack.encode(value))
+    return decoded
 
 
 @remembered(_REMEMBERED)

@@ -98,14 +98,14 @@ class TokenSecretController:
 
     async def _account(self, secret: Secret) -> PartialObject | None:
         """The secret's account; asked for when our copy lacks it, as without it the secret goes."""
-        found = self._accounts.get_key(_account_of(secret))
-        if found is None or not _is_meant(secret, found):
+        account = self._accounts.get_key(_account_of(secret))
+        if account is None or not _is_meant(secret, account):
             name = secret.metadata.annotations.get(ACCOUNT_NAME, "")
             try:
-                found = await self._client.get(SERVICE_ACCOUNTS, name, secret.metadata.namespace)
+                account = await self._client.get(SERVICE_ACCOUNTS, name, secret.metadata.namespace)
             except NotFoundError:
                 return None
-        return found if _is_meant(secret, found) else None
+        return account if _is_meant(secret, account) else None
 
     async def _remove(self, secret: Secret) -> None:
         meta = secret.metadata

@@ -80,9 +80,9 @@ class DeploymentController:
         self._queue.add(object_key(either.metadata))
 
     def _set_changed(self, before: ReplicaSet | None, after: ReplicaSet | None) -> None:
-        for each in (before, after):
-            if each is not None:
-                self._enqueue_controller(each.metadata)
+        for replica_set in (before, after):
+            if replica_set is not None:
+                self._enqueue_controller(replica_set.metadata)
         if after is None or controller_of(after.metadata) is not None:
             return
         is_news = before is None or before.metadata.labels != after.metadata.labels
@@ -163,9 +163,11 @@ class DeploymentController:
 
     def _has_old_pods(self, sets: SetsOf) -> bool:
         return any(
-            each.status.replicas > 0
-            or any(not is_ended(pod) for pod in self._pods.by_index(OWNER, each.metadata.uid))
-            for each in sets.old
+            replica_set.status.replicas > 0
+            or any(
+                not is_ended(pod) for pod in self._pods.by_index(OWNER, replica_set.metadata.uid)
+            )
+            for replica_set in sets.old
         )
 
     async def _conclude(
@@ -183,8 +185,8 @@ class DeploymentController:
         await self._write_status(deployment, status)
 
     async def _remove_expired(self, deployment: Deployment, sets: SetsOf) -> None:
-        for each in expired_sets(deployment, sets.old):
-            meta = each.metadata
+        for replica_set in expired_sets(deployment, sets.old):
+            meta = replica_set.metadata
             try:
                 await self._client.delete(REPLICA_SETS, meta.name, meta.namespace, uid=meta.uid)
             except NotFoundError:
@@ -225,10 +227,10 @@ class DeploymentController:
             raise
 
     async def _note_creation_failure(self, deployment: Deployment, message: str) -> None:
-        found = progress.condition(
+        condition = progress.condition(
             progress.PROGRESSING, "False", progress.SET_CREATE_ERROR, message, self._clock.now()
         )
-        conditions = progress.with_condition(deployment.status.conditions, found)
+        conditions = progress.with_condition(deployment.status.conditions, condition)
         await self._write_status(
             deployment, msgspec.structs.replace(deployment.status, conditions=conditions)
         )
@@ -244,10 +246,10 @@ class DeploymentController:
             if is_created:
                 reason, verb = progress.NEW_SET_CREATED, "Created"
             message = f'{verb} new replica set "{new.metadata.name}"'
-            found = progress.condition(
+            condition = progress.condition(
                 progress.PROGRESSING, "True", reason, message, self._clock.now()
             )
-            conditions = progress.with_condition(status.conditions, found)
+            conditions = progress.with_condition(status.conditions, condition)
             status = msgspec.structs.replace(status, conditions=conditions)
         return await self._write_status(
             deployment, status, revision=new.metadata.annotations.get(REVISION, "")

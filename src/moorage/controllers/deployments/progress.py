@@ -33,11 +33,11 @@ Conditions = tuple[DeploymentCondition, ...]
 
 
 def find(conditions: Conditions, type_: str) -> DeploymentCondition | None:
-    return next((each for each in conditions if each.type == type_), None)
+    return next((condition for condition in conditions if condition.type == type_), None)
 
 
 def without(conditions: Conditions, type_: str) -> Conditions:
-    return tuple(each for each in conditions if each.type != type_)
+    return tuple(condition for condition in conditions if condition.type != type_)
 
 
 def condition(
@@ -72,27 +72,27 @@ def has_deadline(deployment: Deployment) -> bool:
 def observed_status(deployment: Deployment, sets: SetsOf, now: datetime) -> DeploymentStatus:
     """The counts and the availability; the other conditions as they are."""
     available = available_replicas(sets.all)
-    terminating = [each.status.terminating_replicas for each in sets.all]
+    terminating = [replica_set.status.terminating_replicas for replica_set in sets.all]
     known = [count for count in terminating if count is not None]
     if available >= replicas_of(deployment) - max_unavailable(deployment):
-        found = condition(
+        availability = condition(
             AVAILABLE, "True", "MinimumReplicasAvailable",
             "Deployment has minimum availability.", now,
         )  # fmt: skip
     else:
-        found = condition(
+        availability = condition(
             AVAILABLE, "False", "MinimumReplicasUnavailable",
             "Deployment does not have minimum availability.", now,
         )  # fmt: skip
     return DeploymentStatus(
         observed_generation=deployment.metadata.generation,
-        replicas=sum(each.status.replicas for each in sets.all),
+        replicas=sum(replica_set.status.replicas for replica_set in sets.all),
         updated_replicas=sets.new.status.replicas if sets.new is not None else 0,
-        ready_replicas=sum(each.status.ready_replicas for each in sets.all),
+        ready_replicas=sum(replica_set.status.ready_replicas for replica_set in sets.all),
         available_replicas=available,
         unavailable_replicas=max(0, wanted_replicas(sets.all) - available),
         terminating_replicas=sum(known) if len(known) == len(terminating) else None,
-        conditions=with_condition(deployment.status.conditions, found),
+        conditions=with_condition(deployment.status.conditions, availability),
         collision_count=deployment.status.collision_count,
     )
 
@@ -147,12 +147,12 @@ def pause_conditions(deployment: Deployment, now: datetime) -> Conditions | None
         return None
     was_paused = current is not None and current.reason == PAUSED
     if deployment.spec.paused and not was_paused:
-        found = condition(PROGRESSING, "Unknown", PAUSED, "Deployment is paused", now)
+        paused = condition(PROGRESSING, "Unknown", PAUSED, "Deployment is paused", now)
     elif not deployment.spec.paused and was_paused:
-        found = condition(PROGRESSING, "Unknown", RESUMED, "Deployment is resumed", now)
+        paused = condition(PROGRESSING, "Unknown", RESUMED, "Deployment is resumed", now)
     else:
         return None
-    return with_condition(conditions, found)
+    return with_condition(conditions, paused)
 
 
 def _was_completed(deployment: Deployment, status: DeploymentStatus) -> bool:
@@ -173,20 +173,20 @@ def _judged(
         subject = f'ReplicaSet "{sets.new.metadata.name}"'
     if is_complete(deployment, status):
         message = f"{subject} has successfully progressed."
-        found = condition(PROGRESSING, "True", NEW_SET_AVAILABLE, message, now)
-        return with_condition(conditions, found)
+        complete = condition(PROGRESSING, "True", NEW_SET_AVAILABLE, message, now)
+        return with_condition(conditions, complete)
     if _has_progressed(deployment.status, status):
-        found = condition(PROGRESSING, "True", SET_UPDATED, f"{subject} is progressing.", now)
+        complete = condition(PROGRESSING, "True", SET_UPDATED, f"{subject} is progressing.", now)
         current = find(conditions, PROGRESSING)
-        if current is not None and current.status == found.status:
+        if current is not None and current.status == complete.status:
             since = current.last_transition_time
-            found = msgspec.structs.replace(found, last_transition_time=since)
+            complete = msgspec.structs.replace(complete, last_transition_time=since)
         # Each step renews the time that the deadline is counted from.
-        return (*without(conditions, PROGRESSING), found)
+        return (*without(conditions, PROGRESSING), complete)
     if _is_late(deployment, status, now):
         message = f"{subject} has timed out progressing."
-        found = condition(PROGRESSING, "False", DEADLINE_EXCEEDED, message, now)
-        return with_condition(conditions, found)
+        complete = condition(PROGRESSING, "False", DEADLINE_EXCEEDED, message, now)
+        return with_condition(conditions, complete)
     return conditions
 
 
@@ -214,15 +214,15 @@ def _deadline(deployment: Deployment, current: DeploymentCondition) -> datetime:
 def _failure(sets: SetsOf) -> DeploymentCondition | None:
     """A set's failure to have its pods; the new set's counts first."""
     new: Sequence[ReplicaSet] = () if sets.new is None else (sets.new,)
-    for each in (*new, *sets.old):
-        for found in each.status.conditions:
-            if found.type == REPLICA_FAILURE:
+    for replica_set in (*new, *sets.old):
+        for condition in replica_set.status.conditions:
+            if condition.type == REPLICA_FAILURE:
                 return DeploymentCondition(
                     type=REPLICA_FAILURE,
-                    status=found.status,
-                    last_update_time=found.last_transition_time,
-                    last_transition_time=found.last_transition_time,
-                    reason=found.reason,
-                    message=found.message,
+                    status=condition.status,
+                    last_update_time=condition.last_transition_time,
+                    last_transition_time=condition.last_transition_time,
+                    reason=condition.reason,
+                    message=condition.message,
                 )
     return None

@@ -37,7 +37,9 @@ def revision_of(annotations: Mapping[str, str]) -> int:
 
 
 def next_revision(old: Iterable[ReplicaSet]) -> int:
-    return max((revision_of(each.metadata.annotations) for each in old), default=0) + 1
+    return (
+        max((revision_of(replica_set.metadata.annotations) for replica_set in old), default=0) + 1
+    )
 
 
 def new_set_annotations(
@@ -82,17 +84,17 @@ def expired_sets(deployment: Deployment, old: Iterable[ReplicaSet]) -> list[Repl
     limit = deployment.spec.revision_history_limit
     if limit is None or limit == 2**31 - 1:
         return []
-    alive = [each for each in old if each.metadata.deletion_timestamp is None]
+    alive = [replica_set for replica_set in old if replica_set.metadata.deletion_timestamp is None]
     surplus = len(alive) - limit
     if surplus <= 0:
         return []
     alive.sort(
-        key=lambda each: (
-            revision_of(each.metadata.annotations),
-            each.metadata.creation_timestamp or "",
+        key=lambda replica_set: (
+            revision_of(replica_set.metadata.annotations),
+            replica_set.metadata.creation_timestamp or "",
         )
     )
-    return [each for each in alive[:surplus] if _is_settled_empty(each)]
+    return [replica_set for replica_set in alive[:surplus] if _is_settled_empty(replica_set)]
 
 
 def _is_settled_empty(replica_set: ReplicaSet) -> bool:

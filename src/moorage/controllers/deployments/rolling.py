@@ -57,30 +57,30 @@ def shrink_old(deployment: Deployment, sets: SetsOf) -> Plan:
     spare = wanted_replicas(sets.all) - least_available - new_unavailable
     if spare <= 0:
         return {}
-    sizes = {each.metadata.name: size_of(each) for each in sets.old}
+    sizes = {old_set.metadata.name: size_of(old_set) for old_set in sets.old}
     before = dict(sizes)
-    for each in by_age(sets.old):
-        size = size_of(each)
-        broken = min(spare, size - each.status.available_replicas)
+    for replica_set in by_age(sets.old):
+        size = size_of(replica_set)
+        broken = min(spare, size - replica_set.status.available_replicas)
         if size and broken > 0:
-            sizes[each.metadata.name] -= broken
+            sizes[replica_set.metadata.name] -= broken
             spare -= broken
     healthy = available_replicas(sets.all) - least_available
-    for each in by_age(sets.old):
-        step = min(sizes[each.metadata.name], max(0, healthy))
-        sizes[each.metadata.name] -= step
+    for replica_set in by_age(sets.old):
+        step = min(sizes[replica_set.metadata.name], max(0, healthy))
+        sizes[replica_set.metadata.name] -= step
         healthy -= step
     return {name: size for name, size in sizes.items() if size != before[name]}
 
 
 def empty_old(sets: SetsOf) -> Plan:
     """Recreate: all old pods go before any new one comes."""
-    return {each.metadata.name: 0 for each in active(sets.old)}
+    return {replica_set.metadata.name: 0 for replica_set in active(sets.old)}
 
 
 def is_resized(deployment: Deployment, sets: SetsOf) -> bool:
     """Whether the wanted number has changed since the sets were last given their sizes."""
-    noted = (noted_size(each, DESIRED_REPLICAS) for each in active(sets.all))
+    noted = (noted_size(replica_set, DESIRED_REPLICAS) for replica_set in active(sets.all))
     return any(size is not None and size != replicas_of(deployment) for size in noted)
 
 
@@ -128,9 +128,9 @@ def _in_proportion(deployment: Deployment, sets: SetsOf) -> Plan:
     ordered.sort(key=size_of, reverse=True)
     plan: Plan = {}
     added = 0
-    for each in ordered:
-        share = _share(deployment, each, to_add, added) if to_add else 0
-        plan[each.metadata.name] = size_of(each) + share
+    for replica_set in ordered:
+        share = _share(deployment, replica_set, to_add, added) if to_add else 0
+        plan[replica_set.metadata.name] = size_of(replica_set) + share
         added += share
     if to_add and ordered:
         largest = ordered[0].metadata.name

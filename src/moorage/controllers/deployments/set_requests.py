@@ -85,20 +85,20 @@ class SetRequests:
 
     async def _existing(self, deployment: Deployment, name: str) -> ReplicaSet:
         # Our copy may not have it yet, or a namesake of another template is in the way.
-        found = await self._client.get(REPLICA_SETS, name, deployment.metadata.namespace)
-        controller = controller_of(found.metadata)
+        existing = await self._client.get(REPLICA_SETS, name, deployment.metadata.namespace)
+        controller = controller_of(existing.metadata)
         is_ours = controller is not None and controller.uid == deployment.metadata.uid
-        if is_ours and is_same_template(found.spec.template, deployment.spec.template):
-            return found
+        if is_ours and is_same_template(existing.spec.template, deployment.spec.template):
+            return existing
         raise HashCollisionError(f'replica set "{name}" has another template')
 
     async def carry_out(self, deployment: Deployment, sets: SetsOf, plan: Plan) -> SetsOf:
         """The sets once they have the sizes of a plan."""
-        by_name = {each.metadata.name: each for each in sets.all}
+        by_name = {replica_set.metadata.name: replica_set for replica_set in sets.all}
         for name, size in plan.items():
             by_name[name] = await self._resize(deployment, by_name[name], size)
         new = by_name[sets.new.metadata.name] if sets.new is not None else None
-        return SetsOf(new, tuple(by_name[each.metadata.name] for each in sets.old))
+        return SetsOf(new, tuple(by_name[replica_set.metadata.name] for replica_set in sets.old))
 
     async def _resize(
         self, deployment: Deployment, replica_set: ReplicaSet, size: int

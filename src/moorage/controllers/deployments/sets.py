@@ -18,17 +18,17 @@ def wanted_replicas(sets: Iterable[ReplicaSet]) -> int:
 
 
 def available_replicas(sets: Iterable[ReplicaSet]) -> int:
-    return sum(each.status.available_replicas for each in sets)
+    return sum(replica_set.status.available_replicas for replica_set in sets)
 
 
 def active(sets: Iterable[ReplicaSet]) -> list[ReplicaSet]:
     """Those that want pods."""
-    return [each for each in sets if replicas_of(each) > 0]
+    return [replica_set for replica_set in sets if replicas_of(replica_set) > 0]
 
 
 def by_age(sets: Iterable[ReplicaSet], *, oldest_first: bool = True) -> list[ReplicaSet]:
-    def created(each: ReplicaSet) -> tuple[str, str]:
-        return each.metadata.creation_timestamp or "", each.metadata.name
+    def created(replica_set: ReplicaSet) -> tuple[str, str]:
+        return replica_set.metadata.creation_timestamp or "", replica_set.metadata.name
 
     return sorted(sets, key=created, reverse=not oldest_first)
 
@@ -49,5 +49,12 @@ def sort_sets(deployment: Deployment, sets: Sequence[ReplicaSet]) -> SetsOf:
     """Where several have the present template, the oldest is the new one."""
     ordered = by_age(sets)
     template = deployment.spec.template
-    new = next((each for each in ordered if is_same_template(each.spec.template, template)), None)
-    return SetsOf(new, tuple(each for each in ordered if each is not new))
+    new = next(
+        (
+            replica_set
+            for replica_set in ordered
+            if is_same_template(replica_set.spec.template, template)
+        ),
+        None,
+    )
+    return SetsOf(new, tuple(replica_set for replica_set in ordered if replica_set is not new))

@@ -62,9 +62,9 @@ def _canonical(template: Raw) -> Raw:
 def _without_empty(value: Any) -> Any:
     """Absent and null are the same, also for the empty labels that taking one out may leave."""
     if not isinstance(value, dict):
-        return [_without_empty(each) for each in value] if isinstance(value, list) else value
+        return [_without_empty(item) for item in value] if isinstance(value, list) else value
     return {
-        key: _without_empty(each)
-        for key, each in value.items()
-        if each is not None and not (key in ("labels", "metadata") and each == {})
+        key: _without_empty(item)
+        for key, item in value.items()
+        if item is not None and not (key in ("labels", "metadata") and item == {})
     }

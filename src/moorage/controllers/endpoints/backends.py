@@ -55,14 +55,14 @@ def selects(service: Service, labels: dict[str, str]) -> bool:
 def backends_of(service: Service, pods: Iterable[Pod]) -> list[Backend]:
     """One backend per address of each pod that can be reached, by address."""
     families = service.spec.ip_families or ("IPv4",)
-    found = [
+    backends = [
         backend
         for pod in pods
         if selects(service, pod.metadata.labels) and not is_ended(pod)
         for backend in _of_pod(service, pod)
         if backend.family in families
     ]
-    return sorted(found, key=lambda each: (each.address, each.pod.metadata.name))
+    return sorted(backends, key=lambda backend: (backend.address, backend.pod.metadata.name))
 
 
 def hostname_of(service: Service, pod: Pod) -> str:
@@ -71,11 +71,11 @@ def hostname_of(service: Service, pod: Pod) -> str:
 
 
 def _of_pod(service: Service, pod: Pod) -> list[Backend]:
-    addresses = [each.ip for each in pod.status.pod_ips] or [pod.status.pod_ip]
+    addresses = [pod_ip.ip for pod_ip in pod.status.pod_ips] or [pod.status.pod_ip]
     ports = tuple(sorted(_ports(service, pod)))
     ready = is_ready(pod)
     is_listed = service.spec.publish_not_ready_addresses or (ready and not is_deleting(pod))
-    return [Backend(pod, each, ports, is_listed, ready) for each in addresses if each]
+    return [Backend(pod, address, ports, is_listed, ready) for address in addresses if address]
 
 
 def _ports(service: Service, pod: Pod) -> Iterable[Port]:
@@ -93,10 +93,11 @@ def _number(port: ServicePort, pod: Pod) -> int | None:
         return target or port.port
     return next(
         (
-            each.container_port
+            candidate.container_port
             for container in pod.spec.containers
-            for each in container.ports
-            if each.name == target and (each.protocol or "TCP") == (port.protocol or "TCP")
+            for candidate in container.ports
+            if candidate.name == target
+            and (candidate.protocol or "TCP") == (port.protocol or "TCP")
         ),
         None,
     )

@@ -84,7 +84,7 @@ class EndpointsController:
         if before is not None and after is not None and _offer(before) == _offer(after):
             return
         for service in self._services.by_index(NAMESPACE, either.metadata.namespace):
-            if any(selects(service, each.metadata.labels) for each in (before, after) if each):
+            if any(selects(service, pod.metadata.labels) for pod in (before, after) if pod):
                 self._queue.add(object_key(service.metadata))
 
     async def _reconcile(self, key: str) -> float | None:
@@ -119,7 +119,7 @@ class EndpointsController:
         meta = service.metadata
         # The objects hold one family, the service's first.
         family = (service.spec.ip_families or ("IPv4",))[0]
-        subsets = subsets_of(service, (each for each in backends if each.family == family))
+        subsets = subsets_of(service, (backend for backend in backends if backend.family == family))
         labels = {**_copied_labels(service), MANAGED_BY: MANAGER}
         present = self._endpoints.get_key(object_key(meta))
         if present is None:
@@ -141,13 +141,16 @@ class EndpointsController:
         meta = service.metadata
         known = self._slices.by_index(OWNER, meta.uid)
         owned = [*known, *self._unseen.get(meta.uid, {}).values()]
-        existing = [each for each in owned if _is_ours(each)]
-        existing = [each for each in existing if each.metadata.deletion_timestamp is None]
+        existing = [
+            existing_slice
+            for existing_slice in owned
+            if _is_ours(existing_slice) and existing_slice.metadata.deletion_timestamp is None
+        ]
         division = divide(service, backends, existing, self._zone_of)
         for content in division.wanted:
             await self._write_slice(service, content)
-        for each in division.surplus:
-            gone = each.metadata
+        for slice_ in division.surplus:
+            gone = slice_.metadata
             try:
                 await self._client.delete(ENDPOINT_SLICES, gone.name, gone.namespace, uid=gone.uid)
             except NotFoundError:

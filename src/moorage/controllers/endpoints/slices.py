@@ -36,7 +36,7 @@ class SliceContent:
 
     @property
     def port_objects(self) -> list[dict[str, Any]]:
-        return [{"name": "", **port_object(each)} for each in self.ports]
+        return [{"name": "", **port_object(port)} for port in self.ports]
 
 
 @dataclass(slots=True)
@@ -55,9 +55,9 @@ def divide(
 ) -> Division:
     """Who goes where. `zone_of` gives the zone of a node by its name, `""` for none."""
     groups: dict[Group, dict[str, dict[str, Any]]] = {}
-    for each in backends:
-        members = groups.setdefault((each.family, each.ports), {})
-        members[each.pod.metadata.uid] = _endpoint(service, each, zone_of)
+    for backend in backends:
+        members = groups.setdefault((backend.family, backend.ports), {})
+        members[backend.pod.metadata.uid] = _endpoint(service, backend, zone_of)
     families = service.spec.ip_families or ("IPv4",)
     for family in families:
         if not any(group[0] == family for group in groups):
@@ -102,7 +102,7 @@ def _divide_group(
 
 def _kept(slice_: EndpointSlice, unplaced: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """The slice's endpoints that are still wanted, as they are now; taken out of `unplaced`."""
-    uids = ((each.get("targetRef") or {}).get("uid", "") for each in slice_.endpoints)
+    uids = ((endpoint.get("targetRef") or {}).get("uid", "") for endpoint in slice_.endpoints)
     return [unplaced.pop(uid) for uid in uids if uid in unplaced]
 
 

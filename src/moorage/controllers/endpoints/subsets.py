@@ -12,16 +12,16 @@ from moorage.controllers.endpoints.backends import Backend, Port, hostname_of
 def subsets_of(service: Service, backends: Iterable[Backend]) -> list[dict[str, Any]]:
     """Addresses with the same ports in one subset, those that are not ready apart."""
     grouped: dict[tuple[Port, ...], tuple[list[Any], list[Any]]] = {}
-    for each in backends:
-        if each.is_terminating and not service.spec.publish_not_ready_addresses:
+    for backend in backends:
+        if backend.is_terminating and not service.spec.publish_not_ready_addresses:
             continue
-        if service.spec.ports and not each.ports:
+        if service.spec.ports and not backend.ports:
             continue
-        ready, others = grouped.setdefault(each.ports, ([], []))
-        (ready if each.is_listed else others).append(_address(service, each))
+        ready, others = grouped.setdefault(backend.ports, ([], []))
+        (ready if backend.is_listed else others).append(_address(service, backend))
     return [
         _present(
-            addresses=ready, notReadyAddresses=others, ports=[port_object(each) for each in ports]
+            addresses=ready, notReadyAddresses=others, ports=[port_object(port) for port in ports]
         )
         for ports, (ready, others) in sorted(grouped.items())
     ]

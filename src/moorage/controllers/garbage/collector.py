@@ -134,7 +134,9 @@ class GarbageCollector:
             self._queue.add(Coordinates.of(resource, meta))
 
     def _misses_owner(self, meta: ObjectMeta) -> bool:
-        owners = (self._graph.owner(each, meta.namespace) for each in meta.owner_references)
+        owners = (
+            self._graph.owner(reference, meta.namespace) for reference in meta.owner_references
+        )
         return any(owner is None or waits_for_dependents(owner) for owner in owners)
 
     async def _reconcile(self, item: Coordinates) -> float | None:
@@ -161,7 +163,8 @@ class GarbageCollector:
     async def _collect(self, resource: Resource[Any], meta: ObjectMeta) -> None:
         """Delete an object without owners; take out of an owned one the owners that are gone."""
         states = {
-            each.uid: await self._state(each, resource, meta) for each in meta.owner_references
+            reference.uid: await self._state(reference, resource, meta)
+            for reference in meta.owner_references
         }
         dependents = self._graph.dependents(meta)
         judgement = judge(meta, states, has_dependents=bool(dependents))
@@ -253,25 +256,31 @@ class GarbageCollector:
 
     def _is_circular(self, dependents: list[Coordinates]) -> bool:
         """Whether a dependent is itself waiting for its dependents, of which we may be one."""
-        metas = (self._graph.find(each.resource, each.namespace, each.name) for each in dependents)
+        metas = (
+            self._graph.find(dependent.resource, dependent.namespace, dependent.name)
+            for dependent in dependents
+        )
         return any(meta is not None and waits_for_dependents(meta) for meta in metas)
 
     async def _stop_blocking(self, resource: Resource[Any], meta: ObjectMeta) -> ObjectMeta:
         references = [
-            {**each, "blockOwnerDeletion": False} for each in without_owners(meta, uids=())
+            {**reference, "blockOwnerDeletion": False}
+            for reference in without_owners(meta, uids=())
         ]
         return await self._patch(resource, meta, {"ownerReferences": references})
 
     async def _delete_dependents(self, resource: Resource[Any], meta: ObjectMeta) -> None:
         """Foreground: the object goes once nothing that blocks it is left."""
-        blocking = [each for each in self._graph.dependents(meta) if self._blocks(each, meta.uid)]
+        blocking = [
+            other for other in self._graph.dependents(meta) if self._blocks(other, meta.uid)
+        ]
         if not blocking:
             await self._remove_finalizer(resource, meta, FOREGROUND_FINALIZER)
             return
-        for each in blocking:
-            found = self._graph.find(each.resource, each.namespace, each.name)
-            if found is not None and not waits_for_dependents(found):
-                self._queue.add(each)
+        for dependent in blocking:
+            metadata = self._graph.find(dependent.resource, dependent.namespace, dependent.name)
+            if metadata is not None and not waits_for_dependents(metadata):
+                self._queue.add(dependent)
 
     def _blocks(self, dependent: Coordinates, owner_uid: str) -> bool:
         meta = self._graph.find(dependent.resource, dependent.namespace, dependent.name)
@@ -279,10 +288,10 @@ class GarbageCollector:
 
     async def _set_free(self, resource: Resource[Any], meta: ObjectMeta) -> None:
         """Orphan: dependents lose the reference, then the object goes."""
-        for each in self._graph.dependents(meta):
-            found = self._graph.find(each.resource, each.namespace, each.name)
-            if found is not None:
-                await self._drop_owners(each.resource, found, {meta.uid})
+        for dependent in self._graph.dependents(meta):
+            metadata = self._graph.find(dependent.resource, dependent.namespace, dependent.name)
+            if metadata is not None:
+                await self._drop_owners(dependent.resource, metadata, {meta.uid})
         await self._remove_finalizer(resource, meta, ORPHAN_FINALIZER)
 
     async def _drop_owners(
@@ -296,7 +305,7 @@ class GarbageCollector:
     async def _remove_finalizer(
         self, resource: Resource[Any], meta: ObjectMeta, finalizer: str
     ) -> None:
-        left = [each for each in meta.finalizers if each != finalizer]
+        left = [name for name in meta.finalizers if name != finalizer]
         try:
             await self._patch(resource, meta, {"finalizers": left})
         except NotFoundError:

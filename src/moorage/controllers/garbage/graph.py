@@ -41,7 +41,7 @@ class Graph:
     """All objects that own or may be owned."""
 
     def __init__(self, shared: Informers, discovered: Discovered) -> None:
-        by_resource = {_place(each.resource): each for each in shared}
+        by_resource = {_place(informer.resource): informer for informer in shared}
         self._informers: dict[tuple[str, str], Informer[Any]] = {}
         self.own: list[Informer[Any]] = []
         """The informers that are the graph's own, to be run by it."""
@@ -74,8 +74,8 @@ class Graph:
     def resource_of(self, reference: OwnerReference) -> Resource[Any] | None:
         """What a reference's kind is served as; any version of its group will do."""
         group = reference.api_version.rpartition("/")[0]
-        found = self._by_kind.get((group, reference.kind))
-        return found or self._by_kind.get((_MOVED_GROUPS.get(group, group), reference.kind))
+        resource = self._by_kind.get((group, reference.kind))
+        return resource or self._by_kind.get((_MOVED_GROUPS.get(group, group), reference.kind))
 
     def find(self, resource: Resource[Any], namespace: str, name: str) -> ObjectMeta | None:
         informer = self._informers.get(_place(resource))

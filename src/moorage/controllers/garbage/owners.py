@@ -58,7 +58,8 @@ def orphans_dependents(meta: ObjectMeta) -> bool:
 def blocks(meta: ObjectMeta, owner_uid: str) -> bool:
     """Whether the owner's foreground deletion has to wait for this dependent."""
     return any(
-        each.uid == owner_uid and bool(each.block_owner_deletion) for each in meta.owner_references
+        reference.uid == owner_uid and bool(reference.block_owner_deletion)
+        for reference in meta.owner_references
     )
 
 
@@ -77,13 +78,15 @@ def judge(meta: ObjectMeta, states: Mapping[str, Owner], *, has_dependents: bool
 
 def lost_or_unblocked(before: ObjectMeta, after: ObjectMeta | None) -> Iterable[OwnerReference]:
     """The owners whose foreground deletion this object held up and holds up no more."""
-    for each in before.owner_references:
-        if each.block_owner_deletion and (after is None or not blocks(after, each.uid)):
-            yield each
+    for reference in before.owner_references:
+        if reference.block_owner_deletion and (after is None or not blocks(after, reference.uid)):
+            yield reference
 
 
 def _uids(meta: ObjectMeta, states: Mapping[str, Owner], state: Owner) -> frozenset[str]:
-    return frozenset(each.uid for each in meta.owner_references if states[each.uid] is state)
+    return frozenset(
+        reference.uid for reference in meta.owner_references if states[reference.uid] is state
+    )
 
 
 def _own_policy(meta: ObjectMeta) -> str:

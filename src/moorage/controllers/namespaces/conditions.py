@@ -62,7 +62,7 @@ class Progress:
 def conditions_after(before: Sequence[Raw], progress: Progress, now: datetime) -> tuple[Raw, ...]:
     """The namespace's conditions, in the order they have; those that hold on keep their time."""
     troubles = _troubles(progress)
-    by_type = {each["type"]: each for each in before}
+    by_type = {condition["type"]: condition for condition in before}
     for type_, settled in _SETTLED.items():
         reason, message = troubles.get(type_, settled)
         status = "True" if type_ in troubles else "False"

@@ -103,15 +103,15 @@ class NamespaceController:
         except StatusError as error:
             progress.deletion_failures.append(str(error))
             return 0
-        metas: list[ObjectMeta] = [each.metadata for each in left.items]
+        metas: list[ObjectMeta] = [item.metadata for item in left.items]
         progress.left(resource, metas)
         return _wait_s(metas)
 
     async def _delete_each(self, resource: Resource[Any], namespace: str) -> None:
-        for each in (await self._client.list(resource, namespace)).items:
+        for item in (await self._client.list(resource, namespace)).items:
             try:
                 await self._client.delete(
-                    resource, each.metadata.name, namespace, propagation_policy="Background"
+                    resource, item.metadata.name, namespace, propagation_policy="Background"
                 )
             except NotFoundError:
                 continue  # Gone already, as wanted.
@@ -135,7 +135,9 @@ class NamespaceController:
         if whole["metadata"]["uid"] != namespace.metadata.uid:
             return
         spec = whole.setdefault("spec", {})
-        spec["finalizers"] = [each for each in spec.get("finalizers", ()) if each != FINALIZER]
+        spec["finalizers"] = [
+            finalizer for finalizer in spec.get("finalizers", ()) if finalizer != FINALIZER
+        ]
         try:
             await self._client.update(NAMESPACES, whole, name, subresource="finalize")
         except NotFoundError:

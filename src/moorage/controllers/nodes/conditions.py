@@ -19,12 +19,14 @@ _REPORTED = (READY, "MemoryPressure", "DiskPressure", "PIDPressure")
 
 def ready_status(node: Node) -> str | None:
     """Return the status of the condition Ready; None if the node has never reported it."""
-    return next((each.status for each in node.status.conditions if each.type == READY), None)
+    return next(
+        (condition.status for condition in node.status.conditions if condition.type == READY), None
+    )
 
 
 def unknown_conditions(node: Node, now: datetime) -> list[NodeCondition]:
     """The conditions that turn Unknown because the node's agent is silent, those only."""
-    present = {each.type: each for each in node.status.conditions}
+    present = {condition.type: condition for condition in node.status.conditions}
     return [
         _unknown(node, type_, present.get(type_), now)
         for type_ in _REPORTED

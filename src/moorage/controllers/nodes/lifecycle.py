@@ -205,8 +205,8 @@ def _has_spoken(before: Node, after: Node) -> bool:
     """Whether the agent wrote the status; we ourselves never move the heartbeat."""
 
     def heartbeat(node: Node) -> str | None:
-        found = (each for each in node.status.conditions if each.type == READY)
-        return next((each.last_heartbeat_time for each in found), None)
+        ready = (condition for condition in node.status.conditions if condition.type == READY)
+        return next((condition.last_heartbeat_time for condition in ready), None)
 
     return heartbeat(before) != heartbeat(after) or (
         ready_status(before) != ready_status(after) and ready_status(after) != "Unknown"

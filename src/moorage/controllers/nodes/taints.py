@@ -42,7 +42,7 @@ def evicting_key(ready: str | None) -> str | None:
 def has_evicting_taint(node: Node) -> bool:
     """Whether pods are already being made to leave because the node is lost."""
     return any(
-        each.effect == NO_EXECUTE and each.key in _EVICTING_KEYS for each in node.spec.taints
+        taint.effect == NO_EXECUTE and taint.key in _EVICTING_KEYS for taint in node.spec.taints
     )
 
 
@@ -54,8 +54,10 @@ def taints_after(node: Node, evicting: str | None, now: datetime) -> tuple[Taint
     wanted = [(key, NO_SCHEDULE) for key in _no_schedule_keys(node)]
     if evicting is not None:
         wanted.append((evicting, NO_EXECUTE))
-    kept = [each for each in node.spec.taints if not _is_ours(each) or _identity(each) in wanted]
-    present = {_identity(each) for each in kept}
+    kept = [
+        taint for taint in node.spec.taints if not _is_ours(taint) or _identity(taint) in wanted
+    ]
+    present = {_identity(taint) for taint in kept}
     stamp = format_time(now)
     added = [
         Taint(key=key, effect=effect, time_added=stamp)
@@ -69,21 +71,27 @@ def seconds_borne(taints: Sequence[Taint], tolerations: Collection[Toleration]) 
     """How long a pod may stay with these NoExecute taints: 0 not at all, None for ever."""
     borne: list[Toleration] = []
     for taint in taints:
-        matching = next((each for each in tolerations if tolerates(each, taint)), None)
+        matching = next(
+            (toleration for toleration in tolerations if tolerates(toleration, taint)), None
+        )
         if matching is None:
             return 0.0
         borne.append(matching)
-    limits = [each.toleration_seconds for each in borne if each.toleration_seconds is not None]
+    limits = [
+        toleration.toleration_seconds
+        for toleration in borne
+        if toleration.toleration_seconds is not None
+    ]
     return max(0.0, float(min(limits))) if limits else None
 
 
 def no_execute(node: Node) -> tuple[Taint, ...]:
-    return tuple(each for each in node.spec.taints if each.effect == NO_EXECUTE)
+    return tuple(taint for taint in node.spec.taints if taint.effect == NO_EXECUTE)
 
 
 def _no_schedule_keys(node: Node) -> list[str]:
-    conditions = ((each.type, each.status) for each in node.status.conditions)
-    keys = [_BY_CONDITION[each] for each in conditions if each in _BY_CONDITION]
+    conditions = ((condition.type, condition.status) for condition in node.status.conditions)
+    keys = [_BY_CONDITION[condition] for condition in conditions if condition in _BY_CONDITION]
     return [*keys, UNSCHEDULABLE] if node.spec.unschedulable else keys
 
 

@@ -37,7 +37,7 @@ class Outage:
     @property
     def is_total(self) -> bool:
         """No node at all is reachable: the fault may well be on our side."""
-        return bool(self.states) and all(each is ZoneState.FULL for each in self.states.values())
+        return bool(self.states) and all(state is ZoneState.FULL for state in self.states.values())
 
     def evictions_per_s(self, zone: str, options: ControllerOptions) -> float:
         """How many nodes of the zone may be given up per second."""

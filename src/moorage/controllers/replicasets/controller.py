@@ -77,9 +77,9 @@ class ReplicaSetController:
                 self._expectations.deletion_seen(key, after.metadata.uid)
         if old_key is not None and before is not None and after is None:
             self._expectations.deletion_seen(old_key, before.metadata.uid)
-        for each in {old_key, key} - {None}:
-            assert each is not None
-            self._queue.add(each)
+        for changed_key in {old_key, key} - {None}:
+            assert changed_key is not None
+            self._queue.add(changed_key)
         if after is not None and controller_of(after.metadata) is None and not is_deleting(after):
             self._offer(before, after)
 
@@ -90,9 +90,9 @@ class ReplicaSetController:
             and controller_of(before.metadata) is None
         ):
             return
-        for each in self._sets.by_index(NAMESPACE, orphan.metadata.namespace):
-            if from_object(each.spec.selector).matches(orphan.metadata.labels):
-                self._queue.add(object_key(each.metadata))
+        for replica_set in self._sets.by_index(NAMESPACE, orphan.metadata.namespace):
+            if from_object(replica_set.spec.selector).matches(orphan.metadata.labels):
+                self._queue.add(object_key(replica_set.metadata))
 
     def _controller_key(self, pod: Pod) -> str | None:
         controller = controller_of(pod.metadata)

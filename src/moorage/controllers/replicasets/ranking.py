@@ -76,13 +76,20 @@ def _age_class(since: datetime | None, now: datetime) -> int:
 
 def _restarts(pod: Pod) -> tuple[int, int]:
     """The most restarts of a regular container and of a sidecar."""
-    sidecars = {each.name for each in pod.spec.init_containers if each.restart_policy == "Always"}
-    regular = max((each.restart_count for each in pod.status.container_statuses), default=0)
+    sidecars = {
+        container.name
+        for container in pod.spec.init_containers
+        if container.restart_policy == "Always"
+    }
+    regular = max(
+        (container_status.restart_count for container_status in pod.status.container_statuses),
+        default=0,
+    )
     sidecar = max(
         (
-            each.restart_count
-            for each in pod.status.init_container_statuses
-            if each.name in sidecars
+            init_container_status.restart_count
+            for init_container_status in pod.status.init_container_statuses
+            if init_container_status.name in sidecars
         ),
         default=0,
     )

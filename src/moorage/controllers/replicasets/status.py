@@ -52,7 +52,7 @@ def _conditions(
     replica_set: ReplicaSet, active: int, failure: str | None, now: datetime
 ) -> tuple[ReplicaSetCondition, ...]:
     conditions = replica_set.status.conditions
-    others = tuple(each for each in conditions if each.type != REPLICA_FAILURE)
+    others = tuple(other for other in conditions if other.type != REPLICA_FAILURE)
     if failure is None:
         return others
     if len(others) < len(conditions):
@@ -60,11 +60,11 @@ def _conditions(
     wanted = replica_set.spec.replicas or 0
     if active == wanted:
         return conditions
-    found = ReplicaSetCondition(
+    condition = ReplicaSetCondition(
         type=REPLICA_FAILURE,
         status="True",
         last_transition_time=format_time(now),
         reason="FailedCreate" if active < wanted else "FailedDelete",
         message=failure,
     )
-    return (*conditions, found)
+    return (*conditions, condition)

@@ -90,5 +90,5 @@ def _write(path: Path, content: str) -> None:
 
 def _page_sizes(place: Path) -> list[str]:
     """Return the huge page sizes of a cgroup in the kernel's spelling: `2MB`, `1GB`."""
-    found = {_PAGE_FILE.match(each.name) for each in place.glob("hugetlb.*")}
-    return sorted({match[1] for match in found if match is not None})
+    matches = {_PAGE_FILE.match(entry.name) for entry in place.glob("hugetlb.*")}
+    return sorted({match[1] for match in matches if match is not None})

@@ -93,7 +93,7 @@ def _is_limited(pod: Pod, name: str) -> bool:
     if pod.spec.resources is not None and _has_limit(pod.spec.resources, name):
         return True
     every = (*pod.spec.containers, *pod.spec.init_containers)
-    return all(_has_limit(each.resources, name) for each in every)
+    return all(_has_limit(container.resources, name) for container in every)
 
 
 def _has_limit(resources: ResourceRequirements, name: str) -> bool:

@@ -54,9 +54,9 @@ def parse_resolv_conf(text: str) -> Resolver:
             case "nameserver":
                 servers += fields[1:2]
             case "search":
-                searches = [each.removesuffix(".") for each in fields[1:] if each != "."]
+                searches = [field.removesuffix(".") for field in fields[1:] if field != "."]
             case "options":
-                options |= {each.partition(":")[0]: each for each in fields[1:]}
+                options |= {field.partition(":")[0]: field for field in fields[1:]}
     return Resolver(tuple(servers), tuple(searches), tuple(options.values()))
 
 
@@ -70,15 +70,15 @@ def pod_dns(
     )
     lacks_cluster_dns = is_cluster_first and not cluster_servers
     if policy == "None":
-        found = Resolver()
+        unlimited = Resolver()
     elif is_cluster_first and cluster_servers:
         searches = _cluster_searches(pod.metadata.namespace, cluster_domain, node.searches)
-        found = Resolver(tuple(cluster_servers), searches, _CLUSTER_OPTIONS)
+        unlimited = Resolver(tuple(cluster_servers), searches, _CLUSTER_OPTIONS)
     else:
-        found = node
+        unlimited = node
     if pod.spec.dns_config is not None:
-        found = _with_config(found, pod.spec.dns_config)
-    resolver, complaints = _within_limits(found)
+        unlimited = _with_config(unlimited, pod.spec.dns_config)
+    resolver, complaints = _within_limits(unlimited)
     return PodDns(resolver, complaints, lacks_cluster_dns)
 
 
@@ -89,7 +89,7 @@ def _cluster_searches(namespace: str, domain: str, of_node: Iterable[str]) -> tu
 
 
 def _with_config(base: Resolver, config: PodDNSConfig) -> Resolver:
-    options = {each.partition(":")[0]: each for each in base.options}
+    options = {option.partition(":")[0]: option for option in base.options}
     for option in config.options:
         text = f"{option.name}:{option.value}" if option.value else option.name
         options[option.name] = text
@@ -100,23 +100,25 @@ def _with_config(base: Resolver, config: PodDNSConfig) -> Resolver:
     )
 
 
-def _within_limits(found: Resolver) -> tuple[Resolver, tuple[str, ...]]:
+def _within_limits(resolver: Resolver) -> tuple[Resolver, tuple[str, ...]]:
     complaints: list[str] = []
-    servers = found.servers[:_MAX_SERVERS]
-    if servers != found.servers:
+    servers = resolver.servers[:_MAX_SERVERS]
+    if servers != resolver.servers:
         complaints.append(
             "Nameserver limits were exceeded, some nameservers have been omitted, "
             f"the applied nameserver line is: {' '.join(servers)}"
         )
-    searches = tuple(each for each in found.searches[:_MAX_SEARCHES] if len(each) <= _MAX_DOMAIN)
+    searches = tuple(
+        domain for domain in resolver.searches[:_MAX_SEARCHES] if len(domain) <= _MAX_DOMAIN
+    )
     while len(" ".join(searches)) > _MAX_SEARCH_CHARS:
         searches = searches[:-1]
-    if searches != found.searches:
+    if searches != resolver.searches:
         complaints.append(
             "Search Line limits were exceeded, some search paths have been omitted, "
             f"the applied search line is: {' '.join(searches)}"
         )
-    return Resolver(servers, searches, found.options), tuple(complaints)
+    return Resolver(servers, searches, resolver.options), tuple(complaints)
 
 
 def _unique(values: Iterable[str]) -> tuple[str, ...]:

@@ -96,10 +96,10 @@ def resource_value(
     Limits that are not set default to the node's allocatable amount.
     """
     if selector.container_name:
-        found = member(pod.spec, selector.container_name)
-        if found is None:
+        named = member(pod.spec, selector.container_name)
+        if named is None:
             raise ConfigError(f"container {selector.container_name} not found")
-        container = found.container
+        container = named.container
     if container is None:
         raise ConfigError(f"resource {selector.resource}: no container is named")
     side, _, name = selector.resource.partition(".")

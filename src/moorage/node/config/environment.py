@@ -93,7 +93,9 @@ def container_environment(
 
 def static_environment(container: AnyContainer) -> Environment:
     """Return the variables with literal values, to which probe commands may refer."""
-    return {each.name: each.value for each in container.env if each.value_from is None}
+    return {
+        variable.name: variable.value for variable in container.env if variable.value_from is None
+    }
 
 
 def _from_whole_objects(
@@ -102,23 +104,23 @@ def _from_whole_objects(
     own: Environment = {}
     size = 0
     for origin in container.env_from:
-        found: Environment = {}
+        variables: Environment = {}
         if origin.config_map_ref is not None:
             ref = origin.config_map_ref
             config_map = _found(sources.config_maps, ref.name, "configmap", bool(ref.optional))
             if config_map is not None:
-                found |= {origin.prefix + key: value for key, value in config_map.data.items()}
+                variables |= {origin.prefix + key: value for key, value in config_map.data.items()}
         if origin.secret_ref is not None:
             secret_ref = origin.secret_ref
             secret = _found(sources.secrets, secret_ref.name, "secret", bool(secret_ref.optional))
             if secret is not None:
-                found |= {
+                variables |= {
                     origin.prefix + key: _decoded(pod, secret_ref.name, key, value)
                     for key, value in secret.data.items()
                 }
-        size += sum(len(name) + len(value) for name, value in found.items())
+        size += sum(len(name) + len(value) for name, value in variables.items())
         check_size(size, _ENVIRONMENT)
-        own |= found
+        own |= variables
     return own
 
 
@@ -158,10 +160,10 @@ def _value_from(
 
 
 def _found(objects: Mapping[str, T | None], name: str, kind: str, is_optional: bool) -> T | None:
-    found = objects.get(name)
-    if found is None and not is_optional:
+    obj = objects.get(name)
+    if obj is None and not is_optional:
         raise MissingError(f'{kind} "{name}" not found')
-    return found
+    return obj
 
 
 def _key(

@@ -31,14 +31,14 @@ def expand(text: str, *values: Mapping[str, str]) -> str:
     pieces: list[str] = []
     end = 0
     for match in _REFERENCE.finditer(text):
-        found = _replacement(match, values)
-        size += len(found) - len(match[0])
+        replacement = _replacement(match, values)
+        size += len(replacement) - len(match[0])
         if size > max(MOST_OF_ONE, len(text)):
             raise ConfigError(
                 f"{text[:_SHOWN]!r} becomes longer than the {MOST_OF_ONE} bytes that a program can "
                 "be given: use fewer or shorter $(NAME) references"
             )
-        pieces += (text[end : match.start()], found)
+        pieces += (text[end : match.start()], replacement)
         end = match.end()
     return "".join((*pieces, text[end:]))
 

@@ -41,22 +41,22 @@ def _pid_mode(spec: PodSpec) -> pb.NamespaceMode.ValueType:
 
 def check_user_namespaces(handler: str, handlers: Iterable[NodeRuntimeHandler]) -> None:
     """Raise ConfigError, with upstream's message, if `hostUsers: false` is not supported."""
-    known = {each.name: each for each in handlers}
+    known = {handler_features.name: handler_features for handler_features in handlers}
     refused = "can't set `spec.hostUsers: false`, "
-    found = known.get(handler)
-    if found is not None and found.features is not None and found.features.user_namespaces:
+    features = known.get(handler)
+    if features is not None and features.features is not None and features.features.user_namespaces:
         return
     if not handler:
         raise ConfigError(f"{refused}runtime does not support user namespaces")
     sentence = f'{refused}RuntimeClass handler "{handler}" does not support user namespaces'
-    if known and found is None:
+    if known and features is None:
         raise ConfigError(f'{sentence}: the handler "{handler}" is not known')
     raise ConfigError(sentence)
 
 
 def has_recursive_read_only(handler: str, handlers: Iterable[NodeRuntimeHandler]) -> bool:
     """Return whether the handler supports recursive read-only mounts."""
-    for each in handlers:
-        if each.name == handler and each.features is not None:
-            return bool(each.features.recursive_read_only_mounts)
+    for features in handlers:
+        if features.name == handler and features.features is not None:
+            return bool(features.features.recursive_read_only_mounts)
     return False

@@ -83,18 +83,18 @@ def container_resources(
     """Return a container's resources; pod-level limits apply where it has none."""
     own = container.resources
     request = quantity.parse(own.requests["cpu"]) if "cpu" in own.requests else None
-    found = linux_resources(
+    resources = linux_resources(
         request, _limit(pod, container, "cpu"), _limit(pod, container, "memory")
     )
     score = oom_score_adj(pod, container, memory_capacity_bytes)
-    found.oom_score_adj = max(score, oom_score_floor)
+    resources.oom_score_adj = max(score, oom_score_floor)
     for name, text in sorted(own.limits.items()):
         if is_hugepages(name):
             page = quantity.parse(name.removeprefix(HUGEPAGES_PREFIX))
-            found.hugepage_limits.add(
+            resources.hugepage_limits.add(
                 page_size=page_name(page.value), limit=quantity.parse(text).value
             )
-    return found
+    return resources
 
 
 def page_name(size_bytes: int) -> str:

@@ -59,7 +59,7 @@ def _linux(pod: Pod, setting: SandboxSetting) -> pb.LinuxPodSandboxConfig:
     return pb.LinuxPodSandboxConfig(
         cgroup_parent=setting.cgroup_parent,
         security_context=security,
-        sysctls={dotted(each.name): each.value for each in context.sysctls}
+        sysctls={dotted(sysctl.name): sysctl.value for sysctl in context.sysctls}
         if context is not None
         else {},
         overhead=overhead_resources(pod),

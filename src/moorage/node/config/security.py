@@ -136,7 +136,7 @@ def sandbox_security(pod: Pod) -> pb.LinuxSandboxSecurityContext:
 def is_privileged(pod: Pod) -> bool:
     """Return whether any container is privileged, which requires a privileged sandbox."""
     spec = pod.spec
-    contexts = (each.container.security_context for each in members(spec))
+    contexts = (container.container.security_context for container in members(spec))
     return any(context is not None and context.privileged for context in contexts)
 
 

@@ -22,7 +22,7 @@ def service_environment(
     overrides: Mapping[str, str],
 ) -> dict[str, str]:
     """Return the variables, NAME → value. `overrides` take precedence."""
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     own: list[Service] = []
     for service in services:
         if service.spec.cluster_ip in ("", "None") or not service.spec.ports:
@@ -31,10 +31,10 @@ def service_environment(
         if has_links and meta.namespace == namespace:
             own.append(service)
         elif meta.namespace == _DEFAULT_NAMESPACE and meta.name == _API_SERVICE:
-            found |= variables_of(service)
+            variables |= variables_of(service)
     for service in own:
-        found |= variables_of(service)
-    return found | dict(overrides)
+        variables |= variables_of(service)
+    return variables | dict(overrides)
 
 
 def variables_of(service: Service) -> dict[str, str]:
@@ -42,20 +42,20 @@ def variables_of(service: Service) -> dict[str, str]:
     prefix = _variable(service.metadata.name)
     address = service.spec.cluster_ip
     first = service.spec.ports[0]
-    found = {
+    variables = {
         f"{prefix}_SERVICE_HOST": address,
         f"{prefix}_SERVICE_PORT": str(first.port),
         f"{prefix}_PORT": _url(first, address),
     }
     for port in service.spec.ports:
         if port.name:
-            found[f"{prefix}_SERVICE_PORT_{_variable(port.name)}"] = str(port.port)
+            variables[f"{prefix}_SERVICE_PORT_{_variable(port.name)}"] = str(port.port)
         link = f"{prefix}_PORT_{port.port}_{_protocol(port)}"
-        found[link] = _url(port, address)
-        found[f"{link}_PROTO"] = _protocol(port).lower()
-        found[f"{link}_PORT"] = str(port.port)
-        found[f"{link}_ADDR"] = address
-    return found
+        variables[link] = _url(port, address)
+        variables[f"{link}_PROTO"] = _protocol(port).lower()
+        variables[f"{link}_PORT"] = str(port.port)
+        variables[f"{link}_ADDR"] = address
+    return variables
 
 
 def _protocol(port: ServicePort) -> str:

@@ -37,12 +37,20 @@ def garbage_in(pods: Sequence[PodView], options: ContainerGarbageOptions, now_s:
     kept: list[tuple[PodView, ContainerView]] = []
     sandboxes: list[SandboxView] = []
     for pod in pods:
-        old = [each for each in _superseded(pod) if _age_s(each, now_s) >= options.minimum_age_s]
-        containers += [(pod, each) for each in old if _place(pod, each) >= options.per_container]
-        kept += [(pod, each) for each in old if _place(pod, each) < options.per_container]
+        old = [
+            container
+            for container in _superseded(pod)
+            if _age_s(container, now_s) >= options.minimum_age_s
+        ]
+        containers += [
+            (pod, container) for container in old if _place(pod, container) >= options.per_container
+        ]
+        kept += [
+            (pod, container) for container in old if _place(pod, container) < options.per_container
+        ]
         sandboxes += _empty_sandboxes(pod)
     if options.in_all >= 0 and len(kept) > options.in_all:
-        kept.sort(key=lambda each: each[1].finished_ns)
+        kept.sort(key=lambda pair: pair[1].finished_ns)
         containers += kept[: len(kept) - options.in_all]
     return Garbage(tuple(containers), tuple(sandboxes))
 
@@ -50,9 +58,9 @@ def garbage_in(pods: Sequence[PodView], options: ContainerGarbageOptions, now_s:
 def _superseded(pod: PodView) -> list[ContainerView]:
     """Return dead containers with a successor; the newest of each name is the pod's current one."""
     return [
-        each
-        for each in pod.containers
-        if each.state is State.EXITED and pod.latest(each.name) is not each
+        container
+        for container in pod.containers
+        if container.state is State.EXITED and pod.latest(container.name) is not container
     ]
 
 
@@ -66,8 +74,12 @@ def _age_s(container: ContainerView, now_s: float) -> float:
 
 
 def _empty_sandboxes(pod: PodView) -> list[SandboxView]:
-    inhabited = {each.sandbox_id for each in pod.containers}
-    return [each for each in pod.sandboxes[1:] if not each.is_ready and each.id not in inhabited]
+    inhabited = {container.sandbox_id for container in pod.containers}
+    return [
+        sandbox
+        for sandbox in pod.sandboxes[1:]
+        if not sandbox.is_ready and sandbox.id not in inhabited
+    ]
 
 
 class ContainerCollector:
@@ -98,7 +110,7 @@ class ContainerCollector:
     async def collect(self) -> None:
         """Remove the current garbage; failures are logged."""
         owned = set(self._workers())
-        pods = [each for each in self._observer.pods if each.uid in owned]
+        pods = [pod for pod in self._observer.pods if pod.uid in owned]
         garbage = garbage_in(pods, self._options, self._clock.now().timestamp())
         for pod, container in garbage.containers:
             with log_failure("removing a dead container", container=container.id):

@@ -60,15 +60,15 @@ def chosen(
     candidates: Iterable[Candidate], wanted_bytes: int, minimum_age_s: float, now_s: float
 ) -> list[Candidate]:
     """Return the images to remove, least recently used first, until enough is freed."""
-    found: list[Candidate] = []
+    chosen: list[Candidate] = []
     freed = 0
-    for each in sorted(candidates, key=lambda image: (image.used_s, image.seen_s)):
+    for candidate in sorted(candidates, key=lambda image: (image.used_s, image.seen_s)):
         if freed >= wanted_bytes:
             break
-        if now_s - each.seen_s >= minimum_age_s:
-            found.append(each)
-            freed += each.size_bytes
-    return found
+        if now_s - candidate.seen_s >= minimum_age_s:
+            chosen.append(candidate)
+            freed += candidate.size_bytes
+    return chosen
 
 
 class ImageCollector:
@@ -102,17 +102,17 @@ class ImageCollector:
         images = await self._engine.images()
         used = await self._used(images)
         self._note(images, used, now_s)
-        await self._tidy({each.id for each in images}, looked)
+        await self._tidy({image.id for image in images}, looked)
         wanted = bytes_to_free(await self._disk(), self._options)
         if wanted <= 0:
             return
         candidates = [
-            Candidate(each.id, each.size, self._used_s.get(each.id, 0.0), self._seen_s[each.id])
-            for each in images
-            if each.id not in used and not each.pinned
+            Candidate(image.id, image.size, self._used_s.get(image.id, 0.0), self._seen_s[image.id])
+            for image in images
+            if image.id not in used and not image.pinned
         ]
         going = chosen(candidates, wanted, self._options.minimum_age_s, now_s)
-        freed = sum(each.size_bytes for each in going)
+        freed = sum(image.size_bytes for image in going)
         log.info("images removed", wanted_bytes=wanted, freed_bytes=freed, count=len(going))
         for image in going:
             await self._engine.remove_image(image.id)
@@ -120,7 +120,7 @@ class ImageCollector:
             log.warning("image disk stays full", wanted_bytes=wanted, freed_bytes=freed)
 
     def _note(self, images: Sequence[pb.Image], used: Collection[str], now_s: float) -> None:
-        present = {each.id for each in images}
+        present = {image.id for image in images}
         self._seen_s = {key: self._seen_s.get(key, now_s) for key in present}
         self._used_s = {key: value for key, value in self._used_s.items() if key in present}
         self._used_s |= dict.fromkeys((key for key in used if key in present), now_s)
@@ -132,10 +132,10 @@ class ImageCollector:
             names |= {container.image_ref, container.image_id, container.image.image}
         sandbox = sandbox_image(await self._engine.verbose_info())
         return {
-            each.id
-            for each in images
-            if names & {each.id, *each.repo_tags, *each.repo_digests}
-            or any(_is_same_name(tag, sandbox) for tag in each.repo_tags)
+            image.id
+            for image in images
+            if names & {image.id, *image.repo_tags, *image.repo_digests}
+            or any(_is_same_name(tag, sandbox) for tag in image.repo_tags)
         }
 
     async def _disk(self) -> DiskUse:
@@ -143,8 +143,8 @@ class ImageCollector:
         if not reply.image_filesystems:
             return DiskUse(0, 0)
         path = reply.image_filesystems[0].fs_id.mountpoint
-        found = await asyncio.to_thread(os.statvfs, path)
-        return DiskUse(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+        status = await asyncio.to_thread(os.statvfs, path)
+        return DiskUse(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize)
 
 
 def sandbox_image(info: Mapping[str, str]) -> str:

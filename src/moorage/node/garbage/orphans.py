@@ -98,7 +98,7 @@ class OrphanCollector:
         Earlier versions set the bare node name as owner, which two clusters on one host share:
         there a directory of the pod in the agent's own tree is required as well.
         """
-        owners = {each.owner for each in view.sandboxes}
+        owners = {sandbox.owner for sandbox in view.sandboxes}
         if self._owner in owners:
             return True
         return self._node_name in owners and await asyncio.to_thread(

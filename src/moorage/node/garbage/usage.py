@@ -102,10 +102,10 @@ class UsageWatch:
             log.warning("writable layers not measured", error=error)
             return {}
         return {
-            (each.attributes.labels[POD_UID], each.attributes.metadata.name): int(
-                each.writable_layer.used_bytes.value
+            (stat.attributes.labels[POD_UID], stat.attributes.metadata.name): int(
+                stat.writable_layer.used_bytes.value
             )
-            for each in stats
+            for stat in stats
         }
 
     def _measure(self, pod: Pod, layers: Mapping[tuple[str, str], int]) -> StorageUsage:
@@ -119,7 +119,7 @@ class UsageWatch:
         if not _limits_ephemeral_storage(pod):
             return StorageUsage(empty_dirs)
         logs = self._paths.pod_logs(meta.namespace, meta.name, meta.uid)
-        names = [each.name for each in (*pod.spec.init_containers, *pod.spec.containers)]
+        names = [container.name for container in (*pod.spec.init_containers, *pod.spec.containers)]
         containers = {
             name: layers.get((meta.uid, name), 0) + disk_use([logs / name]).size_bytes
             for name in names

@@ -55,17 +55,17 @@ class Credential:
 
 def credentials_in(secret: Secret) -> list[Credential]:
     """Return the credentials of one pull secret. Raises SecretFormatError."""
-    found = []
+    credentials = []
     for key, value in _entries(secret).items():
         auth = _auth(secret, value)
-        found.append(Credential(_pattern(key), auth, _source(secret, auth)))
-    return found
+        credentials.append(Credential(_pattern(key), auth, _source(secret, auth)))
+    return credentials
 
 
 def matching(credentials: Iterable[Credential], image: Reference) -> list[Credential]:
     """Return the credentials that match an image, the most specific first."""
-    fitting = [each for each in credentials if _fits(each.pattern, image)]
-    fitting.sort(key=lambda each: each.pattern, reverse=True)
+    fitting = [credential for credential in credentials if _fits(credential.pattern, image)]
+    fitting.sort(key=lambda credential: credential.pattern, reverse=True)
     return fitting
 
 
@@ -126,9 +126,9 @@ def _pattern(key: str) -> str:
 
 def _fits(pattern: str, image: Reference) -> bool:
     host, _, path = pattern.partition("/")
-    wanted, found = host.split("."), image.registry.split(".")
-    if len(wanted) != len(found):
+    wanted, labels = host.split("."), image.registry.split(".")
+    if len(wanted) != len(labels):
         return False
-    if not all(fnmatchcase(part, glob) for part, glob in zip(found, wanted, strict=True)):
+    if not all(fnmatchcase(part, glob) for part, glob in zip(labels, wanted, strict=True)):
         return False
     return not path or image.path == path or image.path.startswith(f"{path}/")

@@ -121,15 +121,17 @@ class ImagePuller:
             raise SyncError("InvalidImageName", message) from error
         present: str | None = None
         if policy != ALWAYS:
-            found = await self._present(pod, about, name)
-            present = found.id if found is not None else ""
-            if found is not None and await self._is_accessible(pod, name, found.id, secrets):
+            local_image = await self._present(pod, about, name)
+            present = local_image.id if local_image is not None else ""
+            if local_image is not None and await self._is_accessible(
+                pod, name, local_image.id, secrets
+            ):
                 self._events.container(
                     pod, about, NORMAL, "Pulled",
                     f'Container image "{image}" already present on machine and can be accessed '
                     "by the pod",
                 )  # fmt: skip
-                return _found(found, found.id)
+                return _found(local_image, local_image.id)
             if policy == NEVER:
                 message = f'Container image "{image}" is not present with pull policy of Never'
                 self._events.container(pod, about, WARNING, "ErrImageNeverPull", message)
@@ -150,9 +152,9 @@ class ImagePuller:
         A pod may use an image of such a pull only with a credential. Raises CriError, OSError.
         """
         for name, present in self._records.unsettled():
-            found = await self._engine.image(name)
-            if found is not None and found.id != present:
-                await self._records.settle(name, found.id, parse(name).repository)
+            image = await self._engine.image(name)
+            if image is not None and image.id != present:
+                await self._records.settle(name, image.id, parse(name).repository)
 
     def forget(self, uid: str) -> None:
         """Drop the failures of a pod that is gone."""
@@ -178,7 +180,9 @@ class ImagePuller:
         access = self._records.access(image_ref, repository)
         if access.node_pods_accessible:
             return True
-        own = access.admits(each.source for each in self._credentials(pod, name, secrets))
+        own = access.admits(
+            credential.source for credential in self._credentials(pod, name, secrets)
+        )
         if own is None:
             return False
         try:
@@ -204,7 +208,7 @@ class ImagePuller:
         try:
             async with self._slots:
                 begun_s = self._clock.monotonic()
-                reference, found = await self._recorded_pull(pod, name, present, secrets, sandbox)
+                reference, pulled = await self._recorded_pull(pod, name, present, secrets, sandbox)
         except CriError as error:
             self._events.container(
                 pod, about, WARNING, "Failed", f'Failed to pull image "{image}": {error}'
@@ -212,13 +216,13 @@ class ImagePuller:
             raise self._failed(key, image, error) from error
         self._failures.pop(key, None)
         now_s = self._clock.monotonic()
-        size = found.size if found is not None else 0
+        size = pulled.size if pulled is not None else 0
         self._events.container(
             pod, about, NORMAL, "Pulled",
             f'Successfully pulled image "{image}" in {_spoken(now_s - begun_s)} '
             f"({_spoken(now_s - asked_s)} including waiting). Image size: {size} bytes.",
         )  # fmt: skip
-        return _found(found, reference)
+        return _found(pulled, reference)
 
     async def _recorded_pull(
         self,
@@ -243,13 +247,13 @@ class ImagePuller:
         try:
             try:
                 reference, source = await self._pull_with_any(pod, name, secrets, sandbox)
-                found = await self._engine.image(name)
+                image = await self._engine.image(name)
             except CriError:
                 is_settled = True
                 await self._records.failed(name, await self._image_ref(name))
                 raise
             is_settled = True
-            image_ref = found.id if found is not None else reference
+            image_ref = image.id if image is not None else reference
             await self._records.succeeded(
                 name, image_ref, parse(name).repository, Access.by(source)
             )
@@ -257,15 +261,15 @@ class ImagePuller:
             if not is_settled:
                 # The pod was removed during the pull, which the engine may continue.
                 self._records.abandoned(name)
-        return reference, found
+        return reference, image
 
     async def _image_ref(self, name: str) -> str | None:
         """Return the ID of a name on the node, "" for none; None if the engine fails."""
         try:
-            found = await self._engine.image(name)
+            image = await self._engine.image(name)
         except CriError:
             return None
-        return found.id if found is not None else ""
+        return image.id if image is not None else ""
 
     def _check_backoff(self, pod: Pod, about: Member, image: str, key: tuple[str, str]) -> None:
         failure = self._failures.get(key)

@@ -63,10 +63,10 @@ class Access(Struct, frozen=True, rename="camel", omit_defaults=True):
         """Return the union. A secret's latest credential replaces its earlier one."""
         if self.node_pods_accessible or other.node_pods_accessible:
             return Access(node_pods_accessible=True)
-        by_place = {each.place: each for each in self.kubernetes_secrets}
-        for each in other.kubernetes_secrets:
-            if each.place in by_place or len(by_place) < _REMEMBERED_SECRETS:
-                by_place[each.place] = each
+        by_place = {pulled_secret.place: pulled_secret for pulled_secret in self.kubernetes_secrets}
+        for secret in other.kubernetes_secrets:
+            if secret.place in by_place or len(by_place) < _REMEMBERED_SECRETS:
+                by_place[secret.place] = secret
         return Access(tuple(by_place[place] for place in sorted(by_place)))
 
 

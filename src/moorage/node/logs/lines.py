@@ -75,10 +75,10 @@ _docker = msgspec.json.Decoder(_DockerLine)
 def parse_docker(line: bytes) -> LogLine:
     """Parse a line in Docker's json-file format. Raises LineError."""
     try:
-        found = _docker.decode(line)
+        record = _docker.decode(line)
     except msgspec.DecodeError as error:
         raise LineError(str(error)) from error
-    return LogLine(found.time, found.stream, found.log.encode())
+    return LogLine(record.time, record.stream, record.log.encode())
 
 
 Parser = Callable[[bytes], LogLine]

@@ -174,13 +174,13 @@ def tail_start(file: BinaryIO, lines: int) -> int:
         position -= length
         file.seek(position)
         block = file.read(length)
-        found = block.count(b"\n")
-        if found >= missing:
+        count = block.count(b"\n")
+        if count >= missing:
             offset = len(block)
             for _ in range(missing):
                 offset = block.rindex(b"\n", 0, offset)
             return position + offset + 1
-        missing -= found
+        missing -= count
     return 0
 
 
@@ -189,8 +189,8 @@ async def last_of_log(path: Path, lines: int, limit_bytes: int) -> str:
 
     Raises LogReadError.
     """
-    found = read_log(path, LogOptions(tail_lines=lines), _never)
-    pieces = [piece async for piece in found]
+    text = read_log(path, LogOptions(tail_lines=lines), _never)
+    pieces = [piece async for piece in text]
     return b"".join(pieces)[-limit_bytes:].decode(errors="replace")
 
 

@@ -35,19 +35,19 @@ async def reported_handlers(status: pb.StatusResponse) -> Handlers:
     """Return the handlers that a status lists; engines before CRI 1.30 list none."""
     return tuple(
         NodeRuntimeHandler(
-            name=each.name,
+            name=handler.name,
             features=NodeRuntimeHandlerFeatures(
-                recursive_read_only_mounts=each.features.recursive_read_only_mounts,
-                user_namespaces=each.features.user_namespaces,
+                recursive_read_only_mounts=handler.features.recursive_read_only_mounts,
+                user_namespaces=handler.features.user_namespaces,
             ),
         )
-        for each in status.runtime_handlers
+        for handler in status.runtime_handlers
     )
 
 
 def in_order(handlers: Handlers) -> Handlers:
     """Sort handlers by name: an engine lists a set, and CRI-O in a different order each time."""
-    return tuple(sorted(handlers, key=lambda each: each.name))
+    return tuple(sorted(handlers, key=lambda handler: handler.name))
 
 
 class EngineHealth:
@@ -130,7 +130,7 @@ class EngineHealth:
     async def _check(self) -> None:
         status = await self._engine.status()
         before = self._state()
-        conditions = {each.type: each for each in status.status.conditions}
+        conditions = {condition.type: condition for condition in status.status.conditions}
         self.runtime_problem = _problem(
             conditions.get("RuntimeReady"), "container runtime not ready"
         )

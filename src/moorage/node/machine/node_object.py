@@ -135,7 +135,9 @@ class NodeObject:
 
     def _status(self, before: tuple[NodeCondition, ...]) -> NodeStatus:
         health, server = self._health, self._options.server
-        problems = [each for each in (health.runtime_problem, health.network_problem) if each]
+        problems = [
+            problem for problem in (health.runtime_problem, health.network_problem) if problem
+        ]
         return node_status(
             NodeStatusInputs(
                 facts=self._facts,
@@ -203,7 +205,7 @@ class NodeObject:
     def _announce(
         self, before: tuple[NodeCondition, ...], after: tuple[NodeCondition, ...]
     ) -> None:
-        earlier = {each.type: each.status for each in before}
+        earlier = {condition.type: condition.status for condition in before}
         for condition in after:
             if earlier.get(condition.type) == condition.status:
                 continue
@@ -259,8 +261,8 @@ def _timeless(status: NodeStatus) -> tuple[Any, ...]:
     """Return the parts of a status whose change requires a write."""
     plain: dict[str, Any] = msgspec.to_builtins(status)
     conditions = sorted(
-        (each.type, each.status, each.reason, each.message)
-        for each in status.conditions
-        if (each.type, each.status) in PRESSURE_EVENTS
+        (condition.type, condition.status, condition.reason, condition.message)
+        for condition in status.conditions
+        if (condition.type, condition.status) in PRESSURE_EVENTS
     )
     return (conditions, *(plain.get(field) for field in OWNED_FIELDS))

@@ -59,26 +59,26 @@ class NodeStatusInputs:
 
 def capacity_of(facts: MachineFacts, max_pods: int) -> dict[str, str]:
     """Return the node's capacity by resource."""
-    found = {
+    capacity = {
         "cpu": str(facts.cpu_count),
         "memory": _kibibytes(facts.memory_bytes),
         "ephemeral-storage": _kibibytes(facts.disk_bytes),
         "pods": str(max_pods),
     }
-    return found | {name: _binary(size) for name, size in facts.huge_pages.items()}
+    return capacity | {name: _binary(size) for name, size in facts.huge_pages.items()}
 
 
 def allocatable_of(capacity: Mapping[str, str], reserved: Mapping[str, str]) -> dict[str, str]:
     """Return capacity less the reserved resources; memory also less the huge pages."""
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     pages = [quantity.parse(text) for name, text in capacity.items() if name.startswith("huge")]
     for name, text in capacity.items():
         amount = quantity.parse(text) - quantity.parse(reserved.get(name, "0"))
         if name == "memory":
             for size in pages:
                 amount = amount - size
-        found[name] = str(amount) if amount.nano > 0 else "0"
-    return found
+        labels[name] = str(amount) if amount.nano > 0 else "0"
+    return labels
 
 
 def allocatable_pids(max_pids: int, reserved: Mapping[str, str]) -> int:
@@ -97,7 +97,7 @@ def node_status(inputs: NodeStatusInputs) -> NodeStatus:
         capacity=dict(inputs.capacity),
         allocatable=dict(inputs.allocatable),
         addresses=(
-            *(NodeAddress(type="InternalIP", address=each) for each in inputs.addresses),
+            *(NodeAddress(type="InternalIP", address=address) for address in inputs.addresses),
             NodeAddress(type="Hostname", address=inputs.hostname),
         ),
         daemon_endpoints=NodeDaemonEndpoints(kubelet_endpoint=DaemonEndpoint(port=inputs.port)),
@@ -154,7 +154,7 @@ PRESSURE_EVENTS = {
 
 
 def _conditions(inputs: NodeStatusInputs) -> Iterable[NodeCondition]:
-    earlier = {each.type: each for each in inputs.before}
+    earlier = {condition.type: condition for condition in inputs.before}
     pressure = inputs.pressure
     states = (pressure.memory, pressure.disk, pressure.pids)
     for (type_, bad, good), is_bad in zip(_PRESSURES, states, strict=True):
@@ -195,7 +195,7 @@ def _condition(
 
 def images_of(images: Iterable[pb.Image]) -> list[ContainerImage]:
     """Return the largest images of the node, with their names; unnamed ones are omitted."""
-    found = [
+    largest_first = [
         ContainerImage(
             # Sorted: an engine lists a set, and another order would count as a changed status.
             names=(*sorted(image.repo_digests), *sorted(image.repo_tags))[:_MAX_NAMES],
@@ -204,8 +204,8 @@ def images_of(images: Iterable[pb.Image]) -> list[ContainerImage]:
         for image in images
         if image.repo_digests or image.repo_tags
     ]
-    found.sort(key=lambda each: (-each.size_bytes, each.names))
-    return found[:_MAX_IMAGES]
+    largest_first.sort(key=lambda image: (-image.size_bytes, image.names))
+    return largest_first[:_MAX_IMAGES]
 
 
 def _kibibytes(size: int) -> str:

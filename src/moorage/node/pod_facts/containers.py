@@ -63,12 +63,12 @@ def members(spec: PodSpec) -> Iterator[Member]:
 
 def member(spec: PodSpec, name: str) -> Member | None:
     """Return the container of that name; None if the pod has none."""
-    return next((each for each in members(spec) if each.name == name), None)
+    return next((container for container in members(spec) if container.name == name), None)
 
 
 def sidecars(spec: PodSpec) -> tuple[Container, ...]:
     """Return the sidecars in order: init containers with the restart policy Always."""
-    return tuple(each for each in spec.init_containers if is_sidecar(each))
+    return tuple(container for container in spec.init_containers if is_sidecar(container))
 
 
 def should_restart(container: AnyContainer, spec: PodSpec, exit_code: int) -> bool:

@@ -143,7 +143,7 @@ class PodActions:
             pod, NORMAL, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created."
         )
         await context.stopper.stop_pod(pod, view, grace_period_s(pod))
-        names = {each.name for each in pod.spec.init_containers}
+        names = {container.name for container in pod.spec.init_containers}
         for container in view.containers:
             if container.name in names:
                 await context.engine.remove_container(container.id)

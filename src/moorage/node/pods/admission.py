@@ -118,7 +118,7 @@ def _fit(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
         has = quantity.parse(inputs.allocatable.get(name, "0"))
         taken = used.get(name, _ZERO)
         if wanted and taken + wanted > has:
-            return _out_of(name, *(_number(name, each) for each in (wanted, taken, has)))
+            return _out_of(name, *(_number(name, amount) for amount in (wanted, taken, has)))
     return None
 
 
@@ -165,7 +165,7 @@ def _ports(pod: Pod, inputs: AdmissionInputs) -> TerminationReason | None:
         return _predicate("NodePorts", why)
     taken = [port for other in inputs.others for port in _host_ports(other)]
     for wanted in _host_ports(pod):
-        if any(collide(wanted, each) for each in taken):
+        if any(collide(wanted, port) for port in taken):
             return _predicate(
                 "NodePorts", "node(s) didn't have free ports for the requested pod ports"
             )

@@ -90,7 +90,9 @@ def choose_handler(inputs: HandlerInputs, runtime_class: RuntimeClass | None) ->
 
 def sandbox_handler(view: PodView) -> str | None:
     """Return the handler of the newest sandbox that has a known one, or None."""
-    return next((each.handler for each in view.sandboxes if each.handler is not None), None)
+    return next(
+        (sandbox.handler for sandbox in view.sandboxes if sandbox.handler is not None), None
+    )
 
 
 def _is_older(runtime_class: RuntimeClass, pod: Pod) -> bool:
@@ -98,7 +100,7 @@ def _is_older(runtime_class: RuntimeClass, pod: Pod) -> bool:
     stamps = (runtime_class.metadata.creation_timestamp, pod.metadata.creation_timestamp)
     if not all(stamps):
         return False
-    of_class, of_pod = (parse_time(each or "") for each in stamps)
+    of_class, of_pod = (parse_time(stamp or "") for stamp in stamps)
     return of_class <= of_pod
 
 

@@ -86,9 +86,9 @@ def decide(pod: Pod, view: PodView, probed: Probed, busy: frozenset[str]) -> Pla
     if replacement is not None:
         return _fresh_start(pod.spec, view, replacement)
     ephemeral = tuple(
-        Start(Kind.EPHEMERAL, each.name)
-        for each in pod.spec.ephemeral_containers
-        if each.name not in busy and view.latest(each.name) is None
+        Start(Kind.EPHEMERAL, container.name)
+        for container in pod.spec.ephemeral_containers
+        if container.name not in busy and view.latest(container.name) is None
     )
     init = _init_plan(pod.spec, view, probed, busy)
     if init.is_over:
@@ -106,7 +106,9 @@ def needed_sandbox(spec: PodSpec, view: PodView) -> NewSandbox | None:
     newest = view.sandbox
     if newest is None:
         return NewSandbox(0)
-    is_only_ready_one = newest.is_ready and not any(each.is_ready for each in view.sandboxes[1:])
+    is_only_ready_one = newest.is_ready and not any(
+        sandbox.is_ready for sandbox in view.sandboxes[1:]
+    )
     has_right_network = newest.is_host_network == spec.host_network
     has_address = newest.is_host_network or bool(newest.ips)
     if is_only_ready_one and has_right_network and has_address:
@@ -117,11 +119,15 @@ def needed_sandbox(spec: PodSpec, view: PodView) -> NewSandbox | None:
 def _fresh_start(spec: PodSpec, view: PodView, replacement: NewSandbox) -> Plan:
     """Return a plan with a new sandbox, unless all its containers have completed."""
     every = (*spec.containers, *spec.init_containers)
-    never_again = not any(may_restart(each, spec) for each in every)
+    never_again = not any(may_restart(container, spec) for container in every)
     if never_again and replacement.attempt != 0 and view.containers:
         return OVER
-    wanted = [each for each in spec.containers if not _has_succeeded_for_good(each, spec, view)]
-    if not wanted and any(view.latest(each.name) for each in spec.containers):
+    wanted = [
+        container
+        for container in spec.containers
+        if not _has_succeeded_for_good(container, spec, view)
+    ]
+    if not wanted and any(view.latest(container.name) for container in spec.containers):
         return OVER
     return Plan(sandbox=replacement)
 

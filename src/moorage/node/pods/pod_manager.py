@@ -72,7 +72,9 @@ class PodManager:
             context.health.add_listener(self._on_engine)
             context.classes.on_change(self._on_class)
             # Oldest first: admission gives precedence to older pods.
-            for pod in sorted(self._pods, key=lambda each: each.metadata.creation_timestamp or ""):
+            for pod in sorted(
+                self._pods, key=lambda other: other.metadata.creation_timestamp or ""
+            ):
                 self._add(pod)
             self._pods.add_handler(self._on_pod)
             await asyncio.get_running_loop().create_future()
@@ -140,9 +142,9 @@ class PodManager:
             allocatable=allocatable,
             has_groups_policy=bool(self._context.health.has_groups_policy),
             others=[
-                each.pod
-                for each in self._workers.values()
-                if each.is_active and each.pod.status.phase != FAILED
+                worker.pod
+                for worker in self._workers.values()
+                if worker.is_active and worker.pod.status.phase != FAILED
             ],
             listeners=self._context.options.listeners,
         )

@@ -147,7 +147,7 @@ class SandboxMaker:
         name = self.classes.named_by(pod)
         if name is None:
             return f"{_FAILED}{error}"
-        offered = [each.name for each in self.handlers() if each.name]
+        offered = [handler.name for handler in self.handlers() if handler.name]
         advice = ""
         if offered and handler not in offered:
             advice = f"; the engine offers {', '.join(offered)}: configure {handler}, or {_ELSE}"

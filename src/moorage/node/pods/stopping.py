@@ -73,7 +73,7 @@ class ContainerStopper:
         order = _termination_order(pod.spec, view.alive)
         # The failure of one container must not cut the others' grace period short.
         outcomes = await asyncio.gather(
-            *(self._stop(pod, each, "", grace_s, order) for each in view.alive),
+            *(self._stop(pod, container, "", grace_s, order) for container in view.alive),
             return_exceptions=True,
         )
         for outcome in outcomes:
@@ -184,9 +184,9 @@ def _pre_stop_handler(spec_container: Member) -> LifecycleHandler | None:
 
 def _termination_order(spec: PodSpec, alive: Iterable[ContainerView]) -> _TerminationOrder:
     """Return the order: sidecars wait for the main containers and for the sidecars after them."""
-    names = {each.name for each in alive}
+    names = {container.name for container in alive}
     ended = {name: asyncio.Event() for name in names}
-    waiting = [each.name for each in spec.containers if each.name in names]
+    waiting = [container.name for container in spec.containers if container.name in names]
     before: dict[str, list[str]] = {}
     in_reverse: list[Container] = [*reversed(sidecars(spec))]
     for sidecar in in_reverse:

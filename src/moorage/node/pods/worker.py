@@ -242,7 +242,7 @@ class PodWorker:
     def _pause_s(self) -> float | None:
         """Return seconds until the next step without a wake-up; None for no timeout."""
         pauses = (self._operations.next_due_s(), self._deadline_s())
-        return min((each for each in pauses if each is not None), default=None)
+        return min((pause for pause in pauses if pause is not None), default=None)
 
     # Container operations
 
@@ -283,7 +283,7 @@ class PodWorker:
         return True
 
     def _present_ids(self) -> set[str]:
-        return {each.id for each in self._context.observer.view(self.uid).containers}
+        return {container.id for container in self._context.observer.view(self.uid).containers}
 
     async def _start(
         self, start: Start, view: PodView, sandbox: SandboxView, volumes: Mounted
@@ -382,9 +382,9 @@ class PodWorker:
     def _adopt(self) -> None:
         """Restore the started containers that an earlier agent reported."""
         status = self._pod.status
-        for each in (*status.container_statuses, *status.init_container_statuses):
-            if each.started and each.state.running is not None:
-                self._prober.adopt(each.container_id.rpartition("//")[2])
+        for container_status in (*status.container_statuses, *status.init_container_statuses):
+            if container_status.started and container_status.state.running is not None:
+                self._prober.adopt(container_status.container_id.rpartition("//")[2])
 
     def _probe(self, view: PodView, tasks: asyncio.TaskGroup) -> None:
         if self._state.is_over:

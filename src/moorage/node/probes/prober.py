@@ -73,15 +73,25 @@ class PodProber:
     def follow(self, pod: Pod, view: PodView, address: str, tasks: asyncio.TaskGroup) -> None:
         """Start probes of running containers, and stop those of others. `address` is the pod's."""
         self._pod, self._address = pod, address
-        running = {each.id for each in view.containers if each.state is State.RUNNING}
-        self._drop([key for key, each in self._running.items() if each.container_id not in running])
+        running = {
+            container_view.id
+            for container_view in view.containers
+            if container_view.state is State.RUNNING
+        }
+        self._drop(
+            [
+                key
+                for key, running_probe in self._running.items()
+                if running_probe.container_id not in running
+            ]
+        )
         for member in members(pod.spec):
             if member.kind is Kind.EPHEMERAL:
                 continue
-            found = view.latest(member.name)
-            if found is not None and found.state is State.RUNNING:
-                self._begin(member, found, tasks)
-        self._forget_ended({each.id for each in view.containers})
+            container = view.latest(member.name)
+            if container is not None and container.state is State.RUNNING:
+                self._begin(member, container, tasks)
+        self._forget_ended({container_view.id for container_view in view.containers})
 
     def mark_started(self, container_id: str) -> None:
         """Mark a container as started.
@@ -99,7 +109,11 @@ class PodProber:
         """Stop liveness and startup probes of a terminating pod, and drop liveness verdicts."""
         self._is_terminating = True
         self._drop(
-            [key for key, each in self._running.items() if each.kind is not ProbeKind.READINESS]
+            [
+                key
+                for key, running_probe in self._running.items()
+                if running_probe.kind is not ProbeKind.READINESS
+            ]
         )
         self._liveness.clear()
 
@@ -107,7 +121,9 @@ class PodProber:
         """Stop every probe."""
         self._drop(list(self._running))
 
-    def _begin(self, member: Member, found: ContainerView, tasks: asyncio.TaskGroup) -> None:
+    def _begin(
+        self, member: Member, container_view: ContainerView, tasks: asyncio.TaskGroup
+    ) -> None:
         container = member.container
         probes = (
             (ProbeKind.LIVENESS, container.liveness_probe),
@@ -115,14 +131,14 @@ class PodProber:
             (ProbeKind.STARTUP, container.startup_probe),
         )
         if container.startup_probe is None:
-            self.mark_started(found.id)
+            self.mark_started(container_view.id)
         for kind, probe in probes:
-            key = (found.id, kind)
+            key = (container_view.id, kind)
             if probe is None or (self._is_terminating and kind is not ProbeKind.READINESS):
                 continue
             if key not in self._running and not self._is_settled(key):
-                task = tasks.create_task(self._probe(member, found, kind, probe))
-                self._running[key] = _Running(kind, found.id, task)
+                task = tasks.create_task(self._probe(member, container_view, kind, probe))
+                self._running[key] = _Running(kind, container_view.id, task)
 
     def _is_settled(self, key: Key) -> bool:
         container_id, kind = key
@@ -131,16 +147,16 @@ class PodProber:
         return kind is ProbeKind.LIVENESS and self._liveness.get(container_id) is False
 
     async def _probe(
-        self, member: Member, found: ContainerView, kind: ProbeKind, probe: Probe
+        self, member: Member, container: ContainerView, kind: ProbeKind, probe: Probe
     ) -> None:
         """Probe until the verdict is final, or until cancelled."""
         thresholds = Thresholds.of(kind, probe)
-        started = self._started.setdefault(found.id, asyncio.Event())
-        is_taken_over = started.is_set() and found.started_ns / _NANO < self._begun_s
+        started = self._started.setdefault(container.id, asyncio.Event())
+        is_taken_over = started.is_set() and container.started_ns / _NANO < self._begun_s
         if kind is not ProbeKind.STARTUP:
             await started.wait()
         period_s = max(probe.period_seconds, 1)
-        delay_s = self._delay_s(found, probe)
+        delay_s = self._delay_s(container, probe)
         if is_taken_over and delay_s == 0:
             # Taken over from an earlier agent like all others: spread the first probes over a
             # period.
@@ -148,27 +164,29 @@ class PodProber:
         await self._clock.sleep(delay_s)
         while True:
             begun_s = self._clock.monotonic()
-            result = await self._run_check(member, found, probe)
+            result = await self._run_check(member, container, probe)
             self._report(member, kind, result)
             if result.outcome is not Outcome.ERROR:
                 is_success = result.outcome in (Outcome.SUCCESS, Outcome.WARNING)
                 verdict = thresholds.add(is_success)
                 if verdict is not None:
-                    self._decide(kind, found.id, verdict)
+                    self._decide(kind, container.id, verdict)
                     if thresholds.is_final(verdict):
                         return
             spent_s = self._clock.monotonic() - begun_s
             await self._clock.sleep(max(0.0, period_s - spent_s))
 
-    def _delay_s(self, found: ContainerView, probe: Probe) -> float:
+    def _delay_s(self, container: ContainerView, probe: Probe) -> float:
         """Return the rest of the probe's initial delay in seconds."""
-        age_s = self._clock.now().timestamp() - found.started_ns / _NANO
+        age_s = self._clock.now().timestamp() - container.started_ns / _NANO
         return max(0.0, probe.initial_delay_seconds - age_s)
 
-    async def _run_check(self, member: Member, found: ContainerView, probe: Probe) -> CheckResult:
+    async def _run_check(
+        self, member: Member, container: ContainerView, probe: Probe
+    ) -> CheckResult:
         result = CheckResult(Outcome.ERROR, "not run")
         for _ in range(_TRIES):
-            result = await self._checks.run(probe, member.container, found.id, self._address)
+            result = await self._checks.run(probe, member.container, container.id, self._address)
             if result.outcome is not Outcome.ERROR:
                 break
         return result
@@ -208,9 +226,9 @@ class PodProber:
 
     def _forget_ended(self, present: set[str]) -> None:
         for table in (self._liveness, self._readiness, self._startup):
-            for container_id in [each for each in table if each not in present]:
+            for container_id in [key for key in table if key not in present]:
                 del table[container_id]
-        for container_id in [each for each in self._started if each not in present]:
+        for container_id in [key for key in self._started if key not in present]:
             del self._started[container_id]
 
 

@@ -143,7 +143,7 @@ class Observer:
         """Drop a sandbox that the agent has removed, with its containers."""
         known = self._sandboxes.pop(sandbox_id, None)
         inside = [
-            key for key, each in self._containers.items() if each.view.sandbox_id == sandbox_id
+            key for key, entry in self._containers.items() if entry.view.sandbox_id == sandbox_id
         ]
         for key in inside:
             del self._containers[key]
@@ -193,8 +193,8 @@ class Observer:
         sandboxes: Iterable[pb.PodSandbox],
         containers: Iterable[pb.Container],
     ) -> None:
-        ours = [each for each in sandboxes if each.labels.get(POD_UID)]
-        inside = [each for each in containers if each.labels.get(POD_UID)]
+        ours = [sandbox for sandbox in sandboxes if sandbox.labels.get(POD_UID)]
+        inside = [container for container in containers if container.labels.get(POD_UID)]
         changed = self._drop_vanished(started, _ids(ours), _ids(inside))
         stale_sandboxes: dict[str, list[str]] = {}
         stale_containers: dict[str, list[tuple[str, str]]] = {}
@@ -286,8 +286,12 @@ class Observer:
         return view
 
     def _rebuild(self, uid: str) -> None:
-        sandboxes = [each.view for each in self._sandboxes.values() if each.view.uid == uid]
-        containers = [each.view for each in self._containers.values() if each.view.uid == uid]
+        sandboxes = [
+            sandbox.view for sandbox in self._sandboxes.values() if sandbox.view.uid == uid
+        ]
+        containers = [
+            container.view for container in self._containers.values() if container.view.uid == uid
+        ]
         before = self._pods.get(uid)
         after = pod_view(uid, sandboxes, containers)
         if after == before or (before is None and after.is_empty):
@@ -308,10 +312,10 @@ def _vanished(
 ) -> list[str]:
     return [
         key
-        for key, each in known.items()
-        if key not in listed and each.since <= started and uid in (None, each.view.uid)
+        for key, entry in known.items()
+        if key not in listed and entry.since <= started and uid in (None, entry.view.uid)
     ]
 
 
 def _ids(items: Iterable[pb.PodSandbox] | Iterable[pb.Container]) -> set[str]:
-    return {each.id for each in items}
+    return {item.id for item in items}

@@ -145,38 +145,43 @@ class PodView:
 
     def latest(self, name: str) -> ContainerView | None:
         """Return the newest container of that name, in whichever sandbox."""
-        return next((each for each in self.containers if each.name == name), None)
+        return next((container for container in self.containers if container.name == name), None)
 
     def history(self, name: str) -> tuple[ContainerView, ...]:
         """Return all containers of that name, newest first."""
-        return tuple(each for each in self.containers if each.name == name)
+        return tuple(container for container in self.containers if container.name == name)
 
     @property
     def alive(self) -> tuple[ContainerView, ...]:
         """Return containers that run or may run: an unknown state counts until it is stopped."""
         return tuple(
-            each for each in self.containers if each.state in (State.RUNNING, State.UNKNOWN)
+            container
+            for container in self.containers
+            if container.state in (State.RUNNING, State.UNKNOWN)
         )
 
     @property
     def is_stopped(self) -> bool:
         """Return whether no container or sandbox of the pod is running."""
-        return not self.alive and not any(each.is_ready for each in self.sandboxes)
+        return not self.alive and not any(sandbox.is_ready for sandbox in self.sandboxes)
 
 
 def pod_view(
     uid: str, sandboxes: Iterable[SandboxView], containers: Iterable[ContainerView]
 ) -> PodView:
     """Combine sandboxes and containers into a pod's view, newest first."""
-    ordered = tuple(sorted(sandboxes, key=lambda each: (-each.created_ns, each.id)))
+    ordered = tuple(sorted(sandboxes, key=lambda sandbox: (-sandbox.created_ns, sandbox.id)))
     name, namespace = (ordered[0].name, ordered[0].namespace) if ordered else ("", "")
-    newest_first = sorted(containers, key=lambda each: (-each.created_ns, each.id))
+    newest_first = sorted(containers, key=lambda container: (-container.created_ns, container.id))
     return PodView(uid, name, namespace, ordered, tuple(newest_first))
 
 
 def sandbox_view(status: pb.PodSandboxStatus) -> SandboxView:
     """Convert a PodSandboxStatus; invalid addresses are omitted."""
-    candidates = [status.network.ip, *(each.ip for each in status.network.additional_ips)]
+    candidates = [
+        status.network.ip,
+        *(additional_ip.ip for additional_ip in status.network.additional_ips),
+    ]
     return SandboxView(
         id=status.id,
         uid=status.metadata.uid,
@@ -187,7 +192,7 @@ def sandbox_view(status: pb.PodSandboxStatus) -> SandboxView:
         created_ns=status.created_at,
         handler=sandbox_handler(status.runtime_handler, status.labels, status.annotations),
         is_host_network=status.linux.namespaces.options.network == pb.NODE,
-        ips=tuple(each for each in candidates if _is_ip(each)),
+        ips=tuple(candidate for candidate in candidates if _is_ip(candidate)),
         owner=status.labels.get(OWNER, ""),
     )
 
@@ -214,7 +219,7 @@ def container_view(status: pb.ContainerStatus, sandbox_id: str, message: str) ->
         image_id=status.image_id,
         log_path=status.log_path,
         memory=parse_container_record(status.annotations),
-        mounts=tuple(MountView(each.host_path, each.container_path) for each in status.mounts),
+        mounts=tuple(MountView(mount.host_path, mount.container_path) for mount in status.mounts),
         user=_user(status),
         stop_signal=_stop_signal(status),
     )

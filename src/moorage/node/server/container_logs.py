@@ -72,16 +72,16 @@ class ContainerLogs:
             wanted = container_id(
                 worker.status, name, container, is_previous=_is_true(request.query, "previous")
             )
-            found = self._find(worker.uid, wanted)
+            view = self._find(worker.uid, wanted)
         except NoLogError as error:
             return web.Response(status=400, text=str(error))
-        return await self._send(request, found, options)
+        return await self._send(request, view, options)
 
     def _find(self, uid: str, wanted: str) -> ContainerView:
         engine_id = wanted.rpartition("//")[2]
-        for each in self._context.observer.view(uid).containers:
-            if each.id == engine_id and each.log_path:
-                return each
+        for container in self._context.observer.view(uid).containers:
+            if container.id == engine_id and container.log_path:
+                return container
         raise NoLogError(f"unable to retrieve container logs for {wanted}")
 
     async def _send(
@@ -108,9 +108,9 @@ class ContainerLogs:
         return response
 
     async def _is_running(self, container: ContainerView) -> bool:
-        for each in self._context.observer.view(container.uid).containers:
-            if each.id == container.id:
-                return each.state is not State.EXITED
+        for other in self._context.observer.view(container.uid).containers:
+            if other.id == container.id:
+                return other.state is not State.EXITED
         return False
 
 
@@ -163,21 +163,23 @@ def container_id(status: PodStatus, pod: str, name: str, *, is_previous: bool) -
         *status.init_container_statuses,
         *status.ephemeral_container_statuses,
     )
-    found = next((each for each in every if each.name == name), None)
-    if found is None:
+    named = next(
+        (container_status for container_status in every if container_status.name == name), None
+    )
+    if named is None:
         raise NoLogError(f'container "{name}" in pod "{pod}" is not available')
     if is_previous:
-        last = found.last_state.terminated
+        last = named.last_state.terminated
         if last is None or not last.container_id:
             raise NoLogError(f'previous terminated container "{name}" in pod "{pod}" not found')
         return last.container_id
-    return _present_id(found, f'container "{name}" in pod "{pod}" is')
+    return _present_id(named, f'container "{name}" in pod "{pod}" is')
 
 
-def _present_id(found: ContainerStatus, subject: str) -> str:
-    state, last = found.state, found.last_state.terminated
+def _present_id(status: ContainerStatus, subject: str) -> str:
+    state, last = status.state, status.last_state.terminated
     if state.running is not None:
-        return found.container_id
+        return status.container_id
     for ended in (state.terminated, last):
         if ended is not None and ended.container_id:
             return ended.container_id

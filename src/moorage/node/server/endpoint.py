@@ -119,10 +119,10 @@ class _Endpoints:
     async def summary(self, request: web.Request) -> web.Response:
         del request
         try:
-            found = await self._statistics.summary()
+            summary = await self._statistics.summary()
         except CriError as error:
             return web.Response(status=500, text=str(error))
-        return web.Response(body=msgspec.json.encode(found), content_type="application/json")
+        return web.Response(body=msgspec.json.encode(summary), content_type="application/json")
 
     async def metrics(self, request: web.Request) -> web.Response:
         del request

@@ -58,7 +58,7 @@ class Rates:
 
     def keep(self, keys: set[str]) -> None:
         """Drop the readings of all other keys."""
-        self._readings = {key: each for key, each in self._readings.items() if key in keys}
+        self._readings = {key: reading for key, reading in self._readings.items() if key in keys}
 
 
 class Statistics:
@@ -75,10 +75,10 @@ class Statistics:
         sandboxes = await self._context.engine.sandbox_stats()
         node = await asyncio.to_thread(self._node)
         by_pod: dict[str, list[pb.ContainerStats]] = {}
-        for each in containers:
-            by_pod.setdefault(each.attributes.labels.get(POD_UID, ""), []).append(each)
-        network = {each.attributes.metadata.uid: each for each in sandboxes}
-        self._rates.keep({"node", *(each.attributes.id for each in containers)})
+        for container in containers:
+            by_pod.setdefault(container.attributes.labels.get(POD_UID, ""), []).append(container)
+        network = {sandbox.attributes.metadata.uid: sandbox for sandbox in sandboxes}
+        self._rates.keep({"node", *(stats.attributes.id for stats in containers)})
         pods = [
             self._pod(worker.uid, by_pod.get(worker.uid, ()), network.get(worker.uid))
             for worker in self._pod_manager
@@ -98,22 +98,22 @@ class Statistics:
         options = self._context.options
         owners = {options.owner, options.name}
         pods = [
-            each
-            for each in self._context.observer.pods
-            if any(sandbox.owner in owners for sandbox in each.sandboxes)
+            pod
+            for pod in self._context.observer.pods
+            if any(sandbox.owner in owners for sandbox in pod.sandboxes)
         ]
-        states = {each.value: 0 for each in State}
+        states = {state.value: 0 for state in State}
         for pod in pods:
             for container in pod.containers:
                 states[container.state.value] += 1
-        count = sum(1 for pod in pods if any(each.is_ready for each in pod.sandboxes))
+        count = sum(1 for pod in pods if any(sandbox.is_ready for sandbox in pod.sandboxes))
         return count, states
 
     def _node(self) -> Json:
         now = self._context.clock.now()
         stamp = format_time(now)
         fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
-        ticks = [int(each) for each in fields]
+        ticks = [int(field) for field in fields]
         busy_ns = (sum(ticks) - ticks[3] - ticks[4]) * _NANO // os.sysconf("SC_CLK_TCK")
         memory = parse_meminfo(Path("/proc/meminfo").read_text())
         used = memory["MemTotal"] - memory["MemFree"]
@@ -140,8 +140,8 @@ class Statistics:
         containers: Iterable[pb.ContainerStats],
         sandbox: pb.PodSandboxStats | None,
     ) -> Json:
-        meta = next(each.pod.metadata for each in self._pod_manager if each.uid == uid)
-        shown = [self._container(each) for each in containers]
+        meta = next(worker.pod.metadata for worker in self._pod_manager if worker.uid == uid)
+        shown = [self._container(container) for container in containers]
         pod: Json = {
             "podRef": {"name": meta.name, "namespace": meta.namespace, "uid": uid},
             "startTime": meta.creation_timestamp,
@@ -234,14 +234,14 @@ def _add_samples(
 
 
 def _sum(containers: Iterable[Json], part: str, fields: Iterable[str]) -> Json:
-    found: Json = {}
+    usage: Json = {}
     for container in containers:
         values = container.get(part, {})
-        found.setdefault("time", values.get("time"))
+        usage.setdefault("time", values.get("time"))
         for field in fields:
             if field in values:
-                found[field] = found.get(field, 0) + values[field]
-    return found
+                usage[field] = usage.get(field, 0) + values[field]
+    return usage
 
 
 def _network(usage: pb.NetworkUsage) -> Json:
@@ -249,7 +249,7 @@ def _network(usage: pb.NetworkUsage) -> Json:
     return {
         "time": _stamp(usage.timestamp),
         **_interface(default),
-        "interfaces": [_interface(each) for each in (default, *usage.interfaces)],
+        "interfaces": [_interface(interface) for interface in (default, *usage.interfaces)],
     }
 
 
@@ -264,16 +264,16 @@ def _interface(usage: pb.NetworkInterfaceUsage) -> Json:
 
 
 def _file_system(path: Path, stamp: str) -> Json:
-    found = os.statvfs(path)
-    total, free = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+    status = os.statvfs(path)
+    total, free = status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
     return {
         "time": stamp,
         "availableBytes": free,
         "capacityBytes": total,
-        "usedBytes": total - found.f_bfree * found.f_frsize,
-        "inodesFree": found.f_ffree,
-        "inodes": found.f_files,
-        "inodesUsed": found.f_files - found.f_ffree,
+        "usedBytes": total - status.f_bfree * status.f_frsize,
+        "inodesFree": status.f_ffree,
+        "inodes": status.f_files,
+        "inodesUsed": status.f_files - status.f_ffree,
     }
 
 

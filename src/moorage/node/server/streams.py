@@ -60,7 +60,9 @@ class Streams:
         wanted = _streams(request.query)
         worker = self._worker(request)
         is_terminal = any(
-            each.tty for each in worker.pod.spec.containers if each.name == container.name
+            candidate.tty
+            for candidate in worker.pod.spec.containers
+            if candidate.name == container.name
         )
         cri_request = pb.AttachRequest(
             container_id=container.id,
@@ -131,14 +133,14 @@ class Streams:
         uid, name = info.get("uid", ""), info["container"]
         if uid and uid != worker.uid:
             raise web.HTTPNotFound(text="pod not found")
-        found = self._context.observer.view(worker.uid).latest(name)
-        if found is None:
+        view = self._context.observer.view(worker.uid).latest(name)
+        if view is None:
             raise web.HTTPNotFound(text=f'container not found ("{name}")')
-        if found.state is not State.RUNNING:
+        if view.state is not State.RUNNING:
             raise web.HTTPInternalServerError(
-                text=f'container "{name}" is {found.state.value}, not running'
+                text=f'container "{name}" is {view.state.value}, not running'
             )
-        return found
+        return view
 
 
 def _require_upgrade(request: web.Request) -> None:
@@ -149,15 +151,15 @@ def _require_upgrade(request: web.Request) -> None:
 def _streams(query: Mapping[str, str]) -> dict[str, bool]:
     """Return the requested streams. Raises HTTPBadRequest when there is none."""
     names = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
-    found = {name: query.get(key) == "1" for name, key in names.items()}
-    if not (found["stdin"] or found["stdout"] or found["stderr"]):
+    streams = {name: query.get(key) == "1" for name, key in names.items()}
+    if not (streams["stdin"] or streams["stdout"] or streams["stderr"]):
         raise web.HTTPBadRequest(text="you must specify at least 1 of stdin, stdout, stderr")
-    return found
+    return streams
 
 
 def _ports(texts: list[str]) -> list[int]:
     try:
-        ports = [int(each) for text in texts for each in text.split(",")]
+        ports = [int(number) for text in texts for number in text.split(",")]
     except ValueError:
         raise web.HTTPBadRequest(text=f"unable to parse ports {texts}") from None
     if any(not 0 < port < 65536 for port in ports):

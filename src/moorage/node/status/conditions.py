@@ -32,16 +32,16 @@ def conditions_of(
     inputs: StatusInputs, statuses: Sequence[ContainerStatus], phase: str
 ) -> tuple[PodCondition, ...]:
     """Return all conditions of the pod. `statuses` are those of init and main containers."""
-    kept = [each for each in inputs.pod.status.conditions if each.type not in OWNED]
+    kept = [condition for condition in inputs.pod.status.conditions if condition.type not in OWNED]
     containers_ready = _containers_ready(inputs.pod.spec, statuses, phase)
-    found = (
+    conditions = (
         _ready_to_start(inputs),
         _initialized(inputs.pod.spec, statuses, phase),
         _ready(inputs, kept, containers_ready),
         containers_ready,
         PodCondition(type=SCHEDULED, status="True"),
     )
-    return (*kept, *(_dated(each, inputs) for each in found))
+    return (*kept, *(_dated(condition, inputs) for condition in conditions))
 
 
 def _dated(condition: PodCondition, inputs: StatusInputs) -> PodCondition:
@@ -72,20 +72,26 @@ def _ready_to_start(inputs: StatusInputs) -> PodCondition:
 
 
 def _initialized(spec: PodSpec, statuses: Sequence[ContainerStatus], phase: str) -> PodCondition:
-    by_name = {each.name: each for each in statuses}
-    unknown = [each.name for each in spec.init_containers if each.name not in by_name]
+    by_name = {status.name: status for status in statuses}
+    unknown = [
+        container.name for container in spec.init_containers if container.name not in by_name
+    ]
     incomplete = [
-        each.name
-        for each in spec.init_containers
-        if each.name in by_name
-        and not (by_name[each.name].started if is_sidecar(each) else by_name[each.name].ready)
+        container.name
+        for container in spec.init_containers
+        if container.name in by_name
+        and not (
+            by_name[container.name].started
+            if is_sidecar(container)
+            else by_name[container.name].ready
+        )
     ]
     if phase == SUCCEEDED and not unknown:
         return PodCondition(type=INITIALIZED, status="True", reason=_COMPLETED)
     has_begun = any(
-        each.name in by_name
-        and (by_name[each.name].state.running or by_name[each.name].state.terminated)
-        for each in spec.containers
+        container.name in by_name
+        and (by_name[container.name].state.running or by_name[container.name].state.terminated)
+        for container in spec.containers
     )
     complaints = _complaints(("unknown", unknown), ("incomplete", incomplete))
     if has_begun or not complaints:
@@ -98,8 +104,8 @@ def _initialized(spec: PodSpec, statuses: Sequence[ContainerStatus], phase: str)
 def _containers_ready(
     spec: PodSpec, statuses: Sequence[ContainerStatus], phase: str
 ) -> PodCondition:
-    by_name = {each.name: each for each in statuses}
-    names = [each.name for each in (*sidecars(spec), *spec.containers)]
+    by_name = {status.name: status for status in statuses}
+    names = [container.name for container in (*sidecars(spec), *spec.containers)]
     unknown = [name for name in names if name not in by_name]
     unready = [name for name in names if name in by_name and not by_name[name].ready]
     if phase == FAILED or (phase == SUCCEEDED and not unknown):
@@ -122,19 +128,19 @@ def _ready(
     """Return Ready: true when the containers are ready and every readiness gate is true."""
     if containers_ready.status != "True":
         return msgspec.structs.replace(containers_ready, type=READY)
-    by_type = {each.type: each for each in others}
+    by_type = {other.type: other for other in others}
     complaints = []
     for gate in inputs.pod.spec.readiness_gates:
-        found = by_type.get(gate.condition_type)
-        if found is None:
+        condition = by_type.get(gate.condition_type)
+        if condition is None:
             complaints.append(
                 f"corresponding condition of pod readiness gate "
                 f'"{gate.condition_type}" does not exist.'
             )
-        elif found.status != "True":
+        elif condition.status != "True":
             complaints.append(
                 f'the status of pod readiness gate "{gate.condition_type}" is not "True", '
-                f"but {found.status}"
+                f"but {condition.status}"
             )
     if complaints:
         return PodCondition(
@@ -146,7 +152,7 @@ def _ready(
     return PodCondition(type=READY, status="True")
 
 
-def _complaints(*found: tuple[str, Sequence[str]]) -> str:
+def _complaints(*complaints: tuple[str, Sequence[str]]) -> str:
     return ", ".join(
-        f"containers with {what} status: [{' '.join(names)}]" for what, names in found if names
+        f"containers with {what} status: [{' '.join(names)}]" for what, names in complaints if names
     )

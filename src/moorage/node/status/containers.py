@@ -63,10 +63,10 @@ def container_statuses(inputs: StatusInputs, kind: Kind) -> tuple[ContainerStatu
             containers, earlier = spec.containers, before.container_statuses
         case Kind.EPHEMERAL:
             containers, earlier = spec.ephemeral_containers, before.ephemeral_container_statuses
-    by_name = {each.name: each for each in earlier}
-    statuses = [_status(inputs, kind, each, by_name) for each in containers]
+    by_name = {status.name: status for status in earlier}
+    statuses = [_status(inputs, kind, container, by_name) for container in containers]
     if kind is not Kind.INIT:
-        statuses.sort(key=lambda each: each.name)
+        statuses.sort(key=lambda status: status.name)
     return tuple(statuses)
 
 
@@ -194,9 +194,10 @@ def _is_init_behind(inputs: StatusInputs, container: AnyContainer) -> bool:
     """Return whether a main container was created, so this init container must have completed."""
     if container.restart_policy == "Always":
         return False
-    names = {each.name for each in inputs.pod.spec.containers}
+    names = {container.name for container in inputs.pod.spec.containers}
     return any(
-        each.name in names and each.state is not State.UNKNOWN for each in inputs.view.containers
+        container.name in names and container.state is not State.UNKNOWN
+        for container in inputs.view.containers
     )
 
 
@@ -292,7 +293,7 @@ def _user(view: ContainerView) -> ContainerUser | None:
 
 
 def _mounts(inputs: StatusInputs, container: AnyContainer) -> tuple[VolumeMountStatus, ...]:
-    return tuple(_mount(each, inputs.has_recursive_read_only) for each in container.volume_mounts)
+    return tuple(_mount(mount, inputs.has_recursive_read_only) for mount in container.volume_mounts)
 
 
 def _mount(mount: VolumeMount, has_recursive: bool) -> VolumeMountStatus:

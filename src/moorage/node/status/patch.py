@@ -62,12 +62,16 @@ def _condition_changes(
     before: Sequence[PodCondition], after: Sequence[PodCondition]
 ) -> list[dict[str, Any]]:
     """Return changed conditions that the agent owns, and deletions of removed ones."""
-    old = {each.type: each for each in before}
-    new = {each.type: each for each in after if each.type in OWNED}
+    old = {condition.type: condition for condition in before}
+    new = {condition.type: condition for condition in after if condition.type in OWNED}
     changed = [
-        _condition(old.get(each.type), each) for each in new.values() if old.get(each.type) != each
+        _condition(old.get(condition.type), condition)
+        for condition in new.values()
+        if old.get(condition.type) != condition
     ]
-    gone = [{"$patch": "delete", "type": each} for each in old if each in OWNED and each not in new]
+    gone = [
+        {"$patch": "delete", "type": type_} for type_ in old if type_ in OWNED and type_ not in new
+    ]
     return [*changed, *gone]
 
 

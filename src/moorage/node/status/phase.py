@@ -36,7 +36,7 @@ def phase_of(
     `statuses` are those of init and main containers. `has_main_started`: a main container exists in
     the current sandbox, which means that initialization is complete.
     """
-    by_name = {each.name: each for each in statuses}
+    by_name = {status.name: status for status in statuses}
     count = _Count()
     for container in spec.init_containers:
         status = by_name.get(container.name)

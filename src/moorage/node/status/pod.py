@@ -36,9 +36,9 @@ def status_of(inputs: StatusInputs) -> PodStatus:
         message=message,
         conditions=conditions_of(inputs, (*init, *main), phase),
         host_ip=inputs.host_ips[0] if inputs.host_ips else "",
-        host_ips=tuple(HostIP(ip=each) for each in inputs.host_ips),
+        host_ips=tuple(HostIP(ip=host_ip) for host_ip in inputs.host_ips),
         pod_ip=ips[0] if ips else "",
-        pod_ips=tuple(PodIP(ip=each) for each in ips),
+        pod_ips=tuple(PodIP(ip=ip) for ip in ips),
         start_time=inputs.before.start_time or inputs.pod.status.start_time or inputs.stamp,
         init_container_statuses=init,
         container_statuses=main,
@@ -57,10 +57,11 @@ def _phase(inputs: StatusInputs, statuses: tuple[ContainerStatus, ...]) -> tuple
     if inputs.termination is not None:
         phase, reason, message = FAILED, inputs.termination.reason, inputs.termination.message
     else:
-        names = {each.name for each in inputs.pod.spec.containers}
+        names = {container.name for container in inputs.pod.spec.containers}
         sandbox = inputs.view.sandbox
         has_main_started = sandbox is not None and any(
-            each.sandbox_id == sandbox.id and each.name in names for each in inputs.view.containers
+            container.sandbox_id == sandbox.id and container.name in names
+            for container in inputs.view.containers
         )
         phase = phase_of(
             inputs.pod.spec,
@@ -92,9 +93,9 @@ def ended(status: PodStatus, inputs: StatusInputs) -> PodStatus:
     """Return the final status of a terminated pod, with a terminal state for every container."""
     main, init = status.container_statuses, status.init_container_statuses
     if _has_initialized(inputs.pod, status):
-        main = tuple(_accounted(each) for each in main)
+        main = tuple(_accounted(status) for status in main)
     begun = _begun(init)
-    init = (*(_accounted(each) for each in init[:begun]), *init[begun:])
+    init = (*(_accounted(status) for status in init[:begun]), *init[begun:])
     phase = status.phase if status.phase in TERMINAL else FAILED
     final = msgspec.structs.replace(
         status, container_statuses=main, init_container_statuses=init, phase=phase
@@ -113,8 +114,8 @@ def _has_initialized(pod: Pod, status: PodStatus) -> bool:
     if not pod.spec.init_containers:
         return True
     if any(
-        each.last_state.terminated is not None or each.state.waiting is None
-        for each in status.container_statuses
+        container_status.last_state.terminated is not None or container_status.state.waiting is None
+        for container_status in status.container_statuses
     ):
         return True
     if not status.init_container_statuses:

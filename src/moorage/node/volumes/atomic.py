@@ -90,8 +90,8 @@ def _present(target: Path) -> Path | None:
         name = os.readlink(target / _DATA)
     except FileNotFoundError:
         return None
-    found = target / name
-    return found if found.is_dir() else None
+    path = target / name
+    return path if path.is_dir() else None
 
 
 def _is_same(present: Path, wanted: Mapping[PurePosixPath, ProjectedFile]) -> bool:
@@ -102,23 +102,23 @@ def _is_same(present: Path, wanted: Mapping[PurePosixPath, ProjectedFile]) -> bo
 
 def _files_below(root: Path) -> set[str]:
     """Return the relative paths of all entries that are not directories."""
-    found: set[str] = set()
+    paths: set[str] = set()
     parts: list[str] = []
     for visit in walk(root):
         if visit.step is Step.OTHER:
-            found.add("/".join((*parts, visit.name)))
+            paths.add("/".join((*parts, visit.name)))
         elif visit.name == ".":
             continue
         elif visit.step is Step.ENTER:
             parts.append(visit.name)
         else:
             parts.pop()
-    return found
+    return paths
 
 
 def _write(fresh: Path, files: Mapping[PurePosixPath, ProjectedFile]) -> None:
     directories = {above for path in files for above in path.parents}
-    for directory in sorted(directories, key=lambda each: len(each.parts)):
+    for directory in sorted(directories, key=lambda path: len(path.parts)):
         (fresh / directory).mkdir()
         # Independent of the process's umask.
         (fresh / directory).chmod(_DIRECTORY_MODE)

@@ -68,5 +68,5 @@ class SystemMounter:
         return os.path.ismount(target)
 
     def mounts_below(self, path: Path) -> Iterator[Path]:
-        points = [found.point for found in mounts_below(path, current_mounts())]
+        points = [mount.point for mount in mounts_below(path, current_mounts())]
         return iter(sorted(points, key=lambda point: len(point.parts), reverse=True))

@@ -132,11 +132,11 @@ def shared_user(pod: Pod) -> int | None:
     """
     spec = pod.spec
     of_pod = spec.security_context.run_as_user if spec.security_context else None
-    found: set[int | None] = set()
-    for each in members(spec):
-        own = each.container.security_context
-        found.add(own.run_as_user if own and own.run_as_user is not None else of_pod)
-    return found.pop() if len(found) == 1 else None
+    users: set[int | None] = set()
+    for container in members(spec):
+        own = container.container.security_context
+        users.add(own.run_as_user if own and own.run_as_user is not None else of_pod)
+    return users.pop() if len(users) == 1 else None
 
 
 def _projected_files(

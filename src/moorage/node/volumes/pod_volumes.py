@@ -111,18 +111,18 @@ class VolumeKeeper:
                 )
         sources = await self._sources(pod, max_age_s=_FRESH_S)
         mounted = await asyncio.to_thread(self._mount_all, pod, sources, where)
-        return {each.name: each for each in mounted}
+        return {volume.name: volume for volume in mounted}
 
     async def refresh(self, pod: Pod, where: DownwardInputs) -> None:
         """Update the files of a running pod. Raises VolumeError."""
-        filled = [each for each in pod.spec.volumes if kind_of(each) in FILLED]
+        filled = [volume for volume in pod.spec.volumes if kind_of(volume) in FILLED]
         if filled:
             sources = await self._sources(pod, max_age_s=self._refresh_s / 2)
             await asyncio.to_thread(self._fill_all, pod, filled, sources, where)
 
     def refresh_due_s(self, pod: Pod) -> float | None:
         """Return seconds until the pod's next refresh; None when its files never change."""
-        if not any(kind_of(each) in FILLED for each in pod.spec.volumes):
+        if not any(kind_of(volume) in FILLED for volume in pod.spec.volumes):
             return None
         renewal_s = self._tokens.renewal_s(pod)
         if renewal_s is None:
@@ -142,7 +142,7 @@ class VolumeKeeper:
             needs |= own
             for name in own.config_maps | own.secrets:
                 blamed[name] = volume.name
-        first = next((each.name for each in pod.spec.volumes if needs_of(each).tokens), "")
+        first = next((volume.name for volume in pod.spec.volumes if needs_of(volume).tokens), "")
         namespace = pod.metadata.namespace
         culprit = next(iter(blamed.values()), first)
         memory = ObjectMemory()
@@ -153,12 +153,12 @@ class VolumeKeeper:
                     lambda name: self._objects.get(
                         CONFIG_MAPS, namespace, name, max_age_s=max_age_s
                     ),
-                    lambda found: memory.add(_values_of(found)),
+                    lambda obj: memory.add(_values_of(obj)),
                 ),
                 _gathered(
                     needs.secrets,
                     lambda name: self._objects.get(SECRETS, namespace, name, max_age_s=max_age_s),
-                    lambda found: memory.add(_values_of(found)),
+                    lambda obj: memory.add(_values_of(obj)),
                 ),
                 _gathered(
                     needs.tokens,
@@ -174,7 +174,7 @@ class VolumeKeeper:
         self, pod: Pod, sources: VolumeSources, where: DownwardInputs
     ) -> list[MountedVolume]:
         memory = PodMemory()
-        return [self._mount_one(pod, each, sources, where, memory) for each in pod.spec.volumes]
+        return [self._mount_one(pod, volume, sources, where, memory) for volume in pod.spec.volumes]
 
     def _mount_one(
         self,
@@ -289,20 +289,20 @@ async def _gathered(
     count: Callable[[V], None],
 ) -> dict[K, V]:
     """Fetch in small batches, so that `count` can refuse the rest before it is in memory."""
-    ordered, found = list(keys), {}
+    ordered, objects = list(keys), {}
     for start in range(0, len(ordered), _FETCHED_AT_ONCE):
         batch = ordered[start : start + _FETCHED_AT_ONCE]
         for key, value in zip(batch, await asyncio.gather(*map(fetch, batch)), strict=True):
             count(value)
-            found[key] = value
-    return found
+            objects[key] = value
+    return objects
 
 
-def _values_of(found: ConfigMap | Secret | None) -> Iterable[str]:
-    if found is None:
+def _values_of(obj: ConfigMap | Secret | None) -> Iterable[str]:
+    if obj is None:
         return ()
-    more = found.binary_data.values() if isinstance(found, ConfigMap) else ()
-    return (*found.data.values(), *more)
+    more = obj.binary_data.values() if isinstance(obj, ConfigMap) else ()
+    return (*obj.data.values(), *more)
 
 
 def _memory_size(pod: Pod, volume: Volume, where: DownwardInputs) -> int:
@@ -310,11 +310,11 @@ def _memory_size(pod: Pod, volume: Volume, where: DownwardInputs) -> int:
     limits = [where.allocatable.get("memory", "0")]
     if volume.empty_dir is not None and volume.empty_dir.size_limit:
         limits.append(volume.empty_dir.size_limit)
-    of_containers = [each.resources.limits.get("memory") for each in pod.spec.containers]
+    of_containers = [container.resources.limits.get("memory") for container in pod.spec.containers]
     if of_containers and all(of_containers):
-        total = quantity.add_resources(*({"memory": each or "0"} for each in of_containers))
+        total = quantity.add_resources(*({"memory": limit or "0"} for limit in of_containers))
         limits.append(str(total["memory"]))
-    sizes = [quantity.parse(each).value for each in limits]
+    sizes = [quantity.parse(limit).value for limit in limits]
     return min((size for size in sizes if size > 0), default=0)
 
 
