@@ -49,10 +49,10 @@ class Drivers:
     def adapter(self, definition: HandlerDefinition, program: Path) -> Adapter:
         """Return a handler's adapter. Raises FailedError when a program it needs is missing."""
         key = (definition, program)
-        found = self._adapters.get(key)
-        if found is None:
-            found = self._adapters[key] = self._make(definition, program)
-        return found
+        adapter = self._adapters.get(key)
+        if adapter is None:
+            adapter = self._adapters[key] = self._make(definition, program)
+        return adapter
 
     def _make(self, definition: HandlerDefinition, program: Path) -> Adapter:
         options = definition.options

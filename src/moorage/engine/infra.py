@@ -47,12 +47,12 @@ class InfraProcess:
         """
         complaints = []
         for name, package, argv in _CANDIDATES:
-            found = shutil.which(name, path=self.search_path)
-            if found is None:
+            path = shutil.which(name, path=self.search_path)
+            if path is None:
                 complaints.append(f"{name} is not on PATH (apt-get install {package})")
                 continue
             try:
-                program = read_program(Path(found), package)
+                program = read_program(Path(path), package)
             except UnfitProgramError as error:
                 complaints.append(str(error))
                 continue

@@ -140,12 +140,12 @@ def _remove_leftovers(
 ) -> None:
     """Remove the directories without a record; failures are logged."""
     paths = context.paths
-    for directory, known in (
+    for directory, ids in (
         (paths.bundles, frozenset(task_ids)),
         (paths.sandbox_files("x").parent, frozenset(sandbox_ids)),
     ):
         for entry in directory.iterdir():
-            if entry.name not in known:
+            if entry.name not in ids:
                 _remove_directory(entry)
     for entry in paths.scratch.iterdir():
         if entry.is_file() or entry.is_socket():

@@ -92,7 +92,7 @@ async def offered(skopeo: Skopeo, *sizes: int, **limits: int) -> Any:
 
 async def test_an_image_is_offered_by_its_digest(skopeo: Skopeo) -> None:
     offer = await offered(skopeo, 5, 7)
-    assert (offer.asked, offer.layers) == (NAME, tuple(LAYERS))
+    assert (offer.requested, offer.layers) == (NAME, tuple(LAYERS))
     assert offer.exact.full == f"r.example/app@{offer.digest}"
     assert offer.configuration == skopeo.config
     assert skopeo.asked == [("configuration", offer.exact.full, None, NAME.full)]

@@ -12,9 +12,9 @@ from moorage.engine.oci.cdi import DeviceNode
 from moorage.engine.oci.devices import (
     HostDevice,
     all_host_devices,
-    asked_devices,
     described_devices,
     device_rules,
+    resolve_devices,
 )
 
 NULL = HostDevice(path="/dev/x", kind="c", major=1, minor=3, mode=0o666, uid=0, gid=0)
@@ -38,7 +38,7 @@ def node(path: Path, minor: int) -> None:
 
 @needs_nodes
 def test_a_device_is_made_as_the_host_has_it() -> None:
-    (found,) = asked_devices([device("/dev/null")])
+    (found,) = resolve_devices([device("/dev/null")])
     mode = stat.S_IMODE(os.stat("/dev/null").st_mode)
     assert found.node() == {
         "path": "/dev/x", "type": "c", "major": 1, "minor": 3, "fileMode": mode, "uid": 0, "gid": 0,
@@ -51,7 +51,7 @@ def test_a_device_is_made_as_the_host_has_it() -> None:
 @needs_nodes
 def test_a_link_to_a_device_is_followed(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/dev/null")
-    (found,) = asked_devices([device(str(tmp_path / "link"))])
+    (found,) = resolve_devices([device(str(tmp_path / "link"))])
     assert (found.major, found.minor) == (1, 3)
 
 
@@ -62,7 +62,7 @@ def test_a_directory_means_the_devices_in_it(tmp_path: Path) -> None:
     node(tmp_path / "a", 3)
     node(tmp_path / "deep/b", 5)
     (tmp_path / "file").write_text("no device")
-    found = asked_devices([device(str(tmp_path), "/dev/all")])
+    found = resolve_devices([device(str(tmp_path), "/dev/all")])
     assert [(each.path, each.minor) for each in found] == [
         ("/dev/all/a", 3),
         ("/dev/all/deep/b", 5),
@@ -97,12 +97,12 @@ def test_all_devices_are_the_machines_without_what_each_container_has_of_its_own
 )
 def test_devices_that_cannot_be(asked: pb.Device, text: str) -> None:
     with pytest.raises(InvalidError, match=text):
-        asked_devices([asked])
+        resolve_devices([asked])
 
 
 @needs_nodes
 def test_unsaid_permissions_and_paths_are_all_and_the_same() -> None:
-    (found,) = asked_devices([pb.Device(host_path="/dev/null")])
+    (found,) = resolve_devices([pb.Device(host_path="/dev/null")])
     assert (found.path, found.permissions) == ("/dev/null", "rwm")
 
 

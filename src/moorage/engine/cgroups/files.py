@@ -72,12 +72,12 @@ def number(text: str) -> int | None:
 
 def numbers(text: str) -> dict[str, int | None]:
     """Return the numbers of a file with a key and a number on each line."""
-    found: dict[str, int | None] = {}
+    values: dict[str, int | None] = {}
     for line in text.split("\n"):
         key, _, value = line.partition(" ")
         if key:
-            found[key] = number(value)
-    return found
+            values[key] = number(value)
+    return values
 
 
 def pressure(text: str) -> Pressure | None:
@@ -90,24 +90,25 @@ def pressure(text: str) -> Pressure | None:
 
 def devices_v2(text: str) -> tuple[DeviceUsage, ...]:
     """Return the devices in `io.stat`: `8:0 rbytes=1 wbytes=2 rios=3 wios=4 …`."""
-    found = []
+    devices = []
     for name, words in _by_device(text):
         values = {key: number(value) or 0 for key, _, value in (w.partition("=") for w in words)}
         counts = (values.get(key, 0) for key in ("rbytes", "wbytes", "rios", "wios"))
-        found.append(DeviceUsage(*name, *counts))
-    return tuple(found)
+        devices.append(DeviceUsage(*name, *counts))
+    return tuple(devices)
 
 
 def devices_v1(bytes_text: str, operations_text: str) -> tuple[DeviceUsage, ...]:
     """Return the devices in blkio's `io_service_bytes` and `io_serviced`: `8:0 Read 123`."""
-    found: dict[tuple[int, int], dict[str, int]] = {}
+    counters: dict[tuple[int, int], dict[str, int]] = {}
     for kind, text in (("bytes", bytes_text), ("count", operations_text)):
         for name, words in _by_device(text):
             if len(words) == 2:
-                found.setdefault(name, {})[f"{words[0]} {kind}"] = number(words[1]) or 0
+                counters.setdefault(name, {})[f"{words[0]} {kind}"] = number(words[1]) or 0
     keys = ("Read bytes", "Write bytes", "Read count", "Write count")
     return tuple(
-        DeviceUsage(*name, *(values.get(key, 0) for key in keys)) for name, values in found.items()
+        DeviceUsage(*name, *(values.get(key, 0) for key in keys))
+        for name, values in counters.items()
     )
 
 

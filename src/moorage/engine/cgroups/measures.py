@@ -59,8 +59,8 @@ def read_pressures(cgroups: Cgroups, path: str) -> Pressures:
     directory = directory_in(cgroups.unified, path)
     if cgroups.layout is Layout.HYBRID and not _has_processes(str(directory)):
         return Pressures()
-    found = (pressure(read(f"{directory}/{name}.pressure")) for name in ("cpu", "memory", "io"))
-    return Pressures(*found)
+    pressures = (pressure(read(f"{directory}/{name}.pressure")) for name in ("cpu", "memory", "io"))
+    return Pressures(*pressures)
 
 
 def read_devices(cgroups: Cgroups, path: str) -> tuple[DeviceUsage, ...]:
@@ -82,13 +82,13 @@ def read_huge_pages(cgroups: Cgroups, path: str) -> tuple[PageUsage, ...]:
         return ()
     directory = directory_in(mount, path)
     used, peak = _PAGES_V1 if "hugetlb" in cgroups.v1 else _PAGES_V2
-    found = []
+    pages = []
     for size in _page_sizes(str(directory)):
         bytes_used = number(read(f"{directory}/hugetlb.{size}.{used}"))
         most = number(read(f"{directory}/hugetlb.{size}.{peak}")) if peak else None
         if bytes_used is not None:
-            found.append(PageUsage(size, bytes_used, most))
-    return tuple(found)
+            pages.append(PageUsage(size, bytes_used, most))
+    return tuple(pages)
 
 
 def _has_processes(directory: str) -> bool:

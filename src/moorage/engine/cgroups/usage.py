@@ -59,8 +59,8 @@ def total_usage(usages: Iterable[Usage]) -> Usage:
     every = tuple(usages)
     values: dict[str, int | None] = {}
     for field in fields(Usage):
-        known = [found for usage in every if (found := getattr(usage, field.name)) is not None]
-        values[field.name] = sum(known) if known and field.name not in _LIMITS else None
+        present = [value for usage in every if (value := getattr(usage, field.name)) is not None]
+        values[field.name] = sum(present) if present and field.name not in _LIMITS else None
     return Usage(**values)
 
 
@@ -177,11 +177,11 @@ class UsageReader:
         if memory == self._cgroups.unified:
             return self._accounts.figures(path).oom_kills
         # Version 1 counts each cgroup separately.
-        found = [
+        counts = [
             numbers(_text(opened)).get("oom_kill")
             for opened in files_below(directory, "memory.oom_control")
         ]
-        counted = [count for count in found if count is not None]
+        counted = [count for count in counts if count is not None]
         return sum(counted) if counted else None
 
 
@@ -202,19 +202,21 @@ class _Plan(Generic[Figures]):
         self._shape = shape
         self._files: dict[tuple[str, str], list[tuple[str, Source]]] = {}
         for field in fields(shape):
-            found = [
-                (mount, each) for each in table[field.name] if (mount := _mount(cgroups, each))
+            sources = [
+                (mount, candidate)
+                for candidate in table[field.name]
+                if (mount := _mount(cgroups, candidate))
             ]
-            if found:
-                mount, source = found[0]
+            if sources:
+                mount, source = sources[0]
                 self._files.setdefault((mount, source.file), []).append((field.name, source))
 
     def figures(self, path: str) -> Figures:
         values: dict[str, int | None] = {}
-        for (mount, file), wanted in self._files.items():
+        for (mount, file), entries in self._files.items():
             text = read(f"{mount}{path}/{file}")
-            keyed = numbers(text) if wanted[0][1].key else {"": number(text)}
-            for name, source in wanted:
+            keyed = numbers(text) if entries[0][1].key else {"": number(text)}
+            for name, source in entries:
                 value = keyed.get(source.key)
                 values[name] = None if value is None else value * source.scale
         return self._shape(**values)
@@ -222,12 +224,12 @@ class _Plan(Generic[Figures]):
 
 def _mount(cgroups: Cgroups, source: Source) -> str:
     if not source.is_v2:
-        found = cgroups.v1.get(source.controller)
+        mount = cgroups.v1.get(source.controller)
     elif not source.controller or source.controller in cgroups.v2:
-        found = cgroups.unified
+        mount = cgroups.unified
     else:
-        found = None
-    return str(found) if found else ""
+        mount = None
+    return str(mount) if mount else ""
 
 
 def _with_swap_alone(usage: Usage) -> Usage:

@@ -81,19 +81,19 @@ class LogRateLimiter:
         }
         await self._forget_ended(running.keys())
         watched = [
-            each
-            for each in running.values()
-            if each.id not in self._throttled and _has_own_cgroup(each)
+            container
+            for container in running.values()
+            if container.id not in self._throttled and _has_own_cgroup(container)
         ]
         if watched:
             await asyncio.to_thread(self._check, watched)
 
     async def _forget_ended(self, running: Iterable[str]) -> None:
         alive = set(running)
-        self._readings = {key: each for key, each in self._readings.items() if key in alive}
+        self._readings = {key: reading for key, reading in self._readings.items() if key in alive}
         self._monitors = {key: pid for key, pid in self._monitors.items() if key in alive}
         paths = set(self._throttled.values())
-        self._throttled = {key: each for key, each in self._throttled.items() if key in alive}
+        self._throttled = {key: path for key, path in self._throttled.items() if key in alive}
         for path in paths - set(self._throttled.values()):
             await asyncio.to_thread(remove_if_empty, self._cgroups, path)
 

@@ -137,9 +137,9 @@ class _Contents:
             raise MalformedImageError(f"archive {archive} cannot be read: {error}") from error
         # Docker stores equal layers of several images once, and links to them.
         for path, target in links.items():
-            found = _followed(target, links, self._parts)
-            if found is not None:
-                self._parts[path] = found
+            part = _followed(target, links, self._parts)
+            if part is not None:
+                self._parts[path] = part
 
     def __contains__(self, path: str) -> bool:
         return path in self._parts
@@ -220,14 +220,14 @@ def _read_saved(contents: _Contents) -> tuple[ArchivedImage, ...]:
         raise MalformedImageError(f"manifest.json in {contents.path}: {error}") from error
     return tuple(
         ArchivedImage(
-            tuple(_parsed(tag).full for tag in each.repo_tags or ()),
+            tuple(_parsed(tag).full for tag in image.repo_tags or ()),
             (),
-            contents.document(each.config),
+            contents.document(image.config),
             tuple(
-                contents.blob(path, compression=_packing(contents, path)) for path in each.layers
+                contents.blob(path, compression=_packing(contents, path)) for path in image.layers
             ),
         )
-        for each in saved
+        for image in saved
     )
 
 

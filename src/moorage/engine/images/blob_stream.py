@@ -54,8 +54,8 @@ class BlobStream:
 
     def read(self, size: int) -> bytes:
         """Return up to `size` bytes of the archive, fewer only at its end. Raises LayerError."""
-        parts, wanted = [], size
-        while wanted:
+        parts, left = [], size
+        while left:
             if not self._rest:
                 chunk = next(self._chunks, b"")
                 if not chunk:
@@ -66,9 +66,9 @@ class BlobStream:
                 if self._plain is not self._packed:
                     self._plain.update(chunk)
                 self._rest = memoryview(chunk)
-            part, self._rest = self._rest[:wanted], self._rest[wanted:]
+            part, self._rest = self._rest[:left], self._rest[left:]
             parts.append(part)
-            wanted -= len(part)
+            left -= len(part)
         return b"".join(parts)
 
     def packed(self) -> Iterator[bytes]:

@@ -112,17 +112,17 @@ def read_configuration(blob: bytes) -> tuple[ImageConfiguration, tuple[str, ...]
         raise MalformedImageError(f"its configuration cannot be read: {error}") from error
     for diff_id in read.rootfs.diff_ids:
         check_digest(diff_id)
-    found = read.config or _Process()
+    process = read.config or _Process()
     configuration = ImageConfiguration(
-        user=found.user or "",
-        env=found.env or (),
-        entrypoint=found.entrypoint or (),
-        command=found.cmd or (),
-        working_dir=found.working_dir or "",
-        stop_signal=found.stop_signal or "",
-        volumes=tuple(found.volumes or ()),
-        exposed_ports=tuple(found.exposed_ports or ()),
-        labels=found.labels or {},
+        user=process.user or "",
+        env=process.env or (),
+        entrypoint=process.entrypoint or (),
+        command=process.cmd or (),
+        working_dir=process.working_dir or "",
+        stop_signal=process.stop_signal or "",
+        volumes=tuple(process.volumes or ()),
+        exposed_ports=tuple(process.exposed_ports or ()),
+        labels=process.labels or {},
     )
     return configuration, read.rootfs.diff_ids
 

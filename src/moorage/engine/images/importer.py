@@ -62,8 +62,8 @@ class ImageImporter:
         """Create the directories, and remove what an earlier engine left in them. Blocks. Raises
         OSError.
         """
-        for each in (self._directory, self._run):
-            make_private(each)
+        for path in (self._directory, self._run):
+            make_private(path)
         for left in self._directory.iterdir():
             # A program that is being killed may still write there.
             remove_leftover(left)
@@ -82,14 +82,14 @@ class ImageImporter:
         loaded = []
         try:
             async with self._tidied(), self._scratch() as directory:
-                for each in await in_thread(
+                for entry in await in_thread(
                     read_archive, archive, directory, self._platform, self._catalogue.layers.limits
                 ):
-                    blobs = list(zip(layers_in(each), each.blobs, strict=True))
+                    blobs = list(zip(layers_in(entry), entry.blobs, strict=True))
                     image = await self._catalogue.install(
-                        each.configuration, blobs, each.tags, each.digests
+                        entry.configuration, blobs, entry.tags, entry.digests
                     )
-                    loaded.append(Loaded(image, each.tags or (image.id,)))
+                    loaded.append(Loaded(image, entry.tags or (image.id,)))
         except MalformedImageError as error:
             raise FailedError(f"failed to load images from {archive}: {error}") from error
         except OSError as error:

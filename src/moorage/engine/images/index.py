@@ -49,13 +49,13 @@ def find(images: Images, reference: str) -> Image:
     Raises NotFoundError when there is none, or when several ids match.
     """
     bare = reference.removeprefix(SHA256)
-    found = images.get(SHA256 + bare)
-    if found is None and bare == reference:
-        found = _named(images, reference)
-    if found is not None:
-        return found
+    image = images.get(SHA256 + bare)
+    if image is None and bare == reference:
+        image = _named(images, reference)
+    if image is not None:
+        return image
     if _ID_PREFIX.fullmatch(bare):
-        fitting = [image for image in images.values() if image.id.startswith(SHA256 + bare)]
+        fitting = [entry for entry in images.values() if entry.id.startswith(SHA256 + bare)]
         if len(fitting) == 1:
             return fitting[0]
         if fitting:
@@ -69,11 +69,11 @@ def with_image(images: Images, image: Image) -> dict[str, Image]:
     An image of the same id keeps its names.
     """
     changed = {}
-    for each in images.values():
-        if each.id != image.id:
-            tags = tuple(tag for tag in each.tags if tag not in image.tags)
-            changed[each.id] = (
-                each if tags == each.tags else msgspec.structs.replace(each, tags=tags)
+    for other in images.values():
+        if other.id != image.id:
+            tags = tuple(tag for tag in other.tags if tag not in image.tags)
+            changed[other.id] = (
+                other if tags == other.tags else msgspec.structs.replace(other, tags=tags)
             )
     before = images.get(image.id, image)
     image = msgspec.structs.replace(
@@ -88,7 +88,7 @@ def with_image(images: Images, image: Image) -> dict[str, Image]:
 
 def without_image(images: Images, image_id: str) -> dict[str, Image]:
     """Return the images without one."""
-    return {each: image for each, image in images.items() if each != image_id}
+    return {id_: image for id_, image in images.items() if id_ != image_id}
 
 
 class IndexFiles:
@@ -121,9 +121,9 @@ class IndexFiles:
                 images[image.id] = image
             else:
                 log.warning("image forgotten", id=entry.id, error="a layer is missing")
-        for each in self._configurations.iterdir():
-            if SHA256 + each.name not in images:
-                each.unlink()
+        for path in self._configurations.iterdir():
+            if SHA256 + path.name not in images:
+                path.unlink()
         return images
 
     def image(

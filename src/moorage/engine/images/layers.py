@@ -115,12 +115,12 @@ class Layers:
         one, and overlayfs refuses both.
         """
         once = dict.fromkeys(reversed(diff_ids))
-        return [self.path(each) for each in reversed(once)]
+        return [self.path(diff_id) for diff_id in reversed(once)]
 
     def size(self, diff_ids: Collection[str]) -> tuple[int, int]:
         """Return bytes and inodes of present layers, each counted once."""
-        found = [self._sizes[diff_id] for diff_id in set(diff_ids) if diff_id in self._sizes]
-        return sum(size for size, _ in found), sum(inodes for _, inodes in found)
+        sizes = [self._sizes[diff_id] for diff_id in set(diff_ids) if diff_id in self._sizes]
+        return sum(size for size, _ in sizes), sum(inodes for _, inodes in sizes)
 
     @property
     def total(self) -> tuple[int, int]:
@@ -146,7 +146,7 @@ class Layers:
         At most two renames each, so that no reader finds half a layer.
         """
         directories = []
-        for diff_id in [known for known in self._sizes if known not in needed]:
+        for diff_id in [present for present in self._sizes if present not in needed]:
             doomed = self._directory / f"{_OLD}{secrets.token_hex(8)}"
             self.path(diff_id).rename(doomed)
             del self._sizes[diff_id]

@@ -31,8 +31,8 @@ class ImageLimits:
 
     def reserve_bytes(self, place: Path) -> int:
         """Return how many bytes of a directory's disk must stay free. Raises OSError."""
-        found = os.statvfs(place)
-        return min(self.free_bytes, found.f_blocks * found.f_frsize // 20)
+        file_system = os.statvfs(place)
+        return min(self.free_bytes, file_system.f_blocks * file_system.f_frsize // 20)
 
 
 def in_words(size_bytes: int) -> str:

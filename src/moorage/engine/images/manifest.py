@@ -133,10 +133,15 @@ def pick(index: Index, platform: Platform) -> Descriptor:
             ):  # fmt: skip
                 return entry
     offered = ", ".join(
-        sorted({f"{each.os}/{each.architecture}" for each in _platforms(index.manifests)})
+        sorted(
+            {
+                f"{candidate.os}/{candidate.architecture}"
+                for candidate in _platforms(index.manifests)
+            }
+        )
     )
-    wanted = f"linux/{platform.architecture}"
-    raise MalformedImageError(f"no match for platform in manifest: {wanted} not in {offered}")
+    required = f"linux/{platform.architecture}"
+    raise MalformedImageError(f"no match for platform in manifest: {required} not in {offered}")
 
 
 def _platforms(entries: Sequence[Descriptor]) -> list[_PlatformObject]:

@@ -68,10 +68,10 @@ class Native:
 
 def _owner(mappings: IdMappings | None) -> Owner:
     if mappings is None:
-        return lambda found: (found.st_uid, found.st_gid)
-    return lambda found: (
-        mappings.user(found.st_uid),
-        mappings.group(found.st_gid),
+        return lambda status: (status.st_uid, status.st_gid)
+    return lambda status: (
+        mappings.user(status.st_uid),
+        mappings.group(status.st_gid),
     )
 
 

@@ -74,17 +74,17 @@ def _lowers(home: Path, layers: Sequence[Path]) -> list[Path]:
 
 def _make_alike(upper: Path, top: Path, mappings: IdMappings | None) -> None:
     """Create a directory with the mode and owner of the topmost layer's root."""
-    found = top.stat()
+    status = top.stat()
     scratch = upper.with_name(f".{upper.name}.new")
     scratch.mkdir(exist_ok=True)
-    uid, gid = mappings.root if mappings is not None else (found.st_uid, found.st_gid)
+    uid, gid = mappings.root if mappings is not None else (status.st_uid, status.st_gid)
     os.chown(scratch, uid, gid)
-    scratch.chmod(found.st_mode & 0o7777)
+    scratch.chmod(status.st_mode & 0o7777)
     scratch.rename(upper)
 
 
 def _mount(target: Path, lowers: Sequence[Path], writable: Sequence[Path]) -> None:
-    paths = [str(each) for each in (*lowers, *writable)]
+    paths = [str(path) for path in (*lowers, *writable)]
     text = options(paths[: len(lowers)], paths[len(lowers) :])
     if len(os.fsencode(text)) <= _OPTIONS_LIMIT_BYTES and not any(map(_SPECIAL.search, paths)):
         mount("overlay", target, "overlay", text)

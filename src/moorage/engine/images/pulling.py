@@ -47,7 +47,7 @@ class Offer:
     first.
     """
 
-    asked: Reference
+    requested: Reference
     exact: Reference
     digest: str
     manifest: Manifest
@@ -57,8 +57,17 @@ class Offer:
     def blobs(self, directory: Path) -> list[tuple[str, Blob]]:
         """Return each layer's diff-id and its blob, fetched into that directory."""
         return [
-            (diff_id, Blob(blob_file(directory, each), each.size, 0, each.digest, each.compression))
-            for diff_id, each in zip(self.layers, self.manifest.layers, strict=True)
+            (
+                diff_id,
+                Blob(
+                    blob_file(directory, descriptor),
+                    descriptor.size,
+                    0,
+                    descriptor.digest,
+                    descriptor.compression,
+                ),
+            )
+            for diff_id, descriptor in zip(self.layers, self.manifest.layers, strict=True)
         ]
 
 
@@ -113,7 +122,7 @@ class Puller:
         self._check_size(offer, present, directory)
         await asyncio.to_thread(_stand_in, offer, present, directory)
         await self._skopeo.copy(
-            offer.exact, auth, directory, offer.asked.full,
+            offer.exact, auth, directory, offer.requested.full,
             is_oci=offer.manifest.media_type == OCI_MANIFEST,
         )  # fmt: skip
         self._check_layers(offer, present, directory)
@@ -121,14 +130,14 @@ class Puller:
     def _check_size(self, offer: Offer, present: Container[str], directory: Path) -> None:
         """Refuse an image that would not fit, by its manifest, before anything is fetched."""
         needed = sum(
-            each.size
-            for diff_id, each in zip(offer.layers, offer.manifest.layers, strict=True)
+            descriptor.size
+            for diff_id, descriptor in zip(offer.layers, offer.manifest.layers, strict=True)
             if diff_id not in present
         )
         limits = self._limits
         if needed > limits.unpacked_bytes:
             raise _failure(
-                offer.asked,
+                offer.requested,
                 f"its layers are {in_words(needed)}, more than {in_words(limits.unpacked_bytes)}; "
                 "use a smaller image, or raise the engine's --image-limit",
             )
@@ -136,15 +145,15 @@ class Puller:
         free = max(0, shutil.disk_usage(directory).free - limits.reserve_bytes(directory))
         if needed > free:
             raise ExhaustedError(
-                f'failed to pull image "{offer.asked.full}": no space left on device: its layers '
-                f"are {in_words(needed)}, and {in_words(free)} may be used; make room or "
+                f'failed to pull image "{offer.requested.full}": no space left on device: its '
+                f"layers are {in_words(needed)}, and {in_words(free)} may be used; make room or "
                 "remove images"
             )
 
     def _check_layers(self, offer: Offer, present: Container[str], directory: Path) -> None:
         for diff_id, blob in offer.blobs(directory):
             if diff_id not in present and not blob.path.exists():
-                raise _failure(offer.asked, f"layer {blob.digest} was not delivered")
+                raise _failure(offer.requested, f"layer {blob.digest} was not delivered")
 
 
 def blob_file(directory: Path, blob: Descriptor) -> Path:
@@ -154,11 +163,11 @@ def blob_file(directory: Path, blob: Descriptor) -> Path:
 
 def _stand_in(offer: Offer, present: Container[str], directory: Path) -> None:
     (directory / "blobs/sha256").mkdir(parents=True)
-    for diff_id, each in zip(offer.layers, offer.manifest.layers, strict=True):
+    for diff_id, descriptor in zip(offer.layers, offer.manifest.layers, strict=True):
         if diff_id in present:
             # Only its size is checked, and a hole takes no room.
-            with blob_file(directory, each).open("wb") as file:
-                os.truncate(file.fileno(), each.size)
+            with blob_file(directory, descriptor).open("wb") as file:
+                os.truncate(file.fileno(), descriptor.size)
 
 
 def _at(reference: Reference, digest: str) -> Reference:
@@ -166,11 +175,11 @@ def _at(reference: Reference, digest: str) -> Reference:
     return parse(f"{reference.repository}@{check_digest(digest)}")
 
 
-def _checked(asked: Reference, exact: Reference, content: bytes) -> str:
+def _checked(requested: Reference, exact: Reference, content: bytes) -> str:
     """Return the digest of the served bytes. Raises FailedError if another was requested."""
     digest = digest_of(content)
     if exact.digest and exact.digest != digest:
-        raise _failure(asked, f"the registry served {digest} for {exact.digest}")
+        raise _failure(requested, f"the registry served {digest} for {exact.digest}")
     return digest
 
 

@@ -79,6 +79,6 @@ def refusal(image: str, output: str) -> EngineError:
 
 def message_in(output: str) -> str:
     """Return the last message of skopeo's log on one line; the whole output if it has none."""
-    found = _LAST_MESSAGE.findall(output)
-    text = re.sub(r"\\(.)", r"\1", found[-1]) if found else output
+    messages = _LAST_MESSAGE.findall(output)
+    text = re.sub(r"\\(.)", r"\1", messages[-1]) if messages else output
     return " ".join(text.split())[:_LONGEST] or "the program that pulls said nothing"

@@ -136,13 +136,13 @@ class RootFilesystems:
         directories = [self._writable(*record) for record in self._records.items()]
         return await asyncio.to_thread(disk_use, directories)
 
-    async def keep_only(self, known: Collection[str]) -> None:
+    async def keep_only(self, container_ids: Collection[str]) -> None:
         """Unmount and remove the root filesystems of all other containers.
 
         A failure is logged; the next start retries.
         """
         for container_id in self.ids:
-            if container_id in known:
+            if container_id in container_ids:
                 continue
             try:
                 await self.unmount(container_id, Path(self._record(container_id).target))

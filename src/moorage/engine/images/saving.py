@@ -1,10 +1,10 @@
 """Image export: OCI archives that other engines load.
 
 A store keeps no blobs, only unpacked layers, so layers are packed again: entries sorted by path,
-with the layer's whiteouts. A layer whose original blob is available (`known`, a directory of blobs
-by diff-id) is written unchanged. An image of such layers alone keeps its id; any other has the same
-files and another id, since an id depends on the packed bytes. Source: OCI image-spec, "Image
-Layout", "Image Layer Filesystem Changeset".
+with the layer's whiteouts. A layer whose original blob is in `known_layers`, a directory of
+blobs by diff-id, is written unchanged. An image of such layers alone keeps its id; any other has
+the same files and another id, since an id depends on the packed bytes. Source: OCI image-spec,
+"Image Layout", "Image Layer Filesystem Changeset".
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class _Blobs:
 
 
 def save_images(
-    images: Sequence[SaveableImage], target: BinaryIO, scratch: Path, known: Path | None
+    images: Sequence[SaveableImage], target: BinaryIO, scratch: Path, known_layers: Path | None
 ) -> tuple[SavedImage, ...]:
     """Write an archive with images. Blocks. Raises OSError.
 
@@ -94,10 +94,10 @@ def save_images(
         for image in images:
             for diff_id, layer in image.layers:
                 if diff_id not in packed:
-                    packed[diff_id] = _pack(diff_id, layer, blobs, known)
-            entry, found = _describe(image, packed, blobs)
+                    packed[diff_id] = _pack(diff_id, layer, blobs, known_layers)
+            entry, saved_image = _describe(image, packed, blobs)
             listed.append(entry)
-            saved.append(found)
+            saved.append(saved_image)
         with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:
             oci_archive.add_documents(archive, listed)
             for name in sorted(blobs.sizes):
@@ -132,10 +132,10 @@ def _describe(
     return entry, SavedImage(image.name, described, is_exact)
 
 
-def _pack(diff_id: str, layer: Path, blobs: _Blobs, known: Path | None) -> str:
+def _pack(diff_id: str, layer: Path, blobs: _Blobs, known_layers: Path | None) -> str:
     """Pack a layer as an uncompressed blob. Returns its digest, which is its diff-id too."""
     scratch = blobs.scratch / ".packing"
-    source = None if known is None else known / diff_id.removeprefix(SHA256)
+    source = None if known_layers is None else known_layers / diff_id.removeprefix(SHA256)
     if source is not None and source.is_file():
         shutil.copyfile(source, scratch)
         if SHA256 + _digest(scratch) == diff_id:

@@ -29,24 +29,24 @@ class ImageServicer:
         self._handler_names = handler_names
 
     async def list_images(self, request: pb.ListImagesRequest) -> pb.ListImagesResponse:
-        found = self._filtered(request.filter.image.image)
-        return pb.ListImagesResponse(images=[image_message(image) for image in found])
+        images = self._filtered(request.filter.image.image)
+        return pb.ListImagesResponse(images=[image_message(image) for image in images])
 
     async def stream_images(
         self, request: pb.StreamImagesRequest
     ) -> AsyncIterator[pb.StreamImagesResponse]:
         """Yield the list in several messages, each well below the message size limit."""
-        found = self._filtered(request.filter.image.image)
-        for begin in range(0, len(found), _IMAGES_A_MESSAGE):
-            part = found[begin : begin + _IMAGES_A_MESSAGE]
-            yield pb.StreamImagesResponse(images=[image_message(each) for each in part])
+        images = self._filtered(request.filter.image.image)
+        for begin in range(0, len(images), _IMAGES_A_MESSAGE):
+            part = images[begin : begin + _IMAGES_A_MESSAGE]
+            yield pb.StreamImagesResponse(images=[image_message(image) for image in part])
 
     async def image_status(self, request: pb.ImageStatusRequest) -> pb.ImageStatusResponse:
         """Return an image's status; a response without an image means that it is absent."""
-        found = self._filtered(_name(request.image))
-        if not found:
+        images = self._filtered(_name(request.image))
+        if not images:
             return pb.ImageStatusResponse()
-        image = found[0]
+        image = images[0]
         info = {}
         if request.verbose:
             info = verbose_info(image, await self._images.configuration(image))

@@ -135,14 +135,14 @@ class Skopeo:
             watcher = tasks.create_task(self._stalled(measure))
             await asyncio.wait((running, watcher), return_when=asyncio.FIRST_COMPLETED)
             is_stalled = not running.done()
-            for each in (running, watcher):
-                each.cancel()
+            for task in (running, watcher):
+                task.cancel()
         if is_stalled:
             raise _UnansweredError(f"no progress for {self.stall_s:g} seconds")
         answer = running.result()
         if answer is None or not answer.is_success:
-            said = "" if answer is None else answer.error.decode(errors="replace")
-            raise _UnansweredError(said)
+            output = "" if answer is None else answer.error.decode(errors="replace")
+            raise _UnansweredError(output)
         return answer.output
 
     async def _answer(self, argv: Sequence[str], environment: Mapping[str, str]) -> Answer | None:

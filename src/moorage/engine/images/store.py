@@ -81,7 +81,7 @@ class ImageStore:
         if snapshotter not in ("", OVERLAYFS, NATIVE):
             raise InvalidError(f"snapshotter {snapshotter!r} is neither overlayfs nor native")
         self._paths = paths
-        self._pinned = {_reference(each).full for each in pinned}
+        self._pinned = {_reference(reference).full for reference in pinned}
         self._chosen = snapshotter
         self._limits = limits or ImageLimits()
         self._skopeo = Skopeo(skopeo, paths.run, dict(mirrors or {}), stall_s)
@@ -170,7 +170,7 @@ class ImageStore:
 
         Raises FailedError, ExhaustedError.
         """
-        return tuple(each.image for each in await self._load_archive(archive))
+        return tuple(image.image for image in await self._load_archive(archive))
 
     async def load_names(self, archive: Path) -> tuple[str, ...]:
         """Load all images of an archive. Returns their names there, an id for one without.
@@ -178,12 +178,12 @@ class ImageStore:
         Raises FailedError, ExhaustedError.
         """
         loaded = await self._load_archive(archive)
-        return tuple(dict.fromkeys(name for each in loaded for name in each.names))
+        return tuple(dict.fromkeys(name for image in loaded for name in image.names))
 
     async def _load_archive(self, archive: Path) -> tuple[Loaded, ...]:
         loaded = await self._importer.load(archive)
-        for each in loaded:
-            log.info("image loaded", image=each.image.name, id=each.image.id)
+        for entry in loaded:
+            log.info("image loaded", image=entry.image.name, id=entry.image.id)
         return loaded
 
     async def save(
@@ -194,7 +194,7 @@ class ImageStore:
         `known` is a directory of layer blobs, named by the digits of their diff-ids. Raises
         NotFoundError, FailedError when the file exists or cannot be written.
         """
-        images = [self.find(each) for each in references]
+        images = [self.find(reference) for reference in references]
         layers = {layer for image in images for layer in image.layers}
         with self._catalogue.holding(layers):
             saveable = [
@@ -202,7 +202,7 @@ class ImageStore:
                     name=_saved_name(reference, image),
                     configuration=await self.configuration(image),
                     layers=tuple(
-                        (each, self._catalogue.layers.path(each)) for each in image.layers
+                        (layer, self._catalogue.layers.path(layer)) for layer in image.layers
                     ),
                 )
                 for reference, image in zip(references, images, strict=True)
@@ -297,13 +297,13 @@ def _saved_name(reference: str, image: Image) -> str:
 
 
 def _save(
-    images: Sequence[SaveableImage], target: Path, known: Path | None
+    images: Sequence[SaveableImage], target: Path, known_layers: Path | None
 ) -> tuple[SavedImage, ...]:
     """Write the archive; removes it on failure. Blocks. Raises OSError."""
     with target.open("xb") as file:
         try:
             # Beside the archive: the store's scratch directory may be in memory.
-            return save_images(images, file, target.parent, known)
+            return save_images(images, file, target.parent, known_layers)
         except BaseException:
             target.unlink()
             raise

@@ -94,8 +94,8 @@ class Budget:
         self._unchecked_bytes += size_bytes
         if self._unchecked_bytes >= _CHECKED_EACH_BYTES:
             self._unchecked_bytes = 0
-            found = os.statvfs("/")
-            if found.f_bavail * found.f_frsize < self._reserve_bytes:
+            file_system = os.statvfs("/")
+            if file_system.f_bavail * file_system.f_frsize < self._reserve_bytes:
                 why = f"{os.strerror(errno.ENOSPC)}: {self._reserve_bytes} bytes are kept free"
                 raise OSError(errno.ENOSPC, why)
 
@@ -275,12 +275,12 @@ def _path(name: str) -> str:
 
 def _attributes(entry: tarfile.TarInfo) -> dict[str, bytes]:
     """Return the extended attributes to keep."""
-    found = {}
+    attributes = {}
     for key, value in entry.pax_headers.items():
         name = key.removeprefix(_XATTR)
         if name != key and name.startswith(_KEPT_XATTRS) and not name.startswith(_DROPPED_XATTRS):
-            found[name] = value.encode("utf-8", "surrogateescape")
-    return found
+            attributes[name] = value.encode("utf-8", "surrogateescape")
+    return attributes
 
 
 def _check_numbers(path: str, entry: tarfile.TarInfo) -> None:
@@ -340,14 +340,14 @@ def run(job: dict[str, Any]) -> None:
                 archive.members.clear()  # type: ignore[attr-defined]
         stream.check(job["digest"], job["diff_id"])
         extraction.finish()
-        taken, inodes = disk_use([Path("/")])
-        known = {
-            "bytes": taken,
+        size_bytes, inodes = disk_use([Path("/")])
+        result = {
+            "bytes": size_bytes,
             "inodes": inodes,
             "whiteouts": sorted(extraction.whiteouts),
             "opaques": sorted(extraction.opaques),
         }
-        json.dump(known, record)
+        json.dump(result, record)
         record.flush()
         libc.syncfs(record.fileno())
 

@@ -141,15 +141,15 @@ class NetworkPool:
             except CniError as error:
                 log.warning("warm network release failed", reason=error)
 
-    async def recover(self, known: frozenset[str]) -> None:
+    async def recover(self, sandbox_ids: frozenset[str]) -> None:
         """Adopt the warm networks of an earlier engine, and release all others without a sandbox.
 
-        `known` are the ids of the existing sandboxes.
+        `sandbox_ids` are the ids of the existing sandboxes.
         """
         if not self._directory.is_dir():
             return
         for directory in sorted(self._directory.iterdir()):
-            if directory.name in known:
+            if directory.name in sandbox_ids:
                 continue
             result = _read_result(directory)
             if result is not None and directory.name.startswith(_PREFIX):

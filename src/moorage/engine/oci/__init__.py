@@ -1,8 +1,8 @@
 """OCI specs: from the CRI's configuration to a runtime's `config.json`.
 
-    found = await asyncio.to_thread(look_up_container, config, handler, host, CdiDirectories())
+    findings = await asyncio.to_thread(look_up_container, config, handler, host, CdiDirectories())
     identity = await asyncio.to_thread(resolve_identity, security_context, image.user, rootfs)
-    document = SpecWriter(host).container(ContainerRequest(...), found)
+    document = SpecWriter(host).container(ContainerRequest(...), findings)
 
 `look_up_…` and `resolve_identity` read the host and the root file system; everything else is pure.
 An invalid configuration raises `InvalidError` with the field and the remedy.

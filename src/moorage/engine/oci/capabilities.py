@@ -73,9 +73,9 @@ def container_capabilities(
     every = givable - _NEWEST if is_virtualised else givable
     if context.privileged:
         return CapabilitySets(every)
-    asked = context.capabilities
-    added, drops = _names(asked.add_capabilities, host), _names(asked.drop_capabilities, host)
-    ambient = _names(asked.add_ambient_capabilities, host)
+    changes = context.capabilities
+    added, drops = _names(changes.add_capabilities, host), _names(changes.drop_capabilities, host)
+    ambient = _names(changes.add_ambient_capabilities, host)
     if _ALL in added:
         held = every
     elif _ALL in drops:
@@ -95,26 +95,26 @@ def in_order(names: Iterable[str]) -> list[str]:
     return sorted(names, key=_ORDER.__getitem__)
 
 
-def _names(asked: Iterable[str], host: HostFacts) -> frozenset[str]:
-    return frozenset(_name(name, host) for name in asked)
+def _names(names: Iterable[str], host: HostFacts) -> frozenset[str]:
+    return frozenset(_name(name, host) for name in names)
 
 
-def _name(asked: str, host: HostFacts) -> str:
+def _name(name: str, host: HostFacts) -> str:
     """Return the kernel's name; the CRI's has no CAP_ prefix, though clients add it."""
-    upper = asked.upper()
+    upper = name.upper()
     if upper == _ALL:
         return _ALL
     full = upper if upper.startswith("CAP_") else f"CAP_{upper}"
     if full not in host.known_capabilities:
         raise InvalidError(
-            f"unknown capability {asked!r} in security_context.capabilities; "
+            f"unknown capability {name!r} in security_context.capabilities; "
             "see capabilities(7) for the names this kernel has"
         )
     return full
 
 
-def _verify_givable(wanted: frozenset[str], givable: frozenset[str]) -> None:
-    lacking = in_order(wanted - givable)
+def _verify_givable(capabilities: frozenset[str], givable: frozenset[str]) -> None:
+    lacking = in_order(capabilities - givable)
     if lacking:
         raise InvalidError(
             f"capability {', '.join(lacking)} cannot be given: the engine does not have it; "

@@ -113,7 +113,7 @@ class CdiDirectories:
     def _read(self) -> tuple[list[list[CdiSpec]], list[str]]:
         """Return the specs of each directory, the highest precedence first."""
         complaints: list[str] = []
-        found = []
+        found_specs = []
         for directory in reversed(self.directories):
             specs = []
             for path in _files(directory):
@@ -125,8 +125,8 @@ class CdiDirectories:
                     specs.append(parse_spec(path.read_bytes(), is_json=path.suffix == ".json"))
                 except (OSError, ValueError) as error:
                     complaints.append(f"{path}: {' '.join(str(error).split())}")
-            found.append(specs)
-        return found, complaints
+            found_specs.append(specs)
+        return found_specs, complaints
 
 
 def requested_devices(config: pb.ContainerConfig) -> tuple[str, ...]:
@@ -163,12 +163,12 @@ def merged_edits(
             raise InvalidError(
                 f"CDI device {name!r} is no qualified name; spell it like vendor.com/class=device"
             )
-        found = _find(name, directories)
-        if found is None:
+        match = _find(name, directories)
+        if match is None:
             unresolved.append(name)
             continue
-        spec, device = found
-        if not any(each is spec for each in used):
+        spec, device = match
+        if not any(other is spec for other in used):
             used.append(spec)
             edits += spec.container_edits
         edits += device.container_edits

@@ -79,18 +79,18 @@ def device_rules(devices: Iterable[HostDevice], *, is_all_allowed: bool) -> list
         return [{"allow": True, "access": ALL_ACCESS}]
     return [
         {"allow": False, "access": ALL_ACCESS},
-        *(_rule(*each) for each in _STANDARD),
+        *(_rule(*device) for device in _STANDARD),
         *(device.rule() for device in devices),
     ]
 
 
-def asked_devices(asked: Iterable[pb.Device]) -> tuple[HostDevice, ...]:
+def resolve_devices(requests: Iterable[pb.Device]) -> tuple[HostDevice, ...]:
     """Return the requested devices; a directory means the devices in it. Blocks.
 
     Raises InvalidError for a path without a device, or permissions other than r, w and m.
     """
-    found: dict[str, HostDevice] = {}
-    for request in asked:
+    devices: dict[str, HostDevice] = {}
+    for request in requests:
         permissions = request.permissions or ALL_ACCESS
         if not set(permissions) <= set(ALL_ACCESS):
             raise InvalidError(
@@ -103,8 +103,8 @@ def asked_devices(asked: Iterable[pb.Device]) -> tuple[HostDevice, ...]:
                 f"device {request.host_path}: container_path must be an absolute path"
             )
         for device in _read(Path(os.path.realpath(request.host_path)), target, permissions):
-            found[device.path] = device
-    return tuple(found.values())
+            devices[device.path] = device
+    return tuple(devices.values())
 
 
 def described_devices(nodes: Iterable[DeviceNode]) -> tuple[HostDevice, ...]:
@@ -128,20 +128,20 @@ def all_host_devices(directory: Path = _DEV) -> tuple[HostDevice, ...]:
 def read_device(path: Path, target: str, permissions: str) -> HostDevice | None:
     """Return the device at a path of the host; None without one. Blocks."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return None
-    kind = _kind(found.st_mode)
+    kind = _kind(status.st_mode)
     if not kind:
         return None
     return HostDevice(
         path=target,
         kind=kind,
-        major=os.major(found.st_rdev),
-        minor=os.minor(found.st_rdev),
-        mode=stat.S_IMODE(found.st_mode),
-        uid=found.st_uid,
-        gid=found.st_gid,
+        major=os.major(status.st_rdev),
+        minor=os.minor(status.st_rdev),
+        mode=stat.S_IMODE(status.st_mode),
+        uid=status.st_uid,
+        gid=status.st_gid,
         permissions=permissions,
     )
 
@@ -149,12 +149,12 @@ def read_device(path: Path, target: str, permissions: str) -> HostDevice | None:
 def _described(node: DeviceNode) -> HostDevice:
     permissions = node.permissions or ALL_ACCESS
     host = Path(node.host_path or node.path)
-    found = read_device(Path(os.path.realpath(host)), node.path, permissions)
-    kind = node.type or (found.kind if found else "")
+    device = read_device(Path(os.path.realpath(host)), node.path, permissions)
+    kind = node.type or (device.kind if device else "")
     # `u` is the older name of a character device.
     kind = "c" if kind == "u" else kind
-    major = _first(node.major, found.major if found else None)
-    minor = _first(node.minor, found.minor if found else None)
+    major = _first(node.major, device.major if device else None)
+    minor = _first(node.minor, device.minor if device else None)
     if kind not in ("b", "c") or major is None or minor is None:
         raise InvalidError(
             f"CDI device node {host} is absent or no device; load its driver, or have the vendor's "
@@ -165,15 +165,15 @@ def _described(node: DeviceNode) -> HostDevice:
         kind=kind,
         major=major,
         minor=minor,
-        mode=_first(node.file_mode, found.mode if found else None) or _DESCRIBED_MODE,
-        uid=_first(node.uid, found.uid if found else None) or 0,
-        gid=_first(node.gid, found.gid if found else None) or 0,
+        mode=_first(node.file_mode, device.mode if device else None) or _DESCRIBED_MODE,
+        uid=_first(node.uid, device.uid if device else None) or 0,
+        gid=_first(node.gid, device.gid if device else None) or 0,
         permissions=permissions,
     )
 
 
-def _first(said: int | None, found: int | None) -> int | None:
-    return said if said is not None else found
+def _first(configured: int | None, present: int | None) -> int | None:
+    return configured if configured is not None else present
 
 
 def _read(host: Path, target: str, permissions: str) -> Iterator[HostDevice]:
@@ -194,14 +194,18 @@ def _walk(directory: Path) -> Iterator[Path]:
     waiting = [str(directory)]
     while waiting:
         try:
-            with os.scandir(waiting.pop()) as found:
-                entries = sorted(found, key=lambda each: each.name)
+            with os.scandir(waiting.pop()) as iterator:
+                entries = sorted(iterator, key=lambda entry: entry.name)
         except OSError:
             # Gone meanwhile, or deeper than PATH_MAX.
             continue
-        inner = [each for each in entries if each.is_dir(follow_symlinks=False)]
+        inner = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
         yield from (Path(entry.path) for entry in entries if entry not in inner)
-        waiting += [each.path for each in reversed(inner) if each.name not in _OWN_DIRECTORIES]
+        waiting += [
+            directory.path
+            for directory in reversed(inner)
+            if directory.name not in _OWN_DIRECTORIES
+        ]
 
 
 def _kind(mode: int) -> str:

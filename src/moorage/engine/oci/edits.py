@@ -31,9 +31,9 @@ def apply_edits(spec: Document, edits: ContainerEdits) -> Document:
     if edits == NO_EDITS:
         return spec
     process = dict(spec["process"])
-    names = {each.partition("=")[0] for each in edits.env}
+    names = {variable.partition("=")[0] for variable in edits.env}
     process["env"] = [
-        *(each for each in process["env"] if each.partition("=")[0] not in names),
+        *(variable for variable in process["env"] if variable.partition("=")[0] not in names),
         *edits.env,
     ]
     groups = (*process["user"]["additionalGids"], *edits.additional_gids)
@@ -41,14 +41,14 @@ def apply_edits(spec: Document, edits: ContainerEdits) -> Document:
     replaced = {mount.container_path for mount in edits.mounts}
     added = [
         {
-            "destination": each.container_path,
-            "type": each.type or "bind",
-            "source": each.host_path,
-            "options": list(each.options or _MOUNT_OPTIONS),
+            "destination": mount.container_path,
+            "type": mount.type or "bind",
+            "source": mount.host_path,
+            "options": list(mount.options or _MOUNT_OPTIONS),
         }
-        for each in edits.mounts
+        for mount in edits.mounts
     ]
-    mounts = [each for each in spec["mounts"] if each["destination"] not in replaced]
+    mounts = [mount for mount in spec["mounts"] if mount["destination"] not in replaced]
     edited = spec | {"process": process, "mounts": mounts + added}
     if edits.hooks:
         edited["hooks"] = _hooks(edits.hooks)
@@ -58,7 +58,7 @@ def apply_edits(spec: Document, edits: ContainerEdits) -> Document:
 
 
 def _hooks(hooks: tuple[Hook, ...]) -> Document:
-    found: Document = {}
+    hooks_document: Document = {}
     for hook in hooks:
         if hook.hook_name not in _HOOKS:
             raise InvalidError(
@@ -72,5 +72,5 @@ def _hooks(hooks: tuple[Hook, ...]) -> Document:
             entry["env"] = list(hook.env)
         if hook.timeout is not None:
             entry["timeout"] = hook.timeout
-        found.setdefault(hook.hook_name, []).append(entry)
-    return found
+        hooks_document.setdefault(hook.hook_name, []).append(entry)
+    return hooks_document

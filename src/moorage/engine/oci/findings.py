@@ -18,8 +18,8 @@ from moorage.engine.oci.context import Document, HandlerTraits
 from moorage.engine.oci.devices import (
     HostDevice,
     all_host_devices,
-    asked_devices,
     described_devices,
+    resolve_devices,
 )
 from moorage.engine.oci.host import HostFacts
 from moorage.engine.oci.lsm import (
@@ -61,7 +61,7 @@ def look_up_container(
     Creates directories for absent mount sources. Raises InvalidError naming the field.
     """
     security = config.linux.security_context
-    travels = any(each.propagation != pb.PROPAGATION_PRIVATE for each in config.mounts)
+    travels = any(mount.propagation != pb.PROPAGATION_PRIVATE for mount in config.mounts)
     has_all = security.privileged and handler.has_host_devices_when_privileged
     names = requested_devices(config)
     edits = cdi.edits(names) if names else NO_EDITS
@@ -71,7 +71,7 @@ def look_up_container(
             raise InvalidError(f"CDI hook {hook.path} is not run: {untrusted}")
     devices = (
         *(all_host_devices() if has_all else ()),
-        *asked_devices(config.devices),
+        *resolve_devices(config.devices),
         *described_devices(edits.device_nodes),
     )
     return Findings(
@@ -119,14 +119,14 @@ def _source(mount: pb.Mount) -> str:
 def _real(path: str) -> str:
     """Return a path without links, resolved by the kernel if it exists. Raises OSError."""
     try:
-        found = os.open(path, os.O_PATH)
+        descriptor = os.open(path, os.O_PATH)
     except FileNotFoundError:
         # Link chains too long for the kernel, on which this would recurse, were refused above.
         return os.path.realpath(path)
     try:
-        return os.readlink(f"/proc/self/fd/{found}")
+        return os.readlink(f"/proc/self/fd/{descriptor}")
     finally:
-        os.close(found)
+        os.close(descriptor)
 
 
 def _profile(security: SecurityContext, handler: HandlerTraits, host: HostFacts) -> Document | None:

@@ -96,17 +96,17 @@ def choose_identity(
     name the user; Strict does not. Raises InvalidError.
     """
     wanted_user, wanted_group = _wanted(context, image_user)
-    known, listed = tuple(users), tuple(groups)
-    user = _find_user(wanted_user, known)
+    user_entries, group_entries = tuple(users), tuple(groups)
+    user = _find_user(wanted_user, user_entries)
     uid = user.uid if user is not None else _number(wanted_user, "user")
-    gid = _group_id(wanted_group, listed) if wanted_group else (user.gid if user else 0)
+    gid = _group_id(wanted_group, group_entries) if wanted_group else (user.gid if user else 0)
     name = user.name if user is not None else ""
     additional = [gid]
     if context.supplemental_groups_policy != pb.Strict and name:
         additional += (
-            entry.gid for entry in listed if name in entry.members and entry.name != name
+            entry.gid for entry in group_entries if name in entry.members and entry.name != name
         )
-    additional += (_checked(each, "supplemental group") for each in context.supplemental_groups)
+    additional += (_checked(group, "supplemental group") for group in context.supplemental_groups)
     return Identity(uid, gid, tuple(dict.fromkeys(additional)), name)
 
 
@@ -151,28 +151,28 @@ def _wanted(context: pb.LinuxContainerSecurityContext, image_user: str) -> tuple
     return user or _ROOT, of_image
 
 
-def _find_user(wanted: str, users: tuple[PasswdEntry, ...]) -> PasswdEntry | None:
+def _find_user(name: str, users: tuple[PasswdEntry, ...]) -> PasswdEntry | None:
     """Return a user's entry. A number needs none."""
-    if _is_number(wanted):
-        uid = int(wanted)
+    if _is_number(name):
+        uid = int(name)
         return next((user for user in users if user.uid == uid), None)
-    found = next((each for each in users if each.name == wanted), None)
-    if found is None:
+    entry = next((user for user in users if user.name == name), None)
+    if entry is None:
         raise InvalidError(
-            f"no user {wanted!r} in the image's /etc/passwd; give run_as_user a number, or use an "
+            f"no user {name!r} in the image's /etc/passwd; give run_as_user a number, or use an "
             "image that has this user"
         )
-    return found
+    return entry
 
 
-def _group_id(wanted: str, groups: tuple[GroupEntry, ...]) -> int:
-    if _is_number(wanted):
-        return _number(wanted, "group")
+def _group_id(name: str, groups: tuple[GroupEntry, ...]) -> int:
+    if _is_number(name):
+        return _number(name, "group")
     for group in groups:
-        if group.name == wanted:
+        if group.name == name:
             return group.gid
     raise InvalidError(
-        f"no group {wanted!r} in the image's /etc/group; give run_as_group a number, or use an "
+        f"no group {name!r} in the image's /etc/group; give run_as_group a number, or use an "
         "image that has this group"
     )
 

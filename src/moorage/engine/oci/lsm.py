@@ -57,12 +57,12 @@ def app_armor_profile(context: SecurityContext, host: HostFacts, loaded: Collect
 
     Raises InvalidError when the requested profile is not available.
     """
-    asked = _asked(context)
-    kind, name = asked or (_RUNTIME_DEFAULT, "")
+    requested = _asked(context)
+    kind, name = requested or (_RUNTIME_DEFAULT, "")
     if kind == _UNCONFINED:
         return ""
     if not host.has_app_armor:
-        if asked is None:
+        if requested is None:
             return ""
         raise InvalidError(
             "apparmor is not supported: a profile is asked for and this kernel has it off; "
@@ -71,8 +71,8 @@ def app_armor_profile(context: SecurityContext, host: HostFacts, loaded: Collect
     if kind == _RUNTIME_DEFAULT:
         if context.privileged:
             return ""
-        name = next((each for each in DEFAULT_APP_ARMOR if each in loaded), "")
-        if not name and asked is not None:
+        name = next((profile for profile in DEFAULT_APP_ARMOR if profile in loaded), "")
+        if not name and requested is not None:
             raise InvalidError(
                 f"no default apparmor profile is loaded; load one as {DEFAULT_APP_ARMOR[0]!r}"
             )
@@ -94,15 +94,15 @@ def selinux_labels(
     """
     if not host.has_selinux or own.privileged:
         return NO_LABELS
-    asked = own.selinux_options if own.HasField("selinux_options") else pods.selinux_options
-    level = asked.level or pods.selinux_options.level or _level_of(sandbox_id)
+    selinux = own.selinux_options if own.HasField("selinux_options") else pods.selinux_options
+    level = selinux.level or pods.selinux_options.level or _level_of(sandbox_id)
     if not _LEVEL.match(level):
         raise InvalidError(
             f"selinux_options.level {level!r} is not a level; spell it like s0:c123,c456"
         )
-    user, role = asked.user or "system_u", asked.role or "system_r"
+    user, role = selinux.user or "system_u", selinux.role or "system_r"
     return Labels(
-        process=f"{user}:{role}:{asked.type or 'container_t'}:{level}",
+        process=f"{user}:{role}:{selinux.type or 'container_t'}:{level}",
         mount=f"{user}:object_r:container_file_t:{level}",
     )
 

@@ -49,7 +49,9 @@ _KERNEL: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
 _READ_ONLY_UNLESS_PRIVILEGED = ("/sys", "/sys/fs/cgroup")
 
 
-def container_mounts(request: ContainerRequest, host: HostFacts, found: Findings) -> list[Document]:
+def container_mounts(
+    request: ContainerRequest, host: HostFacts, findings: Findings
+) -> list[Document]:
     """Return the OCI `mounts`, in the order to mount them.
 
     A CRI mount replaces a default one at its destination; a mount on /dev also those below it.
@@ -58,20 +60,20 @@ def container_mounts(request: ContainerRequest, host: HostFacts, found: Findings
     config = request.config
     security = config.linux.security_context
     users = user_namespace(request.sandbox.options)
-    asked = {_destination(mount): mount for mount in config.mounts}
+    requested = {_destination(mount): mount for mount in config.mounts}
     kernel = _kernel_mounts(
         is_privileged=security.privileged,
         is_on_host_network=request.sandbox.is_on_host_network,
         users=users,
     )
-    defaults = [each for each in kernel if not _is_replaced(each["destination"], asked)]
+    defaults = [mount for mount in kernel if not _is_replaced(mount["destination"], requested)]
     files = _pod_files(request, host, users)
     own = [
-        *(file for file in files if _has_place(file["destination"], asked)),
-        *(_asked_mount(each, request.handler, found) for each in config.mounts),
+        *(file for file in files if _has_place(file["destination"], requested)),
+        *(_requested_mount(mount, request.handler, findings) for mount in config.mounts),
     ]
     # A mount must come after the one that contains it; equals stay in the requested order.
-    own.sort(key=lambda each: _depth(each["destination"]))
+    own.sort(key=lambda mount: _depth(mount["destination"]))
     return defaults + own
 
 
@@ -95,11 +97,11 @@ def _kernel_mounts(
 ) -> list[Document]:
     mounts = []
     for destination, kind, source, options in _KERNEL:
-        given = list(options)
+        mount_options = list(options)
         if destination in _READ_ONLY_UNLESS_PRIVILEGED:
-            given.append("rw" if is_privileged else "ro")
+            mount_options.append("rw" if is_privileged else "ro")
         mounts.append(
-            {"destination": destination, "type": kind, "source": source, "options": given}
+            {"destination": destination, "type": kind, "source": source, "options": mount_options}
         )
     if users is not None:
         mounts = [_in_user_namespace(mount, users, is_on_host_network) for mount in mounts]
@@ -112,8 +114,8 @@ def _in_user_namespace(mount: Document, users: UserNamespace, is_on_host_network
         options = [*_NEVER_EXECUTED, "rbind", "rro"]
         return {"destination": "/sys", "type": "bind", "source": "/sys", "options": options}
     if mount["destination"] == "/dev/pts" and users.gids["size"] <= _TTY_GROUP:
-        kept = [each for each in mount["options"] if not each.startswith("gid=")]
-        return mount | {"options": kept}
+        options_left = [option for option in mount["options"] if not option.startswith("gid=")]
+        return mount | {"options": options_left}
     return mount
 
 
@@ -159,31 +161,31 @@ def _destination(mount: pb.Mount) -> str:
     return posixpath.normpath("/" + path.lstrip("/"))
 
 
-def _is_replaced(destination: str, asked: Mapping[str, Any]) -> bool:
-    if destination in asked:
+def _is_replaced(destination: str, requested: Mapping[str, Any]) -> bool:
+    if destination in requested:
         return True
-    return destination.startswith("/dev/") and "/dev" in asked
+    return destination.startswith("/dev/") and "/dev" in requested
 
 
-def _has_place(destination: str, asked: Mapping[str, pb.Mount]) -> bool:
+def _has_place(destination: str, requested: Mapping[str, pb.Mount]) -> bool:
     """Return whether a pod's file is to be mounted: not where the CRI mounts something else, and
     not in a bidirectional mount, where it would hide the host's own file.
     """
-    return destination not in asked and not any(
+    return destination not in requested and not any(
         mount.propagation == pb.PROPAGATION_BIDIRECTIONAL
         and destination.startswith(path.rstrip("/") + "/")
-        for path, mount in asked.items()
+        for path, mount in requested.items()
     )
 
 
-def _asked_mount(mount: pb.Mount, handler: HandlerTraits, found: Findings) -> Document:
+def _requested_mount(mount: pb.Mount, handler: HandlerTraits, findings: Findings) -> Document:
     destination = _destination(mount)
     if mount.propagation not in OPTIONS:
         raise InvalidError(f"mount {destination}: unknown propagation {mount.propagation}")
-    source = found.sources.get(mount.host_path)
+    source = findings.sources.get(mount.host_path)
     if source is None:
         raise InvalidError(f"mount {destination} has no host_path; give it an absolute path")
-    verify_source(mount.propagation, source, found.peers)
+    verify_source(mount.propagation, source, findings.peers)
     document: Document = {
         "destination": destination,
         "type": "bind",

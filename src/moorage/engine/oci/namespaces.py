@@ -41,16 +41,16 @@ def user_namespace(
 
     Raises InvalidError unless there is one range for users and one for groups, each with id 0.
     """
-    asked = options.userns_options
-    if not options.HasField("userns_options") or asked.mode == pb.NODE:
-        if asked.uids or asked.gids:
+    userns = options.userns_options
+    if not options.HasField("userns_options") or userns.mode == pb.NODE:
+        if userns.uids or userns.gids:
             raise InvalidError(
                 "userns_options of mode NODE has id mappings; leave them out, or set mode POD"
             )
         return None
-    if asked.mode != pb.POD:
+    if userns.mode != pb.POD:
         raise InvalidError(
-            f"userns_options.mode {pb.NamespaceMode.Name(asked.mode)} is not supported; "
+            f"userns_options.mode {pb.NamespaceMode.Name(userns.mode)} is not supported; "
             "use POD or NODE"
         )
     if handler is not None and not handler.has_user_namespaces:
@@ -58,7 +58,7 @@ def user_namespace(
             f"runtime handler {handler.name!r} does not support user namespaces; "
             "use one that does, or hostUsers: true"
         )
-    return UserNamespace(_one_range(asked.uids, "uids"), _one_range(asked.gids, "gids"))
+    return UserNamespace(_one_range(userns.uids, "uids"), _one_range(userns.gids, "gids"))
 
 
 def id_mappings(options: pb.NamespaceOption) -> IdMappings | None:
@@ -103,34 +103,34 @@ def container_namespaces(request: ContainerRequest, host: HostFacts) -> list[dic
     pods = sandbox.options
     _verify_modes(options)
     _verify_agreement(options, pods)
-    found = [{"type": "mount"}]
+    namespaces = [{"type": "mount"}]
     if pods.network != pb.NODE:
-        found.append(_joined("network", sandbox.netns, request))
-        found.append(_joined("uts", sandbox.utsns, request))
+        namespaces.append(_joined("network", sandbox.netns, request))
+        namespaces.append(_joined("uts", sandbox.utsns, request))
     if pods.ipc != pb.NODE:
-        found.append(_joined("ipc", sandbox.ipcns, request))
+        namespaces.append(_joined("ipc", sandbox.ipcns, request))
     if (pid := _pid(options, request)) is not None:
-        found.append(pid)
+        namespaces.append(pid)
     if user_namespace(pods, request.handler) is not None:
-        found.append(_joined("user", sandbox.userns, request))
-    return found + _cgroup(host, is_privileged=security.privileged)
+        namespaces.append(_joined("user", sandbox.userns, request))
+    return namespaces + _cgroup(host, is_privileged=security.privileged)
 
 
 def sandbox_namespaces(sandbox: SandboxContext, host: HostFacts) -> list[dict[str, str]]:
     """Return the OCI `linux.namespaces` of an infra task: pinned ones are joined."""
     options = sandbox.options
-    found = [{"type": "mount"}]
+    namespaces = [{"type": "mount"}]
     if options.network != pb.NODE:
-        found.append(_entry("network", sandbox.netns))
-        found.append(_entry("uts", sandbox.utsns))
+        namespaces.append(_entry("network", sandbox.netns))
+        namespaces.append(_entry("uts", sandbox.utsns))
     if options.ipc != pb.NODE:
-        found.append(_entry("ipc", sandbox.ipcns))
+        namespaces.append(_entry("ipc", sandbox.ipcns))
     if options.pid != pb.NODE:
-        found.append(_entry("pid", ""))
+        namespaces.append(_entry("pid", ""))
     if user_namespace(options) is not None:
-        found.append(_entry("user", sandbox.userns))
+        namespaces.append(_entry("user", sandbox.userns))
     is_privileged = sandbox.config.linux.security_context.privileged
-    return found + _cgroup(host, is_privileged=is_privileged)
+    return namespaces + _cgroup(host, is_privileged=is_privileged)
 
 
 def mapping_fields(users: UserNamespace | None) -> dict[str, list[Mapping]]:
@@ -153,14 +153,14 @@ def _one_range(ranges: Any, field: str) -> Mapping:
         raise InvalidError(
             f"userns_options.{field} has {len(ranges)} ranges; exactly one is supported"
         )
-    (found,) = mappings(ranges)
-    if found["containerID"] != 0 or found["size"] == 0:
+    (mapping,) = mappings(ranges)
+    if mapping["containerID"] != 0 or mapping["size"] == 0:
         raise InvalidError(
             f"userns_options.{field} does not map container id 0; begin the range there"
         )
-    if found["hostID"] + found["size"] > _ID_SPACE:
+    if mapping["hostID"] + mapping["size"] > _ID_SPACE:
         raise InvalidError(f"userns_options.{field} goes beyond the ids there are; shorten it")
-    return found
+    return mapping
 
 
 def _verify_modes(options: pb.NamespaceOption) -> None:
@@ -170,7 +170,7 @@ def _verify_modes(options: pb.NamespaceOption) -> None:
             name = pb.NamespaceMode.Name(mode) if mode in pb.NamespaceMode.values() else mode
             raise InvalidError(
                 f"namespace_options.{field} {name} is not supported; use "
-                + " or ".join(pb.NamespaceMode.Name(each) for each in allowed)
+                + " or ".join(pb.NamespaceMode.Name(mode) for mode in allowed)
             )
 
 

@@ -25,17 +25,17 @@ def arguments(config: pb.ContainerConfig, image: ImageDefaults) -> list[str]:
     Raises InvalidError when there is none.
     """
     if config.command:
-        found = [*config.command, *config.args]
+        argv = [*config.command, *config.args]
     elif config.args:
-        found = [*image.entrypoint, *config.args]
+        argv = [*image.entrypoint, *config.args]
     else:
-        found = [*image.entrypoint, *image.command]
-    if not found:
+        argv = [*image.entrypoint, *image.command]
+    if not argv:
         raise InvalidError(
             f"no command specified: neither container {config.metadata.name!r} nor its image "
             "names one; set command"
         )
-    return _checked(found, "command and args")
+    return _checked(argv, "command and args")
 
 
 def environment(config: pb.ContainerConfig, image: ImageDefaults, hostname: str) -> list[str]:
@@ -43,19 +43,19 @@ def environment(config: pb.ContainerConfig, image: ImageDefaults, hostname: str)
 
     A repeated name keeps its place and takes the later value. Raises InvalidError.
     """
-    found = {"PATH": DEFAULT_PATH}
+    variables = {"PATH": DEFAULT_PATH}
     if config.tty:
-        found["TERM"] = _TERMINAL_TYPE
-    for each in image.env:
-        name, _, value = each.partition("=")
-        found[name] = value
+        variables["TERM"] = _TERMINAL_TYPE
+    for variable in image.env:
+        name, _, value = variable.partition("=")
+        variables[name] = value
     if hostname:
-        found["HOSTNAME"] = hostname
+        variables["HOSTNAME"] = hostname
     for pair in config.envs:
         if not pair.key or "=" in pair.key:
             raise InvalidError(f"envs has the name {pair.key!r}; a name is not empty and has no =")
-        found[pair.key] = _text(pair.value, pair.key)
-    return _checked([f"{name}={value}" for name, value in found.items()], "envs")
+        variables[pair.key] = _text(pair.value, pair.key)
+    return _checked([f"{name}={value}" for name, value in variables.items()], "envs")
 
 
 def working_directory(config: pb.ContainerConfig, image: ImageDefaults) -> str:
@@ -87,11 +87,11 @@ def exec_process(
     """
     if not argv:
         raise InvalidError("cmd is empty; name a command to run in the container")
-    found = {**process, "args": _checked(list(argv), "cmd"), "terminal": has_terminal}
+    document = {**process, "args": _checked(list(argv), "cmd"), "terminal": has_terminal}
     env = process.get("env", [])
-    if has_terminal and not any(each.startswith("TERM=") for each in env):
-        found["env"] = [*env, f"TERM={_TERMINAL_TYPE}"]
-    return found
+    if has_terminal and not any(variable.startswith("TERM=") for variable in env):
+        document["env"] = [*env, f"TERM={_TERMINAL_TYPE}"]
+    return document
 
 
 def _text(value: bytes | str, name: str) -> str:

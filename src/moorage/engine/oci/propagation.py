@@ -65,12 +65,12 @@ def verify_source(
         )
 
 
-def rootfs_propagation(asked: Iterable[pb.MountPropagation.ValueType]) -> str:
+def rootfs_propagation(propagations: Iterable[pb.MountPropagation.ValueType]) -> str:
     """Return the OCI `linux.rootfsPropagation` that these mounts need, "" for the runtime's
     default.
     """
-    options = {OPTIONS[propagation] for propagation in asked}
-    return next((each for each in (_SHARED, _SLAVE) if each in options), "")
+    options = {OPTIONS[propagation] for propagation in propagations}
+    return next((option for option in (_SHARED, _SLAVE) if option in options), "")
 
 
 def _mount_of(source: str, mounts: Iterable[Peers]) -> Peers:
@@ -89,6 +89,6 @@ def _parse(line: str) -> Peers | None:
     fields = line.partition(" - ")[0].split(" ")
     if len(fields) < _FIRST_TAG:
         return None
-    point = _OCTAL.sub(lambda found: chr(int(found[1], 8)), fields[_POINT_FIELD])
+    point = _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[_POINT_FIELD])
     tags = {tag.partition(":")[0] for tag in fields[_FIRST_TAG:]}
     return Peers(point, is_shared="shared" in tags, is_slave="master" in tags)

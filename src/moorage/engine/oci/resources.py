@@ -22,68 +22,68 @@ _CPU = (("shares", "cpu_shares"), ("quota", "cpu_quota"), ("period", "cpu_period
 _PAGE_SIZE = re.compile(r"^[1-9][0-9]*[KMG]B$")
 
 
-def resources_of(asked: pb.LinuxContainerResources, host: HostFacts) -> dict[str, Any]:
+def resources_of(resources: pb.LinuxContainerResources, host: HostFacts) -> dict[str, Any]:
     """Return the OCI `linux.resources`; absent fields are left out, so unchanged.
 
     Swap is limited to the memory limit unless a swap limit is set. Huge page limits are left out on
     a host that does not count them. Raises InvalidError.
     """
-    found: dict[str, Any] = {}
-    cpu = {name: value for name, field in _CPU if (value := getattr(asked, field))}
+    document: dict[str, Any] = {}
+    cpu = {name: value for name, field in _CPU if (value := getattr(resources, field))}
     if cpu:
-        found["cpu"] = cpu
-    if memory := _memory(asked, host):
-        found["memory"] = memory
-    if asked.hugepage_limits and host.has_hugetlb:
-        found["hugepageLimits"] = [_hugepage(limit) for limit in asked.hugepage_limits]
-    if asked.unified:
-        found["unified"] = _unified(asked.unified, host)
-    return found
+        document["cpu"] = cpu
+    if memory := _memory(resources, host):
+        document["memory"] = memory
+    if resources.hugepage_limits and host.has_hugetlb:
+        document["hugepageLimits"] = [_hugepage(limit) for limit in resources.hugepage_limits]
+    if resources.unified:
+        document["unified"] = _unified(resources.unified, host)
+    return document
 
 
-def oom_score(asked: int, host: HostFacts) -> int:
+def oom_score(adjustment: int, host: HostFacts) -> int:
     """Return the oom_score_adj: the requested one, or the lowest this engine may set.
 
     Raises InvalidError beyond -1000 and 1000.
     """
-    if not LOWEST_OOM_SCORE <= asked <= HIGHEST_OOM_SCORE:
+    if not LOWEST_OOM_SCORE <= adjustment <= HIGHEST_OOM_SCORE:
         raise InvalidError(
-            f"resources.oom_score_adj {asked} is out of range; "
+            f"resources.oom_score_adj {adjustment} is out of range; "
             f"it must be {LOWEST_OOM_SCORE} to {HIGHEST_OOM_SCORE}"
         )
-    return max(asked, host.oom_score_floor)
+    return max(adjustment, host.oom_score_floor)
 
 
-def _memory(asked: pb.LinuxContainerResources, host: HostFacts) -> dict[str, int]:
-    limit, swap = asked.memory_limit_in_bytes, asked.memory_swap_limit_in_bytes
-    found = {"limit": limit} if limit else {}
+def _memory(resources: pb.LinuxContainerResources, host: HostFacts) -> dict[str, int]:
+    limit, swap = resources.memory_limit_in_bytes, resources.memory_swap_limit_in_bytes
+    memory = {"limit": limit} if limit else {}
     if host.has_swap_accounting and (swap or limit):
-        found["swap"] = swap or limit
-        if 0 < found["swap"] < limit:
+        memory["swap"] = swap or limit
+        if 0 < memory["swap"] < limit:
             raise InvalidError(
                 f"resources.memory_swap_limit_in_bytes {swap} is below the memory limit {limit}; "
                 "it counts memory and swap together"
             )
-    return found
+    return memory
 
 
-def _hugepage(asked: pb.HugepageLimit) -> dict[str, Any]:
-    if not _PAGE_SIZE.match(asked.page_size):
+def _hugepage(limit: pb.HugepageLimit) -> dict[str, Any]:
+    if not _PAGE_SIZE.match(limit.page_size):
         raise InvalidError(
-            f"resources.hugepage_limits has page size {asked.page_size!r}; spell it like 2MB or 1GB"
+            f"resources.hugepage_limits has page size {limit.page_size!r}; spell it like 2MB or 1GB"
         )
-    return {"pageSize": asked.page_size, "limit": asked.limit}
+    return {"pageSize": limit.page_size, "limit": limit.limit}
 
 
-def _unified(asked: Any, host: HostFacts) -> dict[str, str]:
+def _unified(unified: Any, host: HostFacts) -> dict[str, str]:
     if not host.is_cgroup_v2:
         raise InvalidError(
             "resources.unified needs cgroup version 2, which this machine does not use for its "
             "controllers; leave it out"
         )
-    for key in asked:
+    for key in unified:
         if "/" in key or "." not in key.strip("."):
             raise InvalidError(
                 f"resources.unified key {key!r} is no cgroup file; name one like memory.high"
             )
-    return dict(asked)
+    return dict(unified)

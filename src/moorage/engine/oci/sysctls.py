@@ -48,7 +48,7 @@ def sandbox_sysctls(config: pb.PodSandboxConfig) -> tuple[Sysctl, ...]:
     """
     linux = config.linux
     options = linux.security_context.namespace_options
-    wanted = _defaults(options) | dict(linux.sysctls)
+    values = _defaults(options) | dict(linux.sysctls)
     shared = {
         kind
         for kind, is_shared in (
@@ -58,14 +58,14 @@ def sandbox_sysctls(config: pb.PodSandboxConfig) -> tuple[Sysctl, ...]:
         )
         if is_shared
     }
-    found = tuple(sysctl(key, value) for key, value in wanted.items())
-    for entry in found:
+    sysctls = tuple(sysctl(key, value) for key, value in values.items())
+    for entry in sysctls:
         if entry.namespace in shared:
             raise InvalidError(
                 f"sysctl {entry.key!r} would change the machine's: the pod has the host's "
                 f"{entry.namespace} namespace; leave it out"
             )
-    return found
+    return sysctls
 
 
 def sysctl(key: str, value: str) -> Sysctl:
@@ -86,7 +86,7 @@ def sysctl_path(key: str) -> str:
     """Return the path below /proc/sys: the first separator determines the form, and the other one
     stands for itself (`net.ipv4.conf.eth0/1.forwarding`). Raises InvalidError.
     """
-    first = next((each for each in key if each in "./"), "")
+    first = next((character for character in key if character in "./"), "")
     path = key.translate(str.maketrans("./", "/.")) if first == "." else key
     parts = path.split("/")
     if len(parts) < 2 or any(part in ("", ".", "..") for part in parts):
@@ -97,8 +97,8 @@ def sysctl_path(key: str) -> str:
 def _defaults(options: pb.NamespaceOption) -> dict[str, str]:
     if options.network == pb.NODE:
         return {}
-    found = dict((_UNPRIVILEGED_PORTS,))
+    defaults = dict((_UNPRIVILEGED_PORTS,))
     # The range's groups must all be mapped, which they are not in a user namespace.
     if user_namespace(options) is None:
-        found.update((_UNPRIVILEGED_PING,))
-    return found
+        defaults.update((_UNPRIVILEGED_PING,))
+    return defaults

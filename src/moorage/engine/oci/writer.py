@@ -65,7 +65,7 @@ class SpecWriter:
         self._host = host
         self._profiles = SeccompProfiles(host.machine, host.kernel)
 
-    def container(self, request: ContainerRequest, found: Findings) -> Document:
+    def container(self, request: ContainerRequest, findings: Findings) -> Document:
         """Return the `config.json` of a container. Parts of it are shared: do not modify it.
 
         Hot path: within 0.5 ms (bench/hotpaths.py). Raises InvalidError naming the field,
@@ -83,18 +83,18 @@ class SpecWriter:
         linux["namespaces"] = container_namespaces(request, self._host)
         resources = resources_of(config.linux.resources, self._host)
         resources["devices"] = device_rules(
-            found.devices,
+            findings.devices,
             is_all_allowed=security.privileged and handler.has_host_devices_when_privileged,
         )
         linux["resources"] = resources
-        linux["devices"] = [device.node() for device in found.devices]
+        linux["devices"] = [device.node() for device in findings.devices]
         if not security.privileged:
             linux["maskedPaths"] = list(security.masked_paths)
             linux["readonlyPaths"] = list(security.readonly_paths)
         if propagation := rootfs_propagation(mount.propagation for mount in config.mounts):
             linux["rootfsPropagation"] = propagation
-        self._filter(linux, security, handler, capabilities, found)
-        process = self._process(security, capabilities, labels, found)
+        self._filter(linux, security, handler, capabilities, findings)
+        process = self._process(security, capabilities, labels, findings)
         process |= {
             "terminal": config.tty,
             "user": user_document(request.identity),
@@ -110,13 +110,13 @@ class SpecWriter:
             "ociVersion": OCI_VERSION,
             "process": process,
             "root": {"path": str(request.rootfs), "readonly": security.readonly_rootfs},
-            "mounts": container_mounts(request, self._host, found),
+            "mounts": container_mounts(request, self._host, findings),
             "annotations": container_annotations(request),
             "linux": linux,
         }
-        return apply_edits(spec, found.edits)
+        return apply_edits(spec, findings.edits)
 
-    def sandbox(self, request: SandboxRequest, found: Findings) -> Document:
+    def sandbox(self, request: SandboxRequest, findings: Findings) -> Document:
         """Return the `config.json` of an infra task.
 
         It has no capabilities and the lowest CPU share; a virtualised runtime's sandbox runs the
@@ -135,8 +135,8 @@ class SpecWriter:
             **({} if handler.is_virtualised else {"cpu": {"shares": SANDBOX_SHARES}}),
         }
         linux["sysctl"] = {sysctl.key: sysctl.value for sysctl in sandbox_sysctls(sandbox.config)}
-        self._filter(linux, security, handler, nothing, found)
-        process = self._process(security, nothing, labels, found)
+        self._filter(linux, security, handler, nothing, findings)
+        process = self._process(security, nothing, labels, findings)
         process |= {
             "terminal": False,
             "user": _sandbox_user(security),
@@ -165,21 +165,21 @@ class SpecWriter:
         self, sandbox: SandboxContext, handler: HandlerTraits, task_id: str, labels: Labels
     ) -> Document:
         place = container_cgroup(handler.cgroup_driver, sandbox.config.linux.cgroup_parent, task_id)
-        found: Document = {"cgroupsPath": place.oci}
-        found.update(mapping_fields(user_namespace(sandbox.options)))
+        fields: Document = {"cgroupsPath": place.oci}
+        fields.update(mapping_fields(user_namespace(sandbox.options)))
         if labels.mount:
-            found["mountLabel"] = labels.mount
-        return found
+            fields["mountLabel"] = labels.mount
+        return fields
 
     def _process(
         self,
         security: SecurityContext,
         capabilities: CapabilitySets,
         labels: Labels,
-        found: Findings,
+        findings: Findings,
     ) -> Document:
         process: Document = {"capabilities": capabilities.document()}
-        if profile := app_armor_profile(security, self._host, found.app_armor):
+        if profile := app_armor_profile(security, self._host, findings.app_armor):
             process["apparmorProfile"] = profile
         if labels.process:
             process["selinuxLabel"] = labels.process
@@ -191,7 +191,7 @@ class SpecWriter:
         security: SecurityContext,
         handler: HandlerTraits,
         capabilities: CapabilitySets,
-        found: Findings,
+        findings: Findings,
     ) -> None:
         """Set the seccomp profile, if there is one."""
         chosen = choose_seccomp(
@@ -200,10 +200,10 @@ class SpecWriter:
         if chosen.is_built_in:
             linux["seccomp"] = self._profiles.built_in(capabilities.held)
         elif chosen.path:
-            if found.seccomp is None:
+            if findings.seccomp is None:
                 # Without the profile the container would silently run unconfined.
                 raise ValueError(f"seccomp profile {chosen.path} has not been looked up")
-            linux["seccomp"] = found.seccomp
+            linux["seccomp"] = findings.seccomp
 
 
 def _verify_privilege(config: pb.ContainerConfig, sandbox: SandboxContext) -> None:
@@ -222,9 +222,9 @@ def _sandbox_user(security: pb.LinuxSandboxSecurityContext) -> dict[str, Any]:
         raise InvalidError("run_as_group of the sandbox is specified without user; set run_as_user")
     uid, gid = security.run_as_user.value, security.run_as_group.value
     groups = list(dict.fromkeys((gid, *security.supplemental_groups)))
-    for each in (uid, *groups):
-        if not 0 <= each <= MAX_ID:
+    for id_ in (uid, *groups):
+        if not 0 <= id_ <= MAX_ID:
             raise InvalidError(
-                f"user or group {each} of the sandbox is out of range; it must be 0 to {MAX_ID}"
+                f"user or group {id_} of the sandbox is out of range; it must be 0 to {MAX_ID}"
             )
     return {"uid": uid, "gid": gid, "additionalGids": groups}

@@ -104,9 +104,9 @@ def _find_handler(context: EngineContext, name: str) -> OfferedHandler:
     catalogue = context.handlers()
     handler = catalogue.find(name)
     if handler is None:
-        known = ", ".join(sorted(catalogue.handlers)) or "none"
+        names = ", ".join(sorted(catalogue.handlers)) or "none"
         raise FailedError(
-            f'no runtime for "{name}" is configured; this engine has the handlers {known}'
+            f'no runtime for "{name}" is configured; this engine has the handlers {names}'
         )
     if not handler.is_available:
         verdict = handler.verdict

@@ -33,8 +33,8 @@ class ExtensionServicer:
         for path in filter(None, (request.archive, request.known_layers)):
             if not Path(path).is_absolute():
                 raise InvalidError(f"{path!r} is not an absolute path")
-        known = Path(request.known_layers) if request.known_layers else None
-        saved = await self._images.save(request.images, Path(request.archive), known)
+        known_layers = Path(request.known_layers) if request.known_layers else None
+        saved = await self._images.save(request.images, Path(request.archive), known_layers)
         return engine_pb.SaveImagesResponse(
             images=[
                 engine_pb.SavedImage(name=image.name, id=image.id, is_exact=image.is_exact)

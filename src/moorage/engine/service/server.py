@@ -77,7 +77,9 @@ def _service_handler(
     handlers = {}
     for method in service.methods:
         name = method_name(method.name)
-        call = next((getattr(each, name) for each in objects if hasattr(each, name)), None)
+        call = next(
+            (getattr(servicer, name) for servicer in objects if hasattr(servicer, name)), None
+        )
         if call is not None:
             handlers[method.name] = _rpc_handler(method, call)
     return grpc.method_handlers_generic_handler(service.full_name, handlers)

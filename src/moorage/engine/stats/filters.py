@@ -10,31 +10,31 @@ from moorage.engine.stats.subjects import ContainerSubject, SandboxSubject
 
 
 def select_containers(
-    subjects: Iterable[ContainerSubject], wanted: pb.ContainerStatsFilter | None
+    subjects: Iterable[ContainerSubject], filter_: pb.ContainerStatsFilter | None
 ) -> list[ContainerSubject]:
     """Return the containers that match every part of the filter; an empty part matches all.
 
     An id may be abbreviated, as everywhere in the CRI.
     """
-    if wanted is None:
+    if filter_ is None:
         return list(subjects)
     return [
         subject
         for subject in subjects
-        if subject.id.startswith(wanted.id)
-        and subject.sandbox_id.startswith(wanted.pod_sandbox_id)
-        and has_labels(subject.labels, wanted.label_selector)
+        if subject.id.startswith(filter_.id)
+        and subject.sandbox_id.startswith(filter_.pod_sandbox_id)
+        and has_labels(subject.labels, filter_.label_selector)
     ]
 
 
 def select_sandboxes(
-    subjects: Iterable[SandboxSubject], wanted: pb.PodSandboxStatsFilter | None
+    subjects: Iterable[SandboxSubject], filter_: pb.PodSandboxStatsFilter | None
 ) -> list[SandboxSubject]:
     """Return the sandboxes that match every part of the filter, as `select_containers`."""
-    if wanted is None:
+    if filter_ is None:
         return list(subjects)
     return [
         subject
         for subject in subjects
-        if subject.id.startswith(wanted.id) and has_labels(subject.labels, wanted.label_selector)
+        if subject.id.startswith(filter_.id) and has_labels(subject.labels, filter_.label_selector)
     ]

@@ -126,7 +126,7 @@ def _network(devices: Sequence[NetworkDevice], at_ns: int) -> pb.NetworkUsage | 
     return pb.NetworkUsage(
         timestamp=at_ns,
         default_interface=_device(default),
-        interfaces=[_device(each) for each in devices if each is not default],
+        interfaces=[_device(device) for device in devices if device is not default],
     )
 
 

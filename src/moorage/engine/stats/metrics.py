@@ -105,8 +105,8 @@ def _pressure(
     resource: str, verb: str, find: Callable[[Readings], Pressure | None], part: str
 ) -> Row:
     def read(readings: Readings) -> int | None:
-        found = find(readings)
-        stall: Stall | None = getattr(found, part) if found else None
+        pressures = find(readings)
+        stall: Stall | None = getattr(pressures, part) if pressures else None
         return _seconds(stall.total_ns) if stall else None
 
     whose = "some" if part == "some" else "all"
@@ -121,7 +121,7 @@ def _network(way: str, what: str, help_: str, read: Callable[[NetworkDevice], in
     return Row(
         f"container_network_{way}_{what}_total",
         help_,
-        lambda readings: [((each.name,), read(each)) for each in readings.network],
+        lambda readings: [((interface.name,), read(interface)) for interface in readings.network],
         ("interface",),
     )
 
@@ -130,7 +130,7 @@ def _file_system(what: str, help_: str, read: Callable[[DeviceUsage], int]) -> R
     return Row(
         f"container_fs_{what}_total",
         help_,
-        lambda readings: [((name,), read(each)) for name, each in readings.devices],
+        lambda readings: [((name,), read(device)) for name, device in readings.devices],
         ("device",),
     )
 
@@ -156,10 +156,10 @@ def _faults(readings: Readings) -> Iterator[Value]:
 
 
 def _block_devices(readings: Readings) -> Iterator[Value]:
-    for name, each in readings.devices:
-        labels = (name, str(each.major), str(each.minor))
-        yield (*labels, "Read"), each.read_bytes
-        yield (*labels, "Write"), each.written_bytes
+    for name, device in readings.devices:
+        labels = (name, str(device.major), str(device.minor))
+        yield (*labels, "Read"), device.read_bytes
+        yield (*labels, "Write"), device.written_bytes
 
 
 def _open_files(readings: Readings) -> Iterator[Value]:
@@ -257,7 +257,7 @@ PROCESS_ROWS = (
     Row("container_hugetlb_usage_bytes", "Huge pages in use, by size.",
         lambda r: [((page.size,), page.used) for page in r.pages], ("pagesize",), pb.GAUGE),
     Row("container_hugetlb_max_usage_bytes", "The most huge pages ever in use, by size.",
-        lambda r: [((each.size,), each.peak) for each in r.pages if each.peak is not None],
+        lambda r: [((page.size,), page.peak) for page in r.pages if page.peak is not None],
         ("pagesize",), pb.GAUGE),
     _gauge("container_last_seen", "When this was read, in seconds since the epoch.",
            lambda r: _seconds(r.sample.at_ns)),

@@ -120,12 +120,17 @@ class Sampler:
 
 def _file_system(directory: Path) -> FileSystem | None:
     try:
-        found, number = os.statvfs(directory), os.stat(directory).st_dev
+        file_system, number = os.statvfs(directory), os.stat(directory).st_dev
     except OSError:
         # The container was removed with its layer meanwhile.
         return None
     device = _device_name(os.major(number), os.minor(number))
-    return FileSystem(device, found.f_blocks * found.f_frsize, found.f_files, found.f_ffree)
+    return FileSystem(
+        device,
+        file_system.f_blocks * file_system.f_frsize,
+        file_system.f_files,
+        file_system.f_ffree,
+    )
 
 
 def _device_name(major: int, minor: int) -> str:

@@ -78,8 +78,8 @@ class Statistics:
     async def _layers(self, subjects: Sequence[ContainerSubject]) -> Layers:
         async with asyncio.TaskGroup() as group:
             tasks = {subject.id: group.create_task(self._layer(subject)) for subject in subjects}
-        found = {id_: task.result() for id_, task in tasks.items()}
-        return {id_: usage for id_, usage in found.items() if usage is not None}
+        usages = {id_: task.result() for id_, task in tasks.items()}
+        return {id_: usage for id_, usage in usages.items() if usage is not None}
 
     async def _layer(self, subject: ContainerSubject) -> LayerUsage | None:
         try:
@@ -124,8 +124,8 @@ class Statistics:
             self._rate(subject.id, whole),
             devices=_devices(subject, networks),
             containers=[
-                self._container(each, sample, layers)
-                for each, sample in zip(subject.containers, samples, strict=True)
+                self._container(container, sample, layers)
+                for container, sample in zip(subject.containers, samples, strict=True)
             ],
         )
 

@@ -23,16 +23,16 @@ _READ = ("stdin", "resize")
 SOCKET_CHANNELS = len(_NAMES)
 
 
-def wanted(request: CommandRequest, dialect: Dialect) -> tuple[str, ...]:
+def channel_names(request: CommandRequest, dialect: Dialect) -> tuple[str, ...]:
     """Return the channels that a request needs, in the order of their numbers."""
-    asked = {
+    channels = {
         "stdin": request.stdin,
         "stdout": request.stdout,
         "stderr": request.stderr,
         "error": True,
         "resize": request.tty and dialect.has_resize,
     }
-    return tuple(name for name in _NAMES if asked[name])
+    return tuple(name for name in _NAMES if channels[name])
 
 
 class Gathering:

@@ -195,8 +195,8 @@ async def _finish(channels: Channels, outcome: Outcome) -> None:
     """Close the outputs, write the outcome to the error channel, and close that too."""
     for channel in channels.outputs.values():
         await channel.write_eof()
-    if said := encode(outcome, as_json=channels.has_json_status):
-        await channels.error.write(said)
+    if status := encode(outcome, as_json=channels.has_json_status):
+        await channels.error.write(status)
     await channels.error.write_eof()
 
 

@@ -23,9 +23,9 @@ from moorage.engine.streams.clients import (
     SOCKET_CHANNELS,
     CommandRequest,
     Gathering,
+    channel_names,
     coding,
     greeted,
-    wanted,
 )
 from moorage.engine.streams.command import Channels, attach_to, exec_into
 from moorage.engine.streams.forward import Pairs, Pod
@@ -37,7 +37,7 @@ from moorage.engine.streams.protocols import (
     Dialect,
     choose,
 )
-from moorage.engine.streams.requests import Asked, path_of
+from moorage.engine.streams.requests import StreamRequest, path_of
 from moorage.engine.streams.target import Target
 from moorage.engine.streams.tokens import Tokens
 from moorage.linux.descriptors import descriptor_limit
@@ -77,7 +77,7 @@ class Endpoint:
     """Serves the requests of tokens."""
 
     def __init__(
-        self, target: Target, tokens: Tokens[Asked], clock: Clock, deadlines: Deadlines
+        self, target: Target, tokens: Tokens[StreamRequest], clock: Clock, deadlines: Deadlines
     ) -> None:
         self._target = target
         self._tokens = tokens
@@ -110,8 +110,8 @@ class Endpoint:
             await runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        asked = self._tokens.redeem(request.match_info["token"])
-        if asked is None or request.match_info["action"] != path_of(asked):
+        stream_request = self._tokens.redeem(request.match_info["token"])
+        if stream_request is None or request.match_info["action"] != path_of(stream_request):
             raise web.HTTPNotFound(text="no such stream: its address works once, for a minute")
         prove(request)
         task = asyncio.current_task()
@@ -119,89 +119,91 @@ class Endpoint:
         self._live.add(task)
         task.add_done_callback(self._live.discard)
         try:
-            return await self._stream(request, asked)
+            return await self._stream(request, stream_request)
         except OSError as error:
-            log.debug("stream broke", stream=path_of(asked), why=str(error) or "timed out")
+            log.debug("stream broke", stream=path_of(stream_request), why=str(error) or "timed out")
             return HandledResponse()
 
-    async def _stream(self, request: web.Request, asked: Asked) -> web.StreamResponse:
+    async def _stream(
+        self, request: web.Request, stream_request: StreamRequest
+    ) -> web.StreamResponse:
         protocol = upgrade_of(request)
-        is_port_forward = isinstance(asked, pb.PortForwardRequest)
+        is_port_forward = isinstance(stream_request, pb.PortForwardRequest)
         if protocol == SPDY:
             offered = offered_versions(request)
             spoken = SPDY_PORT_FORWARD if is_port_forward else SPDY_COMMAND
-            return await self._spdy(request, asked, _agreed(offered, spoken))
+            return await self._spdy(request, stream_request, _agreed(offered, spoken))
         if protocol == WEBSOCKET:
             offered = offered_subprotocols(request)
-            if isinstance(asked, pb.PortForwardRequest):
+            if isinstance(stream_request, pb.PortForwardRequest):
                 if TUNNEL in offered:
-                    return await self._tunnel(request, asked)
+                    return await self._tunnel(request, stream_request)
                 return await self._port_socket(
-                    request, asked, _agreed(offered, SOCKET_PORT_FORWARD)
+                    request, stream_request, _agreed(offered, SOCKET_PORT_FORWARD)
                 )
-            return await self._command_socket(request, asked, _agreed(offered, SOCKET_COMMAND))
+            return await self._command_socket(
+                request, stream_request, _agreed(offered, SOCKET_COMMAND)
+            )
         raise web.HTTPBadRequest(text=f"an upgrade to {SPDY} or {WEBSOCKET} is required")
 
     async def _spdy(
-        self, request: web.Request, asked: Asked, dialect: Dialect
+        self, request: web.Request, stream_request: StreamRequest, dialect: Dialect
     ) -> web.StreamResponse:
         lines = ((PROTOCOL_VERSION, dialect.name),) if offered_versions(request) else ()
         async with await take_over(request, SPDY, lines) as connection:
-            if isinstance(asked, pb.PortForwardRequest):
-                await self._forward_pairs(connection, asked)
+            if isinstance(stream_request, pb.PortForwardRequest):
+                await self._forward_pairs(connection, stream_request)
             else:
-                await self._spdy_command(connection, asked, dialect)
+                await self._spdy_command(connection, stream_request, dialect)
         return HandledResponse()
 
     async def _tunnel(
-        self, request: web.Request, asked: pb.PortForwardRequest
+        self, request: web.Request, call: pb.PortForwardRequest
     ) -> web.StreamResponse:
         websocket = await self._accept(request, TUNNEL)
         try:
-            await self._forward_pairs(Tunnel(websocket), asked)
+            await self._forward_pairs(Tunnel(websocket), call)
         finally:
             await websocket.close()
         return websocket
 
-    async def _spdy_command(
-        self, link: ByteStream, asked: CommandRequest, dialect: Dialect
-    ) -> None:
-        gathering = Gathering(wanted(asked, dialect))
+    async def _spdy_command(self, link: ByteStream, call: CommandRequest, dialect: Dialect) -> None:
+        gathering = Gathering(channel_names(call, dialect))
         timer = self._timer()
 
         async def command() -> None:
             async with asyncio.timeout(self._deadlines.stream_creation_s):
                 channels = await gathering.channels(dialect)
-            await self._command(asked, channels)
+            await self._command(call, channels)
 
         session = ServerSession(link, gathering.admit, timer)
         await first_to_end(session.run(), command(), timer.expired())
 
     async def _command_socket(
-        self, request: web.Request, asked: CommandRequest, dialect: Dialect
+        self, request: web.Request, call: CommandRequest, dialect: Dialect
     ) -> web.StreamResponse:
         websocket = await self._accept(request, dialect.name)
         timer = self._timer()
         channels = ChannelSocket(websocket, SOCKET_CHANNELS, coding(dialect), timer)
 
         async def command() -> None:
-            names = wanted(asked, dialect)
-            await self._command(asked, await greeted(channels, names, dialect))
+            names = channel_names(call, dialect)
+            await self._command(call, await greeted(channels, names, dialect))
 
         await self._until_closed(websocket, channels.run(), command(), timer.expired())
         return websocket
 
-    async def _command(self, asked: CommandRequest, channels: Channels) -> None:
-        if isinstance(asked, pb.ExecRequest):
-            await exec_into(self._target, asked, channels, self._deadlines.drain_s)
+    async def _command(self, call: CommandRequest, channels: Channels) -> None:
+        if isinstance(call, pb.ExecRequest):
+            await exec_into(self._target, call, channels, self._deadlines.drain_s)
         else:
-            await attach_to(self._target, asked, channels)
+            await attach_to(self._target, call, channels)
 
-    async def _forward_pairs(self, link: ByteStream, asked: pb.PortForwardRequest) -> None:
+    async def _forward_pairs(self, link: ByteStream, call: pb.PortForwardRequest) -> None:
         timer = self._timer()
         failure: OSError | None = None
         async with asyncio.TaskGroup() as group:
-            pairs = Pairs(group, self._pod(asked))
+            pairs = Pairs(group, self._pod(call))
             session = ServerSession(link, pairs.admit, timer)
             try:
                 await first_to_end(session.run(), timer.expired())
@@ -213,27 +215,27 @@ class Endpoint:
             raise failure
 
     async def _port_socket(
-        self, request: web.Request, asked: pb.PortForwardRequest, dialect: Dialect
+        self, request: web.Request, call: pb.PortForwardRequest, dialect: Dialect
     ) -> web.StreamResponse:
-        if not 0 < len(asked.port) <= _SOCKET_PORTS:
+        if not 0 < len(call.port) <= _SOCKET_PORTS:
             raise web.HTTPBadRequest(
                 text=f"a websocket forwards the 1 to {_SOCKET_PORTS} ports that the call named, "
-                f"not {len(asked.port)}"
+                f"not {len(call.port)}"
             )
         websocket = await self._accept(request, dialect.name)
         timer = self._timer()
-        count = len(asked.port) * 2
+        count = len(call.port) * 2
         socket = ChannelSocket(websocket, count, coding(dialect), timer)
 
         async def forward() -> None:
-            pod = self._pod(asked)
-            for place, port in enumerate(asked.port):
+            pod = self._pod(call)
+            for place, port in enumerate(call.port):
                 for channel in socket.channels[2 * place : 2 * place + 2]:
                     await channel.write(port.to_bytes(_PORT_BYTES, "little"))
             await asyncio.gather(
                 *(
                     pod.forward(port, socket.channels[2 * place], socket.channels[2 * place + 1])
-                    for place, port in enumerate(asked.port)
+                    for place, port in enumerate(call.port)
                 )
             )
 
@@ -245,8 +247,8 @@ class Endpoint:
         self._unfinished.bound(request, websocket, _ALL)
         return websocket
 
-    def _pod(self, asked: pb.PortForwardRequest) -> Pod:
-        return Pod(self._target, asked.pod_sandbox_id, self._deadlines)
+    def _pod(self, call: pb.PortForwardRequest) -> Pod:
+        return Pod(self._target, call.pod_sandbox_id, self._deadlines)
 
     def _timer(self) -> IdleTimer:
         return IdleTimer(self._deadlines.idle_s, self._clock)
@@ -268,7 +270,7 @@ def _agreed(offered: Sequence[str], spoken: Sequence[Dialect]) -> Dialect:
     """Return the protocol version that both support. Raises HTTPForbidden without one."""
     dialect = choose(offered, spoken)
     if dialect is None:
-        names = [each.name for each in spoken if each.name]
+        names = [version.name for version in spoken if version.name]
         raise web.HTTPForbidden(
             text=f"no common protocol: the client offers {', '.join(offered)}; "
             f"the engine speaks {', '.join(names)}",

@@ -23,15 +23,15 @@ async def dial_port(namespace: Path | None, port: int, within_s: float = 30.0) -
         failures: list[OSError] = []
         for host in _HOSTS:
             try:
-                made = await connected_socket(namespace, host, port)
+                opened = await connected_socket(namespace, host, port)
             except OSError as error:
                 failures.append(error)
                 continue
             loop = asyncio.get_running_loop()
             try:
-                _, connection = await loop.create_connection(Connection, sock=made)
+                _, connection = await loop.create_connection(Connection, sock=opened)
             except BaseException:
-                made.close()
+                opened.close()
                 raise
             return connection
         raise failures[0]

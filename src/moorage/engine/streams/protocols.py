@@ -54,5 +54,5 @@ def choose(offered: Sequence[str], spoken: Sequence[Dialect]) -> Dialect | None:
     """Return the first offered version that is supported, None without one."""
     if not offered:
         return spoken[-1]
-    by_name = {each.name: each for each in spoken if each.name}
+    by_name = {dialect.name: dialect for dialect in spoken if dialect.name}
     return next((by_name[name] for name in offered if name in by_name), None)

@@ -8,27 +8,27 @@ from __future__ import annotations
 from moorage.cri import pb
 from moorage.engine.errors import InvalidError
 
-Asked = pb.ExecRequest | pb.AttachRequest | pb.PortForwardRequest
+StreamRequest = pb.ExecRequest | pb.AttachRequest | pb.PortForwardRequest
 
 _LARGEST_PORT = 65535
 
 
-def path_of(asked: Asked) -> str:
+def path_of(request: StreamRequest) -> str:
     """Return the first part of a request's path."""
-    if isinstance(asked, pb.ExecRequest):
+    if isinstance(request, pb.ExecRequest):
         return "exec"
-    return "attach" if isinstance(asked, pb.AttachRequest) else "portforward"
+    return "attach" if isinstance(request, pb.AttachRequest) else "portforward"
 
 
-def check(asked: Asked) -> None:
+def check(request: StreamRequest) -> None:
     """Validate a request. Raises InvalidError."""
-    if isinstance(asked, pb.PortForwardRequest):
-        wrong = [port for port in asked.port if not 0 < port <= _LARGEST_PORT]
+    if isinstance(request, pb.PortForwardRequest):
+        wrong = [port for port in request.port if not 0 < port <= _LARGEST_PORT]
         if wrong:
             raise InvalidError(f"port forward: {wrong[0]} is no port (1 to {_LARGEST_PORT})")
         return
-    subject = f"{path_of(asked)} in container {asked.container_id}"
-    if not (asked.stdin or asked.stdout or asked.stderr):
+    subject = f"{path_of(request)} in container {request.container_id}"
+    if not (request.stdin or request.stdout or request.stderr):
         raise InvalidError(f"{subject}: one of stdin, stdout and stderr must be asked for")
-    if asked.tty and asked.stderr:
+    if request.tty and request.stderr:
         raise InvalidError(f"{subject}: a terminal has no stderr, ask for tty or for stderr")

@@ -16,7 +16,7 @@ from typing import Self
 from moorage.api.clock import Clock, SystemClock
 from moorage.cri import pb
 from moorage.engine.errors import FailedError
-from moorage.engine.streams.requests import Asked, check, path_of
+from moorage.engine.streams.requests import StreamRequest, check, path_of
 from moorage.engine.streams.target import Target
 from moorage.engine.streams.tokens import Tokens
 from moorage.streaming.deadlines import Deadlines
@@ -42,7 +42,7 @@ class StreamServer:
         self._address = address
         self._clock = clock or SystemClock()
         self._deadlines = deadlines or Deadlines()
-        self._tokens: Tokens[Asked] = Tokens(self._clock)
+        self._tokens: Tokens[StreamRequest] = Tokens(self._clock)
         self._is_wanted = asyncio.Event()
         self._listener: socket.socket
         self._serving: asyncio.Task[None]
@@ -81,7 +81,7 @@ class StreamServer:
         """Return a URL for one port-forward connection. Raises as `exec_url` does."""
         return self._url(request)
 
-    def _url(self, request: Asked) -> str:
+    def _url(self, request: StreamRequest) -> str:
         check(request)
         if self._serving.done():
             raise FailedError(f"streams are not served any more: {self._serving.exception()}")

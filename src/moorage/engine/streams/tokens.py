@@ -52,8 +52,8 @@ class Tokens(Generic[T]):
     def redeem(self, token: str) -> T | None:
         """Return a token's request, once and before it expires; None otherwise."""
         self._forget_old()
-        held = self._held.pop(token, None)
-        return None if held is None else held.value
+        entry = self._held.pop(token, None)
+        return None if entry is None else entry.value
 
     def _forget_old(self) -> None:
         now = self._clock.monotonic()

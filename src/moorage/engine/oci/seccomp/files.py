@@ -31,9 +31,9 @@ def read_profile(path: str) -> Document:
         raise InvalidError(f"seccomp profile {path!r} is no absolute path; give the whole path")
     if "\0" in path:
         raise InvalidError(f"seccomp profile {path!r} is no path: it contains NUL")
-    found = distrust(place)
-    if found is not None:
-        raise InvalidError(f"seccomp profile {path} is not used: {found}")
+    distrusted = distrust(place)
+    if distrusted is not None:
+        raise InvalidError(f"seccomp profile {path} is not used: {distrusted}")
     try:
         content = place.read_bytes()
     except OSError as error:

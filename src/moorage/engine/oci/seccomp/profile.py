@@ -43,11 +43,11 @@ class SeccompProfiles:
         """Return the profile for a process with those capabilities, as OCI's `linux.seccomp`."""
         # Only these affect the profile, so the number of profiles is bounded.
         relevant = frozenset(capabilities & BY_CAPABILITY.keys())
-        found = self._made.get(relevant)
-        if found is None:
-            found = built_in_profile(relevant, self._machine, self._kernel)
-            self._made[relevant] = found
-        return found
+        profile = self._made.get(relevant)
+        if profile is None:
+            profile = built_in_profile(relevant, self._machine, self._kernel)
+            self._made[relevant] = profile
+        return profile
 
 
 def built_in_profile(
@@ -69,10 +69,12 @@ def built_in_profile(
 
 
 def _names(capabilities: Collection[str], machine: str, kernel: tuple[int, int]) -> set[str]:
-    found = {name for name in _words(ALLOWED.values()) if kernel >= SINCE_KERNEL.get(name, kernel)}
-    found.update(BY_MACHINE.get(machine, "").split())
-    found.update(_words(names for name, names in BY_CAPABILITY.items() if name in capabilities))
-    return found
+    allowed = {
+        name for name in _words(ALLOWED.values()) if kernel >= SINCE_KERNEL.get(name, kernel)
+    }
+    allowed.update(BY_MACHINE.get(machine, "").split())
+    allowed.update(_words(names for name, names in BY_CAPABILITY.items() if name in capabilities))
+    return allowed
 
 
 def _clone_rules(machine: str) -> list[Document]:
