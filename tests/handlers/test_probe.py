@@ -9,7 +9,7 @@ import pytest
 
 from moorage.handlers import Machine, probe
 from moorage.handlers.definition import HandlerDefinition, parse_definition
-from moorage.handlers.probe import Prober, wanted_programs
+from moorage.handlers.probe import Prober, required_programs
 from moorage.handlers.runtimes import Runtime
 from tests.handlers.programs import program, runtime
 
@@ -28,38 +28,38 @@ def a_shim(directory: Path, binary: str, type_: str, more: str = "") -> HandlerD
 
 def test_a_program_of_which_nothing_is_known_is_asked_for_its_version(tmp_path: Path) -> None:
     definition = a_definition(tmp_path, "own", 'adapter = "oci"\nbinary = "/opt/new"\n')
-    (wanted,) = wanted_programs(definition)
-    assert wanted.spelled == "/opt/new"
-    assert (wanted.runtime.name, wanted.runtime.program) == ("new", "new")
-    assert wanted.runtime.handlers == ("own",)
-    assert not wanted.runtime.is_shim
-    assert wanted.runtime.version_arguments == ("--version",)
+    (required,) = required_programs(definition)
+    assert required.spelled == "/opt/new"
+    assert (required.runtime.name, required.runtime.program) == ("new", "new")
+    assert required.runtime.handlers == ("own",)
+    assert not required.runtime.is_shim
+    assert required.runtime.version_arguments == ("--version",)
 
 
 def test_a_shim_of_which_nothing_is_known_is_asked_nothing(tmp_path: Path) -> None:
-    (wanted,) = wanted_programs(a_shim(tmp_path, "/opt/containerd-shim-new-v1", "io.x.new.v1"))
-    assert wanted.runtime.is_shim
-    assert wanted.runtime.version_arguments == ()
+    (required,) = required_programs(a_shim(tmp_path, "/opt/containerd-shim-new-v1", "io.x.new.v1"))
+    assert required.runtime.is_shim
+    assert required.runtime.version_arguments == ()
 
 
 def test_a_known_name_in_another_role_is_another_program(tmp_path: Path) -> None:
-    (wanted,) = wanted_programs(a_shim(tmp_path, "/opt/runc", "io.x.new.v1"))
-    assert wanted.runtime.is_shim
-    assert wanted.runtime.handlers == ("own",)
+    (required,) = required_programs(a_shim(tmp_path, "/opt/runc", "io.x.new.v1"))
+    assert required.runtime.is_shim
+    assert required.runtime.handlers == ("own",)
 
 
 def test_a_known_program_keeps_what_is_known_but_its_configuration(tmp_path: Path) -> None:
-    (kata,) = wanted_programs(a_shim(tmp_path, "/opt/containerd-shim-kata-v2", "io.x.kata.v2"))
+    (kata,) = required_programs(a_shim(tmp_path, "/opt/containerd-shim-kata-v2", "io.x.kata.v2"))
     assert kata.runtime.is_shim
     assert kata.runtime.name.startswith("kata")
     assert kata.runtime.configurations == ()
 
 
-def test_the_runtime_behind_a_shim_is_wanted_too(tmp_path: Path) -> None:
+def test_the_runtime_behind_a_shim_is_required_too(tmp_path: Path) -> None:
     definition = a_shim(
         tmp_path, "containerd-shim-runc-v2", "io.containerd.runc.v2", 'runtime_binary = "crun"\n'
     )
-    shim, behind = wanted_programs(definition)
+    shim, behind = required_programs(definition)
     assert (shim.spelled, shim.runtime.is_shim) == ("containerd-shim-runc-v2", True)
     assert (behind.spelled, behind.runtime.name, behind.runtime.is_shim) == ("crun", "crun", False)
 

@@ -20,7 +20,7 @@ from moorage.linux.trust import Distrust
 class InstalledRuntime:
     """A runtime's program on this host; `path` is None when it is not installed.
 
-    `wanted` is the program as spelled in the handler file, and `defined_in` that file.
+    `program` is the program as spelled in the handler file, and `defined_in` that file.
     """
 
     runtime: Runtime
@@ -29,7 +29,7 @@ class InstalledRuntime:
     configuration: Path | None = None
     failure: str = ""
     """Why the program, although present, did not answer the version query."""
-    wanted: str = ""
+    program: str = ""
     defined_in: Path | None = None
     distrust: Distrust | None = None
 
@@ -50,73 +50,73 @@ AVAILABLE = Verdict()
 _Rule = Callable[[InstalledRuntime, Machine], Verdict | None]
 
 
-def judge(found: InstalledRuntime, machine: Machine) -> Verdict:
+def judge(installed: InstalledRuntime, machine: Machine) -> Verdict:
     """Return the verdict on a runtime."""
     for rule in _RULES:
-        verdict = rule(found, machine)
+        verdict = rule(installed, machine)
         if verdict is not None:
             return verdict
     return AVAILABLE
 
 
-def _is_installed(found: InstalledRuntime, _machine: Machine) -> Verdict | None:
-    runtime = found.runtime
-    if found.path is not None:
+def _is_installed(installed: InstalledRuntime, _machine: Machine) -> Verdict | None:
+    runtime = installed.runtime
+    if installed.path is not None:
         return None
     remedy = _installation(runtime)
-    if found.defined_in is not None:
-        remedy = f"{remedy}, or correct {found.defined_in}"
-    if Path(found.wanted).is_absolute():
-        return Verdict(f"{found.wanted} is no program that can be run", remedy)
-    return Verdict(f"{found.wanted or runtime.program} is not on PATH", remedy)
+    if installed.defined_in is not None:
+        remedy = f"{remedy}, or correct {installed.defined_in}"
+    if Path(installed.program).is_absolute():
+        return Verdict(f"{installed.program} is no program that can be run", remedy)
+    return Verdict(f"{installed.program or runtime.program} is not on PATH", remedy)
 
 
-def _is_trusted(found: InstalledRuntime, _machine: Machine) -> Verdict | None:
-    return None if found.distrust is None else distrusted(found.distrust)
+def _is_trusted(installed: InstalledRuntime, _machine: Machine) -> Verdict | None:
+    return None if installed.distrust is None else distrusted(installed.distrust)
 
 
-def distrusted(found: Distrust) -> Verdict:
+def distrusted(problem: Distrust) -> Verdict:
     """Return the verdict on a file that runs as root and is writable by other users."""
     return Verdict(
-        f"{found.path} {found.problem}, so another user may have replaced it",
-        f"look at it, then {found.remedy}",
+        f"{problem.path} {problem.problem}, so another user may have replaced it",
+        f"look at it, then {problem.remedy}",
     )
 
 
-def _answers(found: InstalledRuntime, _machine: Machine) -> Verdict | None:
-    if not found.failure:
+def _answers(installed: InstalledRuntime, _machine: Machine) -> Verdict | None:
+    if not installed.failure:
         return None
-    question = " ".join((str(found.path), *found.runtime.version_arguments))
+    question = " ".join((str(installed.path), *installed.runtime.version_arguments))
     return Verdict(
-        f"{found.path} does not answer: {found.failure}",
+        f"{installed.path} does not answer: {installed.failure}",
         f"run `{question}` by hand and correct what it reports",
     )
 
 
-def _has_configuration(found: InstalledRuntime, _machine: Machine) -> Verdict | None:
-    candidates = found.runtime.configurations
-    if not candidates or found.configuration is not None:
+def _has_configuration(installed: InstalledRuntime, _machine: Machine) -> Verdict | None:
+    candidates = installed.runtime.configurations
+    if not candidates or installed.configuration is not None:
         return None
     return Verdict(
         f"none of its configuration files exists: {', '.join(map(str, candidates))}",
-        f"install {found.runtime.name}'s configuration as {candidates[0]}",
+        f"install {installed.runtime.name}'s configuration as {candidates[0]}",
     )
 
 
-def _has_kvm(found: InstalledRuntime, machine: Machine) -> Verdict | None:
-    if not found.runtime.needs_kvm or machine.has_kvm:
+def _has_kvm(installed: InstalledRuntime, machine: Machine) -> Verdict | None:
+    if not installed.runtime.needs_kvm or machine.has_kvm:
         return None
     return Verdict(
-        f"{found.runtime.name} needs hardware virtualization, and /dev/kvm cannot be opened",
+        f"{installed.runtime.name} needs hardware virtualization, and /dev/kvm cannot be opened",
         "run on a host with KVM, or turn on nested virtualization for this one",
     )
 
 
-def _can_use_cgroups(found: InstalledRuntime, machine: Machine) -> Verdict | None:
-    if not (found.runtime.needs_hugetlb_with_v1 and machine.is_hugetlb_apart):
+def _can_use_cgroups(installed: InstalledRuntime, machine: Machine) -> Verdict | None:
+    if not (installed.runtime.needs_hugetlb_with_v1 and machine.is_hugetlb_apart):
         return None
     return Verdict(
-        f"{found.runtime.name} refuses cgroup version 1 while the hugetlb controller is on "
+        f"{installed.runtime.name} refuses cgroup version 1 while the hugetlb controller is on "
         "version 2",
         "mkdir -p /sys/fs/cgroup/hugetlb && "
         "mount -t cgroup -o hugetlb cgroup /sys/fs/cgroup/hugetlb",

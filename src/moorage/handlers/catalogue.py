@@ -47,8 +47,8 @@ class Diagnostic:
 
     def __str__(self) -> str:
         place = f"{self.path}:{self.line}" if self.line else str(self.path)
-        kept = "; its former version stays in force" if self.has_former else ""
-        return f"{place}: {self.problem} ({self.remedy}){kept}"
+        suffix = "; its former version stays in force" if self.has_former else ""
+        return f"{place}: {self.problem} ({self.remedy}){suffix}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,12 @@ class Catalogue:
 
 
 def _defaults(handlers: Mapping[str, OfferedHandler]) -> Iterator[str]:
-    yield from (name for name, each in handlers.items() if each.definition.is_default)
+    yield from (name for name, handler in handlers.items() if handler.definition.is_default)
     yield from (name for name in _PREFERRED if name in handlers and handlers[name].is_available)
     yield from (
         name
-        for name, each in handlers.items()
-        if each.is_available and each.definition.adapter is AdapterKind.OCI
+        for name, handler in handlers.items()
+        if handler.is_available and handler.definition.adapter is AdapterKind.OCI
     )
 
 

@@ -43,17 +43,17 @@ _GVISOR_DEFECTS = (
 
 def gvisor_date(version: str) -> int | None:
     """Return the date of a gVisor release as YYYYMMDD, or None if its version contains none."""
-    found = _GVISOR_DATE.search(version)
-    return int(found[0]) if found else None
+    match = _GVISOR_DATE.search(version)
+    return int(match[0]) if match else None
 
 
 def gvisor_defect(version: str) -> Defect:
     """Return the most severe known defect of a runsc version; empty without one."""
     date = gvisor_date(version)
-    known = [each for each in _GVISOR_DEFECTS if date is not None and date < each.fixed_in]
-    if not known:
+    defects = [defect for defect in _GVISOR_DEFECTS if date is not None and date < defect.fixed_in]
+    if not defects:
         return Defect()
-    first = known[0]
+    first = defects[0]
     return Defect(
         first.meaning,
         f"install runsc {_GVISOR_DEFECTS[-1].fixed_in} or later ({_GVISOR_SITE}) as "

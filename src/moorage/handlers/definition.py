@@ -215,8 +215,8 @@ def _read(path: Path, content: bytes) -> tuple[str, dict[str, Any]]:
         problem = "its values are nested too deeply"
         raise DefinitionError(path, 1, problem, "write `key = value` lines") from error
     except tomllib.TOMLDecodeError as error:
-        found = _TOML_PLACE.search(str(error))
-        line = int(found["line"]) if found else text.count("\n") + 1
+        match = _TOML_PLACE.search(str(error))
+        line = int(match["line"]) if match else text.count("\n") + 1
         problem = _TOML_PLACE.sub("", str(error))
         raise DefinitionError(
             path, line, f"it is not TOML: {problem}", "write `key = value` lines"
@@ -237,8 +237,8 @@ def _validation_error(
     path: Path, text: str, message: str, kind: type[msgspec.Struct], table: str
 ) -> DefinitionError:
     """Return a DefinitionError for a msgspec message, with the key and the line."""
-    found = _PLACE.search(message)
-    place = found["place"] if found else ""
+    match = _PLACE.search(message)
+    place = match["place"] if match else ""
     message = _PLACE.sub("", message)
     inner = ".".join(filter(None, (table, place.partition("[")[0])))
     if missing := _MISSING_KEY.match(message):

@@ -104,11 +104,11 @@ def _require_trusted(path: Path) -> None:
 
     The programs it names run as root.
     """
-    found = distrust(path)
-    if found is not None:
-        about = "it" if found.path == path else str(found.path)
+    distrusted = distrust(path)
+    if distrusted is not None:
+        about = "it" if distrusted.path == path else str(distrusted.path)
         raise DefinitionError(
-            path, 0, f"{about} {found.problem}", f"look at it, then {found.remedy}"
+            path, 0, f"{about} {distrusted.problem}", f"look at it, then {distrusted.remedy}"
         )
 
 
@@ -141,13 +141,13 @@ def _diagnostic(error: DefinitionError, *, has_former: bool) -> Diagnostic:
 
 def _conflicting_defaults(definitions: Mapping[str, HandlerDefinition]) -> list[Diagnostic]:
     """Return a diagnostic for each handler with `default` besides the first one."""
-    defaults = [each for each in definitions.values() if each.is_default]
+    defaults = [definition for definition in definitions.values() if definition.is_default]
     return [
         Diagnostic(
-            each.path,
+            definition.path,
             0,
             f"`default`: the handler {defaults[0].name!r} is the default already",
             f"take `default` out of this file or of {defaults[0].path}",
         )
-        for each in defaults[1:]
+        for definition in defaults[1:]
     ]

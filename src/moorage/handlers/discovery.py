@@ -59,11 +59,11 @@ async def discover(
 
     Does not raise: a runtime that fails is unavailable, with the failure as its reason.
     """
-    known = tuple(runtimes)
-    programs = await _query_all(known, path, machine.kernel, deadline_s)
+    known_runtimes = tuple(runtimes)
+    programs = await _query_all(known_runtimes, path, machine.kernel, deadline_s)
     return tuple(
         handler
-        for runtime in known
+        for runtime in known_runtimes
         for handler in _handlers(runtime, programs.get(runtime.program), machine)
     )
 
@@ -85,24 +85,24 @@ async def _query_all(
 
 
 def _handlers(runtime: Runtime, program: Program | None, machine: Machine) -> Iterable[Handler]:
-    configuration = next((each for each in runtime.configurations if each.is_file()), None)
-    found = InstalledRuntime(runtime, configuration=configuration)
+    configuration = next((file for file in runtime.configurations if file.is_file()), None)
+    installed = InstalledRuntime(runtime, configuration=configuration)
     claimed: HandlerFeatures | None = None
     if program is not None:
-        found = InstalledRuntime(
+        installed = InstalledRuntime(
             runtime, program.path, program.version, configuration, program.failure,
             distrust=program.distrust,
         )  # fmt: skip
         claimed = program.features
-    verdict = judge(found, machine)
-    defect = gvisor_defect(str(found.version or "")) if runtime.is_gvisor else Defect()
+    verdict = judge(installed, machine)
+    defect = gvisor_defect(str(installed.version or "")) if runtime.is_gvisor else Defect()
     offered = (claimed or NO_FEATURES) if verdict.is_available else NO_FEATURES
     for name in runtime.handlers:
         yield Handler(
             handler=name,
             runtime=runtime.name,
-            path=str(found.path or ""),
-            version=str(found.version or ""),
+            path=str(installed.path or ""),
+            version=str(installed.version or ""),
             available=verdict.is_available,
             reason=verdict.reason,
             remedy=verdict.remedy,

@@ -38,7 +38,7 @@ class _Fingerprint:
 
 
 @dataclass(frozen=True, slots=True)
-class WantedProgram:
+class RequiredProgram:
     """A program that a definition needs, as spelled there."""
 
     spelled: str
@@ -72,18 +72,20 @@ class Prober:
         Does not block on queries: it starts them, and `on_result` is called when one completes.
         Reads a few file system entries.
         """
-        found = [(wanted, self.find(wanted.spelled)) for wanted in wanted_programs(definition)]
+        programs = [
+            (required, self.find(required.spelled)) for required in required_programs(definition)
+        ]
         # All queries are started before the first verdict, so that they run concurrently.
         results = [
-            None if path is None else self.query(wanted.runtime, path, machine)
-            for wanted, path in found
+            None if path is None else self.query(required.runtime, path, machine)
+            for required, path in programs
         ]
-        features, version, program = NO_FEATURES, "", found[0][1]
-        for (wanted, path), result in zip(found, results, strict=True):
+        features, version, program = NO_FEATURES, "", programs[0][1]
+        for (required, path), result in zip(programs, results, strict=True):
             if path is not None and result is None:
                 return OfferedHandler(definition=definition, program=program, verdict=_PENDING)
-            answer = result or Program(Path(wanted.spelled))
-            verdict = judge(_installed_runtime(definition, wanted, path, answer), machine)
+            answer = result or Program(Path(required.spelled))
+            verdict = judge(_installed_runtime(definition, required, path, answer), machine)
             if not verdict.is_available:
                 return OfferedHandler(
                     definition=definition, program=program, version=version, verdict=verdict
@@ -103,9 +105,9 @@ class Prober:
     def query(self, runtime: Runtime, path: Path, machine: Machine) -> Program | None:
         """Return a program's answer, or None while the query runs; starts it if needed."""
         # Not cached: the cause may be a parent directory, which the fingerprint does not cover.
-        found = distrust(path)
-        if found is not None:
-            return Program(path, distrust=found)
+        distrusted = distrust(path)
+        if distrusted is not None:
+            return Program(path, distrust=distrusted)
         try:
             status = path.stat()
         except OSError as error:
@@ -115,7 +117,7 @@ class Prober:
         )
         task = self._queries.get(print_)
         if task is None:
-            for former in [each for each in self._queries if each.path == path]:
+            for former in [print_key for print_key in self._queries if print_key.path == path]:
                 del self._queries[former]
             task = self._group.create_task(
                 probe_program(runtime, path, machine.kernel, deadline_s=self._deadline_s)
@@ -126,8 +128,8 @@ class Prober:
 
     def find(self, spelled: str) -> Path | None:
         """Return the path of an executable program, or None."""
-        found = shutil.which(spelled, path=self._path)
-        return None if found is None else Path(found)
+        program = shutil.which(spelled, path=self._path)
+        return None if program is None else Path(program)
 
     @property
     def pending(self) -> tuple[asyncio.Task[Program], ...]:
@@ -136,22 +138,24 @@ class Prober:
 
     def forget(self) -> None:
         """Drop the cached answers, so that programs are queried again; keeps running queries."""
-        self._queries = {each: task for each, task in self._queries.items() if not task.done()}
+        self._queries = {
+            fingerprint: task for fingerprint, task in self._queries.items() if not task.done()
+        }
 
 
-def wanted_programs(
+def required_programs(
     definition: HandlerDefinition, runtimes: Iterable[Runtime] = KNOWN_RUNTIMES
-) -> tuple[WantedProgram, ...]:
+) -> tuple[RequiredProgram, ...]:
     """Return the programs a handler needs: its own, and the runtime behind runc's shim."""
     options = definition.options
     is_shim = isinstance(options, ShimOptions)
     own = _runtime_of(definition.binary, definition, is_shim=is_shim, runtimes=tuple(runtimes))
-    wanted = [WantedProgram(definition.binary, own)]
+    programs = [RequiredProgram(definition.binary, own)]
     behind = options.runtime if isinstance(options, ShimOptions) else None
     if behind is not None:
-        known = _runtime_of(behind, definition, is_shim=False, runtimes=tuple(runtimes))
-        wanted.append(WantedProgram(behind, known))
-    return tuple(wanted)
+        runtime = _runtime_of(behind, definition, is_shim=False, runtimes=tuple(runtimes))
+        programs.append(RequiredProgram(behind, runtime))
+    return tuple(programs)
 
 
 def _runtime_of(
@@ -174,14 +178,14 @@ def _runtime_of(
 
 
 def _installed_runtime(
-    definition: HandlerDefinition, wanted: WantedProgram, path: Path | None, answer: Program
+    definition: HandlerDefinition, required: RequiredProgram, path: Path | None, answer: Program
 ) -> InstalledRuntime:
     return InstalledRuntime(
-        wanted.runtime,
+        required.runtime,
         path,
         answer.version,
         failure=answer.failure,
-        wanted=wanted.spelled,
+        program=required.spelled,
         defined_in=definition.path,
         distrust=answer.distrust,
     )
@@ -193,8 +197,8 @@ def _missing_configuration(definition: HandlerDefinition) -> Verdict:
     if configuration is None:
         return AVAILABLE
     if Path(configuration).is_file():
-        found = distrust(Path(configuration))
-        return AVAILABLE if found is None else distrusted(found)
+        problem = distrust(Path(configuration))
+        return AVAILABLE if problem is None else distrusted(problem)
     return Verdict(
         f"its configuration {configuration} does not exist",
         f"write it, or correct `config_path` in {definition.path}",

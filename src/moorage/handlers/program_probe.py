@@ -29,10 +29,10 @@ async def probe_program(
     runtime: Runtime, path: Path, kernel: tuple[int, int], *, deadline_s: float = QUERY_DEADLINE_S
 ) -> Program:
     """Query a program for its version and features. Does not raise: failures are in the result."""
-    found = distrust(path)
-    if found is not None:
+    distrusted = distrust(path)
+    if distrusted is not None:
         # A query would run it as root.
-        return Program(path, distrust=found)
+        return Program(path, distrust=distrusted)
     if not runtime.version_arguments:
         return Program(path)
     try:

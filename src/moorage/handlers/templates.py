@@ -47,7 +47,7 @@ def generate(
     texts = {}
     for runtime in runtimes:
         program = programs.get(runtime.program)
-        configuration = next((each for each in runtime.configurations if each.is_file()), None)
+        configuration = next((file for file in runtime.configurations if file.is_file()), None)
         if program is None or (runtime.configurations and configuration is None):
             continue
         for name in runtime.handlers:

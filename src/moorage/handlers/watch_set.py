@@ -29,18 +29,22 @@ class WatchSet:
         """Add every entry of a directory, and the directory itself, which may be created later."""
         self._whole.add(_real(directory))
         # Removal, re-creation and retargeting of a link are seen in the parent directory.
-        for each in _with_links(directory):
-            self._add_entry(each)
+        for path in _with_links(directory):
+            self._add_entry(path)
 
     def add_program(self, spelled: str, search_path: str) -> None:
         """Add a program at each place on the search path, existing or not, and its link target."""
         if os.sep in spelled:
             places: list[Path] = [Path(spelled)]
         else:
-            places = [Path(each) / spelled for each in search_path.split(os.pathsep) if each]
+            places = [
+                Path(directory) / spelled
+                for directory in search_path.split(os.pathsep)
+                if directory
+            ]
         for place in places:
-            for each in _with_links(place):
-                self._add_entry(each)
+            for path in _with_links(place):
+                self._add_entry(path)
 
     def concerns(self, changes: Iterable[DirectoryChange]) -> bool:
         """Return whether any of the changes is relevant."""

@@ -21,7 +21,7 @@ from moorage.handlers.catalogue import Catalogue, changed_names
 from moorage.handlers.definition import HandlerDefinition
 from moorage.handlers.directory import Reading, read_directories
 from moorage.handlers.machine import Machine, this_machine
-from moorage.handlers.probe import Prober, wanted_programs
+from moorage.handlers.probe import Prober, required_programs
 from moorage.handlers.program_probe import QUERY_DEADLINE_S, Program
 from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime
 from moorage.handlers.templates import generate, write_missing
@@ -185,9 +185,9 @@ class HandlerDirectory:
         )
 
     async def _watch_all(self, definitions: Mapping[str, HandlerDefinition]) -> None:
-        names = {each.program for each in KNOWN_RUNTIMES} if self._generate_into else set()
+        names = {runtime.program for runtime in KNOWN_RUNTIMES} if self._generate_into else set()
         for definition in (*definitions.values(), *self._in_force.values()):
-            names |= {each.spelled for each in wanted_programs(definition)}
+            names |= {program.spelled for program in required_programs(definition)}
         while True:
             watch_set = await asyncio.to_thread(watch_set_of, self._directories, names, self._path)
             self._watch_set = watch_set
@@ -204,9 +204,9 @@ class HandlerDirectory:
         """Write handler files for programs that were not installed in the last round."""
         if self._generate_into is None:
             return
-        found, machine = await asyncio.to_thread(self._find_known)
-        self._generated &= found.keys()
-        new = {name: found[name] for name in found.keys() - self._generated}
+        installed, machine = await asyncio.to_thread(self._find_known)
+        self._generated &= installed.keys()
+        new = {name: installed[name] for name in installed.keys() - self._generated}
         if not new:
             return
         self._query(new, machine)
@@ -220,17 +220,19 @@ class HandlerDirectory:
             _LOG.info("handler file written", handler=name, directory=self._generate_into)
 
     def _find_known(self) -> tuple[dict[str, tuple[Runtime, Path]], Machine]:
-        found = {
-            each.program: (each, path)
-            for each in KNOWN_RUNTIMES
-            if (path := self._prober.find(each.program)) is not None
+        installed = {
+            runtime.program: (runtime, path)
+            for runtime in KNOWN_RUNTIMES
+            if (path := self._prober.find(runtime.program)) is not None
         }
-        return found, self._read_machine()
+        return installed, self._read_machine()
 
     def _query(
-        self, known: Mapping[str, tuple[Runtime, Path]], machine: Machine
+        self, installed: Mapping[str, tuple[Runtime, Path]], machine: Machine
     ) -> dict[str, Program]:
-        results = {name: self._prober.query(*each, machine) for name, each in known.items()}
+        results = {
+            name: self._prober.query(*program, machine) for name, program in installed.items()
+        }
         return {name: result for name, result in results.items() if result is not None}
 
     def _write_missing(self, programs: Mapping[str, Program]) -> tuple[str, ...]:

@@ -115,7 +115,7 @@ class Conmon:
         if task.log is not None:
             make_directories(task.log.parent)
         argv = self._argv(task, files, runtime)
-        argv += [f"--runtime-arg={each}" for each in runtime_arguments]
+        argv += [f"--runtime-arg={argument}" for argument in runtime_arguments]
         argv += create_arguments  # conmon has options of the same names
         argv += ["-s"] if has_systemd_cgroups else []
         answers, answering = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)

@@ -48,15 +48,15 @@ async def _open(path: Path) -> int:
         if error.errno != errno.ENXIO:
             raise
     # Held by descriptor instead of by name: the task may be deleted during the wait.
-    held = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        return await _open_when_read(Path(f"/proc/self/fd/{held}"), path)
+        return await _open_when_read(Path(f"/proc/self/fd/{handle}"), path)
     finally:
-        os.close(held)
+        os.close(handle)
 
 
-async def _open_when_read(held: Path, path: Path) -> int:
-    opening = asyncio.ensure_future(asyncio.to_thread(os.open, held, _FLAGS))
+async def _open_when_read(handle: Path, path: Path) -> int:
+    opening = asyncio.ensure_future(asyncio.to_thread(os.open, handle, _FLAGS))
     has_reader = False
     try:
         await asyncio.wait({opening}, timeout=_READER_S)
@@ -64,7 +64,7 @@ async def _open_when_read(held: Path, path: Path) -> int:
     finally:
         if not opening.done():
             # A thread blocked in open(2) cannot be cancelled; opening a reader releases it.
-            reader = os.open(held, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            reader = os.open(handle, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             await asyncio.wait({opening})
             os.close(reader)
         pipe = opening.result()

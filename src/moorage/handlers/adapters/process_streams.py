@@ -194,10 +194,10 @@ async def _readable(sources: Sequence[int]) -> tuple[int, ...]:
     """Block until at least one of the descriptors is readable; return the readable ones."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
-    found: list[int] = []
+    readable: list[int] = []
 
     def note(source: int) -> None:
-        found.append(source)
+        readable.append(source)
         loop.remove_reader(source)
         if not ready.done():
             ready.set_result(None)
@@ -209,7 +209,7 @@ async def _readable(sources: Sequence[int]) -> tuple[int, ...]:
     finally:
         for source in sources:
             loop.remove_reader(source)
-    return tuple(found)
+    return tuple(readable)
 
 
 async def _write(target: int, data: bytes) -> None:

@@ -201,7 +201,7 @@ class ShimAdapter:
                 await end_task(task, record, self._shims, self._program)
                 async with self._pod(task):
                     is_last = all(
-                        each.record.address != record.address for each in self._live.values()
+                        other.record.address != record.address for other in self._live.values()
                     )
                     await shut_down(task, record, self._shims, is_last=is_last)
         finally:
@@ -291,7 +291,7 @@ class ShimAdapter:
         live = await self._known(task)
         request = pb.PidsRequest(id=task.id)
         reply = await self._shims.call(live.record.address, "Pids", request, pb.PidsResponse)
-        return tuple(each.pid for each in reply.processes)
+        return tuple(process.pid for process in reply.processes)
 
     async def _create(self, task: Task, directory: TaskDirectory) -> int:
         async with self._opening:

@@ -90,9 +90,9 @@ class ShimConnections:
 
     async def _client(self, path: str) -> TtrpcClient:
         async with self._connecting:
-            for known, client in tuple(self._clients.items()):
+            for address, client in tuple(self._clients.items()):
                 if client.is_lost:
-                    del self._clients[known]
+                    del self._clients[address]
             if path not in self._clients:
                 self._clients[path] = await TtrpcClient.connect(path, deadline_s=CONNECT_DEADLINE_S)
             return self._clients[path]
