@@ -120,7 +120,7 @@ async def test_a_watch_before_the_window_is_told_so(
 async def test_a_watcher_that_does_not_read_is_cut_off_not_queued_for_ever(
     store: SqliteStore,
 ) -> None:
-    cache = WatchCache(store, make_word, budget=QueueBudget(each=1000))
+    cache = WatchCache(store, make_word, budget=QueueBudget(queue_bytes=1000))
     await cache.load()
     ended: list[str] = []
     watcher = cache.watch("a/", cache.revision, text)
@@ -178,7 +178,7 @@ async def test_the_item_before_a_change_comes_with_it(
 
 
 async def test_one_frame_larger_than_the_budget_is_still_sent(store: SqliteStore) -> None:
-    cache = WatchCache(store, make_word, budget=QueueBudget(each=1000))
+    cache = WatchCache(store, make_word, budget=QueueBudget(queue_bytes=1000))
     await cache.load()
     watcher = cache.watch("a/", cache.revision, text)
     await store.put("a/1", b"x" * 5000, 0)
@@ -188,7 +188,7 @@ async def test_one_frame_larger_than_the_budget_is_still_sent(store: SqliteStore
 async def test_all_queues_together_have_a_budget_and_the_longest_is_ended(
     store: SqliteStore,
 ) -> None:
-    cache = WatchCache(store, make_word, budget=QueueBudget(each=10**6, together=10_000))
+    cache = WatchCache(store, make_word, budget=QueueBudget(queue_bytes=10**6, all_bytes=10_000))
     await cache.load()
     slow = cache.watch("a/", cache.revision, lambda event: event.item.text + "s")
     quick = cache.watch("a/", cache.revision, lambda event: event.item.text + "q")
@@ -202,7 +202,7 @@ async def test_all_queues_together_have_a_budget_and_the_longest_is_ended(
 
 async def test_a_frame_that_watchers_share_is_counted_once(store: SqliteStore) -> None:
     frames: dict[int, str] = {}
-    cache = WatchCache(store, make_word, budget=QueueBudget(together=10_000))
+    cache = WatchCache(store, make_word, budget=QueueBudget(all_bytes=10_000))
     await cache.load()
     watchers = [
         cache.watch(
@@ -266,7 +266,7 @@ async def test_the_window_is_bounded_in_bytes_over_all_tables(
 
 
 async def test_a_replay_too_long_for_a_queue_is_a_list_again(store: SqliteStore) -> None:
-    cache = WatchCache(store, make_word, budget=QueueBudget(each=1000))
+    cache = WatchCache(store, make_word, budget=QueueBudget(queue_bytes=1000))
     await cache.load()
     start = cache.revision
     for i in range(5):

@@ -75,6 +75,6 @@ _EFFECTIVE = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
 
 def effective_capabilities(status: str) -> frozenset[str]:
     """Return the effective capabilities in the text of a /proc/PID/status."""
-    found = _EFFECTIVE.search(status)
-    mask = int(found.group(1), 16) if found else 0
+    match = _EFFECTIVE.search(status)
+    mask = int(match.group(1), 16) if match else 0
     return frozenset(name for number, name in enumerate(NAMES) if mask >> number & 1)

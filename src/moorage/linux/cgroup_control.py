@@ -142,12 +142,12 @@ def kill_processes(cgroups: Cgroups, path: str) -> tuple[Process, ...]:
         raise CgroupError(errno.EBUSY, f"cgroup {path} holds this process itself: not killed")
     directories = cgroups.directories(path)
     with _frozen(directories):
-        held = _hold(cgroups, path)
+        processes = _hold(cgroups, path)
         for directory in directories:
             _write(directory / "cgroup.kill", "1")
-        for process in held:
+        for process in processes:
             process.send(signal.SIGKILL)
-    return held
+    return processes
 
 
 def remove_cgroup(cgroups: Cgroups, path: str) -> None:
@@ -173,13 +173,13 @@ def remove_if_empty(cgroups: Cgroups, path: str) -> None:
 
 def _make(cgroups: Cgroups, path: str) -> tuple[str, ...]:
     needed = set(cgroups.v1.values())
-    made: dict[str, None] = {}
+    created: dict[str, None] = {}
     for mount in cgroups.hierarchies:
         try:
             # On a hybrid, version 2 delegates nothing: a controller in use there could not be
             # mounted as version 1 any more, where runtimes look for it.
             passes_down = cgroups.layout is Layout.V2 and mount == cgroups.unified
-            made |= dict.fromkeys(_make_in(mount, path, passes_down=passes_down))
+            created |= dict.fromkeys(_make_in(mount, path, passes_down=passes_down))
         except OSError as error:
             # A hierarchy without controllers is optional, and may belong to the host's init.
             is_needed = mount in needed or cgroups.layout is Layout.V2
@@ -188,7 +188,7 @@ def _make(cgroups: Cgroups, path: str) -> tuple[str, ...]:
             log.debug("hierarchy cannot be changed", mount=mount, reason=error.strerror)
     if "cpuset" in cgroups.v1:
         _inherit_cpuset(cgroups.v1["cpuset"], path)
-    return tuple(sorted(made))
+    return tuple(sorted(created))
 
 
 def _make_in(mount: Path, path: str, *, passes_down: bool) -> Iterator[str]:
@@ -258,22 +258,22 @@ def _frozen(directories: Iterable[Path]) -> Iterator[None]:
 
 def _hold(cgroups: Cgroups, path: str) -> tuple[Process, ...]:
     """Open the processes of a cgroup, then check that they are still members: pids are reused."""
-    found: list[Process] = []
+    processes: list[Process] = []
     try:
         for pid in sorted(process_ids(cgroups, path))[:HELD_AT_ONCE]:
             try:
-                found.append(Process(pid))
+                processes.append(Process(pid))
             except ProcessLookupError:
                 continue
         members = process_ids(cgroups, path)
     except BaseException:
-        for process in found:
+        for process in processes:
             process.close()
         raise
-    for process in found:
+    for process in processes:
         if process.pid not in members:
             process.close()
-    return tuple(process for process in found if process.pid in members)
+    return tuple(process for process in processes if process.pid in members)
 
 
 def files_below(directory: Path, name: str, flags: int = os.O_RDONLY) -> Iterator[int]:

@@ -62,13 +62,13 @@ class Descent:
         Raises OSError and stays: ENOTDIR or ELOOP for what is not a directory, EXDEV for a mount
         point, EACCES.
         """
-        found = self._opened(name)
+        descriptor = self._opened(name)
         try:
-            status = os.fstat(found)
+            status = os.fstat(descriptor)
         except BaseException:
-            os.close(found)
+            os.close(descriptor)
             raise
-        self._open.append(found)
+        self._open.append(descriptor)
         self._names.append(name)
         self._identities.append((status.st_dev, status.st_ino))
         if len(self._open) > OPEN_LEVELS:
@@ -111,11 +111,11 @@ class Descent:
             except OSError as error:
                 if error.errno != errno.ENOSYS:
                     raise
-        found = os.open(name, _DIRECTORY, dir_fd=self.directory)
-        if not self._crosses_mounts and mount_id(found) != mount_id(self.directory):
-            os.close(found)
+        descriptor = os.open(name, _DIRECTORY, dir_fd=self.directory)
+        if not self._crosses_mounts and mount_id(descriptor) != mount_id(self.directory):
+            os.close(descriptor)
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)
-        return found
+        return descriptor
 
     def _find_again(self) -> None:
         """Reopen the levels above by name, as far as they are still the same directories."""

@@ -134,14 +134,14 @@ def read_host() -> Host:
 
 def parse_meminfo(text: str) -> dict[str, int]:
     """Parse /proc/meminfo; return bytes by name."""
-    found: dict[str, int] = {}
+    amounts: dict[str, int] = {}
     for line in text.splitlines():
         name, _, rest = line.partition(":")
         fields = rest.split()
         if fields and fields[0].isdigit():
             factor = 1024 if fields[1:] == ["kB"] else 1
-            found[name] = int(fields[0]) * factor
-    return found
+            amounts[name] = int(fields[0]) * factor
+    return amounts
 
 
 def parse_last_capability(last: str) -> frozenset[str]:
@@ -170,12 +170,12 @@ def _system() -> System:
 
 
 def _huge_pages() -> dict[str, int]:
-    found: dict[str, int] = {}
+    amounts: dict[str, int] = {}
     for directory in _HUGE_PAGES.glob("hugepages-*kB") if _HUGE_PAGES.is_dir() else ():
         kilobytes = int(directory.name.removeprefix("hugepages-").removesuffix("kB"))
         count = int(_first_line(directory / "nr_hugepages") or 0)
-        found[f"hugepages-{_binary(kilobytes)}"] = count * kilobytes * 1024
-    return found
+        amounts[f"hugepages-{_binary(kilobytes)}"] = count * kilobytes * 1024
+    return amounts
 
 
 def _binary(kilobytes: int) -> str:

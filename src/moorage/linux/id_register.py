@@ -47,14 +47,14 @@ def enter(register: Path, pods: Path) -> None:
 
 def others(register: Path, pods: Path) -> list[Path]:
     """Return the pod directories of other agents; drops those that are gone."""
-    own, found = _entry(register, pods), [KUBELET_PODS]
+    own, directories = _entry(register, pods), [KUBELET_PODS]
     for file in register.iterdir():
         place = Path(os.fsdecode(file.read_bytes()))
         if not place.is_dir():
             file.unlink()
         elif file != own:
-            found.append(place)
-    return found
+            directories.append(place)
+    return directories
 
 
 def forget(pods: Path, register: Path = REGISTER) -> None:

@@ -16,8 +16,8 @@ _TASK_LIMITS = (Path("/proc/sys/kernel/pid_max"), Path("/proc/sys/kernel/threads
 
 def kernel_version(release: str) -> tuple[int, int]:
     """Return the major and minor version in a kernel release; (0, 0) if it has none."""
-    found = _RELEASE.match(release)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    match = _RELEASE.match(release)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def can_open_kvm() -> bool:

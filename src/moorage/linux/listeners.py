@@ -36,14 +36,14 @@ def tcp_listeners(pid: int) -> tuple[tuple[IPv4Address, int], ...]:
     if os.stat(process / "ns/net").st_ino != os.stat("/proc/self/ns/net").st_ino:
         return ()
     own = set(map(_target, (process / "fd").iterdir()))
-    found = set()
+    listeners = set()
     for table in ("tcp", "tcp6"):
         for line in (process / "net" / table).read_text().splitlines()[1:]:
             fields = line.split()
             address = _address(fields[1].partition(":")[0])
             if fields[3] == _LISTENING and f"socket:[{fields[9]}]" in own and address is not None:
-                found.add((address, int(fields[1].partition(":")[2], 16)))
-    return tuple(sorted(found))
+                listeners.add((address, int(fields[1].partition(":")[2], 16)))
+    return tuple(sorted(listeners))
 
 
 def _target(link: Path) -> str:

@@ -66,5 +66,5 @@ def _parse(line: str) -> Mount | None:
     place, described = left.split(" "), right.split(" ")
     if not dash or len(place) < 5 or len(described) < 3:
         return None
-    point = _OCTAL.sub(lambda found: chr(int(found.group(1), 8)), place[4])
+    point = _OCTAL.sub(lambda match: chr(int(match.group(1), 8)), place[4])
     return Mount(Path(point), described[0], described[1], frozenset(described[2].split(",")))

@@ -66,17 +66,17 @@ async def connected_socket(file: Path | None, host: str, port: int) -> socket.so
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
     def make() -> socket.socket:
-        made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        made.setblocking(False)
-        return made
+        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        sock.setblocking(False)
+        return sock
 
-    made = make() if file is None else await in_namespace(file, NETWORK, make)
+    connection = make() if file is None else await in_namespace(file, NETWORK, make)
     try:
-        await asyncio.get_running_loop().sock_connect(made, (host, port))
+        await asyncio.get_running_loop().sock_connect(connection, (host, port))
     except BaseException:
-        made.close()
+        connection.close()
         raise
-    return made
+    return connection
 
 
 def enter(file: Path, kind: int) -> None:

@@ -42,7 +42,7 @@ class NetworkDevice:
 
 def parse_network_devices(text: str) -> tuple[NetworkDevice, ...]:
     """Return the devices in the text of /proc/PID/net/dev, without the loopback."""
-    found = []
+    devices = []
     for line in text.split("\n"):
         before, _, after = line.rpartition(":")
         name, words = before.strip(), after.split()
@@ -50,8 +50,8 @@ def parse_network_devices(text: str) -> tuple[NetworkDevice, ...]:
             continue
         counts = [int(word) for word in words]
         received = Traffic(*counts[_RECEIVED : _RECEIVED + 4])
-        found.append(NetworkDevice(name, received, Traffic(*counts[_SENT : _SENT + 4])))
-    return tuple(found)
+        devices.append(NetworkDevice(name, received, Traffic(*counts[_SENT : _SENT + 4])))
+    return tuple(devices)
 
 
 def read_network_devices(namespaces: Iterable[Path]) -> dict[Path, tuple[NetworkDevice, ...]]:
@@ -59,19 +59,19 @@ def read_network_devices(namespaces: Iterable[Path]) -> dict[Path, tuple[Network
 
     A namespace that cannot be entered is left out: it is gone, or CAP_SYS_ADMIN is missing.
     """
-    found: dict[Path, tuple[NetworkDevice, ...]] = {}
+    devices: dict[Path, tuple[NetworkDevice, ...]] = {}
 
     def visit() -> None:
         for file in namespaces:
             try:
-                found[file] = parse_network_devices(_read_inside(file))
+                devices[file] = parse_network_devices(_read_inside(file))
             except OSError as error:
                 log.debug("network namespace not entered", path=file, reason=error.strerror)
 
     thread = threading.Thread(target=visit, name="network devices")
     thread.start()
     thread.join()
-    return found
+    return devices
 
 
 def _read_inside(namespace: Path) -> str:

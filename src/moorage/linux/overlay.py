@@ -27,8 +27,8 @@ def supports_overlay(directory: Path) -> bool:
     try:
         lower, upper, work, merged = (scratch / name for name in _DIRECTORIES)
         try:
-            for each in (lower, upper, work, merged):
-                each.mkdir()
+            for path in (lower, upper, work, merged):
+                path.mkdir()
             options = f"lowerdir={lower},upperdir={upper},workdir={work}"
             mount("overlay", merged, "overlay", options)
         except OSError:

@@ -30,12 +30,12 @@ def arguments(pid: int) -> list[str] | None:
 
 def processes_of(program: Path, words: Collection[str]) -> list[int]:
     """Return the IDs of the processes of a program that have all of these arguments. Blocks."""
-    found = []
+    pids = []
     for pid in all_pids():
         argv = arguments(pid)
         if argv and argv[0] == str(program) and set(words) <= set(argv):
-            found.append(pid)
-    return found
+            pids.append(pid)
+    return pids
 
 
 def descendants(ancestors: Iterable[int]) -> list[int]:
@@ -46,21 +46,21 @@ def descendants(ancestors: Iterable[int]) -> list[int]:
         if above is not None:
             children.setdefault(above, []).append(pid)
     # Ordered and without recursion: a container can make a chain of any length.
-    found = dict.fromkeys(ancestors)
-    waiting = list(found)
+    descendants = dict.fromkeys(ancestors)
+    waiting = list(descendants)
     for pid in waiting:
-        new = [child for child in children.get(pid, ()) if child not in found]
-        found.update(dict.fromkeys(new))
+        new = [child for child in children.get(pid, ()) if child not in descendants]
+        descendants.update(dict.fromkeys(new))
         waiting += new
     return waiting
 
 
 def held(pids: Collection[int]) -> list[Process]:
     """Return the processes of these IDs that exist; each must be closed."""
-    found = []
+    processes = []
     for pid in pids:
         try:
-            found.append(Process(pid))
+            processes.append(Process(pid))
         except ProcessLookupError:
             continue
-    return found
+    return processes

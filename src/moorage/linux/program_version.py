@@ -37,10 +37,10 @@ class Version:
 
 def parse_version(printed: str) -> Version | None:
     """Return the version in a program's output, None without one."""
-    found = _VERSION.search(printed)
-    if found is None:
+    match = _VERSION.search(printed)
+    if match is None:
         return None
-    return Version(tuple(map(int, found.group(2).split("."))), found.group(1))
+    return Version(tuple(map(int, match.group(2).split("."))), match.group(1))
 
 
 def _padded(numbers: tuple[int, ...], width: int) -> tuple[int, ...]:

@@ -145,12 +145,12 @@ def remove_directories(root: Path) -> None:
 def make_directory(path: Path, mode: int = 0o700) -> None:
     """Create a directory with exactly that mode, whatever the umask. Raises OSError."""
     path.mkdir(mode)
-    made = os.open(path, _DIRECTORY | os.O_NOFOLLOW)
+    descriptor = os.open(path, _DIRECTORY | os.O_NOFOLLOW)
     try:
-        if stat.S_IMODE(os.fstat(made).st_mode) != mode:
-            os.fchmod(made, mode)
+        if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:
+            os.fchmod(descriptor, mode)
     finally:
-        os.close(made)
+        os.close(descriptor)
 
 
 def make_directories(path: Path, mode: int = 0o700) -> None:
@@ -220,10 +220,10 @@ class _Walk:
                 if self._directories_only:
                     continue
                 try:
-                    found = entry.stat(follow_symlinks=False)
+                    entry_status = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
-                yield Visit(Step.OTHER, directory, entry.name, found)
+                yield Visit(Step.OTHER, directory, entry.name, entry_status)
         self._entered.append(status)
         self._pending.append(below)
 

@@ -37,8 +37,8 @@ def distrust(path: Path) -> Distrust | None:
     owners = {_ROOT, os.geteuid()}
     pending = deque(Path(os.path.abspath(path)).parts[1:])
     place, links = Path("/"), 0
-    found = _judge(place, os.lstat(place), owners)
-    while found is None and pending:
+    distrusted = _judge(place, os.lstat(place), owners)
+    while distrusted is None and pending:
         part = pending.popleft()
         if part == "..":
             place = place.parent
@@ -48,15 +48,15 @@ def distrust(path: Path) -> Distrust | None:
             status = os.lstat(place)
         except OSError:
             return None
-        found = _judge(place, status, owners)
+        distrusted = _judge(place, status, owners)
         if stat.S_ISLNK(status.st_mode):
             links += 1
             if links > _MAX_LINKS:
                 return Distrust(path, "has too many symbolic links", "name the file itself")
             target = Path(os.readlink(place))
-            pending.extendleft(reversed([each for each in target.parts if each != "/"]))
+            pending.extendleft(reversed([part for part in target.parts if part != "/"]))
             place = Path("/") if target.is_absolute() else place.parent
-    return found
+    return distrusted
 
 
 def _judge(place: Path, status: os.stat_result, owners: set[int]) -> Distrust | None:

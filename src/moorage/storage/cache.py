@@ -181,7 +181,7 @@ class WatchCache(Generic[I]):
         table = self._tables.get(_table_name(prefix))
         if table is None or not table.damaged:
             return ()
-        return [each for key, each in table.damaged.items() if key.startswith(prefix)]
+        return [item for key, item in table.damaged.items() if key.startswith(prefix)]
 
     def scan(self, prefix: str) -> list[I]:
         """Return the items under a prefix, in key order."""
@@ -275,7 +275,7 @@ class WatchCache(Generic[I]):
         event = CacheEvent(kind, change.revision, item, before)
         self._window += table.record(event)
         while self._window > WINDOW_BYTES:
-            longest = max(self._tables.values(), key=lambda each: each.window)
+            longest = max(self._tables.values(), key=lambda table: table.window)
             self._window -= longest.forget_oldest()
         for watcher, prefix in table.watchers.items():
             if key.startswith(prefix):

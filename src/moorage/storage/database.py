@@ -122,9 +122,11 @@ def load(connection: sqlite3.Connection, path: Path, floor: int) -> Loaded:
     if not _names(connection) >= {*_READ_TABLES, "reserve"}:
         connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
     facts = _facts(connection)
-    found = facts.get("format", 1 if facts else FORMAT)
-    if found not in (1, FORMAT):
-        raise StoreBrokenError(f"{path} has format {found}; this version reads format {FORMAT}")
+    format_version = facts.get("format", 1 if facts else FORMAT)
+    if format_version not in (1, FORMAT):
+        raise StoreBrokenError(
+            f"{path} has format {format_version}; this version reads format {FORMAT}"
+        )
     _upgrade(connection, facts)
     facts = _facts(connection)
     compacted = facts.get("compacted", 0)
@@ -184,10 +186,10 @@ def state_at(
 ) -> Page:
     """Read the entries under a prefix at a revision, following the key `after`."""
     end = prefix_end(prefix) or b""
-    wanted = -1 if limit is None else limit + 1
+    row_limit = -1 if limit is None else limit + 1
     try:
         rows: list[Row] = connection.execute(
-            _STATE_AT, (prefix, end, after, revision, revision, wanted)
+            _STATE_AT, (prefix, end, after, revision, revision, row_limit)
         ).fetchall()
     except sqlite3.DatabaseError:
         return _state_by_rows(connection, (prefix, end, after, revision), revision, limit)
@@ -270,11 +272,11 @@ def key_of(connection: sqlite3.Connection, revision: int) -> str:
     """Return the key of a damaged row from the index, else from the row; "" if neither."""
     for statement in _KEY_OF:
         try:
-            found = connection.execute(statement, (revision,)).fetchone()
+            row = connection.execute(statement, (revision,)).fetchone()
         except sqlite3.DatabaseError:
             continue
-        if found is not None:
-            return str(found[1])
+        if row is not None:
+            return str(row[1])
     return ""
 
 

@@ -75,8 +75,8 @@ class Reserve:
         except OSError:
             return
         try:
-            held = os.fstat(descriptor).st_blocks * 512
-            if held < self.size and shutil.disk_usage(self._path.parent).free < needed:
+            allocated = os.fstat(descriptor).st_blocks * 512
+            if allocated < self.size and shutil.disk_usage(self._path.parent).free < needed:
                 self.remove()
                 return
             os.posix_fallocate(descriptor, 0, self.size)

@@ -36,7 +36,7 @@ class WatcherOverflowError(Exception):
     """The reader of a watch fell too far behind; its stream ends and the client watches again."""
 
 
-class _Held:
+class _QueuedFrame:
     """A queued frame: its size and the number of queues that hold it."""
 
     __slots__ = ("frame", "holders", "size")
@@ -50,11 +50,11 @@ class _Held:
 class QueueBudget:
     """Byte budget of all queues of one cache."""
 
-    def __init__(self, each: int = QUEUE_BYTES, together: int = ALL_QUEUES_BYTES) -> None:
-        self.each = each
-        self.together = together
+    def __init__(self, queue_bytes: int = QUEUE_BYTES, all_bytes: int = ALL_QUEUES_BYTES) -> None:
+        self.queue_bytes = queue_bytes
+        self.all_bytes = all_bytes
         self.used = 0
-        self._last: _Held | None = None
+        self._last: _QueuedFrame | None = None
         # In order of arrival, so that ties are broken deterministically.
         self._watchers: dict[Watcher[Any, Any], None] = {}
 
@@ -64,21 +64,21 @@ class QueueBudget:
     def remove(self, watcher: Watcher[Any, Any]) -> None:
         self._watchers.pop(watcher, None)
 
-    def hold(self, frame: Any) -> _Held:
+    def hold(self, frame: Any) -> _QueuedFrame:
         """Count a frame for one more queue. The next watchers of an event queue the same frame."""
-        held = self._last
-        if held is None or held.frame is not frame:
+        entry = self._last
+        if entry is None or entry.frame is not frame:
             size = len(frame) if isinstance(frame, Sized) else sys.getsizeof(frame)
-            held = self._last = _Held(frame, size + _ENTRY_BYTES)
-            self.used += held.size
-        held.holders += 1
-        return held
+            entry = self._last = _QueuedFrame(frame, size + _ENTRY_BYTES)
+            self.used += entry.size
+        entry.holders += 1
+        return entry
 
-    def release(self, held: _Held) -> None:
-        held.holders -= 1
-        if not held.holders:
-            self.used -= held.size
-            if held is self._last:
+    def release(self, entry: _QueuedFrame) -> None:
+        entry.holders -= 1
+        if not entry.holders:
+            self.used -= entry.size
+            if entry is self._last:
                 self._last = None
 
     def enforce(self) -> None:
@@ -86,12 +86,12 @@ class QueueBudget:
 
         Of those with equal queues the newest ends first.
         """
-        if self.used <= self.together:
+        if self.used <= self.all_bytes:
             return
         newest_first = reversed(self._watchers)
-        for watcher in sorted(newest_first, key=lambda each: each.queued_bytes, reverse=True):
+        for watcher in sorted(newest_first, key=lambda watcher: watcher.queued_bytes, reverse=True):
             watcher.overflow()
-            if self.used <= self.together:
+            if self.used <= self.all_bytes:
                 return
 
 
@@ -108,8 +108,8 @@ class Watcher(Generic[E, W]):
         self._after = after
         self._budget = budget or QueueBudget()
         self._budget.add(self)
-        self._queued: deque[_Held] = deque()
-        self._sending: list[_Held] = []
+        self._queued: deque[_QueuedFrame] = deque()
+        self._sending: list[_QueuedFrame] = []
         self._wake = asyncio.Event()
         self.is_overflowed = False
         self.queued_bytes = 0
@@ -122,12 +122,12 @@ class Watcher(Generic[E, W]):
         if selected is None:
             return
         budget = self._budget
-        held = budget.hold(selected)
-        self._queued.append(held)
-        self.queued_bytes += held.size
-        if self.queued_bytes > budget.each and len(self._queued) > 1:
+        entry = budget.hold(selected)
+        self._queued.append(entry)
+        self.queued_bytes += entry.size
+        if self.queued_bytes > budget.queue_bytes and len(self._queued) > 1:
             self.overflow()
-        elif budget.used > budget.together:
+        elif budget.used > budget.all_bytes:
             budget.enforce()
         self._wake.set()
 
@@ -153,12 +153,12 @@ class Watcher(Generic[E, W]):
                 pass
         if self.is_overflowed:
             raise WatcherOverflowError
-        queued, taken, size = self._queued, self._sending, 0
-        while queued and (limit_bytes is None or not taken or size + queued[0].size <= limit_bytes):
-            held = queued.popleft()
-            size += held.size
-            taken.append(held)
-        return [held.frame for held in taken]
+        queued, batch, size = self._queued, self._sending, 0
+        while queued and (limit_bytes is None or not batch or size + queued[0].size <= limit_bytes):
+            entry = queued.popleft()
+            size += entry.size
+            batch.append(entry)
+        return [entry.frame for entry in batch]
 
     def overflow(self) -> None:
         """End the watch: drop the queue; its reader gets WatcherOverflowError."""
@@ -180,7 +180,7 @@ class Watcher(Generic[E, W]):
         self._sending = []
         self._budget.remove(self)
 
-    def _release(self, frames: deque[_Held] | list[_Held]) -> None:
-        for held in frames:
-            self.queued_bytes -= held.size
-            self._budget.release(held)
+    def _release(self, frames: deque[_QueuedFrame] | list[_QueuedFrame]) -> None:
+        for entry in frames:
+            self.queued_bytes -= entry.size
+            self._budget.release(entry)

@@ -38,14 +38,14 @@ def wanted_channels(query: Mapping[str, str]) -> tuple[int, ...]:
         return name in query and query[name].lower() not in ("0", "false")
 
     is_terminal = asks("tty")
-    wanted = {
+    requested = {
         _STDIN: asks("stdin"),
         _STDOUT: asks("stdout"),
         _STDERR: asks("stderr") and not is_terminal,
         _RESIZE: is_terminal,
         _ERROR: True,
     }
-    return tuple(channel for channel in _ORDER if wanted[channel])
+    return tuple(channel for channel in _ORDER if requested[channel])
 
 
 async def open_streams(session: SpdySession, channels: Sequence[int]) -> dict[int, int]:

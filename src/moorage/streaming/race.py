@@ -9,7 +9,7 @@ from typing import Any
 
 async def first_to_end(*running: Coroutine[Any, Any, None]) -> None:
     """Run all until one returns; raises its exception, if any, after the others have stopped."""
-    tasks = [asyncio.ensure_future(each) for each in running]
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in running]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:

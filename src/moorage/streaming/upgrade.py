@@ -55,11 +55,13 @@ class AnswerHead:
 
 def upgrade_of(request: web.BaseRequest) -> str:
     """Return the protocol that a request upgrades to, as this module writes it; empty for none."""
-    asked = request.headers.getall("Connection", [])
-    if not any("upgrade" in line.lower() for line in asked):
+    lines = request.headers.getall("Connection", [])
+    if not any("upgrade" in line.lower() for line in lines):
         return ""
-    wanted = request.headers.get("Upgrade", "")
-    return next((known for known in (SPDY, WEBSOCKET) if known.lower() == wanted.lower()), wanted)
+    protocol = request.headers.get("Upgrade", "")
+    return next(
+        (known for known in (SPDY, WEBSOCKET) if known.lower() == protocol.lower()), protocol
+    )
 
 
 def offered_versions(request: web.BaseRequest) -> tuple[str, ...]:
