@@ -46,13 +46,13 @@ def complete_namespaces(
 ) -> list[str]:
     """Complete the names of namespaces."""
     del parameter
-    return [each for each in _ask(ctx, _namespace_names) if each.startswith(incomplete)]
+    return [name for name in _ask(ctx, _namespace_names) if name.startswith(incomplete)]
 
 
 def complete_images(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Complete the names of the engine's images."""
     del parameter
-    return [each for each in _ask(ctx, _image_names) if each.startswith(incomplete)]
+    return [name for name in _ask(ctx, _image_names) if name.startswith(incomplete)]
 
 
 def _ask(ctx: click.Context, question: Callable[[Cluster], Awaitable[Iterable[str]]]) -> list[str]:
@@ -72,7 +72,7 @@ def _cluster(ctx: click.Context) -> Cluster:
     """Return the cluster by the options typed so far. Raises NotRunningError without one."""
     data_dir = ctx.params.get("data_dir")
     if data_dir is None:
-        option = next(each for each in ctx.command.params if each.name == "data_dir")
+        option = next(parameter for parameter in ctx.command.params if parameter.name == "data_dir")
         data_dir = option.get_default(ctx, call=True)
     cluster = cluster_of(Path(str(data_dir)))
     _ = cluster.settings
@@ -95,7 +95,7 @@ async def _names(
     cluster: Cluster, resource: Resource[Any], namespace: str | None = None
 ) -> list[str]:
     async with cluster.client("moor-completion") as client:
-        return [each.metadata.name for each in (await client.list(resource, namespace)).items]
+        return [item.metadata.name for item in (await client.list(resource, namespace)).items]
 
 
 async def _image_names(cluster: Cluster) -> list[str]:

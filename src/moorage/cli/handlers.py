@@ -34,8 +34,8 @@ class HandlersInUse:
     complaints: tuple[str, ...] = ()
 
 
-async def handlers_in_use(layout: Layout, found: Iterable[Handler]) -> HandlersInUse:
-    """Return the engine's handlers, and those `found` on the host that it does not have.
+async def handlers_in_use(layout: Layout, installed: Iterable[Handler]) -> HandlersInUse:
+    """Return the engine's handlers, and those `installed` on the host that it does not have.
 
     For an external engine the handlers of this host do not count. Raises CliError if it does not
     list its own.
@@ -43,7 +43,7 @@ async def handlers_in_use(layout: Layout, found: Iterable[Handler]) -> HandlersI
     settings = load(layout.settings)
     if settings is not None and settings.has_node and settings.cri:
         return HandlersInUse(await _of_external_engine(settings.cri))
-    plain = tuple(found)
+    plain = tuple(installed)
     listed = await _list_handlers(layout)
     if listed is None:
         return HandlersInUse(plain)
@@ -61,7 +61,7 @@ async def _of_external_engine(endpoint: str) -> tuple[Handler, ...]:
     except (CriError, HandlersUnknownError, TimeoutError) as error:
         why = str(error) or f"no answer within {_DEADLINE_S:g} s"
         raise CliError(f"the engine at {endpoint} does not list its handlers: {why}") from error
-    return tuple(map(_listed, sorted(listed, key=lambda each: each.name)))
+    return tuple(map(_listed, sorted(listed, key=lambda handler: handler.name)))
 
 
 def _listed(handler: NodeRuntimeHandler) -> Handler:
@@ -113,10 +113,10 @@ def _in_force(handler: engine_pb.Handler) -> Handler:
     )
 
 
-def _undefined(found: Handler) -> Handler:
+def _undefined(handler: Handler) -> Handler:
     """Return a handler of the host that the engine does not have, as unavailable."""
-    if not found.available:
-        return found
+    if not handler.available:
+        return handler
     reason = "no definition file says so"
     remedy = "restart the cluster, which writes one"
-    return msgspec.structs.replace(found, available=False, reason=reason, remedy=remedy)
+    return msgspec.structs.replace(handler, available=False, reason=reason, remedy=remedy)

@@ -89,7 +89,7 @@ class Interruptions:
 def interruptible() -> Iterator[Interruptions]:
     """Let signals interrupt the block with KeyboardInterrupt, at most once."""
     interruptions = Interruptions()
-    previous = {each: signal.signal(each, interruptions.on_signal) for each in _SIGNALS}
+    previous = {number: signal.signal(number, interruptions.on_signal) for number in _SIGNALS}
     try:
         yield interruptions
     finally:

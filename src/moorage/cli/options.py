@@ -49,13 +49,13 @@ mirror_option: Callable[..., Any] = click.option(
 
 def pairs(name: str, texts: tuple[str, ...]) -> dict[str, str]:
     """The values of an option that takes KEY=VALUE, several times. Raises UsageError."""
-    found = {}
+    values = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key or not value:
             raise click.UsageError(f"{name} takes KEY=VALUE, not {text!r}")
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
 def size_bytes(name: str, text: str) -> int:

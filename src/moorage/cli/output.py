@@ -84,9 +84,9 @@ def table(rows: Sequence[Row], columns: Sequence[str], notes: Sequence[Sequence[
     for row, sentences in zip(cells, notes, strict=True):
         first, *more = _wrapped(row[-1], last_width)
         lines.append(_line([*row[:-1], first], [*widths[:-1], len(first)]))
-        lines += [" " * start + each for each in more]
+        lines += [" " * start + text for text in more]
         for sentence in sentences:
-            lines += [" " * _INDENT + each for each in _wrapped(sentence, WIDTH - _INDENT)]
+            lines += [" " * _INDENT + text for text in _wrapped(sentence, WIDTH - _INDENT)]
     return "\n".join(lines)
 
 

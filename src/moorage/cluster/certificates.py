@@ -72,7 +72,7 @@ class Authority:
         self._is_new = is_new
         make_private(directory)
         self.pair = self._pair("ca")
-        missing = [each for each in (self.pair.certificate, self.pair.key) if not each.exists()]
+        missing = [path for path in (self.pair.certificate, self.pair.key) if not path.exists()]
         if missing:
             if not is_new:
                 raise LostKeyError(

@@ -36,17 +36,17 @@ async def create_default_classes(client: Client, handlers: Iterable[str]) -> tup
     """
     for _ in range(_TRIES):
         record = await _read_record(client)
-        known = _listed(record)
-        new = sorted({each for each in handlers if each} - known)
+        recorded = _listed(record)
+        new = sorted({handler for handler in handlers if handler} - recorded)
         if not new:
             return ()
-        made = [name for name in new if await _create(client, name)]
+        created = [name for name in new if await _create(client, name)]
         try:
-            await _write_record(client, record, known | set(new))
+            await _write_record(client, record, recorded | set(new))
         except (AlreadyExistsError, ConflictError):
             # Another node's agent was faster. The classes are there; the record is read again.
             continue
-        return tuple(made)
+        return tuple(created)
     raise ConflictError(f"configmap {RECORD_NAMESPACE}/{RECORD} changes all the time")
 
 

@@ -181,17 +181,17 @@ def _free_subnet(
 
 
 def _changed_settings(present: Settings, choices: Choices) -> Settings:
-    given = choices.given()
+    changes = choices.given()
     for name in _FIXED:
-        if name in given and given[name] != getattr(present, name):
+        if name in changes and changes[name] != getattr(present, name):
             raise SettingsError(
                 f"the cluster in this directory has {name.replace('_', ' ')} "
-                f"{getattr(present, name)}, which cannot become {given[name]}; "
+                f"{getattr(present, name)}, which cannot become {changes[name]}; "
                 "use another directory with --data-dir"
             )
     # A node is left out by `--no-node` alone, each time: it is no property of the cluster. The
     # machine may have moved to another network since.
-    return msgspec.structs.replace(present, **{"has_node": True} | given, node_ip=host_ip())
+    return msgspec.structs.replace(present, **{"has_node": True} | changes, node_ip=host_ip())
 
 
 def _network(text: str) -> ipaddress.IPv4Network:

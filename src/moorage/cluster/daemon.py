@@ -37,8 +37,8 @@ class Service:
     @classmethod
     def taken_from_environment(cls) -> Service:
         """Return the one that the environment names, and remove its variables."""
-        taken = {name: os.environ.pop(name, "") for name in _SERVICE_VARIABLES}
-        return cls(taken["NOTIFY_SOCKET"])
+        variables = {name: os.environ.pop(name, "") for name in _SERVICE_VARIABLES}
+        return cls(variables["NOTIFY_SOCKET"])
 
     def ready(self) -> None:
         """Notify it that the work has begun."""

@@ -79,7 +79,7 @@ class Demo:
         try:
             async with asyncio.TaskGroup() as tasks:
                 informers = (self._pods, self._classes, self._warnings)
-                following = [tasks.create_task(each.run()) for each in informers]
+                following = [tasks.create_task(informer.run()) for informer in informers]
                 rows = await self._run_all()
                 for task in following:
                     task.cancel()
@@ -143,7 +143,7 @@ class Demo:
     def _failures(self) -> Iterator[str]:
         """Yield a line for each pod that is not ready, and one for its last warning."""
         warnings = {
-            each.involved_object.name: each for each in self._warnings if _is_pod_warning(each)
+            event.involved_object.name: event for event in self._warnings if _is_pod_warning(event)
         }
         for pod in sorted(self._pods, key=_name):
             if is_ready(pod.status.conditions) and not pod.metadata.deletion_timestamp:
@@ -181,8 +181,8 @@ class Demo:
         name = pod.spec.runtime_class_name
         if not name:
             return "(default)"
-        found: RuntimeClass | None = self._classes.get(name)
-        return found.handler if found else ""
+        runtime_class: RuntimeClass | None = self._classes.get(name)
+        return runtime_class.handler if runtime_class else ""
 
 
 def _name(pod: Pod) -> str:
@@ -191,7 +191,7 @@ def _name(pod: Pod) -> str:
 
 def expected_pods(manifests: Iterable[Manifest]) -> int:
     """Return how many pods the manifests create in the demo's namespace."""
-    return sum(_pods_of(each) for each in manifests if each.namespace == _NAMESPACE)
+    return sum(_pods_of(manifest) for manifest in manifests if manifest.namespace == _NAMESPACE)
 
 
 def _pods_of(manifest: Manifest) -> int:
@@ -235,13 +235,13 @@ def _progress(pod: Pod, *, detail: bool = False) -> str:
 
 def _waiting_reasons(pod: Pod, *, detail: bool) -> str:
     waiting = (
-        each.state.waiting
-        for each in (*pod.status.init_container_statuses, *pod.status.container_statuses)
-        if each.state.waiting is not None
+        status.state.waiting
+        for status in (*pod.status.init_container_statuses, *pod.status.container_statuses)
+        if status.state.waiting is not None
     )
     reasons = (
-        f"{each.reason}: {each.message}" if detail and each.message else each.reason
-        for each in waiting
+        f"{state.reason}: {state.message}" if detail and state.message else state.reason
+        for state in waiting
     )
     return ", ".join(dict.fromkeys(reasons))
 
@@ -254,7 +254,7 @@ def find_examples(directory: Path | None = None) -> Path:
     if directory is None:
         # An installed wheel has them in the package, a checkout beside `src`.
         candidates = (_PACKAGE / "examples", _PACKAGE.parents[1] / "examples")
-        directory = next((each for each in candidates if each.is_dir()), candidates[0])
+        directory = next((path for path in candidates if path.is_dir()), candidates[0])
     if not directory.is_dir() or not any(directory.glob("*.yaml")):
         raise DemoError(
             f"there are no examples in {directory.absolute()}; name their directory with --examples"

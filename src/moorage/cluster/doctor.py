@@ -293,14 +293,14 @@ _RULES: tuple[Callable[[Inventory], Finding], ...] = (
 
 def _runtimes(handlers: Sequence[Handler]) -> Iterator[Finding]:
     """One finding for each runtime: all its handlers share their fate."""
-    has_default = any(each.available and each.runtime in _DEFAULTS for each in handlers)
-    for runtime in dict.fromkeys(each.runtime for each in handlers):
-        named = [each for each in handlers if each.runtime == runtime]
+    has_default = any(handler.available and handler.runtime in _DEFAULTS for handler in handlers)
+    for runtime in dict.fromkeys(handler.runtime for handler in handlers):
+        named = [handler for handler in handlers if handler.runtime == runtime]
         first = named[0]
-        names = ", ".join(each.handler for each in named)
+        names = ", ".join(handler.handler for handler in named)
         if first.available:
             meaning = f"{first.version}; handlers: {names}"
-            defect = next((each for each in named if each.defect), None)
+            defect = next((handler for handler in named if handler.defect), None)
             if defect is None:
                 yield Finding(f"runtime {runtime}", State.OK, meaning)
             else:
@@ -333,15 +333,15 @@ def _outdated(files: Iterable[Path]) -> Iterator[Finding]:
 
 def _distrusted(host: Inventory, files: Iterable[Path]) -> Iterator[Finding]:
     """A finding for each file that the engine refuses since others could have written it."""
-    wanted = [("handler file", path) for path in files]
-    wanted += [(f"program {name}", tool.path) for name, tool in host.tools.items()]
+    files_to_check = [("handler file", path) for path in files]
+    files_to_check += [(f"program {name}", tool.path) for name, tool in host.tools.items()]
     if host.cni.directory is not None:
-        wanted.append(("network plugins", host.cni.directory))
-    for subject, path in wanted:
-        found = distrust(path)
-        if found is not None:
-            meaning = f"{path} is refused: {found.path} {found.problem}"
-            yield Finding(subject, State.WARNING, meaning, found.remedy)
+        files_to_check.append(("network plugins", host.cni.directory))
+    for subject, path in files_to_check:
+        distrusted = distrust(path)
+        if distrusted is not None:
+            meaning = f"{path} is refused: {distrusted.path} {distrusted.problem}"
+            yield Finding(subject, State.WARNING, meaning, distrusted.remedy)
 
 
 def _installation(*packages: str) -> str:

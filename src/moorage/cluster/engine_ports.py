@@ -36,12 +36,12 @@ def engine_listeners(pid: int | None, addresses: Sequence[str]) -> tuple[Listene
     if pid is None:
         return ()
     try:
-        found = tcp_listeners(pid)
+        listeners = tcp_listeners(pid)
     except OSError as error:
         log.warning("host ports of pods can take the engine's", reason=error)
         return ()
     return tuple(
         Listener("engine", name, port)
-        for address, port in found
+        for address, port in listeners
         for name in (addresses if address.is_unspecified else (str(address),))
     )

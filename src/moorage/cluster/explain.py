@@ -93,29 +93,32 @@ async def explain_pod(
         client.list(NAMESPACES),
         client.list(EVENTS, namespace, field_selector=f"involvedObject.uid={pod.metadata.uid}"),
     )
-    found = explain(
+    explanation = explain(
         pod,
         nodes.items,
         pods.items,
         classes.items,
-        namespace_labels={each.metadata.name: each.metadata.labels for each in namespaces.items},
+        namespace_labels={
+            namespace_object.metadata.name: namespace_object.metadata.labels
+            for namespace_object in namespaces.items
+        },
         filters_by_handler=filters_by_handler,
     )
-    by_name = {each.metadata.name: each for each in classes.items}
+    by_name = {class_.metadata.name: class_ for class_ in classes.items}
     runtime_class = by_name.get(pod.spec.runtime_class_name or "")
     latest = sorted(events.items, key=_moment)[-_MOST_EVENTS:]
     return PodExplanation(
         pod=f"{namespace}/{name}",
         phase=pod.status.phase,
-        verdict=_verdict(pod, found, latest, recorded),
+        verdict=_verdict(pod, explanation, latest, recorded),
         runtime_class=_class_words(pod, runtime_class),
-        handler=_handler_words(found, recorded),
+        handler=_handler_words(explanation, recorded),
         overhead=dict(pod.spec.overhead),
         node=pod.spec.node_name,
-        nodes=tuple(_node_answers(found)),
+        nodes=tuple(_node_answers(explanation)),
         containers=tuple(_container_words(pod)),
-        events=tuple(_event_words(each, now) for each in latest),
-        remedies=tuple(dict.fromkeys(_remedies(pod, found, local_handlers))),
+        events=tuple(_event_words(event, now) for event in latest),
+        remedies=tuple(dict.fromkeys(_remedies(pod, explanation, local_handlers))),
     )
 
 
@@ -133,7 +136,9 @@ async def _recorded(records: HandlerRecords | None, pod: Pod) -> str | None:
     return record.handler if record is not None else None
 
 
-def _verdict(pod: Pod, found: Explanation, events: list[Event], recorded: str | None = None) -> str:
+def _verdict(
+    pod: Pod, explanation: Explanation, events: list[Event], recorded: str | None = None
+) -> str:
     phase, node = pod.status.phase, pod.spec.node_name
     if pod.metadata.deletion_timestamp:
         return f"is being deleted, from node {node}" if node else "is being deleted"
@@ -141,19 +146,19 @@ def _verdict(pod: Pod, found: Explanation, events: list[Event], recorded: str | 
         why = f": {pod.status.message}" if pod.status.message else ""
         return f"has ended ({phase}) on node {node}{why}"
     if not node:
-        return f"has no node: {found.summary}"
+        return f"has no node: {explanation.summary}"
     if is_ready(pod.status.conditions):
-        handler = _recorded_words(found, recorded)
+        handler = _recorded_words(explanation, recorded)
         if handler == _DEFAULT_HANDLER:
             return f"runs on node {node} under the node's default handler"
         return f"runs on node {node} under handler {handler}"
     statuses = _statuses(pod)
-    stuck = next((each for each in statuses if _is_stuck(each)), None)
+    stuck = next((status for status in statuses if _is_stuck(status)), None)
     if stuck is not None:
         return f"is on node {node}, but container {stuck.name} {_state_words(stuck)}"
     if phase == "Running":
         return f"runs on node {node}, but is not ready"
-    failure = next((each for each in reversed(events) if each.type == "Warning"), None)
+    failure = next((event for event in reversed(events) if event.type == "Warning"), None)
     why = f": {failure.reason}: {failure.message}" if failure else ""
     return f"is on node {node}, but has not started{why}"
 
@@ -167,41 +172,42 @@ def _class_words(pod: Pod, runtime_class: RuntimeClass | None) -> str:
     return str(name)
 
 
-def _handler_words(found: Explanation, recorded: str | None) -> str:
+def _handler_words(explanation: Explanation, recorded: str | None) -> str:
     """The recorded handler where there is one, and what the class says where that differs."""
-    said = _recorded_words(found, recorded)
-    if recorded is None or recorded == found.handler:
-        return said
-    if found.handler is None:
-        return f"{said}, with which the pod was admitted"
-    return f"{said}, with which the pod was admitted; its class now says {_class_handler(found)}"
+    sentence = _recorded_words(explanation, recorded)
+    if recorded is None or recorded == explanation.handler:
+        return sentence
+    if explanation.handler is None:
+        return f"{sentence}, with which the pod was admitted"
+    current = _class_handler(explanation)
+    return f"{sentence}, with which the pod was admitted; its class now says {current}"
 
 
-def _recorded_words(found: Explanation, recorded: str | None) -> str:
+def _recorded_words(explanation: Explanation, recorded: str | None) -> str:
     if recorded is None:
-        return _class_handler(found)
+        return _class_handler(explanation)
     return recorded or _DEFAULT_HANDLER
 
 
-def _class_handler(found: Explanation) -> str:
-    if found.handler is None:
+def _class_handler(explanation: Explanation) -> str:
+    if explanation.handler is None:
         return "unknown, since the class does not exist"
-    return found.handler or _DEFAULT_HANDLER
+    return explanation.handler or _DEFAULT_HANDLER
 
 
-def _node_answers(found: Explanation) -> Iterator[NodeAnswer]:
-    for verdict in found.nodes:
-        said = tuple(
-            "; ".join(each.reasons) + (f" ({each.detail})" if each.detail else "")
-            for each in verdict.objections
+def _node_answers(explanation: Explanation) -> Iterator[NodeAnswer]:
+    for verdict in explanation.nodes:
+        reasons = tuple(
+            "; ".join(objection.reasons) + (f" ({objection.detail})" if objection.detail else "")
+            for objection in verdict.objections
         )
-        yield NodeAnswer(verdict.node_name, verdict.is_suitable, said)
+        yield NodeAnswer(verdict.node_name, verdict.is_suitable, reasons)
 
 
 def _container_words(pod: Pod) -> Iterator[str]:
-    for each in _statuses(pod):
-        restarts = f", {each.restart_count} restarts" if each.restart_count else ""
-        yield f"{each.name}: {_state_words(each)}{restarts}"
+    for status in _statuses(pod):
+        restarts = f", {status.restart_count} restarts" if status.restart_count else ""
+        yield f"{status.name}: {_state_words(status)}{restarts}"
 
 
 def _statuses(pod: Pod) -> tuple[ContainerStatus, ...]:
@@ -222,15 +228,15 @@ def _state_words(status: ContainerStatus) -> str:
         return _ending_words(state.terminated)
     if state.waiting is not None:
         last = status.last_state.terminated
-        said = f": {state.waiting.message}" if state.waiting.message else ""
+        message = f": {state.waiting.message}" if state.waiting.message else ""
         ended = f"; it {_ending_words(last)}" if last is not None else ""
-        return f"waits ({state.waiting.reason}){said}{ended}"
+        return f"waits ({state.waiting.reason}){message}{ended}"
     return "unknown"
 
 
 def _ending_words(ended: ContainerStateTerminated) -> str:
-    said = f": {ended.message}" if ended.message else ""
-    return f"ended with {ended.exit_code} ({ended.reason}){said}"
+    message = f": {ended.message}" if ended.message else ""
+    return f"ended with {ended.exit_code} ({ended.reason}){message}"
 
 
 def _moment(event: Event) -> str:
@@ -246,18 +252,18 @@ def _event_words(event: Event, now: datetime) -> str:
     return f"{event.type} {event.reason} ({ago}{times}): {event.message}"
 
 
-def _remedies(pod: Pod, found: Explanation, local: Iterable[Handler]) -> Iterator[str]:
+def _remedies(pod: Pod, explanation: Explanation, local: Iterable[Handler]) -> Iterator[str]:
     if pod.spec.node_name:
         yield from _remedies_of_containers(pod)
         return
-    if found.blocked_by is not None:
-        yield found.blocked_by.remedy
+    if explanation.blocked_by is not None:
+        yield explanation.blocked_by.remedy
         return
-    by_name = {each.handler: each for each in local}
-    handler = by_name.get(found.handler or "")
+    by_name = {handler.handler: handler for handler in local}
+    handler = by_name.get(explanation.handler or "")
     if handler is not None and not handler.available:
         yield f"on this machine, {handler.reason}: {handler.remedy}"
-    for verdict in found.nodes:
+    for verdict in explanation.nodes:
         for objection in verdict.objections:
             yield objection.remedy
 

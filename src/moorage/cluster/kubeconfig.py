@@ -73,8 +73,8 @@ def merge(path: Path, access: Access) -> None:
     merged = _read(path) or {"apiVersion": "v1", "kind": "Config"}
     for section in _SECTIONS:
         names = {entry["name"] for entry in own[section]}
-        kept = [entry for entry in merged.get(section) or [] if entry.get("name") not in names]
-        merged[section] = [*kept, *own[section]]
+        others = [entry for entry in merged.get(section) or [] if entry.get("name") not in names]
+        merged[section] = [*others, *own[section]]
     merged["current-context"] = own["current-context"]
     path.parent.mkdir(parents=True, exist_ok=True)
     # Where a link leads, so that it stays one.

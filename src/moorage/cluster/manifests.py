@@ -52,7 +52,7 @@ class Manifest:
 
 def read_manifests(paths: Iterable[Path]) -> list[Manifest]:
     """The objects in files and in directories' `*.yaml`, by file name. Raises ManifestError."""
-    return [each for path in paths for file in _files(path) for each in _read(file)]
+    return [manifest for path in paths for file in _files(path) for manifest in _read(file)]
 
 
 def _files(path: Path) -> list[Path]:
@@ -111,12 +111,12 @@ class Applier:
         version = manifest.api_version
         if version not in self._resources:
             self._resources[version] = await self._discover(version)
-        found = self._resources[version].get(manifest.kind)
-        if found is None:
+        resource = self._resources[version].get(manifest.kind)
+        if resource is None:
             raise ManifestError(
                 f"{manifest.place}: the server does not serve {manifest.kind} of {version}"
             )
-        return found
+        return resource
 
     async def _discover(self, version: str) -> dict[str, Resource[PartialObject]]:
         try:

@@ -70,32 +70,32 @@ async def install_packages(names: Iterable[str], host: Inventory) -> tuple[str, 
     One that a node can do without and that this system doesn't have is left out. Raises
     InstallError where there is no apt-get or no right to use it, and when a required one fails.
     """
-    wanted = tuple(names)
-    if not wanted:
+    packages = tuple(names)
+    if not packages:
         return ()
-    apt = _apt_get(wanted, host)
-    required = tuple(name for name in wanted if PACKAGES[name].is_required)
+    apt = _apt_get(packages, host)
+    required = tuple(name for name in packages if PACKAGES[name].is_required)
     try:
         try:
-            await _install(apt, wanted, host)
+            await _install(apt, packages, host)
         except CommandError:
             # A fresh machine has no lists of packages yet, an old one stale ones.
             await _update(apt, host)
-            return await _install_what_there_is(apt, wanted, host)
+            return await _install_what_there_is(apt, packages, host)
     except CommandError as error:
         listed = " ".join(required)
         raise InstallError(f"{error}; run `apt-get install {listed}` by hand") from error
-    return wanted
+    return packages
 
 
 async def _install_what_there_is(
-    apt: str, wanted: tuple[str, ...], host: Inventory
+    apt: str, packages: tuple[str, ...], host: Inventory
 ) -> tuple[str, ...]:
-    required = tuple(name for name in wanted if PACKAGES[name].is_required)
+    required = tuple(name for name in packages if PACKAGES[name].is_required)
     if required:
         await _install(apt, required, host)
     installed = [*required]
-    for name in (each for each in wanted if each not in required):
+    for name in (package for package in packages if package not in required):
         try:
             await _install(apt, (name,), host)
         except CommandError as error:
@@ -125,11 +125,11 @@ async def _run(*argv: str, host: Inventory) -> None:
     )
 
 
-def _apt_get(wanted: tuple[str, ...], host: Inventory) -> str:
-    listed = " ".join(wanted)
+def _apt_get(packages: tuple[str, ...], host: Inventory) -> str:
+    listed = " ".join(packages)
     apt = shutil.which("apt-get", path=host.path)
     if not host.system.is_debian_like or apt is None:
-        purposes = "; ".join(f"{name} ({PACKAGES[name].purpose})" for name in wanted)
+        purposes = "; ".join(f"{name} ({PACKAGES[name].purpose})" for name in packages)
         raise InstallError(
             f"packages are installed on Debian and Ubuntu only, and this is {host.system.name}: "
             f"install what corresponds to {purposes}"

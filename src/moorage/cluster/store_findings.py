@@ -26,8 +26,8 @@ def examine_store(layout: Layout) -> tuple[Finding, ...]:
     except PermissionError:
         meaning = f"{path} cannot be read, or is empty"
         return (Finding(_SUBJECT, State.WARNING, meaning, "run as root: sudo moor …"),)
-    found = tuple(_findings(inspection))
-    return found or (Finding(_SUBJECT, State.OK, f"{inspection.rows} changes, none damaged"),)
+    findings = tuple(_findings(inspection))
+    return findings or (Finding(_SUBJECT, State.OK, f"{inspection.rows} changes, none damaged"),)
 
 
 def _findings(inspection: Inspection) -> Iterator[Finding]:

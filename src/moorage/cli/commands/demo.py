@@ -109,7 +109,7 @@ def _print(rows: list[DemoRow], handlers: tuple[Handler, ...], output: str) -> N
         output,
     )
     click.echo()
-    by_name = {each.handler: each for each in handlers}
+    by_name = {handler.handler: handler for handler in handlers}
     for refused in sorted({(row.handler, row.reason) for row in rows if row.reason}):
         handler = by_name.get(refused[0])
         click.echo(f"{refused[0]}: {refused[1]}")

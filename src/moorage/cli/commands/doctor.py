@@ -44,24 +44,24 @@ def command(data_dir: Path, *, install: bool, deep: bool, output: str) -> None:
         from moorage.cluster.store_findings import examine_store
 
         findings += examine_store(layout)
-    remedies = [[f"→ {each.remedy}"] if each.remedy else [] for each in findings]
-    show([msgspec.to_builtins(each) for each in findings], _COLUMNS, output, notes=remedies)
+    remedies = [[f"→ {finding.remedy}"] if finding.remedy else [] for finding in findings]
+    show([msgspec.to_builtins(finding) for finding in findings], _COLUMNS, output, notes=remedies)
     if not can_run_pods(findings):
         sys.exit(CANNOT_RUN_PODS)
 
 
 async def _look(layout: Layout, *, is_installing: bool) -> tuple[Inventory, tuple[Handler, ...]]:
     """Return the host and its handlers; a defect that a handler file avoids is none."""
-    host, found = await inspect_machine(
+    host, handlers = await inspect_machine(
         layout, is_installing=is_installing, report=partial(click.echo, err=True)
     )
     settings = load(layout.settings)
     if settings is not None and settings.cri:
         # Which programs another engine runs is not known.
-        return host, found
-    in_use = await handlers_in_use(layout, found)
+        return host, handlers
+    in_use = await handlers_in_use(layout, handlers)
     in_force = {handler.handler: handler for handler in in_use.handlers}
-    return host, tuple(_as_in_force(handler, in_force.get(handler.handler)) for handler in found)
+    return host, tuple(_as_in_force(handler, in_force.get(handler.handler)) for handler in handlers)
 
 
 def _as_in_force(handler: Handler, own: Handler | None) -> Handler:

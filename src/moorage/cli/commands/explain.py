@@ -55,9 +55,9 @@ def command(target: str, namespace: str, data_dir: Path, *, output: str) -> None
 
 async def _ask(cluster: Cluster, settings: Settings, namespace: str, name: str) -> PodExplanation:
     layout = cluster.layout
-    _, found = await inspect_machine(layout) if settings.has_node else (None, ())
+    _, handlers = await inspect_machine(layout) if settings.has_node else (None, ())
     try:
-        local = (await handlers_in_use(layout, found)).handlers
+        local = (await handlers_in_use(layout, handlers)).handlers
     except CliError:
         # An engine that does not answer is a reason of its own, which the node's status has.
         local = ()

@@ -45,7 +45,7 @@ def list_(data_dir: Path, *, output: str) -> None:
     """List the engine's images with their names and sizes."""
     cluster = cluster_of(data_dir)
     images = asyncio.run(list_images(endpoint_of(cluster, cluster.running_settings())))
-    show([row for each in images for row in _rows(each, output)], _COLUMNS, output)
+    show([row for image in images for row in _rows(image, output)], _COLUMNS, output)
 
 
 @command.command("remove")
@@ -98,15 +98,15 @@ def import_(archive: Path, name: str, data_dir: Path) -> None:
     machine = MachinePlatform.of_this_machine()
     platform = Platform(machine.architecture, machine.variants[0])
     layout.images.mkdir(mode=0o700, exist_ok=True)
-    made = layout.images / f"import-{os.getpid()}.tar"
+    image_archive = layout.images / f"import-{os.getpid()}.tar"
     try:
         with _progress(f"importing {archive}", archive.stat().st_size):
-            write_image(made, reference.full, platform, read_rootfs(archive))
-            names = asyncio.run(load_archive(endpoint, made))
+            write_image(image_archive, reference.full, platform, read_rootfs(archive))
+            names = asyncio.run(load_archive(endpoint, image_archive))
     finally:
-        made.unlink(missing_ok=True)
-    for each in names:
-        click.echo(each)
+        image_archive.unlink(missing_ok=True)
+    for loaded_name in names:
+        click.echo(loaded_name)
 
 
 @command.command("save")
@@ -130,12 +130,12 @@ def save(images: tuple[str, ...], archive: Path, data_dir: Path, *, force: bool)
     )
     endpoint = engine_paths(cluster.layout, settings).endpoint if settings and has_engine else ""
     saved = asyncio.run(save_archive(cluster.layout, endpoint, images, archive, overwrites=force))
-    for each in saved:
-        click.echo(each.name)
-        if not each.is_exact:
+    for image in saved:
+        click.echo(image.name)
+        if not image.is_exact:
             click.echo(
-                f"moor: {each.name} was packed again: its files are the same, its id is "
-                f"{_short(each.id)} now",
+                f"moor: {image.name} was packed again: its files are the same, its id is "
+                f"{_short(image.id)} now",
                 err=True,
             )
 

@@ -69,7 +69,7 @@ def _merged(paths: Mapping[str, Path], lines: int) -> Iterator[tuple[str, str]]:
             stamp = _stamp(line) or stamp
             entries.append((stamp, name, line))
     # Stable: lines of one part keep their order.
-    for _, name, line in sorted(entries, key=lambda each: each[0]):
+    for _, name, line in sorted(entries, key=lambda entry: entry[0]):
         yield name, line
 
 

@@ -43,22 +43,22 @@ def command(data_dir: Path, *, shows_all: bool, output: str) -> None:
 
 def _notes(handler: Handler) -> list[str]:
     """Return the lines below a handler's row: its file, and why it cannot be used."""
-    found = [handler.file] if handler.file else []
+    notes = [handler.file] if handler.file else []
     for reason, remedy in (
         (handler.reason, handler.remedy),
         (handler.defect, handler.defect_remedy),
     ):
         if reason:
-            found.append(f"{reason} → {remedy}" if remedy else reason)
-    return found
+            notes.append(f"{reason} → {remedy}" if remedy else reason)
+    return notes
 
 
 async def _ask(layout: Layout) -> HandlersInUse:
     settings = load(layout.settings)
     if settings is not None and settings.has_node and settings.cri:
         return await handlers_in_use(layout, ())
-    _, found = await inspect_machine(layout)
-    return await handlers_in_use(layout, found)
+    _, handlers = await inspect_machine(layout)
+    return await handlers_in_use(layout, handlers)
 
 
 def _columns(in_use: HandlersInUse) -> tuple[str, ...]:

@@ -33,15 +33,15 @@ USER_KUBECONFIG = Path.home() / ".kube" / "config"
 
 
 def _gates(texts: tuple[str, ...]) -> dict[str, bool]:
-    known = {"true": True, "false": False}
-    found = {}
+    booleans = {"true": True, "false": False}
+    gates = {}
     for key, value in pairs("--feature-gate", texts).items():
-        if key != "RuntimeClass" or value.lower() not in known:
+        if key != "RuntimeClass" or value.lower() not in booleans:
             raise click.UsageError(
                 f"--feature-gate {key}={value}: the gate is RuntimeClass, its value true or false"
             )
-        found[key] = known[value.lower()]
-    return found
+        gates[key] = booleans[value.lower()]
+    return gates
 
 
 def _allowlist(policy: str | None, patterns: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -207,8 +207,8 @@ def _option(name: str) -> str:
 
 def _report_running(cluster: Cluster, present: Settings, pid: int, *, is_merging: bool) -> None:
     """Report a cluster that runs already. Raises CliError for choices that it does not run with."""
-    given = cluster.choices.given()
-    changes = [name for name, value in given.items() if getattr(present, name) != value]
+    choices = cluster.choices.given()
+    changes = [name for name, value in choices.items() if getattr(present, name) != value]
     if changes:
         raise CliError(
             f"{AlreadyRunningError(cluster.layout, pid)}. It runs with another "

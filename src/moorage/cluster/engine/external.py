@@ -47,7 +47,7 @@ async def end_pods(endpoint: str, layout: Layout, settings: Settings) -> int:
             f"on running there: {', '.join(pods)}; {_RETRY}"
         ) from error
     if left:
-        names = ", ".join(f"{_pod_of(each)} (sandbox {each.id})" for each in left)
+        names = ", ".join(f"{_pod_of(sandbox)} (sandbox {sandbox.id})" for sandbox in left)
         why = "; ".join(failures)
         raise LeftoverError(f"the engine at {endpoint} keeps {names}: {why}; {_RETRY}")
     return len(ours)
@@ -58,7 +58,9 @@ async def _owned(cri: CriClient, layout: Layout, settings: Settings) -> list[pb.
     reply = await cri.call(cri.runtime.ListPodSandbox, request, timeout_s=_LIST_TIMEOUT_S)
     owner = owner_of(settings.cluster_id, settings.node_name)
     paths = NodePaths(layout.node, layout.pod_logs)
-    return [each for each in reply.items if _is_ours(each, owner, settings.node_name, paths)]
+    return [
+        sandbox for sandbox in reply.items if _is_ours(sandbox, owner, settings.node_name, paths)
+    ]
 
 
 def _is_ours(sandbox: pb.PodSandbox, owner: str, node_name: str, paths: NodePaths) -> bool:
@@ -86,8 +88,8 @@ async def _remove_all(cri: CriClient, sandboxes: Sequence[pb.PodSandbox]) -> lis
                     failures.append(f"{_pod_of(sandbox)}: {error.sentence}")
 
     async with asyncio.TaskGroup() as tasks:
-        for each in sandboxes:
-            tasks.create_task(remove(each))
+        for entry in sandboxes:
+            tasks.create_task(remove(entry))
     return failures
 
 
@@ -97,7 +99,7 @@ def _pod_of(sandbox: pb.PodSandbox) -> str:
 
 def _pods_on_disk(layout: Layout) -> list[str]:
     """Return `namespace/name` of each pod that has a directory on the node."""
-    present = {each.name for each in _entries(layout.node / "pods")}
+    present = {entry.name for entry in _entries(layout.node / "pods")}
     named = {}
     for entry in _entries(layout.pod_logs):
         # Neither namespaces nor names contain an underscore.

@@ -59,12 +59,12 @@ def task_ids(paths: ClusterEnginePaths) -> tuple[str, ...]:
     bundles = paths.engine.bundles
     if not bundles.is_dir():
         return ()
-    return tuple(sorted(each.name for each in bundles.iterdir()))
+    return tuple(sorted(bundle.name for bundle in bundles.iterdir()))
 
 
 def cgroup_paths(paths: ClusterEnginePaths) -> frozenset[str]:
     """Return the cgroups that the bundles name. Source: OCI `cgroupsPath`."""
-    found = set()
+    cgroups = set()
     for name in task_ids(paths):
         try:
             bundle = json.loads((paths.engine.bundle(name) / "config.json").read_text())
@@ -73,8 +73,8 @@ def cgroup_paths(paths: ClusterEnginePaths) -> frozenset[str]:
             # A bundle that was being made or removed when the engine ended has no cgroup.
             continue
         if isinstance(path, str) and _is_below_root(path):
-            found.add(path)
-    return frozenset(found)
+            cgroups.add(path)
+    return frozenset(cgroups)
 
 
 def _is_below_root(path: str) -> bool:
@@ -93,14 +93,14 @@ def remove_cgroups(cgroup_paths: Iterable[str], cgroups: Cgroups) -> None:
 def remove_mounts(directory: Path) -> None:
     """Unmount everything at a directory and below it. Raises LeftoverError when something stays."""
     place = directory.resolve()
-    for each in mounts_below(place, current_mounts()):
+    for mount in mounts_below(place, current_mounts()):
         try:
-            unmount(each.point)
+            unmount(mount.point)
         except OSError as error:
-            log.warning("mount cannot be removed", mount=each.point, reason=error.strerror)
+            log.warning("mount cannot be removed", mount=mount.point, reason=error.strerror)
     left = mounts_below(place, current_mounts())
     if left:
-        raise LeftoverError(f"{', '.join(str(each.point) for each in left)} cannot be unmounted")
+        raise LeftoverError(f"{', '.join(str(entry.point) for entry in left)} cannot be unmounted")
 
 
 def remove_directory(directory: Path) -> None:
@@ -126,11 +126,11 @@ def _remove_branch(cgroup: Path, hierarchy: Path) -> None:
     except OSError:
         # It is in use.
         return
-    for each in cgroup.parents:
-        if each == hierarchy:
+    for parent in cgroup.parents:
+        if parent == hierarchy:
             return
         try:
-            each.rmdir()
+            parent.rmdir()
         except FileNotFoundError:
             continue
         except OSError:

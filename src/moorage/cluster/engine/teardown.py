@@ -50,10 +50,10 @@ async def sweep(
 
     Raises LeftoverError and CommandError.
     """
-    known = (cgroups | cgroup_paths(paths)) - {""}
+    paths_to_remove = (cgroups | cgroup_paths(paths)) - {""}
     ids = task_ids(paths)
     await end_processes(paths)
-    await asyncio.to_thread(remove_cgroups, known, host.cgroups)
+    await asyncio.to_thread(remove_cgroups, paths_to_remove, host.cgroups)
     remove_mounts(paths.data)
     await asyncio.to_thread(remove_directory, paths.run)
     await asyncio.to_thread(_remove_shared)
@@ -63,7 +63,7 @@ async def sweep(
 
 def _remove_shared() -> None:
     """Remove what clusters share with the last of them."""
-    if not RUN.is_dir() or any(each.is_dir() for each in RUN.iterdir()):
+    if not RUN.is_dir() or any(directory.is_dir() for directory in RUN.iterdir()):
         return
     unmount_hugetlb_v1(HUGETLB_MARKER)
     if HUGETLB_MARKER.exists():

@@ -36,15 +36,15 @@ def note_engine(layout: Layout, endpoint: str | None) -> None:
     write_private(layout.engine_in_use, f"{text}\n".encode())
 
 
-def check_engine_change(layout: Layout, present: Settings, wanted: Settings) -> None:
+def check_engine_change(layout: Layout, present: Settings, chosen: Settings) -> None:
     """Raise SettingsError when pods may be on another engine than the wanted one."""
     used = engine_in_use(layout, present)
-    if not wanted.has_node or used is None or used == wanted.cri:
+    if not chosen.has_node or used is None or used == chosen.cri:
         return
-    option = f"--cri {wanted.cri}" if wanted.cri else "--own-engine"
+    option = f"--cri {chosen.cri}" if chosen.cri else "--own-engine"
     raise SettingsError(
         f"pods of this cluster may still run on {_described(used)}, so it cannot go over to "
-        f"{_described(wanted.cri)} yet: end them with `moor down`, then start them there with "
+        f"{_described(chosen.cri)} yet: end them with `moor down`, then start them there with "
         f"`moor up {option}`"
     )
 

@@ -45,7 +45,7 @@ def unmount_hugetlb_v1(marker: Path) -> None:
     except FileNotFoundError:
         return
     if _is_mounted(point):
-        if any(each.is_dir() for each in point.iterdir()):
+        if any(entry.is_dir() for entry in point.iterdir()):
             log.info("hugetlb controller stays on cgroup version 1: others use it", mount=point)
             return
         unmount(point)
@@ -55,4 +55,4 @@ def unmount_hugetlb_v1(marker: Path) -> None:
 
 
 def _is_mounted(point: Path) -> bool:
-    return any(each.point == point for each in current_mounts())
+    return any(mount.point == point for mount in current_mounts())

@@ -77,11 +77,11 @@ async def find_tools(path: str) -> dict[str, Tool]:
 def find_cni(directories: tuple[Path, ...] = CNI_DIRECTORIES) -> CniPlugins:
     """Return the first directory with all the plugins a node needs, else the one with most."""
     candidates = [
-        CniPlugins(directory, frozenset(each.name for each in directory.iterdir()))
+        CniPlugins(directory, frozenset(plugin.name for plugin in directory.iterdir()))
         for directory in directories
         if directory.is_dir()
     ]
-    return min(candidates, key=lambda each: len(each.missing), default=CniPlugins(None))
+    return min(candidates, key=lambda plugins: len(plugins.missing), default=CniPlugins(None))
 
 
 async def check_firewall(path: str) -> Firewall:

@@ -62,7 +62,7 @@ class Image:
                 "created": _CREATED,
                 **self.platform.to_object(),
                 "config": {key: value for key, value in process.items() if value},
-                "rootfs": {"type": "layers", "diff_ids": [digest(each) for each in self.layers]},
+                "rootfs": {"type": "layers", "diff_ids": [digest(layer) for layer in self.layers]},
             }
         )
 

@@ -49,7 +49,7 @@ def write_layer(entries: Mapping[str, Entry]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         # A link must come after its target.
-        for path in sorted(everything, key=lambda each: (_is_link(everything[each]), each)):
+        for path in sorted(everything, key=lambda path: (_is_link(everything[path]), path)):
             header, content = _header(path, everything[path])
             archive.addfile(header, content)
     return buffer.getvalue()

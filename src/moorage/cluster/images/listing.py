@@ -33,11 +33,11 @@ async def list_images(endpoint: str) -> tuple[ListedImage, ...]:
         raise ImageError(f"images cannot be listed: {error.sentence}") from error
     listed = (
         ListedImage(
-            each.id, tuple(each.repo_tags), tuple(each.repo_digests), each.size, each.pinned
+            image.id, tuple(image.repo_tags), tuple(image.repo_digests), image.size, image.pinned
         )
-        for each in reply.images
+        for image in reply.images
     )
-    return tuple(sorted(listed, key=lambda each: (each.tags or each.digests or (each.id,))[0]))
+    return tuple(sorted(listed, key=lambda image: (image.tags or image.digests or (image.id,))[0]))
 
 
 async def remove_image(endpoint: str, name: str) -> tuple[str, ...]:

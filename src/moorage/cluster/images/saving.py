@@ -51,13 +51,13 @@ async def save_archive(
     if not overwrites and await asyncio.to_thread(target.exists):
         raise SaveError(f"{target} exists: give another file, or --force to replace it")
     target = await asyncio.to_thread(target.absolute)
-    made = await _made_here(layout)
+    built = await _made_here(layout)
     scratch = target.with_name(f".{target.name}.{os.getpid()}.new")
     try:
         if endpoint:
-            saved = await _save_from_engine(layout, endpoint, names, scratch, made)
+            saved = await _save_from_engine(layout, endpoint, names, scratch, built)
         else:
-            saved = await asyncio.to_thread(_save_made, names, scratch, made)
+            saved = await asyncio.to_thread(_save_made, names, scratch, built)
         await asyncio.to_thread(_place, scratch, target, overwrites=overwrites)
     finally:
         scratch.unlink(missing_ok=True)
@@ -76,36 +76,38 @@ async def _made_here(layout: Layout) -> tuple[Image, ...]:
 
 
 async def _save_from_engine(
-    layout: Layout, endpoint: str, names: Sequence[str], target: Path, made: Sequence[Image]
+    layout: Layout, endpoint: str, names: Sequence[str], target: Path, built: Sequence[Image]
 ) -> tuple[Saved, ...]:
-    with _known_layers(layout, made) as known:
+    with _known_layers(layout, built) as layers:
         request = engine_pb.SaveImagesRequest(
-            images=names, archive=str(target), known_layers=str(known)
+            images=names, archive=str(target), known_layers=str(layers)
         )
         try:
             async with CriClient(endpoint) as cri:
                 reply = await cri.call(cri.engine.SaveImages, request, timeout_s=_DEADLINE_S)
         except CriError as error:
             raise SaveError(error.sentence) from error
-    return tuple(Saved(each.name, each.id, each.is_exact) for each in reply.images)
+    return tuple(Saved(image.name, image.id, image.is_exact) for image in reply.images)
 
 
 @contextmanager
-def _known_layers(layout: Layout, made: Sequence[Image]) -> Iterator[Path]:
+def _known_layers(layout: Layout, built: Sequence[Image]) -> Iterator[Path]:
     """A directory of the layers whose bytes can be made again."""
     directory = layout.images / f"save-{os.getpid()}"
     make_directories(directory)
     try:
-        for layer in {digest(each): each for image in made for each in image.layers}.items():
+        for layer in {
+            digest(content): content for image in built for content in image.layers
+        }.items():
             (directory / layer[0].removeprefix("sha256:")).write_bytes(layer[1])
         yield directory
     finally:
         remove_tree(directory)
 
 
-def _save_made(names: Sequence[str], target: Path, made: Sequence[Image]) -> tuple[Saved, ...]:
+def _save_made(names: Sequence[str], target: Path, built: Sequence[Image]) -> tuple[Saved, ...]:
     """Save images without an engine. Blocks. Raises SaveError."""
-    present = {each.name: each for each in made}
+    present = {image.name: image for image in built}
     chosen = {}
     for name in names:
         try:
@@ -120,7 +122,7 @@ def _save_made(names: Sequence[str], target: Path, made: Sequence[Image]) -> tup
             )
         chosen[full] = present[full]
     target.write_bytes(write_archive(chosen.values()))
-    return tuple(Saved(each.name, each.id, is_exact=True) for each in chosen.values())
+    return tuple(Saved(image.name, image.id, is_exact=True) for image in chosen.values())
 
 
 def _place(scratch: Path, target: Path, *, overwrites: bool) -> None:

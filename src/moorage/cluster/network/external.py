@@ -30,8 +30,8 @@ def pod_bridges(directory: Path = CNI_CONFIGURATIONS) -> tuple[str, ...]:
     if not isinstance(plugins, list):
         return ()
     names = [
-        each.get("bridge", _DEFAULT_BRIDGE)
-        for each in plugins
-        if isinstance(each, dict) and each.get("type") == "bridge"
+        plugin.get("bridge", _DEFAULT_BRIDGE)
+        for plugin in plugins
+        if isinstance(plugin, dict) and plugin.get("type") == "bridge"
     ]
     return tuple(name for name in names if isinstance(name, str) and _INTERFACE.fullmatch(name))

@@ -41,8 +41,8 @@ class _Rule:
     @property
     def target(self) -> str:
         # A comment may say anything, even what looks like a target.
-        found = _TARGET.search(_QUOTED.sub("", self.text))
-        return found.group(1) if found else ""
+        match = _TARGET.search(_QUOTED.sub("", self.text))
+        return match.group(1) if match else ""
 
     @property
     def removal(self) -> str:
@@ -243,8 +243,8 @@ def _tables(saved: str) -> Iterator[_Table]:
         elif line.startswith(":"):
             chain, _, policy = line[1:].partition(" ")
             policies[chain] = policy.partition(" ")[0]
-        elif found := _RULE.match(line):
-            rules.append(_Rule(found.group(1), found.group(2)))
+        elif match := _RULE.match(line):
+            rules.append(_Rule(match.group(1), match.group(2)))
         elif line == "COMMIT":
             yield _Table(name, policies, tuple(rules))
 

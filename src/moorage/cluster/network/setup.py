@@ -91,7 +91,7 @@ def forget(network: PodNetwork, sandbox_ids: Iterable[str] = ()) -> None:
     """Remove what CNI remembers of the network, and of the loopback of sandboxes without it."""
     if not _CNI_CACHE.is_dir():
         return
-    prefixes = (f"{network.name}-", *(f"cni-loopback-{each}-" for each in sandbox_ids))
+    prefixes = (f"{network.name}-", *(f"cni-loopback-{sandbox_id}-" for sandbox_id in sandbox_ids))
     for entry in _CNI_CACHE.iterdir():
         if entry.name.startswith(prefixes):
             entry.unlink(missing_ok=True)
@@ -109,7 +109,7 @@ async def _make_bridge(network: PodNetwork, host: Inventory) -> None:
         f"addr replace {place} brd + dev {network.bridge}",
     ]
     try:
-        await _run(host, "ip", "-batch", "-", given="".join(f"{line}\n" for line in commands))
+        await _run(host, "ip", "-batch", "-", stdin="".join(f"{line}\n" for line in commands))
     except CommandError as error:
         raise NetworkError(f"the bridge {network.bridge} cannot be made: {error}") from error
 
@@ -171,7 +171,7 @@ def _script(network: PodNetwork, saved: str) -> str:
 def _has_route_to_services(network: PodNetwork) -> bool:
     routed = (route.network for route in host_routes() if route.network.prefixlen)
     services = network.services
-    return services is not None and any(services.overlaps(each) for each in routed)
+    return services is not None and any(services.overlaps(destination) for destination in routed)
 
 
 def _has_service_proxy(saved: str) -> bool:
@@ -198,14 +198,14 @@ async def _saved_rules(host: Inventory) -> str:
 
 async def _restore(host: Inventory, script: str) -> None:
     wait = ("--wait", str(_LOCK_WAIT_S))
-    await _run(host, "iptables-restore", "--noflush", *wait, given=script)
+    await _run(host, "iptables-restore", "--noflush", *wait, stdin=script)
 
 
-async def _run(host: Inventory, *argv: str, given: str = "") -> Answer:
+async def _run(host: Inventory, *argv: str, stdin: str = "") -> Answer:
     """Run a program from where the host's facts were found, which may be more than our PATH."""
     environment = {**os.environ, "PATH": host.path}
     return await must_run(
-        argv, stdin=given.encode(), deadline_s=_DEADLINE_S, environment=environment
+        argv, stdin=stdin.encode(), deadline_s=_DEADLINE_S, environment=environment
     )
 
 

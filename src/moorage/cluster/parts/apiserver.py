@@ -40,14 +40,14 @@ async def run(layout: Layout, settings: Settings) -> None:
         addresses=settings.api_addresses,
         port=settings.api_port,
     )
-    found = _engine_listeners(settings)
+    listeners = _engine_listeners(settings)
     api_options = ApiOptions(
         signing_key=credentials.signing_key,
         issuer=ISSUER,
         public_url=f"https://{settings.pod_facing_address}:{settings.api_port}",
         service_network=ipaddress.IPv4Network(settings.service_network),
         node_tls=NodeTls(node_client.certificate, node_client.key, authority),
-        listeners=(*settings.listeners, *found),
+        listeners=(*settings.listeners, *listeners),
         gates=settings.gates,
     )
     async with _protected_ports(layout, settings), ApiServer(options, api_options) as server:
@@ -77,10 +77,10 @@ async def _protected_ports(layout: Layout, settings: Settings) -> AsyncIterator[
     host = await gather(layout.root)
 
     async def guard() -> None:
-        found = (*settings.listeners, *_engine_listeners(settings))
+        listeners = (*settings.listeners, *_engine_listeners(settings))
         services = network.services if settings.has_node else None
         bridges = pod_bridges() if settings.has_node else ()
-        await protect(replace(network, listeners=found, services=services), host, bridges)
+        await protect(replace(network, listeners=listeners, services=services), host, bridges)
 
     await guard()
     following = asyncio.ensure_future(_follow_engine(settings, guard))
@@ -96,12 +96,12 @@ async def _follow_engine(settings: Settings, guard: Callable[[], Awaitable[None]
     """Set the rules again each time the external engine restarts, with other ports."""
     if not settings.has_node or not settings.cri:
         return
-    known = engine_process(settings.cri)
+    known_pid = engine_process(settings.cri)
     while True:
         await asyncio.sleep(_POLL_S)
         pid = await asyncio.to_thread(engine_process, settings.cri)
-        if pid is not None and pid != known:
-            known = pid
+        if pid is not None and pid != known_pid:
+            known_pid = pid
             await guard()
 
 

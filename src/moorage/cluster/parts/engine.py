@@ -65,5 +65,5 @@ async def _bring_images(plan: EnginePlan, engine: Engine) -> None:
         log.warning("no images can be built from the programs of this host", reason=error)
         return
     # An engine of our own needs no image to hold a pod's namespaces.
-    wanted = [image for image in images if image.name != PAUSE]
-    await import_images(wanted, engine.images, plan.options.paths.run / "images.tar")
+    own_images = [image for image in images if image.name != PAUSE]
+    await import_images(own_images, engine.images, plan.options.paths.run / "images.tar")

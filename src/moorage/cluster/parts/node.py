@@ -92,14 +92,14 @@ async def hold_to_store(client: Client, node: str, layout: Layout) -> None:
     """
     path = layout.node_store
     served = await client.store_of(NODES, f"metadata.name={node}")
-    known = await asyncio.to_thread(_recorded, path)
-    if known and served != known:
+    recorded = await asyncio.to_thread(_recorded, path)
+    if recorded and served != recorded:
         raise OtherStoreError(
-            f"the API server serves {served}, but the pods on this node are of {known} ({path}): "
-            "they are left alone; put the cluster's database back, or let this store's pods "
-            "replace them with `moor down` and `moor up --accept-loss`"
+            f"the API server serves {served}, but the pods on this node are of {recorded} "
+            f"({path}): they are left alone; put the cluster's database back, or let this "
+            "store's pods replace them with `moor down` and `moor up --accept-loss`"
         )
-    if not known:
+    if not recorded:
         await asyncio.to_thread(_record, path, served)
     client.require_store(served)
 
