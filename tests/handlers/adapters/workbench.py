@@ -195,7 +195,7 @@ class Workbench:
                 continue
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 pid = int(directory.name)
-                line = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                line = os.fsdecode((directory / "cmdline").read_bytes()).replace("\0", " ")
                 place = (directory / "cgroup").read_text()
                 if state(pid) == "Z" and parent(pid) == 1:
                     continue

@@ -135,7 +135,7 @@ def processes_naming(text: str) -> Iterator[tuple[int, str]]:
     for each in Path("/proc").iterdir():
         if each.name.isdecimal():
             with contextlib.suppress(OSError):
-                line = (each / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                line = (each / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 if text in line:
                     yield int(each.name), line
 
