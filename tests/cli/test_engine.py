@@ -57,7 +57,7 @@ def test_two_on_the_same_directories_are_one_too_many(engine: OwnEngine) -> None
             engine.argv(), capture_output=True, text=True, timeout=DEADLINE_S, check=False
         )
         assert second.returncode == 1
-        assert "another engine runs on" in second.stderr
+        assert "another engine is running on" in second.stderr
         assert "Traceback" not in second.stderr
         # The first still answers: its socket was not taken.
         assert asyncio.run(_ask(engine.endpoint))[0] == "moorage"

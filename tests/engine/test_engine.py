@@ -39,7 +39,7 @@ async def test_an_engine_answers_on_its_socket_and_is_alone(options: EngineOptio
                 async with CriClient(f"unix://{options.socket}") as client:
                     answer = await client.call(client.runtime.Version, pb.VersionRequest())
                     assert answer.runtime_name == "moorage"
-                with pytest.raises(EngineBusyError, match=f"{options.paths.run}: stop it first"):
+                with pytest.raises(EngineBusyError, match=f"{options.paths.run}; stop it first"):
                     async with running(options):
                         raise AssertionError("two engines on one directory")
             assert not options.socket.exists()
@@ -64,7 +64,7 @@ async def test_programs_that_others_can_write_are_not_run(
     options: EngineOptions, place: Path, name: str
 ) -> None:
     program(place / "bin", name, "exit 1").chmod(0o777)
-    with pytest.raises(FailedError, match=f"{name} is not run: "):
+    with pytest.raises(FailedError, match=f"refusing to run {name}: "):
         async with running(options):
             raise AssertionError("taken")
     os.chmod(place / "bin" / name, 0o755)

@@ -63,7 +63,7 @@ def test_an_id_may_be_shortened_while_it_means_one(paths: EnginePaths) -> None:
     assert inventory.sandboxes.find("ab1").id == "ab12"
     # A whole id counts before what it begins.
     assert inventory.sandboxes.find("ab").id == "ab"
-    with pytest.raises(InvalidError, match="3 sandbox ids begin with 'a'"):
+    with pytest.raises(InvalidError, match="3 sandbox ids match prefix 'a'"):
         inventory.sandboxes.find("a")
     with pytest.raises(NotFoundError, match="sandbox 'zz' not found"):
         inventory.sandboxes.find("zz")

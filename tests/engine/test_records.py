@@ -134,7 +134,7 @@ def test_a_full_disk_is_its_own_error_and_keeps_the_record_before(
     directory = RecordDirectory(tmp_path, ContainerRecord)
     directory.save(record)
     fill_disk(monkeypatch)
-    with pytest.raises(ExhaustedError, match="no room for records"):
+    with pytest.raises(ExhaustedError, match="no space left for records"):
         directory.save(record)
     assert list(directory.load()) == [record]
 

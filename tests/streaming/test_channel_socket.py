@@ -197,7 +197,7 @@ async def test_the_end_of_the_client_ends_every_channel() -> None:
         await asyncio.wait_for(b.running, 5)
         assert await b.channels[0].read() == b"last"
         for channel in b.channels:
-            with pytest.raises(ConnectionResetError, match="the client has gone"):
+            with pytest.raises(ConnectionResetError, match="the client disconnected"):
                 await channel.read()
 
 

@@ -261,7 +261,7 @@ async def test_a_server_proves_itself_by_tls(tmp_path: Path) -> None:
         (Upstream(url="https://host:10250/exec?token=x"), "host:10250"),
         (Upstream(url="http://host/exec"), "host:80"),
         (Upstream(url="http://[", socket=Path("/run/x.sock")), "/run/x.sock"),
-        (Upstream(url="http://["), "an address that is no URL"),
+        (Upstream(url="http://["), "not a valid URL"),
     ],
 )
 def test_places_are_named_without_their_path(upstream: Upstream, place: str) -> None:

@@ -36,4 +36,4 @@ async def _logged(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
     except Exception:
-        log.exception("work beside the calls failed")
+        log.exception("background task failed")

@@ -194,7 +194,7 @@ def _program(name: str, options: EngineOptions) -> Path | None:
         return None
     untrusted = distrust(Path(path))
     if untrusted is not None:
-        raise FailedError(f"{name} is not run: {untrusted}")
+        raise FailedError(f"refusing to run {name}: {untrusted}")
     return Path(path)
 
 
@@ -219,6 +219,6 @@ def _locked(options: EngineOptions) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise EngineBusyError(
-                f"another engine runs on {options.paths.run}: stop it first"
+                f"another engine is running on {options.paths.run}; stop it first"
             ) from None
         yield

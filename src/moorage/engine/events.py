@@ -46,6 +46,8 @@ class Events:
                 yield self._kept.popleft()
             while (event := await queue.get()) is not None:
                 yield event
-            raise ExhaustedError("events came faster than they were read; list, and listen again")
+            raise ExhaustedError(
+                "event stream overflowed: the client reads too slowly; list, then reconnect"
+            )
         finally:
             self._listeners.discard(queue)

@@ -59,7 +59,7 @@ class InfraProcess:
             with _WRITING:
                 self._write(program.content)
             return argv
-        raise FailedError(f"nothing can hold the sandbox of such a pod: {'; '.join(complaints)}")
+        raise FailedError(f"no program for the sandbox's infra process: {'; '.join(complaints)}")
 
     def _write(self, content: bytes) -> None:
         for directory in _MOUNT_POINTS:

@@ -192,7 +192,9 @@ class Index(Generic[Item]):
             return item
         matches = [full_id for full_id in self._by_id if full_id.startswith(item_id)]
         if len(matches) > 1:
-            raise InvalidError(f"{len(matches)} {self._kind} ids begin with {item_id!r}; give more")
+            raise InvalidError(
+                f"{len(matches)} {self._kind} ids match prefix {item_id!r}; use a longer one"
+            )
         return self._by_id[matches[0]] if matches else None
 
     def find(self, item_id: str) -> Item:
@@ -337,7 +339,7 @@ class Inventory:
         try:
             self._sandbox_records.save(record)
         except ExhaustedError as error:
-            log.warning("sandbox stop is not recorded on disk", sandbox=sandbox.id, reason=error)
+            log.warning("sandbox stop could not be recorded", sandbox=sandbox.id, reason=error)
         sandbox.record = record
 
     def save_exited_container(self, container: Container, record: ContainerRecord) -> None:
@@ -346,7 +348,7 @@ class Inventory:
             self._container_records.save(record)
         except ExhaustedError as error:
             log.warning(
-                "container exit is not recorded on disk", container=container.id, reason=error
+                "container exit could not be recorded", container=container.id, reason=error
             )
         container.record = record
 

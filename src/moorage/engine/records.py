@@ -119,7 +119,7 @@ class RecordDirectory(Generic[Record]):
             replace_file(path, self._encoder.encode(record))
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise ExhaustedError(f"no room for records in {self._directory}") from error
+                raise ExhaustedError(f"no space left for records in {self._directory}") from error
             raise
 
     def remove(self, record_id: str) -> None:

@@ -97,7 +97,7 @@ class ChannelSocket:
 
     async def run(self) -> None:
         """Receive until the client closes or disconnects. Raises ChannelError."""
-        error: OSError = ConnectionResetError("the client has gone")
+        error: OSError = ConnectionResetError("the client disconnected")
         try:
             while (message := await next_message(self._websocket)) is not None:
                 self._timer.touch()

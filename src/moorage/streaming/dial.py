@@ -68,7 +68,7 @@ class Upstream:
         try:
             return URL(self.url, encoded=True).authority
         except ValueError:
-            return "an address that is no URL"
+            return "not a valid URL"
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ async def take_over(
     """
     transport = request.transport
     if transport is None:
-        raise ConnectionResetError("the client has gone")
+        raise ConnectionResetError("the client disconnected")
     former = request.protocol
     connection = Connection.on(transport)
     if (handler := asyncio.current_task()) is not None:

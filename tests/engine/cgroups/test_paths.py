@@ -43,10 +43,10 @@ def test_where_a_container_is(driver: CgroupDriver, parent: str, expected: Cgrou
 @pytest.mark.parametrize(
     ("driver", "parent", "advice"),
     [
-        (CgroupDriver.CGROUPFS, "/", "give a path"),
-        (CgroupDriver.CGROUPFS, "//", "give a path"),
-        (CgroupDriver.CGROUPFS, "/pods/../..", "give a path"),
-        (CgroupDriver.CGROUPFS, "a\0b", "give a path"),
+        (CgroupDriver.CGROUPFS, "/", "use a path"),
+        (CgroupDriver.CGROUPFS, "//", "use a path"),
+        (CgroupDriver.CGROUPFS, "/pods/../..", "use a path"),
+        (CgroupDriver.CGROUPFS, "a\0b", "use a path"),
         (CgroupDriver.SYSTEMD, "/kubepods/podx", "set the cgroupfs driver"),
         (CgroupDriver.SYSTEMD, "-.slice", "pods-a.slice"),
         (CgroupDriver.SYSTEMD, "a--b.slice", "pods-a.slice"),

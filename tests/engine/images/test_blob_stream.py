@@ -72,13 +72,13 @@ def test_zstd_is_left_to_its_program() -> None:
     assert stream.digests() == (digest(packed), digest(TEXT))
     with pytest.raises(LayerError, match="zstd ended with status"):
         opened(b"no zstd", "zstd").digests()
-    with pytest.raises(LayerError, match="cut short"):
+    with pytest.raises(LayerError, match="truncated"):
         BlobStream(io.BytesIO(packed), 0, len(packed) + 1, "zstd").digests()
 
 
 def test_without_the_program_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/none")
-    with pytest.raises(LayerError, match="packed with zstd, and that program is not installed"):
+    with pytest.raises(LayerError, match="compressed with zstd, which is not installed"):
         opened(b"", "zstd")
 
 
@@ -90,9 +90,9 @@ def test_nothing_at_all() -> None:
 @pytest.mark.parametrize(
     ("packed", "why"),
     [
-        (gzip.compress(TEXT)[:-1], "the compressed blob is cut short"),
-        (gzip.compress(TEXT)[:15], "the compressed blob is cut short"),
-        (TWO[:-9], "the compressed blob is cut short"),
+        (gzip.compress(TEXT)[:-1], "the compressed blob is truncated"),
+        (gzip.compress(TEXT)[:15], "the compressed blob is truncated"),
+        (TWO[:-9], "the compressed blob is truncated"),
         (b"no gzip", "cannot be decompressed"),
         (gzip.compress(TEXT) + b"tail", "cannot be decompressed"),
         (zlib.compress(TEXT), "cannot be decompressed"),
@@ -108,7 +108,7 @@ def test_what_is_no_whole_gzip(packed: bytes, why: str) -> None:
 def test_a_blob_shorter_than_it_should_be(compression: str) -> None:
     packed = gzip.compress(TEXT) if compression else TEXT
     stream = BlobStream(io.BytesIO(packed), 0, len(packed) + 1, compression)
-    with pytest.raises(LayerError, match="the blob is cut short"):
+    with pytest.raises(LayerError, match="the blob is truncated"):
         stream.digests()
 
 
@@ -126,7 +126,7 @@ def test_twice_the_limit_and_a_chunk_may_be_in_it(
     if fits:
         assert stream.read(10**9) == bytes(size)
     else:
-        with pytest.raises(LayerError, match="larger than the limit of an image allows"):
+        with pytest.raises(LayerError, match="exceeds the image size limit"):
             stream.digests()
 
 

@@ -95,7 +95,7 @@ def test_of_a_list_the_machines_image_is_read(tmp_path: Path) -> None:
     (image,) = of_index(tmp_path, described(inner, INDEX), more=(blob(inner),))
     assert image.configuration == CONFIG
     outer = index(described(inner, INDEX, platform=platform))
-    with pytest.raises(MalformedImageError, match="is a list of lists"):
+    with pytest.raises(MalformedImageError, match="is a nested index"):
         of_index(tmp_path, described(outer, INDEX), more=(blob(inner), blob(outer)))
 
 
@@ -109,7 +109,7 @@ SAVED = Entry("manifest.json", b'[{"Config":"c","RepoTags":["a:1"],"Layers":["l"
         (
             (Entry("index.json", index(described(MANIFEST))), blob(CONFIG),
              Entry(blob(MANIFEST).name, CONFIG)),
-            "has another digest",
+            "does not match its digest",
         ),
         ((Entry("index.json", index(named(name="A b/c"))), *BLOBS), "invalid reference format"),
         ((Entry("manifest.json", b"{"),), "manifest.json in "),
@@ -154,7 +154,7 @@ def test_bounds_of_documents_and_entries(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(archive, "_DOCUMENT_LIMIT_BYTES", len(CONFIG))
     assert read(tmp_path, *whole)
     monkeypatch.setattr(archive, "_DOCUMENT_LIMIT_BYTES", len(CONFIG) - 1)
-    with pytest.raises(MalformedImageError, match=r"c in .* is too large to be a document"):
+    with pytest.raises(MalformedImageError, match=r"c in .* is too large for a JSON document"):
         read(tmp_path, *whole)
     monkeypatch.setattr(archive, "_DOCUMENT_LIMIT_BYTES", 1 << 20)
     monkeypatch.setattr(archive, "_ENTRIES_LIMIT", 3)
@@ -219,7 +219,7 @@ async def test_what_the_disk_refuses_is_said_of_the_image(monkeypatch: pytest.Mo
         (Answer(("x",), 1, b'{"error": "why", "full": true}', b""), {"error": "why", "full": True}),
         (
             Answer(("x",), -9, b"", b"oops\nKilled"),
-            {"error": "unpacking ended with status -9: Killed", "full": False},
+            {"error": "the unpack process exited with status -9: Killed", "full": False},
         ),
         (CommandError(["x"], "late"), {"error": "`x`: late", "full": False}),
     ],

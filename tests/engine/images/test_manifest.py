@@ -79,7 +79,7 @@ FOREIGN = "application/vnd.oci.image.layer.nondistributable.v1.tar"
         (b'{"x":' + b"[" * 5000 + b"]" * 5000 + b"}", "cannot be read"),
         (b"{}", "cannot be read"),
         (b'{"schemaVersion": 1}', "schema 1"),
-        (manifest({"digest": "sha256:/etc/passwd", "size": 1}), "no sha256 digest"),
+        (manifest({"digest": "sha256:/etc/passwd", "size": 1}), "not a sha256 digest"),
         (manifest({"digest": A, "size": -1}), "negative"),
         (manifest({"digest": A, "size": 1, "mediaType": FOREIGN}), "not in the registry"),
     ],

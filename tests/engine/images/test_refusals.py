@@ -54,5 +54,5 @@ def test_the_last_message_counts_and_is_one_line() -> None:
     output = 'level=warning msg="w"\nlevel=fatal msg="first"\nlevel=fatal msg="a \\"b\\" c"\n'
     assert message_in(output) == 'a "b" c'
     assert message_in("plain\n  words\n") == "plain words"
-    assert message_in("") == "the program that pulls said nothing"
+    assert message_in("") == "skopeo failed without a message"
     assert len(message_in("x" * 5000)) == 1000

@@ -58,7 +58,7 @@ async def test_requests_that_can_never_work_are_refused(
 ) -> None:
     with pytest.raises(InvalidError, match=r"no runtime handler 'kata' .*copied, runc"):
         await calls.pull_image(pb.PullImageRequest(image=spec("busybox", "kata")))
-    with pytest.raises(InvalidError, match=r"no runtime handler 'kata' .*\(there are: none\)"):
+    with pytest.raises(InvalidError, match=r"no runtime handler 'kata' .*\(configured: none\)"):
         await ImageServicer(images, tuple).pull_image(
             pb.PullImageRequest(image=spec("busybox", "kata"))
         )

@@ -86,7 +86,7 @@ def test_the_engine_gives_no_more_than_it_has() -> None:
     assert sets(privileged=True, own=own).held == own
     assert sets(["ALL"], own=own).held == own
     assert sets(own=own).held == DEFAULT - {"CAP_AUDIT_WRITE"}
-    with pytest.raises(InvalidError, match="CAP_SYS_RESOURCE cannot be given"):
+    with pytest.raises(InvalidError, match="CAP_SYS_RESOURCE cannot be granted"):
         sets(["SYS_RESOURCE"], own=own)
 
 

@@ -113,7 +113,7 @@ def test_directories_that_are_absent_hold_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["gpu", "vendor.com/gpu", "vendor.com=a", "/gpu=a", "v/c="])
 def test_a_name_must_be_qualified(directories: CdiDirectories, name: str) -> None:
-    with pytest.raises(InvalidError, match="no qualified name"):
+    with pytest.raises(InvalidError, match="not a fully qualified name"):
         directories.edits([name])
 
 

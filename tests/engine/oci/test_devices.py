@@ -89,8 +89,8 @@ def test_all_devices_are_the_machines_without_what_each_container_has_of_its_own
 @pytest.mark.parametrize(
     ("asked", "text"),
     [
-        (device("/nowhere"), "device /nowhere is absent or no device"),
-        (device("/etc/passwd"), "is absent or no device"),
+        (device("/nowhere"), "device /nowhere does not exist or is not a device"),
+        (device("/etc/passwd"), "does not exist or is not a device"),
         (device("/dev/null", permissions="rx"), "permissions 'rx'"),
         (device("/dev/null", target="dev/x"), "container_path must be an absolute path"),
     ],

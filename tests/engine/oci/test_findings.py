@@ -50,16 +50,16 @@ def test_a_source_that_is_absent_is_made_a_directory(tmp_path: Path) -> None:
 
 def test_where_no_directory_can_be_made_the_error_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidError, match=r"mount /m: host_path .* no directory can be made"):
+    with pytest.raises(InvalidError, match=r"mount /m: host_path .* cannot be created"):
         look_up(mount(tmp_path / "file/below"))
 
 
 @pytest.mark.parametrize(
     ("asked", "text"),
     [
-        (mount("data"), "host_path 'data' is no absolute path"),
-        (mount(""), "host_path '' is no absolute path"),
-        (mount("", image=pb.ImageSpec(image="img")), "of image 'img' is no absolute path"),
+        (mount("data"), "host_path 'data' must be an absolute path"),
+        (mount(""), "host_path '' must be an absolute path"),
+        (mount("", image=pb.ImageSpec(image="img")), "of image 'img' must be an absolute path"),
     ],
 )
 def test_a_source_must_be_a_whole_path(asked: pb.Mount, text: str) -> None:
@@ -114,7 +114,7 @@ def test_a_hook_that_others_can_write_is_not_run(
         if hook == "/bin/good":
             assert look_up_container(config, HANDLER, HOST, cdi).edits is edits
         else:
-            with pytest.raises(InvalidError, match=f"{hook} is not run: group may write it"):
+            with pytest.raises(InvalidError, match=f"CDI hook {hook}: group may write it"):
                 look_up_container(config, HANDLER, HOST, cdi)
 
 

@@ -59,7 +59,7 @@ def test_who_a_process_is(fields: dict[str, Any], image_user: str, expected: Ide
 @pytest.mark.parametrize(
     ("fields", "image_user", "text"),
     [
-        ({"run_as_user": number(1), "run_as_username": "web"}, "", "give one of them"),
+        ({"run_as_user": number(1), "run_as_username": "web"}, "", "set only one of them"),
         ({"run_as_group": number(5)}, "web", "run_as_group 5 is specified without user"),
         ({"run_as_username": "nobody"}, "", "no user 'nobody' in the image's /etc/passwd"),
         ({}, "ghost", "no user 'ghost'"),

@@ -140,12 +140,12 @@ def test_options(fields: dict[str, Any], options: list[str]) -> None:
 @pytest.mark.parametrize(
     ("fields", "handler", "text"),
     [
-        ({"recursive_read_only": True}, ABLE, "recursive_read_only needs readonly: true"),
+        ({"recursive_read_only": True}, ABLE, "recursive_read_only requires readonly: true"),
         ({"recursive_read_only": True, "readonly": True,
           "propagation": pb.PROPAGATION_HOST_TO_CONTAINER}, ABLE,
-         "needs PROPAGATION_PRIVATE, not PROPAGATION_HOST_TO_CONTAINER"),
+         "requires PROPAGATION_PRIVATE, not PROPAGATION_HOST_TO_CONTAINER"),
         ({"recursive_read_only": True, "readonly": True}, HANDLER, "^RROUnsupported: mount /m"),
-        ({"image": pb.ImageSpec(image="i")}, ABLE, "is of an image, which needs readonly"),
+        ({"image": pb.ImageSpec(image="i")}, ABLE, "is an image mount, which requires readonly"),
         ({"uidMappings": [pb.IDMapping(host_id=1, length=1)]}, HANDLER, "has id mappings"),
         ({"propagation": 9}, HANDLER, "unknown propagation 9"),
         ({"propagation": pb.PROPAGATION_BIDIRECTIONAL}, HANDLER, "not a shared mount"),

@@ -117,7 +117,7 @@ def test_a_cgroup_namespace_is_for_version_two_and_the_unprivileged(
         (options(network=pb.TARGET), None, "namespace_options.network TARGET"),
         (options(ipc=pb.CONTAINER), None, "namespace_options.ipc CONTAINER"),
         (options(ipc=pb.TARGET), None, "namespace_options.ipc TARGET"),
-        (options(pid=pb.TARGET, target_id="abc"), None, "'abc' names no running container"),
+        (options(pid=pb.TARGET, target_id="abc"), None, "'abc' is not a running container"),
         (options(network=NODE), options(), "network of the container is NODE"),
         (options(ipc=NODE), options(), "ipc of the container is NODE"),
         (options(pid=NODE), options(), "pid of the container is NODE"),
@@ -150,7 +150,7 @@ def mapped(*ranges: tuple[int, int, int], mode: int = pb.POD) -> pb.NamespaceOpt
         (mapped((0, 1000, 10), (10, 2000, 10)), "2 ranges; exactly one"),
         (mapped((1, 1000, 10)), "does not map container id 0"),
         (mapped((0, 1000, 0)), "does not map container id 0"),
-        (mapped((0, 2**32 - 5, 10)), "beyond the ids"),
+        (mapped((0, 2**32 - 5, 10)), "exceeds the id space"),
     ],
 )
 def test_user_namespaces_that_cannot_be(asked: pb.NamespaceOption, text: str) -> None:

@@ -73,8 +73,8 @@ def test_environments(
     [
         (pairs(A=b"\xff"), "env 'A' is not UTF-8"),
         (pairs(A=b"a\0b"), "NUL"),
-        ([pb.KeyValue(key="")], "has the name ''"),
-        ([pb.KeyValue(key="A=B")], "has the name 'A=B'"),
+        ([pb.KeyValue(key="")], "has the invalid name ''"),
+        ([pb.KeyValue(key="A=B")], "has the invalid name 'A=B'"),
     ],
 )
 def test_environments_that_cannot_be(envs: list[pb.KeyValue], text: str) -> None:

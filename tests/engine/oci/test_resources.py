@@ -46,8 +46,8 @@ def test_limits(asked: dict[str, Any], host: HostFacts, expected: dict[str, Any]
     ("asked", "host", "text"),
     [
         ({"unified": {"memory.high": "1"}}, HOST, "unified needs cgroup version 2"),
-        ({"unified": {"../memory.high": "1"}}, V2_HOST, "is no cgroup file"),
-        ({"unified": {"memory": "1"}}, V2_HOST, "is no cgroup file"),
+        ({"unified": {"../memory.high": "1"}}, V2_HOST, "is not a cgroup file"),
+        ({"unified": {"memory": "1"}}, V2_HOST, "is not a cgroup file"),
         ({"hugepage_limits": [pb.HugepageLimit(page_size="2M")]}, HOST, "page size '2M'"),
         ({"memory_limit_in_bytes": 2 * MIB, "memory_swap_limit_in_bytes": MIB}, HOST,
          "below the memory limit"),

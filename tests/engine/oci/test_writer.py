@@ -155,7 +155,7 @@ def test_an_armour_profile_is_the_processes() -> None:
 def test_the_cgroup_is_below_the_pods() -> None:
     assert spec_of()["linux"]["cgroupsPath"].startswith("/kubepods/podu-1/c0c0")
     by_systemd = replace(HANDLER, cgroup_driver=CgroupDriver.SYSTEMD)
-    with pytest.raises(InvalidError, match="no systemd slice"):
+    with pytest.raises(InvalidError, match="not a systemd slice"):
         spec_of(handler=by_systemd)
 
 

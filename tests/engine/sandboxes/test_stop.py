@@ -81,7 +81,7 @@ async def test_a_task_that_cannot_be_ended_leaves_the_pod_for_the_next_try(
     bench = holding
     sandbox = await bench.pod(is_on_host=False, **POD)
     bench.adapter.failures["delete"] = AdapterError("busy")
-    expected = "failed to end the sandbox of pod shop/web: busy"
+    expected = "failed to stop the sandbox of pod shop/web: busy"
     for action in (stop_pod_sandbox, remove_pod_sandbox):
         with pytest.raises(FailedError, match=expected):
             await action(bench.context, sandbox)

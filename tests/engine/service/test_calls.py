@@ -373,7 +373,7 @@ async def test_a_status_says_what_is_missing(bench: Bench) -> None:
         False,
         "NoRuntimeHandler",
     )
-    assert runtime.message == ("no runtime handler can be used: runc: it is broken (mend it)")
+    assert runtime.message == ("no runtime handler is available: runc: it is broken (mend it)")
     assert (network.type, network.status, network.reason) == (
         "NetworkReady",
         False,
@@ -384,7 +384,7 @@ async def test_a_status_says_what_is_missing(bench: Bench) -> None:
     assert answer.info == {"handlers": "runc: it is broken"}
     bench.catalogue[0] = Catalogue()
     runtime = (await calls.status(pb.StatusRequest())).status.conditions[0]
-    assert runtime.message.endswith("used: there is none")
+    assert runtime.message.endswith("available: none is configured")
 
 
 @pytest.mark.parametrize(("text", "driver"), [(OCI, pb.CGROUPFS), (SYSTEMD, pb.SYSTEMD)])

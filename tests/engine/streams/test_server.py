@@ -95,7 +95,7 @@ async def test_a_thousand_may_be_outstanding_and_no_more() -> None:
     async with serving(FakeTarget(), clock=clock) as server:
         for _ in range(1000):
             server.exec_url(EXEC)
-        with pytest.raises(ExhaustedError, match="1000 streams"):
+        with pytest.raises(ExhaustedError, match="1000 stream requests"):
             server.exec_url(EXEC)
         clock.advance(60)
         server.exec_url(EXEC)
@@ -106,11 +106,11 @@ async def test_a_thousand_may_be_outstanding_and_no_more() -> None:
     [
         (pb.ExecRequest(container_id="c1", cmd=["x"]), "one of stdin"),
         (pb.ExecRequest(container_id="c1", tty=True), "one of stdin"),
-        (pb.ExecRequest(container_id="c1", tty=True, stdout=True, stderr=True), "terminal"),
+        (pb.ExecRequest(container_id="c1", tty=True, stdout=True, stderr=True), "tty and stderr"),
         (pb.AttachRequest(container_id="c1"), "one of stdin"),
-        (pb.AttachRequest(container_id="c1", tty=True, stderr=True), "terminal"),
-        (pb.PortForwardRequest(pod_sandbox_id="s", port=[80, 0]), "0 is no port"),
-        (pb.PortForwardRequest(pod_sandbox_id="s", port=[65536]), "65536 is no port"),
+        (pb.AttachRequest(container_id="c1", tty=True, stderr=True), "tty and stderr"),
+        (pb.PortForwardRequest(pod_sandbox_id="s", port=[80, 0]), "0 is not a port"),
+        (pb.PortForwardRequest(pod_sandbox_id="s", port=[65536]), "65536 is not a port"),
     ],
 )
 async def test_what_can_never_work_gets_no_address(

@@ -334,7 +334,7 @@ async def test_a_second_engine_on_the_same_directories_is_refused(
     engine: RunningEngine, caller: Caller
 ) -> None:
     assert engine.second_start() != 0
-    assert "another engine runs on" in engine.told
+    assert "another engine is running on" in engine.told
     await caller.run_pod()
 
 

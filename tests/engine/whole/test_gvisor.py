@@ -68,7 +68,7 @@ async def test_a_pod_stopped_with_its_containers_leaves_nothing_and_no_complaint
         await caller.run(pod, *SLEEP, name=name)
     await caller.stop_pod(pod)
     await caller.remove_pod(pod)
-    assert "work beside the calls failed" not in engine.told
+    assert "background task failed" not in engine.told
     assert "cgroups" not in engine.leftovers()
 
 
@@ -85,7 +85,7 @@ async def test_containers_go_with_a_kernel_that_is_killed(
 
     await eventually(is_down, "a pod without a kernel that is not ready")
     await caller.remove_pod(pod)
-    assert "work beside the calls failed" not in engine.told
+    assert "background task failed" not in engine.told
 
 
 async def test_programs_of_a_current_c_library_can_look_at_files(caller: Caller) -> None:

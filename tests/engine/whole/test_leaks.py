@@ -42,7 +42,7 @@ async def test_nothing_is_left_of_pods_ended_at_random_points(archive: Path) -> 
         engine.stop()
         engine.drain()
         assert not engine.leftovers(), f"seed {_SEED}"
-        assert "work beside the calls failed" not in engine.told
+        assert "background task failed" not in engine.told
         assert "call failed call=" not in engine.told
 
 

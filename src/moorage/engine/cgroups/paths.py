@@ -65,7 +65,8 @@ def parent_cgroup(driver: CgroupDriver, parent: str) -> str:
     names = PurePosixPath("/", (parent or DEFAULT_PARENT).lstrip("/")).parts
     if ".." in names or len(names) < 2 or "\0" in parent:
         raise InvalidError(
-            f"cgroup parent {parent!r} is no cgroup below the root: give a path such as /pods/a"
+            f"cgroup parent {parent!r} is not a cgroup path below the root; use a path such as "
+            "/pods/a"
         )
     return str(PurePosixPath(*names))
 
@@ -74,7 +75,7 @@ def slice_path(name: str) -> str:
     """Return a slice's directory: `a-b.slice` is `/a.slice/a-b.slice`. Raises InvalidError."""
     if not _SLICE_NAME.fullmatch(name):
         raise InvalidError(
-            f"cgroup parent {name!r} is no systemd slice: give a name such as pods-a.slice, or "
+            f"cgroup parent {name!r} is not a systemd slice; use a name such as pods-a.slice, or "
             "set the cgroupfs driver on the handler and the kubelet"
         )
     parts = name.removesuffix(_SLICE).split("-")

@@ -50,7 +50,13 @@ def record_exit(
 def record_unknown_exit(context: EngineContext, container: Container) -> None:
     """Record the exit of a container that no engine observed."""
     exit_ = Exit(_UNKNOWN_CODE, context.now_ns())
-    record_exit(context, container, exit_, _UNKNOWN, "its end was not seen by any engine")
+    record_exit(
+        context,
+        container,
+        exit_,
+        _UNKNOWN,
+        "exit status unknown: the container exited while no engine was running",
+    )
 
 
 def termination_reason(exit_: Exit) -> str:

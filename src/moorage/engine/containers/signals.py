@@ -26,7 +26,7 @@ def stop_signal(requested: pb.Signal.ValueType, image_signal: str) -> signal.Sig
         number = signal_number(image_signal)
         if number is not None:
             return number
-        log.warning("image has an unknown stop signal, SIGTERM is used", signal=image_signal)
+        log.warning("image has an unknown stop signal, using SIGTERM", signal=image_signal)
     return signal.SIGTERM
 
 

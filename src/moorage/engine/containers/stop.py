@@ -41,7 +41,7 @@ async def stop_container(context: EngineContext, container: Container, grace_s: 
     await signal_task(context, container, signal.SIGKILL)
     if not await _exits_within(container, KILL_DEADLINE_S):
         raise TimeLimitError(
-            f"container {container.id} does not end {KILL_DEADLINE_S:g} s after SIGKILL"
+            f"container {container.id} is still running {KILL_DEADLINE_S:g} s after SIGKILL"
         )
 
 

@@ -108,7 +108,7 @@ def _copy_bounded(
             limit = in_words(limits.unpacked_bytes)
             raise MalformedImageError(f"it unpacks to more than {limit}; raise --image-limit")
         if shutil.disk_usage(scratch).free < reserve:
-            why = f"{os.strerror(errno.ENOSPC)}: {in_words(reserve)} are kept free"
+            why = f"{os.strerror(errno.ENOSPC)}: {in_words(reserve)} must stay free"
             raise OSError(errno.ENOSPC, why, str(scratch))
         writer.write(chunk)
 
@@ -151,7 +151,7 @@ class _Contents:
     def document(self, path: str) -> bytes:
         part = self._part(path)
         if part.length > _DOCUMENT_LIMIT_BYTES:
-            raise MalformedImageError(f"{path} in {self.path} is too large to be a document")
+            raise MalformedImageError(f"{path} in {self.path} is too large for a JSON document")
         with self.path.open("rb") as file:
             file.seek(part.offset)
             return file.read(part.length)
@@ -160,7 +160,7 @@ class _Contents:
         """Return a small blob of an OCI layout whose content matches the digest in its name."""
         content = self.document(_blob_path(digest))
         if digest_of(content) != digest:
-            raise MalformedImageError(f"blob {digest} in {self.path} has another digest")
+            raise MalformedImageError(f"blob {digest} in {self.path} does not match its digest")
         return content
 
     def _part(self, path: str) -> _Part:
@@ -193,7 +193,7 @@ def _archived(contents: _Contents, entry: Descriptor, platform: Platform) -> Arc
     if isinstance(manifest, Index):
         manifest = read_manifest(contents.checked(pick(manifest, platform).digest))
     if not isinstance(manifest, Manifest):
-        raise MalformedImageError(f"{entry.digest} in {contents.path} is a list of lists")
+        raise MalformedImageError(f"{entry.digest} in {contents.path} is a nested index")
     blobs = tuple(
         contents.blob(_blob_path(layer.digest), digest=layer.digest, compression=layer.compression)
         for layer in manifest.layers

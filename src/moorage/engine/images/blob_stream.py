@@ -62,7 +62,7 @@ class BlobStream:
                     break
                 self._plain_left -= len(chunk)
                 if self._plain_left < 0:
-                    raise LayerError("its archive is larger than the limit of an image allows")
+                    raise LayerError("its archive exceeds the image size limit")
                 if self._plain is not self._packed:
                     self._plain.update(chunk)
                 self._rest = memoryview(chunk)
@@ -76,7 +76,7 @@ class BlobStream:
         while self._left:
             chunk = self._blob.read(min(_CHUNK_BYTES, self._left))
             if not chunk:
-                raise LayerError("the blob is cut short")
+                raise LayerError("the blob is truncated")
             self._left -= len(chunk)
             self._packed.update(chunk)
             yield chunk
@@ -131,7 +131,7 @@ def _open_gzip(stream: BlobStream) -> Iterator[bytes]:
     if is_begun and (plain := decoder.flush()):
         yield plain
     if is_begun and not decoder.eof:
-        raise LayerError("the compressed blob is cut short")
+        raise LayerError("the compressed blob is truncated")
 
 
 def _open_zstd(stream: BlobStream) -> Iterator[bytes]:
@@ -144,7 +144,7 @@ def _open_zstd(stream: BlobStream) -> Iterator[bytes]:
             stderr=subprocess.DEVNULL,
         )
     except FileNotFoundError as error:
-        raise LayerError("it is packed with zstd, and that program is not installed") from error
+        raise LayerError("it is compressed with zstd, which is not installed") from error
     return _zstd_chunks(stream, program)
 
 

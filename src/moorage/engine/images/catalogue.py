@@ -127,7 +127,7 @@ class Catalogue:
         if len(blobs) > limits.layers:
             raise FailedError(
                 f'failed to unpack image "{name}": it has {len(blobs)} layers, more than '
-                f"{limits.layers}; put several into one"
+                f"{limits.layers}; merge some of them"
             )
         diff_ids = [diff_id for diff_id, _ in blobs]
 

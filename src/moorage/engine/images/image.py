@@ -131,7 +131,7 @@ def check_digest(text: str) -> str:
     """Validate a digest, since it becomes a file name. Raises MalformedImageError."""
     hexadecimal = text.removeprefix(SHA256)
     if len(text) != len(SHA256) + 64 or len(hexadecimal) != 64:
-        raise MalformedImageError(f"{text!r} is no sha256 digest")
+        raise MalformedImageError(f"{text!r} is not a sha256 digest")
     if not set(hexadecimal) <= set("0123456789abcdef"):
-        raise MalformedImageError(f"{text!r} is no sha256 digest")
+        raise MalformedImageError(f"{text!r} is not a sha256 digest")
     return text

@@ -59,7 +59,7 @@ def find(images: Images, reference: str) -> Image:
         if len(fitting) == 1:
             return fitting[0]
         if fitting:
-            raise NotFoundError(f"image {reference}: several ids begin so; give more of it")
+            raise NotFoundError(f"image {reference}: several ids match; use a longer prefix")
     raise NotFoundError(f"image {reference} is not present; pull it first")
 
 

@@ -96,7 +96,7 @@ class Layers:
                 record = read_record(entry)
             except (OSError, msgspec.DecodeError) as error:
                 # Images that need it are dropped from the index, and pulled again.
-                log.warning("layer cannot be read and is removed", layer=entry.name, reason=error)
+                log.warning("removing unreadable layer", layer=entry.name, reason=error)
                 remove_leftover(entry)
             else:
                 self._sizes[SHA256 + entry.name] = (record.size_bytes, record.inodes)
@@ -226,7 +226,7 @@ async def _run(job: Mapping[str, Any]) -> dict[str, Any]:
     try:
         outcome: dict[str, Any] = json.loads(answer.output)
     except ValueError:
-        why = f"unpacking ended with status {answer.status}: {answer.complaint}"
+        why = f"the unpack process exited with status {answer.status}: {answer.complaint}"
         return {"error": why, "full": False}
     return outcome
 
@@ -235,7 +235,7 @@ def _failure(diff_id: str, blob: Blob, image: str, outcome: Mapping[str, Any]) -
     name = blob.digest or diff_id
     text = f'failed to unpack image "{image}": layer {name}: {outcome["error"]}'
     if outcome["full"]:
-        return ExhaustedError(f"{text}; make room or remove images")
+        return ExhaustedError(f"{text}; free space or remove images")
     return FailedError(text)
 
 

@@ -108,7 +108,7 @@ def read_manifest(content: bytes) -> Manifest | Index:
         kind = msgspec.json.decode(content, type=_Kind)
         if kind.schema_version == 1 or kind.media_type.startswith(_SCHEMA_1):
             raise MalformedImageError(
-                "it has a docker schema 1 manifest, a form given up in 2019; push it again"
+                "it has a docker schema 1 manifest, deprecated in 2019; push the image again"
             )
         if kind.manifests is not None:
             _check(kind.manifests)

@@ -97,7 +97,7 @@ class Puller:
                 _checked(reference, exact, content)
                 manifest = read_manifest(content)
             if not isinstance(manifest, Manifest):
-                raise MalformedImageError("its list of platforms lists a list")
+                raise MalformedImageError("its index refers to another index")
             configuration = await self._skopeo.configuration(exact, auth, reference.full)
             if digest_of(configuration) != manifest.config.digest:
                 raise MalformedImageError(f"configuration {manifest.config.digest} is corrupt")
@@ -146,8 +146,8 @@ class Puller:
         if needed > free:
             raise ExhaustedError(
                 f'failed to pull image "{offer.requested.full}": no space left on device: its '
-                f"layers are {in_words(needed)}, and {in_words(free)} may be used; make room or "
-                "remove images"
+                f"layers need {in_words(needed)}, and {in_words(free)} are available; free space "
+                "or remove images"
             )
 
     def _check_layers(self, offer: Offer, present: Container[str], directory: Path) -> None:
@@ -179,7 +179,7 @@ def _checked(requested: Reference, exact: Reference, content: bytes) -> str:
     """Return the digest of the served bytes. Raises FailedError if another was requested."""
     digest = digest_of(content)
     if exact.digest and exact.digest != digest:
-        raise _failure(requested, f"the registry served {digest} for {exact.digest}")
+        raise _failure(requested, f"the registry served {digest} instead of {exact.digest}")
     return digest
 
 

@@ -81,4 +81,4 @@ def message_in(output: str) -> str:
     """Return the last message of skopeo's log on one line; the whole output if it has none."""
     messages = _LAST_MESSAGE.findall(output)
     text = re.sub(r"\\(.)", r"\1", messages[-1]) if messages else output
-    return " ".join(text.split())[:_LONGEST] or "the program that pulls said nothing"
+    return " ".join(text.split())[:_LONGEST] or "skopeo failed without a message"

@@ -148,7 +148,7 @@ class RootFilesystems:
                 await self.unmount(container_id, Path(self._record(container_id).target))
                 await self.remove(container_id)
             except EngineError as error:
-                log.warning("root filesystem of no container stays", id=container_id, reason=error)
+                log.warning("orphaned root filesystem not removed", id=container_id, reason=error)
 
     def _record(self, container_id: str) -> RootfsRecord:
         try:
@@ -199,7 +199,7 @@ def failure(what: str, error: OSError) -> EngineError:
     why = error.strerror or str(error)
     about = f" ({os.fsdecode(error.filename)})" if isinstance(error.filename, str | bytes) else ""
     if error.errno in FULL:
-        return ExhaustedError(f"{what}: {why}{about}; make room on the disk")
+        return ExhaustedError(f"{what}: {why}{about}; free disk space")
     if isinstance(error, IdmapUnsupportedError):
         return FailedError(f"{what}: {why}{about}; run the pod without a user namespace")
     return FailedError(f"{what}: {why}{about}")

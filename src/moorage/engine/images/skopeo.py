@@ -128,7 +128,7 @@ class Skopeo:
 
     async def _ask(self, argv: Sequence[str], measure: Callable[[], int]) -> bytes:
         if shutil.which(self.program) is None:
-            raise FailedError(f"images cannot be pulled: no program {self.program}; install skopeo")
+            raise FailedError(f"images cannot be pulled: {self.program} not found; install skopeo")
         environment = {name: os.environ[name] for name in _PASSED if name in os.environ}
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(self._answer(argv, environment))
@@ -152,7 +152,7 @@ class Skopeo:
                 argv, deadline_s=_LONGEST_S, environment=environment, directory=self.run
             )
         except CommandError as error:
-            log.error("the program that pulls cannot be run", error=error)
+            log.error("skopeo cannot be run", error=error)
             return None
 
     async def _stalled(self, measure: Callable[[], int]) -> None:

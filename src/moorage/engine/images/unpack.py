@@ -96,7 +96,7 @@ class Budget:
             self._unchecked_bytes = 0
             file_system = os.statvfs("/")
             if file_system.f_bavail * file_system.f_frsize < self._reserve_bytes:
-                why = f"{os.strerror(errno.ENOSPC)}: {self._reserve_bytes} bytes are kept free"
+                why = f"{os.strerror(errno.ENOSPC)}: {self._reserve_bytes} bytes must stay free"
                 raise OSError(errno.ENOSPC, why)
 
     def attributes(self, path: str, size_bytes: int) -> None:
@@ -139,7 +139,7 @@ class Extraction:
             self._hide(directory, name)
             return
         if entry.type not in self._makers and not entry.isreg():
-            raise LayerError(f"entry {path} is of an unknown kind {entry.type!r}")
+            raise LayerError(f"entry {path} has the unsupported type {entry.type!r}")
         self._make_room(path, directory, entry)
         if entry.isreg():
             self._write(archive, entry, path)
@@ -174,7 +174,7 @@ class Extraction:
         if stat.S_ISDIR(present.st_mode):
             if not entry.isdir():
                 if not path:
-                    raise LayerError("the root is no directory")
+                    raise LayerError("the root is not a directory")
                 remove_tree(Path(f"/{path}"))
         else:
             os.unlink(f"/{path}")
@@ -189,7 +189,7 @@ class Extraction:
             return
         hidden = name.removeprefix(_WHITEOUT)
         if hidden in ("", ".", ".."):
-            raise LayerError(f"whiteout {directory}/{name} names nothing")
+            raise LayerError(f"whiteout {directory}/{name} has no target name")
         path = f"{directory}/{hidden}" if directory else hidden
         if os.path.lexists(f"/{path}"):
             if os.path.isdir(f"/{path}") and not os.path.islink(f"/{path}"):
@@ -237,7 +237,7 @@ class Extraction:
             while left:
                 chunk = source.read(min(_CHUNK_BYTES, left))
                 if not chunk:
-                    raise LayerError(f"file {path} is cut short")
+                    raise LayerError(f"file {path} is truncated")
                 left -= len(chunk)
                 # A sparse entry is larger than its data in the archive.
                 self._budget.take(len(chunk))
@@ -269,7 +269,7 @@ def _path(name: str) -> str:
     """Return a path below the root without dots. Raises LayerError if it leaves the root."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts or "\0" in name:
-        raise LayerError(f"entry {name!r} leaves the layer")
+        raise LayerError(f"entry {name!r} points outside the layer")
     return "/".join(parts)
 
 
@@ -291,16 +291,15 @@ def _check_numbers(path: str, entry: tarfile.TarInfo) -> None:
         # The last id means "leave unchanged". Source: chown(2).
         if not 0 <= number < _NO_ID:
             raise LayerError(
-                f"entry {path} belongs to {what} {_shown(number)}, which is none: ids go from 0 to "
-                f"{_NO_ID - 1}"
+                f"entry {path}: {what} id {_shown(number)} is out of range (0 to {_NO_ID - 1})"
             )
     if not abs(entry.mtime) <= _LATEST_S:
         # NaN compares false.
-        raise LayerError(f"entry {path} has the modification time {entry.mtime}, which is none")
+        raise LayerError(f"entry {path} has the invalid modification time {entry.mtime}")
     major, minor = entry.devmajor, entry.devminor
     if entry.isdev() and not (0 <= major < _MAJORS and 0 <= minor < _MINORS):
         raise LayerError(
-            f"entry {path} is the device {_shown(major)}:{_shown(minor)}, which is none"
+            f"entry {path} has the invalid device number {_shown(major)}:{_shown(minor)}"
         )
 
 
@@ -319,7 +318,7 @@ def run(job: dict[str, Any]) -> None:
     # When the engine dies, this process must not race its successor.
     libc.set_parent_death_signal(signal.SIGKILL)
     if os.getppid() != job["parent"]:
-        raise LayerError("the engine has ended")
+        raise LayerError("the engine has exited")
     os.umask(0)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     private = os.open(job["record"], flags, 0o600)

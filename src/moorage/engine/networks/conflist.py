@@ -49,7 +49,7 @@ def read_conflist(directory: Path) -> Conflist:
         raise ConflistError(f"no network configuration in {directory}")
     untrusted = distrust(files[0])
     if untrusted is not None:
-        raise ConflistError(f"network configuration {files[0]} is not used: {untrusted}")
+        raise ConflistError(f"refusing network configuration {files[0]}: {untrusted}")
     return parse_conflist(files[0].read_bytes(), files[0])
 
 
@@ -60,7 +60,7 @@ def parse_conflist(text: bytes, file: Path) -> Conflist:
     except msgspec.DecodeError as error:
         raise ConflistError(f"{file} is not JSON: {error}") from error
     if not isinstance(document, dict) or not isinstance(document.get("name"), str):
-        raise ConflistError(f"{file} names no network")
+        raise ConflistError(f"{file}: network configuration has no name")
     plugins = document.get("plugins", [document])
     if not isinstance(plugins, list) or not plugins or not all(map(_is_plugin, plugins)):
         raise ConflistError(f"{file} has no plugins, or one without a type")

@@ -121,10 +121,10 @@ class Plugins:
     ) -> Mapping[str, Any]:
         program = shutil.which(plugin, path=self._path)
         if program is None:
-            raise CniError(f"the network plugin {plugin} is not in {self._path}")
+            raise CniError(f"network plugin {plugin} not found in {self._path}")
         untrusted = distrust(Path(program))
         if untrusted is not None:
-            raise CniError(f"the network plugin {plugin} is not run: {untrusted}")
+            raise CniError(f"refusing to run network plugin {plugin}: {untrusted}")
         environment = {
             **self._environment,
             "CNI_COMMAND": command,
@@ -174,7 +174,7 @@ def _decode(output: bytes) -> Mapping[str, Any]:
     try:
         result = msgspec.json.decode(output or b"{}")
     except msgspec.DecodeError as error:
-        raise CniError(f"a network plugin answered {output[:200]!r}: {error}") from error
+        raise CniError(f"network plugin output is not JSON, {output[:200]!r}: {error}") from error
     return result if isinstance(result, dict) else {}
 
 

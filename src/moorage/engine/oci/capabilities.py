@@ -117,6 +117,6 @@ def _verify_givable(capabilities: frozenset[str], givable: frozenset[str]) -> No
     lacking = in_order(capabilities - givable)
     if lacking:
         raise InvalidError(
-            f"capability {', '.join(lacking)} cannot be given: the engine does not have it; "
-            "leave it out, or run the engine with it"
+            f"capability {', '.join(lacking)} cannot be granted: the engine does not hold it; "
+            "remove it from the request, or run the engine with it"
         )

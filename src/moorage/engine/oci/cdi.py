@@ -161,7 +161,8 @@ def merged_edits(
     for name in names:
         if not _QUALIFIED.match(name):
             raise InvalidError(
-                f"CDI device {name!r} is no qualified name; spell it like vendor.com/class=device"
+                f"CDI device {name!r} is not a fully qualified name; use the form "
+                "vendor.com/class=device"
             )
         match = _find(name, directories)
         if match is None:
@@ -175,8 +176,8 @@ def merged_edits(
     if unresolved:
         broken = f"; unreadable: {'; '.join(complaints)}" if complaints else ""
         raise InvalidError(
-            f"unresolvable CDI devices {', '.join(unresolved)}: no single file in the CDI "
-            f"directories describes them; have the vendor's tool write one{broken}"
+            f"unresolvable CDI devices {', '.join(unresolved)}: no spec in the CDI "
+            f"directories, or several conflicting ones; generate one with the vendor's tool{broken}"
         )
     return edits
 

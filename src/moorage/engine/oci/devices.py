@@ -94,8 +94,8 @@ def resolve_devices(requests: Iterable[pb.Device]) -> tuple[HostDevice, ...]:
         permissions = request.permissions or ALL_ACCESS
         if not set(permissions) <= set(ALL_ACCESS):
             raise InvalidError(
-                f"device {request.host_path}: permissions {permissions!r} has other letters than "
-                "r, w and m"
+                f"device {request.host_path}: permissions {permissions!r} contains letters other "
+                "than r, w and m"
             )
         target = request.container_path or request.host_path
         if not target.startswith("/"):
@@ -157,8 +157,8 @@ def _described(node: DeviceNode) -> HostDevice:
     minor = _first(node.minor, device.minor if device else None)
     if kind not in ("b", "c") or major is None or minor is None:
         raise InvalidError(
-            f"CDI device node {host} is absent or no device; load its driver, or have the vendor's "
-            "tool write the description again"
+            f"CDI device node {host} does not exist or is not a device; load its driver, or "
+            "regenerate the CDI spec with the vendor's tool"
         )
     return HostDevice(
         path=node.path,
@@ -185,7 +185,7 @@ def _read(host: Path, target: str, permissions: str) -> Iterator[HostDevice]:
         return
     device = read_device(host, target, permissions)
     if device is None:
-        raise InvalidError(f"device {host} is absent or no device; name a node of this machine")
+        raise InvalidError(f"device {host} does not exist or is not a device node of this host")
     yield device
 
 

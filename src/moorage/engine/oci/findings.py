@@ -68,7 +68,7 @@ def look_up_container(
     for hook in edits.hooks:
         untrusted = distrust(Path(hook.path))
         if untrusted is not None:
-            raise InvalidError(f"CDI hook {hook.path} is not run: {untrusted}")
+            raise InvalidError(f"refusing to run CDI hook {hook.path}: {untrusted}")
     devices = (
         *(all_host_devices() if has_all else ()),
         *resolve_devices(config.devices),
@@ -101,8 +101,7 @@ def _source(mount: pb.Mount) -> str:
     if not path.startswith("/"):
         what = f"of image {mount.image.image!r}" if mount.image.image else f"{path!r}"
         raise InvalidError(
-            f"mount {mount.container_path}: host_path {what} is no absolute path; "
-            "give the whole path"
+            f"mount {mount.container_path}: host_path {what} must be an absolute path"
         )
     try:
         real = _real(path)
@@ -110,8 +109,8 @@ def _source(mount: pb.Mount) -> str:
             make_directories(Path(real), _MISSING_MODE)
     except OSError as error:
         raise InvalidError(
-            f"mount {mount.container_path}: host_path {path} is absent and no directory can be "
-            f"made there: {error.strerror}"
+            f"mount {mount.container_path}: host_path {path} does not exist and cannot be "
+            f"created: {error.strerror}"
         ) from error
     return real
 

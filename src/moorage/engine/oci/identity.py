@@ -134,7 +134,7 @@ def _wanted(context: pb.LinuxContainerSecurityContext, image_user: str) -> tuple
     if has_uid and name:
         raise InvalidError(
             f"security_context has both run_as_user {context.run_as_user.value} and "
-            f"run_as_username {name!r}; give one of them"
+            f"run_as_username {name!r}; set only one of them"
         )
     group = ""
     if context.HasField("run_as_group"):
@@ -159,7 +159,7 @@ def _find_user(name: str, users: tuple[PasswdEntry, ...]) -> PasswdEntry | None:
     entry = next((user for user in users if user.name == name), None)
     if entry is None:
         raise InvalidError(
-            f"no user {name!r} in the image's /etc/passwd; give run_as_user a number, or use an "
+            f"no user {name!r} in the image's /etc/passwd; set run_as_user to a number, or use an "
             "image that has this user"
         )
     return entry
@@ -172,7 +172,7 @@ def _group_id(name: str, groups: tuple[GroupEntry, ...]) -> int:
         if group.name == name:
             return group.gid
     raise InvalidError(
-        f"no group {name!r} in the image's /etc/group; give run_as_group a number, or use an "
+        f"no group {name!r} in the image's /etc/group; set run_as_group to a number, or use an "
         "image that has this group"
     )
 

@@ -65,7 +65,7 @@ def app_armor_profile(context: SecurityContext, host: HostFacts, loaded: Collect
         if requested is None:
             return ""
         raise InvalidError(
-            "apparmor is not supported: a profile is asked for and this kernel has it off; "
+            "apparmor is not supported: a profile is requested, but AppArmor is disabled; "
             "use Unconfined"
         )
     if kind == _RUNTIME_DEFAULT:
@@ -98,7 +98,7 @@ def selinux_labels(
     level = selinux.level or pods.selinux_options.level or _level_of(sandbox_id)
     if not _LEVEL.match(level):
         raise InvalidError(
-            f"selinux_options.level {level!r} is not a level; spell it like s0:c123,c456"
+            f"selinux_options.level {level!r} is not a level; use the form s0:c123,c456"
         )
     user, role = selinux.user or "system_u", selinux.role or "system_r"
     return Labels(

@@ -206,14 +206,14 @@ def _requested_mount(mount: pb.Mount, handler: HandlerTraits, findings: Findings
 def _access(mount: pb.Mount, destination: str, handler: HandlerTraits) -> str:
     is_image = bool(mount.image.image)
     if is_image and not mount.readonly:
-        raise InvalidError(f"mount {destination} is of an image, which needs readonly: true")
+        raise InvalidError(f"mount {destination} is an image mount, which requires readonly: true")
     if not mount.recursive_read_only:
         return "ro" if mount.readonly else "rw"
     if not mount.readonly:
-        raise InvalidError(f"mount {destination}: recursive_read_only needs readonly: true")
+        raise InvalidError(f"mount {destination}: recursive_read_only requires readonly: true")
     if mount.propagation != pb.PROPAGATION_PRIVATE:
         raise InvalidError(
-            f"mount {destination}: recursive_read_only needs PROPAGATION_PRIVATE, not "
+            f"mount {destination}: recursive_read_only requires PROPAGATION_PRIVATE, not "
             f"{pb.MountPropagation.Name(mount.propagation)}"
         )
     if not handler.has_recursive_read_only:

@@ -159,7 +159,7 @@ def _one_range(ranges: Any, field: str) -> Mapping:
             f"userns_options.{field} does not map container id 0; begin the range there"
         )
     if mapping["hostID"] + mapping["size"] > _ID_SPACE:
-        raise InvalidError(f"userns_options.{field} goes beyond the ids there are; shorten it")
+        raise InvalidError(f"userns_options.{field} exceeds the id space; shorten the range")
     return mapping
 
 
@@ -198,8 +198,8 @@ def _pid(options: pb.NamespaceOption, request: ContainerRequest) -> dict[str, st
     if mode == pb.TARGET:
         if request.target_pid is None:
             raise InvalidError(
-                f"namespace_options.target_id {options.target_id!r} names no running container "
-                "of this pod; name one that runs"
+                f"namespace_options.target_id {options.target_id!r} is not a running container "
+                "of this pod"
             )
         return _entry("pid", f"/proc/{request.target_pid}/ns/pid")
     if request.handler.has_processes_joined_unsaid:

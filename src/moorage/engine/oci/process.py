@@ -53,7 +53,7 @@ def environment(config: pb.ContainerConfig, image: ImageDefaults, hostname: str)
         variables["HOSTNAME"] = hostname
     for pair in config.envs:
         if not pair.key or "=" in pair.key:
-            raise InvalidError(f"envs has the name {pair.key!r}; a name is not empty and has no =")
+            raise InvalidError(f"envs has the invalid name {pair.key!r}: empty or with =")
         variables[pair.key] = _text(pair.value, pair.key)
     return _checked([f"{name}={value}" for name, value in variables.items()], "envs")
 
@@ -86,7 +86,7 @@ def exec_process(
     It has the same user, environment, directory, capabilities and limits. Raises InvalidError.
     """
     if not argv:
-        raise InvalidError("cmd is empty; name a command to run in the container")
+        raise InvalidError("cmd is empty; specify a command to run")
     document = {**process, "args": _checked(list(argv), "cmd"), "terminal": has_terminal}
     env = process.get("env", [])
     if has_terminal and not any(variable.startswith("TERM=") for variable in env):
@@ -101,11 +101,11 @@ def _text(value: bytes | str, name: str) -> str:
         return value.decode()
     except UnicodeDecodeError:
         raise InvalidError(
-            f"the value of env {name!r} is not UTF-8, which a runtime's configuration must be"
+            f"the value of env {name!r} is not UTF-8, as an OCI config.json must be"
         ) from None
 
 
 def _checked(words: list[str], field: str) -> list[str]:
     if any("\0" in word for word in words):
-        raise InvalidError(f"{field} has a NUL character, which no program can be given")
+        raise InvalidError(f"{field} contains a NUL character, which execve does not allow")
     return words

@@ -70,7 +70,7 @@ def _memory(resources: pb.LinuxContainerResources, host: HostFacts) -> dict[str,
 def _hugepage(limit: pb.HugepageLimit) -> dict[str, Any]:
     if not _PAGE_SIZE.match(limit.page_size):
         raise InvalidError(
-            f"resources.hugepage_limits has page size {limit.page_size!r}; spell it like 2MB or 1GB"
+            f"resources.hugepage_limits has page size {limit.page_size!r}; use 2MB, for example"
         )
     return {"pageSize": limit.page_size, "limit": limit.limit}
 
@@ -78,12 +78,13 @@ def _hugepage(limit: pb.HugepageLimit) -> dict[str, Any]:
 def _unified(unified: Any, host: HostFacts) -> dict[str, str]:
     if not host.is_cgroup_v2:
         raise InvalidError(
-            "resources.unified needs cgroup version 2, which this machine does not use for its "
+            "resources.unified needs cgroup version 2, which this host does not use for its "
             "controllers; leave it out"
         )
     for key in unified:
         if "/" in key or "." not in key.strip("."):
             raise InvalidError(
-                f"resources.unified key {key!r} is no cgroup file; name one like memory.high"
+                f"resources.unified key {key!r} is not a cgroup file; use a name "
+                "such as memory.high"
             )
     return dict(unified)

@@ -62,8 +62,8 @@ def sandbox_sysctls(config: pb.PodSandboxConfig) -> tuple[Sysctl, ...]:
     for entry in sysctls:
         if entry.namespace in shared:
             raise InvalidError(
-                f"sysctl {entry.key!r} would change the machine's: the pod has the host's "
-                f"{entry.namespace} namespace; leave it out"
+                f"sysctl {entry.key!r} is not allowed: the pod uses the host's "
+                f"{entry.namespace} namespace; remove it"
             )
     return sysctls
 
@@ -76,8 +76,7 @@ def sysctl(key: str, value: str) -> Sysctl:
     )
     if not namespace:
         raise InvalidError(
-            f"sysctl {key!r} is not namespaced, so it would change the machine's; "
-            "set it on the node"
+            f"sysctl {key!r} is not namespaced, so it would change the host; set it on the node"
         )
     return Sysctl(key, value, namespace, Path("/proc/sys", path))
 
@@ -90,7 +89,7 @@ def sysctl_path(key: str) -> str:
     path = key.translate(str.maketrans("./", "/.")) if first == "." else key
     parts = path.split("/")
     if len(parts) < 2 or any(part in ("", ".", "..") for part in parts):
-        raise InvalidError(f"{key!r} is no name of a sysctl; spell it like net.core.somaxconn")
+        raise InvalidError(f"{key!r} is not a sysctl name; use the form net.core.somaxconn")
     return path
 
 

@@ -212,7 +212,7 @@ def _verify_privilege(config: pb.ContainerConfig, sandbox: SandboxContext) -> No
     if not sandbox.config.linux.security_context.privileged:
         raise InvalidError(
             f"no privileged container allowed in sandbox {sandbox.id}: container "
-            f"{config.metadata.name!r} asks for it; run the sandbox with privileged: true"
+            f"{config.metadata.name!r} requests it; run the sandbox with privileged: true"
         )
 
 

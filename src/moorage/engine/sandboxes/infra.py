@@ -49,7 +49,7 @@ async def delete_infra(context: EngineContext, sandbox: Sandbox) -> None:
     try:
         await context.adapter(sandbox).delete(sandbox.task(context.paths))
     except AdapterError as error:
-        raise FailedError(f"failed to end the sandbox of pod {sandbox.pod}: {error}") from error
+        raise FailedError(f"failed to stop the sandbox of pod {sandbox.pod}: {error}") from error
 
 
 def _create_bundle(context: EngineContext, sandbox: Sandbox, bundle: Path) -> Path:

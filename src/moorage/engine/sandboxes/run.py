@@ -122,5 +122,5 @@ def _trusted_program(handler: OfferedHandler) -> Path:
         raise FailedError(f'runtime handler "{handler.name}" has no program')
     untrusted = distrust(handler.program)
     if untrusted is not None:
-        raise FailedError(f'runtime handler "{handler.name}" is not run: {untrusted}')
+        raise FailedError(f'refusing to run runtime handler "{handler.name}": {untrusted}')
     return handler.program

@@ -156,4 +156,4 @@ def _note_abandoned(call: str, done: asyncio.Future[Any]) -> None:
     """Log the failure of a call whose client has disconnected."""
     error = None if done.cancelled() else done.exception()
     if error is not None:
-        log.warning("call failed after its caller had gone", call=call, reason=error)
+        log.warning("call failed after the client disconnected", call=call, reason=error)

@@ -74,7 +74,7 @@ class StatusServicer:
             type="RuntimeReady",
             status=False,
             reason="NoRuntimeHandler",
-            message=f"no runtime handler can be used: {reasons or 'there is none'}",
+            message=f"no runtime handler is available: {reasons or 'none is configured'}",
         )
 
     def _network_ready(self) -> pb.RuntimeCondition:

@@ -112,7 +112,9 @@ class Endpoint:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         stream_request = self._tokens.redeem(request.match_info["token"])
         if stream_request is None or request.match_info["action"] != path_of(stream_request):
-            raise web.HTTPNotFound(text="no such stream: its address works once, for a minute")
+            raise web.HTTPNotFound(
+                text="unknown or expired stream URL: it is valid once, for one minute"
+            )
         prove(request)
         task = asyncio.current_task()
         assert task is not None
@@ -219,8 +221,8 @@ class Endpoint:
     ) -> web.StreamResponse:
         if not 0 < len(call.port) <= _SOCKET_PORTS:
             raise web.HTTPBadRequest(
-                text=f"a websocket forwards the 1 to {_SOCKET_PORTS} ports that the call named, "
-                f"not {len(call.port)}"
+                text=f"port forward over a WebSocket requires 1 to {_SOCKET_PORTS} ports in the "
+                f"PortForward call, not {len(call.port)}"
             )
         websocket = await self._accept(request, dialect.name)
         timer = self._timer()
@@ -273,7 +275,7 @@ def _agreed(offered: Sequence[str], spoken: Sequence[Dialect]) -> Dialect:
         names = [version.name for version in spoken if version.name]
         raise web.HTTPForbidden(
             text=f"no common protocol: the client offers {', '.join(offered)}; "
-            f"the engine speaks {', '.join(names)}",
+            f"the engine accepts {', '.join(names)}",
             headers=[(_ACCEPTED_VERSIONS, name) for name in names],
         )
     return dialect

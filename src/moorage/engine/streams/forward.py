@@ -137,7 +137,7 @@ class Pairs:
                 for stream in pair.streams.values():
                     await stream.reset()
         except OSError as error:
-            log.debug("the client has gone", why=str(error))
+            log.debug("the client disconnected", why=str(error))
 
 
 def _request_of(stream: SpdyStream, kind: str) -> str:

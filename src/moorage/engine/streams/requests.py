@@ -25,10 +25,10 @@ def check(request: StreamRequest) -> None:
     if isinstance(request, pb.PortForwardRequest):
         wrong = [port for port in request.port if not 0 < port <= _LARGEST_PORT]
         if wrong:
-            raise InvalidError(f"port forward: {wrong[0]} is no port (1 to {_LARGEST_PORT})")
+            raise InvalidError(f"port forward: {wrong[0]} is not a port (1 to {_LARGEST_PORT})")
         return
     subject = f"{path_of(request)} in container {request.container_id}"
     if not (request.stdin or request.stdout or request.stderr):
-        raise InvalidError(f"{subject}: one of stdin, stdout and stderr must be asked for")
+        raise InvalidError(f"{subject}: one of stdin, stdout and stderr must be set")
     if request.tty and request.stderr:
-        raise InvalidError(f"{subject}: a terminal has no stderr, ask for tty or for stderr")
+        raise InvalidError(f"{subject}: tty and stderr cannot both be set")

@@ -84,7 +84,7 @@ class StreamServer:
     def _url(self, request: StreamRequest) -> str:
         check(request)
         if self._serving.done():
-            raise FailedError(f"streams are not served any more: {self._serving.exception()}")
+            raise FailedError(f"the streaming server has stopped: {self._serving.exception()}")
         token = self._tokens.issue(request)
         self._is_wanted.set()
         host = f"[{self._address}]" if ":" in self._address else self._address

@@ -42,7 +42,7 @@ class Tokens(Generic[T]):
         self._forget_old()
         if len(self._held) >= LIMIT:
             raise ExhaustedError(
-                f"{LIMIT} streams have been asked for and not begun; begin them, or try again "
+                f"{LIMIT} stream requests are pending; connect to them, or retry "
                 f"within {LIFETIME_S:.0f} s"
             )
         token = secrets.token_urlsafe(_RANDOM_BYTES)

@@ -165,7 +165,7 @@ class HeaderCodec:
 def _text(block: bytes, offset: int) -> tuple[str, int]:
     end = offset + 4 + number(block, offset)
     if end > len(block):
-        raise FrameError("a header is cut off")
+        raise FrameError("a header is truncated")
     return block[offset + 4 : end].decode("utf-8", "replace"), end
 
 

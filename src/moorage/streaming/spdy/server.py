@@ -140,7 +140,7 @@ class ServerSession:
         Streams that are open then are lost. Raises OSError when the connection breaks and
         FrameError when the client violates the protocol.
         """
-        error: OSError = ConnectionResetError("the client has gone")
+        error: OSError = ConnectionResetError("the client disconnected")
         try:
             while received := await self._link.read():
                 self._timer.touch()

@@ -51,8 +51,8 @@ def test_the_handler_says_what_the_default_is(default: str, expected: SeccompCho
     ("fields", "text"),
     [
         ({"seccomp": Profile(profile_type=Profile.Localhost, localhost_ref="p.json")},
-         "seccomp.localhost_ref 'p.json' is no absolute path"),
-        ({"seccomp_profile_path": "localhost/p.json"}, "no absolute path"),
+         "seccomp.localhost_ref 'p.json' must be an absolute path"),
+        ({"seccomp_profile_path": "localhost/p.json"}, "must be an absolute path"),
         ({"seccomp_profile_path": "custom"}, "'custom' is not supported"),
     ],
 )  # fmt: skip

@@ -19,11 +19,11 @@ def test_a_profile_keeps_what_a_runtime_knows(tmp_path: Path) -> None:
     ("content", "text"),
     [
         (None, "cannot be read: No such file"),
-        (b"{", "is no JSON object"),
-        (b"[]", "is no JSON object"),
+        (b"{", "is not a JSON object"),
+        (b"[]", "is not a JSON object"),
         (b"{}", "has no defaultAction"),
         (b'{"defaultAction": 3}', "has no defaultAction"),
-        (b"\xff\xfe", "is no JSON object"),
+        (b"\xff\xfe", "is not a JSON object"),
     ],
 )
 def test_a_profile_that_is_none_says_why(tmp_path: Path, content: bytes | None, text: str) -> None:
@@ -36,7 +36,7 @@ def test_a_profile_that_is_none_says_why(tmp_path: Path, content: bytes | None, 
 
 
 def test_a_path_must_be_whole() -> None:
-    with pytest.raises(InvalidError, match="no absolute path"):
+    with pytest.raises(InvalidError, match="must be an absolute path"):
         read_profile("p.json")
 
 
@@ -49,7 +49,7 @@ def test_a_profile_that_others_can_write_is_not_used(tmp_path: Path) -> None:
     place = tmp_path / "profile.json"
     place.write_text('{"defaultAction": "SCMP_ACT_ALLOW"}')
     place.chmod(0o666)
-    with pytest.raises(InvalidError, match=f"{place} is not used: .*chmod go-w {place}"):
+    with pytest.raises(InvalidError, match=f"refusing .* {place}: .*chmod go-w {place}"):
         read_profile(str(place))
 
 

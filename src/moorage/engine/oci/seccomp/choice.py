@@ -41,7 +41,7 @@ def choose_seccomp(
     chosen = _asked(context, handler_default)
     if chosen != NO_PROFILE and not has_seccomp:
         raise InvalidError(
-            "a seccomp profile is asked for, but this kernel has no seccomp; use Unconfined"
+            "a seccomp profile is requested, but this kernel has no seccomp; use Unconfined"
         )
     return chosen
 
@@ -76,5 +76,5 @@ def _default(handler_default: str) -> SeccompChoice:
 
 def _of_file(path: str, field: str) -> SeccompChoice:
     if not path.startswith("/"):
-        raise InvalidError(f"{field} {path!r} is no absolute path; give the whole path")
+        raise InvalidError(f"{field} {path!r} must be an absolute path")
     return SeccompChoice(path=path)
