@@ -101,5 +101,5 @@ async def test_a_program_that_others_can_write_is_not_run(tmp_path: Path) -> Non
     (runc,) = [each for each in handlers if each.handler == "runc"]
     assert not runc.available
     assert "can be written by others (mode 0777)" in runc.reason
-    assert runc.remedy == f"look at it, then chmod go-w {found}"
+    assert runc.remedy == f"inspect it, then chmod go-w {found}"
     assert not asked.exists()

@@ -124,7 +124,7 @@ async def test_a_broken_file_leaves_the_former_version_in_force(
     broken = await watched.until(lambda catalogue: bool(catalogue.complaints))
     (complaint,) = broken.complaints
     assert (complaint.line, complaint.has_former) == (2, True)
-    assert "its former version stays in force" in str(complaint)
+    assert "its previous version stays in effect" in str(complaint)
     assert broken.handlers == before
     definition(watched.second, "runc", "crun")
     mended = await watched.until(lambda catalogue: not catalogue.complaints)
@@ -318,7 +318,7 @@ async def test_the_default_is_the_one_that_says_so_else_a_plain_runtime(
     definition(watched.second, "zeta", "crun", more="default = true\n")
     rivals = await watched.until(lambda catalogue: bool(catalogue.complaints))
     assert rivals.default_name == "crun"
-    assert "is the default already" in rivals.complaints[0].problem
+    assert "is already the default" in rivals.complaints[0].problem
 
 
 async def test_a_listener_that_fails_ends_the_watching_loudly(watched: Watched) -> None:
@@ -364,8 +364,8 @@ async def test_a_file_that_others_can_write_is_refused_and_its_former_self_stays
     catalogue = await watched.until(lambda catalogue: bool(catalogue.complaints))
     (complaint,) = catalogue.complaints
     assert str(complaint) == (
-        f"{file}: it can be written by others (mode 0666) (look at it, then chmod go-w {file}); "
-        "its former version stays in force"
+        f"{file}: it can be written by others (mode 0666) (inspect it, then chmod go-w {file}); "
+        "its previous version stays in effect"
     )
     assert offered(catalogue, "runc").program == watched.bin / "runc"
     file.chmod(0o644)
@@ -405,7 +405,7 @@ async def test_a_program_that_others_can_write_is_not_even_asked(
         runc = offered(directory.catalogue, "runc")
         assert not runc.is_available
         assert str(place) in runc.verdict.reason
-        assert runc.verdict.remedy == f"look at it, then chmod go-w {place}"
+        assert runc.verdict.remedy == f"inspect it, then chmod go-w {place}"
         assert not result.exists()
         place.chmod(0o755)
         await directory.refresh()
@@ -435,7 +435,7 @@ async def test_a_program_that_is_slow_is_offered_once_it_has_answered(watched: W
         pending = await watched.until(
             lambda catalogue: (
                 "slow" in catalogue.handlers
-                and "not answered yet" in offered(catalogue, "slow").verdict.reason
+                and "not completed yet" in offered(catalogue, "slow").verdict.reason
             )
         )
         assert not offered(pending, "slow").is_available
@@ -443,7 +443,7 @@ async def test_a_program_that_is_slow_is_offered_once_it_has_answered(watched: W
         assert not offered(handlers.catalogue, "slow").is_available
         await asyncio.to_thread(gate.write_text, "")
         found = await watched.until(
-            lambda catalogue: "not answered yet" not in offered(catalogue, "slow").verdict.reason
+            lambda catalogue: "not completed yet" not in offered(catalogue, "slow").verdict.reason
         )
         assert offered(found, "runc").is_available
 

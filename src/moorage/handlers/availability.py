@@ -67,7 +67,7 @@ def _is_installed(installed: InstalledRuntime, _machine: Machine) -> Verdict | N
     if installed.defined_in is not None:
         remedy = f"{remedy}, or correct {installed.defined_in}"
     if Path(installed.program).is_absolute():
-        return Verdict(f"{installed.program} is no program that can be run", remedy)
+        return Verdict(f"{installed.program} is not an executable file", remedy)
     return Verdict(f"{installed.program or runtime.program} is not on PATH", remedy)
 
 
@@ -79,7 +79,7 @@ def distrusted(problem: Distrust) -> Verdict:
     """Return the verdict on a file that runs as root and is writable by other users."""
     return Verdict(
         f"{problem.path} {problem.problem}, so another user may have replaced it",
-        f"look at it, then {problem.remedy}",
+        f"inspect it, then {problem.remedy}",
     )
 
 

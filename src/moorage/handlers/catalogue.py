@@ -47,7 +47,7 @@ class Diagnostic:
 
     def __str__(self) -> str:
         place = f"{self.path}:{self.line}" if self.line else str(self.path)
-        suffix = "; its former version stays in force" if self.has_former else ""
+        suffix = "; its previous version stays in effect" if self.has_former else ""
         return f"{place}: {self.problem} ({self.remedy}){suffix}"
 
 

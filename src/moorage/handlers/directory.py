@@ -108,7 +108,7 @@ def _require_trusted(path: Path) -> None:
     if distrusted is not None:
         about = "it" if distrusted.path == path else str(distrusted.path)
         raise DefinitionError(
-            path, 0, f"{about} {distrusted.problem}", f"look at it, then {distrusted.remedy}"
+            path, 0, f"{about} {distrusted.problem}", f"inspect it, then {distrusted.remedy}"
         )
 
 
@@ -146,8 +146,8 @@ def _conflicting_defaults(definitions: Mapping[str, HandlerDefinition]) -> list[
         Diagnostic(
             definition.path,
             0,
-            f"`default`: the handler {defaults[0].name!r} is the default already",
-            f"take `default` out of this file or of {defaults[0].path}",
+            f"`default`: the handler {defaults[0].name!r} is already the default",
+            f"remove `default` from this file or from {defaults[0].path}",
         )
         for definition in defaults[1:]
     ]

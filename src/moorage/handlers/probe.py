@@ -22,7 +22,7 @@ from moorage.handlers.runtimes import KNOWN_RUNTIMES, Runtime
 from moorage.linux.trust import distrust
 
 _PENDING = Verdict(
-    "its program has not answered yet", "wait a moment; `moor runtimes` shows what comes of it"
+    "its version query has not completed yet", "wait a moment, then run `moor runtimes`"
 )
 
 

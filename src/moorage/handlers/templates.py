@@ -20,9 +20,9 @@ from moorage.linux.trees import make_directories
 
 _HEADER = """\
 # The runtime handler "{name}": {runtime}, found when Moorage started.
-# Safe to edit: this file is never overwritten, and changes count at once.
-# To be rid of the handler, write `enabled = false`; a file that is missing is written again at
-# the next start.
+# Safe to edit: this file is never overwritten, and changes take effect at once.
+# To disable the handler, set `enabled = false`; a missing file is written again at the next
+# start.
 """
 _GENERATED = b"found when Moorage started."
 _OLD_GVISOR = """

@@ -92,7 +92,7 @@ def test_a_broken_file_is_told_and_what_it_said_before_stays(
     _write(whole_cluster, name, _definition())
     until(lambda: name in _node_handlers(whole_cluster), "the handler", within_s=_AT_ONCE_S)
     _write(whole_cluster, name, "adapter = oci\n")
-    until(lambda: "stays in force" in _runtimes(whole_cluster).stderr, "a complaint", within_s=5)
+    until(lambda: "stays in effect" in _runtimes(whole_cluster).stderr, "a complaint", within_s=5)
     told = _runtimes(whole_cluster)
     assert f"broken: {_file(whole_cluster, name)}:1: it is not TOML" in told.stderr
     assert name in told.stdout
@@ -109,5 +109,5 @@ def test_a_handler_whose_program_is_missing_says_what_to_do(
     _write(whole_cluster, name, 'adapter = "oci"\nbinary = "/no/such/runtime"\n')
     until(lambda: name in _runtimes(whole_cluster).stdout, "the handler", within_s=5)
     shown = " ".join(_runtimes(whole_cluster).stdout.partition(name)[2].split())
-    assert "/no/such/runtime is no program that can be run" in shown
+    assert "/no/such/runtime is not an executable file" in shown
     assert name not in _node_handlers(whole_cluster)

@@ -109,7 +109,7 @@ RUNC_ERROR = 'runc create failed: exec: "x": not found in $PATH'
         (json.dumps({"data": -1, "message": RUNC_LOG}) + "\n", f"^{re.escape(RUNC_ERROR)}$"),
         ("nonsense\n", "invalid reply, b'nonsense"),
         ('{"data": "x"}\n', "invalid reply"),
-        ("", "ended before it had started /bin/runc"),
+        ("", "exited before it started /bin/runc"),
     ],
 )
 async def test_answers_that_are_refusals(

@@ -67,7 +67,7 @@ async def test_a_container_that_does_not_end_is_an_error_and_not_deleted(
     commands = Commands()
     adapter._command_line = commands  # type: ignore[assignment]
     TaskFiles(task.bundle).pid.write_text("1")
-    with pytest.raises(AdapterError, match=r"container t does not end .* after SIGKILL"):
+    with pytest.raises(AdapterError, match=r"container t is still running .* after SIGKILL"):
         await adapter.delete(task)
     assert commands.ran[0].startswith("kill ")
     assert commands.ran[0].endswith(f"t {int(signal.SIGKILL)}")

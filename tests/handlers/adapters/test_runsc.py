@@ -123,7 +123,7 @@ async def test_a_task_that_does_not_end_is_an_error(
     with_commands(adapter)
     monkeypatch.setattr(Monitor, "ends", False)
     monkeypatch.setattr(runsc, "END_DEADLINE_S", 0.01)
-    with pytest.raises(AdapterError, match=r"gVisor task t does not end .* after its deletion"):
+    with pytest.raises(AdapterError, match=r"gVisor task t is still running .* after delete"):
         await adapter.delete(task)
     assert Monitor.forgotten == 0
 
@@ -249,7 +249,7 @@ esac
 
 
 async def test_containers_cannot_be_checkpointed(adapter: RunscAdapter, task: Task) -> None:
-    with pytest.raises(UnsupportedError, match="of whole pods, not of containers"):
+    with pytest.raises(UnsupportedError, match="whole pods, not single containers"):
         await adapter.checkpoint(task, Path("/a"), keeps_running=False)
 
 

@@ -146,7 +146,7 @@ async def test_an_answer_that_is_no_reply_is_an_error_of_that_call(tmp_path: Pat
         writer.write(Frame(frame.stream, RESPONSE, b"\xff\xff").encode())
 
     async with connected(tmp_path, answer) as client:
-        with pytest.raises(TtrpcError, match="is no StartResponse"):
+        with pytest.raises(TtrpcError, match="is not a StartResponse"):
             await call(client)
         assert not client.is_lost
 

@@ -251,7 +251,7 @@ class Conmon:
 
     def _pid_in(self, reply: bytes, runtime: Path) -> int:
         if not reply:
-            raise AdapterError(f"{self.program} ended before it had started {runtime}")
+            raise AdapterError(f"{self.program} exited before it started {runtime}")
         try:
             answer = msgspec.json.decode(reply, type=_Answer)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:

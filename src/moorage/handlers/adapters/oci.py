@@ -101,7 +101,7 @@ class OciAdapter(MonitoredAdapter):
                     await self._conmon.wait(task)
             except TimeoutError:
                 raise AdapterError(
-                    f"container {task.id} does not end {END_DEADLINE_S:g} s after SIGKILL"
+                    f"container {task.id} is still running {END_DEADLINE_S:g} s after SIGKILL"
                 ) from None
         await self._command_line.delete(task.id)
         self._conmon.forget(task)

@@ -125,7 +125,7 @@ class RunscAdapter(MonitoredAdapter):
                     await self._conmon.wait(task)
             except TimeoutError:
                 raise AdapterError(
-                    f"gVisor task {task.id} does not end {END_DEADLINE_S:g} s after its deletion"
+                    f"gVisor task {task.id} is still running {END_DEADLINE_S:g} s after delete"
                 ) from None
         if self._cgroups is not None:
             # gVisor also creates a container's cgroup, for tools that look there; it stays empty,
@@ -141,7 +141,7 @@ class RunscAdapter(MonitoredAdapter):
     async def checkpoint(self, task: Task, archive: Path, *, keeps_running: bool) -> None:
         """Raise UnsupportedError: gVisor's checkpoints are of whole pods."""
         del task, archive, keeps_running
-        raise UnsupportedError("gVisor's checkpoints are of whole pods, not of containers")
+        raise UnsupportedError("gVisor checkpoints whole pods, not single containers")
 
     async def processes(self, task: Task) -> tuple[int, ...]:
         """Return the sandbox's process ID: the host sees no others."""
@@ -163,7 +163,7 @@ class RunscAdapter(MonitoredAdapter):
                 raise
             # The end of a pod's kernel ends its containers. The runtime notices only when its query
             # fails; the second deletion succeeds.
-            log.info("a container went with its pod's kernel", task=task.id, reason=error)
+            log.info("container exited with its pod's kernel", task=task.id, reason=error)
             await self._command_line.delete(task.id)
 
     def _script(self, task: Task) -> Path:
@@ -258,5 +258,5 @@ class GvisorProcess(StartedProcess):
             pid = self._files.inner_pid_file.read_text()
             await self._command_line.run("kill", "--pid", pid, self._task.id, "KILL")
         except (AdapterError, OSError) as error:
-            log.info("a command had ended when it was killed", task=self._task.id, reason=error)
+            log.info("command exited before it was killed", task=self._task.id, reason=error)
         await super().kill()

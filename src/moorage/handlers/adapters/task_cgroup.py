@@ -35,4 +35,4 @@ async def remove_task_cgroup(cgroups: Cgroups, path: str) -> None:
     try:
         await remove_released_cgroup(cgroups, path, REMOVE_DEADLINE_S)
     except CgroupBusyError as error:
-        raise AdapterError(f"something is left in the cgroup {path}: {error.strerror}") from None
+        raise AdapterError(f"cgroup {path} cannot be removed: {error.strerror}") from None

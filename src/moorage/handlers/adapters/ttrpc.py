@@ -72,7 +72,9 @@ class Framing:
         while len(self._content) >= _HEADER.size:
             length, stream, kind, _flags = _HEADER.unpack_from(self._content)
             if length > MOST_BYTES:
-                raise ConnectionLostError(f"a frame of {length} bytes, more than {MOST_BYTES}")
+                raise ConnectionLostError(
+                    f"frame of {length} bytes exceeds the limit of {MOST_BYTES}"
+                )
             end = _HEADER.size + length
             if len(self._content) < end:
                 return
@@ -101,7 +103,7 @@ class TtrpcClient(asyncio.Protocol):
             async with asyncio.timeout(deadline_s):
                 _transport, client = await loop.create_unix_connection(cls, path)
         except TimeoutError:
-            raise ConnectionLostError(f"{path} takes no connection") from None
+            raise ConnectionLostError(f"{path} does not accept a connection") from None
         except OSError as error:
             raise ConnectionLostError(f"{path}: {error.strerror or error}") from error
         return client
@@ -117,7 +119,7 @@ class TtrpcClient(asyncio.Protocol):
         try:
             for frame in self._framing.feed(data):
                 if frame.kind != RESPONSE:
-                    raise ConnectionLostError(f"a frame of kind {frame.kind} is no response")
+                    raise ConnectionLostError(f"frame of type {frame.kind} is not a response")
                 future = self._waiting.pop(frame.stream, None)
                 # None for a call that was cancelled or timed out.
                 if future is not None and not future.done():
@@ -126,7 +128,7 @@ class TtrpcClient(asyncio.Protocol):
             self._lose(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lose(ConnectionLostError(f"the shim has ended{f': {exc}' if exc else ''}"))
+        self._lose(ConnectionLostError(f"the shim has exited{f': {exc}' if exc else ''}"))
 
     async def call(
         self,
@@ -144,7 +146,7 @@ class TtrpcClient(asyncio.Protocol):
         Raises TtrpcError, ConnectionLostError, and TimeoutError after `deadline_s`.
         """
         if self._lost is not None or self._transport is None:
-            raise self._lost or ConnectionLostError("it was never connected")
+            raise self._lost or ConnectionLostError("not connected")
         stream = self._take_stream()
         content = pb.Request(
             service=service,
@@ -192,4 +194,4 @@ def _result(answer: bytes, reply: type[_Reply]) -> _Reply:
             raise TtrpcError(response.status.code, response.status.message)
         return reply.FromString(response.payload)
     except DecodeError as error:
-        raise TtrpcError(_INTERNAL, f"its answer is no {reply.DESCRIPTOR.name}") from error
+        raise TtrpcError(_INTERNAL, f"its response is not a {reply.DESCRIPTOR.name}") from error

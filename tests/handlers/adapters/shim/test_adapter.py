@@ -221,7 +221,7 @@ async def test_a_task_is_made_once_and_a_second_try_harms_it_not(shims: Shims) -
     task = shims.task("sleep", "1000")
     async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
         await adapter.create(task)
-        with pytest.raises(AdapterError, match="has been created"):
+        with pytest.raises(AdapterError, match="already exists"):
             await adapter.create(task)
         assert await adapter.is_alive(task)
 

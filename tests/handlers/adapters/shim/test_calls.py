@@ -73,7 +73,7 @@ async def test_a_failure_is_told_in_the_shims_words(tmp_path: Path, verb: str) -
 
 
 async def test_a_reply_that_is_none_and_a_program_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(AdapterError, match="its answer is no reply"):
+    with pytest.raises(AdapterError, match="invalid response"):
         await shim(tmp_path, r"printf '\377\377'").delete("t1", tmp_path)
     missing = ShimProgram(tmp_path / "absent", tmp_path / "events", "/bin")
     with pytest.raises(AdapterError, match="absent"):

@@ -128,7 +128,7 @@ class ShimAdapter:
         """Create the task; deletes it again when that fails. Raises AdapterError."""
         directory = TaskDirectory(task.bundle)
         if await asyncio.to_thread(directory.record) is not None:
-            raise AdapterError(f"{task.id} has been created in {task.bundle} before")
+            raise AdapterError(f"{task.id} already exists in {task.bundle}")
         try:
             return await self._create(task, directory)
         except BaseException as error:

@@ -76,7 +76,7 @@ class ShimProgram:
         try:
             return pb.DeleteResponse.FromString(answer.output)
         except DecodeError as error:
-            raise AdapterError(f"{self.binary.name} delete: its answer is no reply") from error
+            raise AdapterError(f"{self.binary.name} delete: invalid response") from error
 
     async def _run(
         self, task_id: str, bundle: Path, words: tuple[str, ...], stdin: bytes
@@ -130,6 +130,6 @@ def parse_address(printed: str) -> Address:
     ):
         raise AdapterError(
             f"the shim is at {json.dumps(text)}: only ttrpc, version 2 or 3, over a Unix socket "
-            "can be spoken here"
+            "is supported"
         )
     return Address(path, bootstrap.version)
