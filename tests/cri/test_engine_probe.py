@@ -42,7 +42,7 @@ def left_behind(directory: Path) -> None:
     [
         (no_socket, "there is no .*/crio.sock: start the engine, or give its socket's path"),
         (file, "is not a socket"),
-        (left_behind, "nothing listens on .*, which an engine that ended left"),
+        (left_behind, "nothing listens on .*, left by an engine that has exited"),
     ],
 )
 async def test_sockets_that_are_none(
@@ -78,7 +78,7 @@ def test_a_socket_that_may_not_be_opened(tmp_path: Path) -> None:
             done = subprocess.run(
                 [sys.executable, "-c", script], capture_output=True, text=True, check=False
             )
-        assert "may not be opened by this user" in done.stderr
+        assert "cannot be opened by this user" in done.stderr
     finally:
         shutil.rmtree(place)
 
@@ -224,7 +224,7 @@ async def test_a_version_lacks_no_field(lacking: str) -> None:
 @pytest.mark.parametrize(
     ("code", "why"),
     [
-        (grpc.StatusCode.DEADLINE_EXCEEDED, "takes connections and does not answer within 5 s"),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "accepts connections but does not answer within 5 s"),
         (grpc.StatusCode.UNAVAILABLE, r"not a CRI server \(why\)"),
         # The former version is asked for at a socket that is not there.
         (grpc.StatusCode.UNIMPLEMENTED, "it speaks CRI v1alpha2 only"),

@@ -107,7 +107,7 @@ def test_a_kernel_without_it_is_told_from_one_that_refuses(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(libc, "syscall", call)
-    why = "no mounts with mapped owners" if is_unsupported else os.strerror(number)
+    why = "no idmapped mounts" if is_unsupported else os.strerror(number)
     with pytest.raises(OSError, match=why) as caught:
         mount_idmapped(tmp_path, tmp_path / "target", 7)
     assert caught.value.errno == number

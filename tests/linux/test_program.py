@@ -39,18 +39,18 @@ def test_static_programs(tmp_path: Path, content: bytes, platform: Platform) -> 
     [
         (elf(kinds=(1, PT_INTERP, 1)), "needs libraries"),
         (elf(I386, bits=32, kinds=(PT_INTERP,)), "needs libraries"),
-        (elf(9999), "no program of a known machine"),
-        (elf(AMD64, order=">"), "no program of a known machine"),
-        (b"", "no program"),
-        (b"\x7fELF", "no program"),
-        (b"#!/bin/sh\necho\n", "no program"),
-        (elf()[:40], "no program"),
-        (elf(kinds=(1, 1))[:-40], "no program"),
-        (elf()[:5] + b"\x07" + elf()[6:], "no program"),
+        (elf(9999), "not an executable of a supported machine"),
+        (elf(AMD64, order=">"), "not an executable of a supported machine"),
+        (b"", "not an executable"),
+        (b"\x7fELF", "not an executable"),
+        (b"#!/bin/sh\necho\n", "not an executable"),
+        (elf()[:40], "not an executable"),
+        (elf(kinds=(1, 1))[:-40], "not an executable"),
+        (elf()[:5] + b"\x07" + elf()[6:], "not an executable"),
         # The table is said to be behind the end of the file, of memory, of numbers.
-        (elf()[:32] + struct.pack("<Q", 10**6) + elf()[40:], "no program"),
-        (elf()[:32] + struct.pack("<Q", 2**63) + elf()[40:], "no program"),
-        (elf()[:32] + struct.pack("<Q", 2**64 - 1) + elf()[40:], "no program"),
+        (elf()[:32] + struct.pack("<Q", 10**6) + elf()[40:], "not an executable"),
+        (elf()[:32] + struct.pack("<Q", 2**63) + elf()[40:], "not an executable"),
+        (elf()[:32] + struct.pack("<Q", 2**64 - 1) + elf()[40:], "not an executable"),
     ],
 )
 def test_unfit_programs(tmp_path: Path, content: bytes, why: str) -> None:
@@ -100,7 +100,7 @@ def test_each_machine_is_a_platform(
 ) -> None:
     assert read(tmp_path, elf(machine, order=order)).platform == platform
     other = {"<": ">", ">": "<"}[order]
-    with pytest.raises(UnfitProgramError, match="is no program of a known machine"):
+    with pytest.raises(UnfitProgramError, match="is not an executable of a supported machine"):
         read(tmp_path, elf(machine, order=other))
 
 

@@ -392,7 +392,7 @@ def test_damage_beyond_rows_is_one_sentence(
 ) -> None:
     monkeypatch.setattr(database, "_ALL", "SELECT * FROM no_such_table")
     monkeypatch.setattr(database, "_INDEXED", "SELECT * FROM no_such_table")
-    with pytest.raises(StoreBrokenError, match="put a copy of it back"):
+    with pytest.raises(StoreBrokenError, match="restore it from a backup"):
         load(filled, path, 0)
 
 

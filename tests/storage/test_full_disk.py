@@ -115,5 +115,5 @@ def test_deletions_are_taken_on_a_full_disk(tmp_path: Path, how: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "refused:" in done.stdout
     assert done.stdout.endswith("done\n")
-    warned = done.stderr.count("disk is full: only deletions are taken until there is room")
+    warned = done.stderr.count("disk is full: only deletions are accepted until space is freed")
     assert warned == 1, done.stderr

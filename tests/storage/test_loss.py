@@ -205,7 +205,7 @@ async def test_a_store_that_is_served_is_not_served_again(
         # Its supervisor may be gone and its port free; it would go on acknowledging writes.
         process.send_signal(signal.SIGSTOP)
     try:
-        assert f"is served by process {process.pid} already" in await refusal(path, mark)
+        assert f"is in use by process {process.pid}" in await refusal(path, mark)
     finally:
         killed(process)
     async with SqliteStore(path, mark=mark) as store:

@@ -126,7 +126,7 @@ def test_one_holds_the_lock_until_it_is_released(database: Path) -> None:
     lock = StoreLock.acquire(database)
     path = database.with_name("state.db.lock")
     assert path.read_text() == f"{os.getpid()}\n"
-    with pytest.raises(StoreBrokenError, match=f"served by process {os.getpid()} already"):
+    with pytest.raises(StoreBrokenError, match=f"in use by process {os.getpid()}"):
         StoreLock.acquire(database)
     lock.release()
     StoreLock.acquire(database).release()
@@ -137,7 +137,7 @@ def test_an_unknown_holder_is_named_as_far_as_it_is_known(
     database: Path, foreign: int, holder: str
 ) -> None:
     os.pwrite(foreign, holder.encode(), 0)
-    with pytest.raises(StoreBrokenError, match=f"process {holder or '.unknown.'} already"):
+    with pytest.raises(StoreBrokenError, match=f"process {holder or '.unknown.'}, which"):
         StoreLock.acquire(database)
 
 
@@ -146,7 +146,7 @@ def test_a_holder_that_has_gone_is_waited_for_once(database: Path, foreign: int)
     gone.wait()
     os.pwrite(foreign, str(gone.pid).encode(), 0)
     # Somebody else has the lock all the same: the process named is not the one that holds it.
-    with pytest.raises(StoreBrokenError, match=f"process {gone.pid} already"):
+    with pytest.raises(StoreBrokenError, match=f"process {gone.pid}, which"):
         StoreLock.acquire(database)
 
 

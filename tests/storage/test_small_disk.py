@@ -20,7 +20,7 @@ from moorage.storage.sqlite import _take
 _MIB = 1 << 20
 _RESERVE = 3 * _MIB
 _VALUE = b"v" * 2000
-FULL = "until there is room only deletions are taken"
+FULL = "only deletions are accepted until space is freed"
 
 
 @pytest.fixture

@@ -199,7 +199,7 @@ def test_while_the_reserve_is_released_only_some_writes_are_taken(
     assert on.steps == steps
     assert refused(on) == ([] if left == "abc" else [["a", "c"]])
     if left != "abc":
-        assert "only deletions are taken" in str(on.told[0][2])
+        assert "only deletions are accepted" in str(on.told[0][2])
 
 
 def test_what_may_use_the_reserve_refuses_nothing(on: Steps) -> None:

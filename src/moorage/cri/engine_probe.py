@@ -77,10 +77,10 @@ def _check_socket(endpoint: str) -> None:
         try:
             client.connect(str(path))
         except ConnectionRefusedError:
-            why = f"nothing listens on {path}, which an engine that ended left: {_ADVICE}"
+            why = f"nothing listens on {path}, left by an engine that has exited: {_ADVICE}"
             raise UnusableEngineError(endpoint, why) from None
         except PermissionError:
-            why = f"{path} may not be opened by this user: run as root, or give its group access"
+            why = f"{path} cannot be opened by this user: run as root, or give its group access"
             raise UnusableEngineError(endpoint, why) from None
         except OSError as error:
             raise UnusableEngineError(endpoint, f"{path}: {error.strerror or error}") from error
@@ -100,7 +100,7 @@ async def _version(cri: CriClient) -> pb.VersionResponse:
 
 async def _why_no_version(endpoint: str, error: CriError) -> str:
     if error.is_timeout:
-        return f"it takes connections and does not answer within {_TIMEOUT_S:g} s"
+        return f"it accepts connections but does not answer within {_TIMEOUT_S:g} s"
     if not error.is_unimplemented:
         return f"what listens there is not a CRI server ({error.sentence})"
     if await _speaks_former_version(endpoint):

@@ -68,7 +68,7 @@ class _Removal:
     def __init__(self, cgroups: Cgroups, path: str) -> None:
         self._cgroups = cgroups
         self._path = path
-        self._obstacle = "the kernel does not answer"
+        self._obstacle = "the kernel does not respond"
 
     async def run(self, deadline_s: float, *, kills: bool, removes: bool) -> None:
         try:
@@ -88,7 +88,7 @@ class _Removal:
     async def _kill_all(self) -> None:
         while killed := await self._kill():
             pids = ", ".join(str(process.pid) for process in killed)
-            self._obstacle = f"SIGKILL does not end the processes {pids}"
+            self._obstacle = f"SIGKILL did not end the processes {pids}"
             await _wait_exited(killed)
 
     async def _kill(self) -> tuple[Process, ...]:

@@ -78,7 +78,7 @@ def held_user_namespace(mappings: IdMappings, kinds: Sequence[str] = ()) -> Iter
     assert holder.stdout is not None
     try:
         if not holder.stdout.readline():
-            raise IdmapUnsupportedError(errno.EPERM, "no user namespace can be made here")
+            raise IdmapUnsupportedError(errno.EPERM, "user namespaces cannot be created")
         directory = Path(f"/proc/{holder.pid}")
         (directory / "uid_map").write_text(_table(mappings.users))
         (directory / "gid_map").write_text(_table(mappings.groups))
@@ -117,7 +117,7 @@ def mount_idmapped(source: Path, target: Path, namespace: int) -> None:
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
                 raise
-            why = "no mounts with mapped owners (needs Linux 5.12 and a file system that has them)"
+            why = "no idmapped mounts (needs Linux 5.12 and a file system that has them)"
             raise IdmapUnsupportedError(error.errno, why, str(source)) from error
         libc.syscall(
             _SYS_MOVE_MOUNT, target, tree, b"", libc.AT_FDCWD, os.fsencode(target),

@@ -147,7 +147,7 @@ def _unshare(kinds: Sequence[str]) -> None:
     flags = 0
     for kind in kinds:
         flags |= _FLAGS[kind]
-    with _failing_as(f"making the namespaces {', '.join(kinds)}"):
+    with _failing_as(f"creating the namespaces {', '.join(kinds)}"):
         libc.unshare(flags)
 
 

@@ -70,7 +70,9 @@ def read_program(path: Path, package: str) -> Program:
     try:
         platform, is_dynamic = _read_header(content)
     except (struct.error, KeyError, IndexError):
-        raise UnfitProgramError(path, "is no program of a known machine", package) from None
+        raise UnfitProgramError(
+            path, "is not an executable of a supported machine", package
+        ) from None
     if is_dynamic:
         raise UnfitProgramError(path, "needs libraries", package)
     return Program(content, platform)

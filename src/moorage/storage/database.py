@@ -407,6 +407,6 @@ def _scan(connection: sqlite3.Connection, path: Path, loaded: Loaded) -> None:
                 heads[row[1]] = revision
     except sqlite3.DatabaseError as error:
         raise StoreBrokenError(
-            f"{path} is damaged beyond its rows ({error}); put a copy of it back, or save what can "
-            f"be read with `sqlite3 {path} .recover`"
+            f"{path} is damaged beyond its rows ({error}); restore it from a backup, or save "
+            f"what can be read with `sqlite3 {path} .recover`"
         ) from error

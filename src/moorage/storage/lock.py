@@ -45,8 +45,8 @@ class StoreLock:
                     has_waited = True
                     continue
                 raise StoreBrokenError(
-                    f"{database} is served by process {holder or '(unknown)'} already, which holds "
-                    f"{path}; end that process, then start again"
+                    f"{database} is in use by process {holder or '(unknown)'}, which holds the "
+                    f"lock {path}; stop that process, then start again"
                 ) from None
             except BaseException:
                 os.close(descriptor)

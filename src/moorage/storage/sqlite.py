@@ -319,7 +319,7 @@ class SqliteStore:
             return writes
         refused = [write for write in writes if not write.may_use_reserve]
         if refused:
-            error = OSError("the disk is full; until there is room only deletions are taken")
+            error = OSError("the disk is full; only deletions are accepted until space is freed")
             self._post(self._refuse, refused, error)
         return [write for write in writes if write.may_use_reserve]
 
@@ -330,7 +330,7 @@ class SqliteStore:
         """
         was_kept = self._reserve.release()
         if was_kept:
-            log.error("disk is full: only deletions are taken until there is room")
+            log.error("disk is full: only deletions are accepted until space is freed")
         try:
             had_log = self._logged > 0 and database.checkpoint(connection)
             if was_kept:
