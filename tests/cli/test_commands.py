@@ -58,7 +58,7 @@ def test_the_program_is_there() -> None:
             "only patterns ending with '/*' are allowed",
         ),
         (("up", "--feature-gate", "Wings=true", "--data-dir", "/no/such"), 2, "RuntimeClass"),
-        (("up", "--pod-network", "x", "--no-node", "--data-dir", "/no/such"), 1, "no IPv4 network"),
+        (("up", "--pod-network", "x", "--no-node", "--data-dir", "/no/such"), 1, "an IPv4 network"),
         (("demo", "--examples", "/no/such/directory"), 1, "there are no examples"),
         (("down", "--keep-pods", "--delete-data"), 2, "exclude each other"),
     ],
@@ -106,7 +106,7 @@ def test_up_refuses_options_that_a_running_cluster_does_not_have(
     control_plane: RunningCluster, options: tuple[str, ...], said: str
 ) -> None:
     refused = control_plane.moor("up", *options, status=1).stderr
-    assert f"runs with another {said}" in refused
+    assert f"runs with a different {said}" in refused
     assert f"moor down --keep-pods --data-dir {control_plane.data_dir}" in refused
 
 
@@ -190,8 +190,8 @@ def test_completion_without_a_cluster_offers_nothing_and_says_nothing(tmp_path: 
     ("place", "said"),
     [
         ("file/below", "file is not a directory"),
-        ("loop", "its links lead in a circle"),
-        ("other", "is no cluster's directory and is not empty (thesis.tex)"),
+        ("loop", "it has a loop of symbolic links"),
+        ("other", "is not a cluster's directory and is not empty (thesis.tex)"),
         ("x" * 300, "File name too long"),
         ("/".join(["y" * 100] * 12), "is longer than 1024 bytes"),
         ("/proc/none/below", "cannot be used for a cluster"),
@@ -216,7 +216,7 @@ def test_up_takes_a_new_file_system(tmp_path: Path) -> None:
     (tmp_path / "lost+found").mkdir()
     refused = moor("up", "--no-node", "--pod-network", "x", "--data-dir", tmp_path)
     assert refused.status == 1
-    assert "no IPv4 network" in refused.err
+    assert "not an IPv4 network" in refused.err
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:

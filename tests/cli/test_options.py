@@ -59,5 +59,5 @@ def test_links_to_the_directory_are_followed(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("real")
     assert cluster_of(tmp_path / "link").directory == tmp_path / "real"
     (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(CliError, match="its links lead in a circle"):
+    with pytest.raises(CliError, match="it has a loop of symbolic links"):
         cluster_of(tmp_path / "loop")

@@ -88,8 +88,8 @@ def test_others_may_not(layout: Layout, choices: Choices, said: str) -> None:
 @pytest.mark.parametrize(
     ("choices", "said"),
     [
-        (Choices(pod_network="10.244.0.1/24"), "no IPv4 network"),
-        (Choices(pod_network="fd00::/64"), "no IPv4 network"),
+        (Choices(pod_network="10.244.0.1/24"), "not an IPv4 network"),
+        (Choices(pod_network="fd00::/64"), "not an IPv4 network"),
         (Choices(pod_network="10.244.0.0/29"), "too small"),
         (Choices(service_network="10.96.0.1/32"), "too small"),
         (Choices(pod_network="10.96.4.0/24"), "overlaps service network"),
@@ -152,7 +152,7 @@ def test_a_port_that_another_cluster_starts_with_is_told_of(
     monkeypatch.setattr(settings, "_PORT_PATIENCE_S", 0.0)
     with Reservations() as reservations:
         made = open_cluster(Layout(tmp_path / "a"), Choices(), reservations)
-        with pytest.raises(SettingsError, match=r"another cluster starts .* --api-port"):
+        with pytest.raises(SettingsError, match=r"another cluster is starting .* --api-port"):
             open_cluster(Layout(tmp_path / "b"), Choices(api_port=made.api_port))
     assert open_cluster(Layout(tmp_path / "b"), Choices(api_port=made.api_port))
 

@@ -46,7 +46,7 @@ def a_pod(node: str = "", waiting: str = "", **conditions: str) -> Pod:
     ("pod", "progress", "is_settled"),
     [
         (a_pod(), "waits for a node", False),
-        (a_pod(PodScheduled="False"), "no node takes it: why not", True),
+        (a_pod(PodScheduled="False"), "no node accepts it: why not", True),
         (a_pod("n1", PodScheduled="True"), "starting on n1", False),
         (a_pod("n1", "ErrImagePull", PodScheduled="True"), "starting on n1 (ErrImagePull)", False),
         (a_pod("n1", Ready="False", PodScheduled="True"), "starting on n1", False),

@@ -33,7 +33,7 @@ def test_a_directory_with_other_things_is_named_with_the_first_of_them(tmp_path:
         (tmp_path / name).touch()
     with pytest.raises(
         SettingsError,
-        match=rf"^--data-dir {tmp_path}: it is no cluster's directory and is not empty "
+        match=rf"^--data-dir {tmp_path}: it is not a cluster's directory and is not empty "
         r"\(thesis\.tex\); choose another directory$",
     ):
         check_directory(tmp_path)

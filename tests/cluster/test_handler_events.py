@@ -35,13 +35,13 @@ def test_a_complaint_is_told_once_and_again_when_its_words_change() -> None:
 def test_a_handler_that_comes_is_told_with_its_program() -> None:
     (told,) = handler_events(handlers("runc"), handlers("runc", "crun"))
     assert told == HandlerEvent(
-        NORMAL, "RuntimeHandlerAdded", 'runtime handler "crun" can be used: /bin/crun 1.2'
+        NORMAL, "RuntimeHandlerAdded", 'runtime handler "crun" is available: /bin/crun 1.2'
     )
 
 
 def test_a_handler_that_goes_is_told_with_the_reason() -> None:
     (gone,) = handler_events(handlers("runc", "crun"), handlers("runc"))
     assert gone.reason == "RuntimeHandlerRemoved"
-    assert "its file is gone. Pods that run go on." in gone.message
+    assert "its file is gone. Running pods are not affected." in gone.message
     (broken,) = handler_events(handlers("crun"), handlers(broken="crun"))
     assert "it is not on PATH; install it" in broken.message

@@ -36,11 +36,11 @@ class Interruptions:
         """Handle a signal. Raises KeyboardInterrupt unless signals are deferred or ignored."""
         del frame
         if self._is_held_off:
-            click.echo("moor: cleaning up, a moment", err=True)
+            click.echo("moor: cleaning up, please wait", err=True)
         elif self._has_to_wait:
             is_first, self._waiting = self._waiting is None, number
             if not is_first:
-                click.echo("moor: cleaning up, a moment", err=True)
+                click.echo("moor: cleaning up, please wait", err=True)
             elif self._cancel is not None:
                 self._cancel()
         else:

@@ -16,14 +16,14 @@ _COMMANDS = {
     "up": ("up", "Start the cluster, or resume the one in the data directory."),
     "down": ("down", "Stop the cluster and its pods; the data stays."),
     "status": ("status", "Show the status of the cluster's parts."),
-    "logs": ("logs", "Show what a part wrote, or all of them."),
+    "logs": ("logs", "Show the log of one part, or of all parts."),
     "kubeconfig": ("kubeconfig", "Print the kubeconfig's path, or merge it into yours."),
     "explain": ("explain", "Explain why a pod is where it is, or why it does not run."),
     "runtimes": ("runtimes", "List the runtime handlers of the engine or the machine."),
     "doctor": ("doctor", "Check everything on this machine that pods need."),
     "image": ("image", "List, load, import and remove images of the cluster's engine."),
     "engine": ("engine", "Run the container engine alone, for any kubelet."),
-    "demo": ("demo", "Show the whole path on this machine and leave nothing behind."),
+    "demo": ("demo", "Run the demo on this machine and clean up after it."),
     "completion": ("completion", "Print the completion script of a shell."),
 }
 

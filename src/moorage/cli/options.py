@@ -34,7 +34,7 @@ data_dir_option: Callable[..., Any] = click.option(
     default=_default_data_dir,
     envvar=DATA_DIR_VARIABLE,
     show_default=str(SYSTEM_DATA_DIR) + ", or ~/.local/share/moorage without root",
-    help="Where the cluster keeps everything.",
+    help="The cluster's data directory.",
 )
 
 
@@ -43,7 +43,7 @@ mirror_option: Callable[..., Any] = click.option(
     "mirrors",
     multiple=True,
     metavar="REGISTRY=URL",
-    help="Pull a registry's images from there.",
+    help="Mirror to pull a registry's images from.",
 )
 
 
@@ -63,9 +63,9 @@ def size_bytes(name: str, text: str) -> int:
     try:
         size = parse_quantity(text).value
     except ValueError as error:
-        raise click.UsageError(f"{name}: {text!r} is no quantity such as 128Gi") from error
+        raise click.UsageError(f"{name}: {text!r} is not a quantity such as 128Gi") from error
     if size < 1:
-        raise click.UsageError(f"{name}: {text!r} is not more than nothing")
+        raise click.UsageError(f"{name}: {text!r} must be greater than zero")
     return size
 
 
@@ -85,5 +85,5 @@ def cluster_of(data_dir: Path) -> Cluster:
         return Cluster(data_dir)
     except (OSError, RuntimeError) as error:
         # RuntimeError: a loop of links.
-        why = error.strerror if isinstance(error, OSError) else "its links lead in a circle"
+        why = error.strerror if isinstance(error, OSError) else "it has a loop of symbolic links"
         raise CliError(f"--data-dir {data_dir}: {why}") from error

@@ -32,7 +32,7 @@ output_option: Callable[..., Any] = click.option(
     type=click.Choice(FORMATS),
     default="table",
     show_default=True,
-    help="How to print.",
+    help="Output format.",
 )
 
 

@@ -198,7 +198,7 @@ def _network(text: str) -> ipaddress.IPv4Network:
     try:
         network = ipaddress.IPv4Network(text)
     except ValueError as error:
-        raise SettingsError(f"{text!r} is no IPv4 network: {error}") from error
+        raise SettingsError(f"{text!r} is not an IPv4 network: {error}") from error
     if network.prefixlen > _LONGEST_PREFIX:
         raise SettingsError(f"{text} is too small: /{_LONGEST_PREFIX} is the smallest network")
     return network

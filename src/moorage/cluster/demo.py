@@ -226,7 +226,7 @@ def _progress(pod: Pod, *, detail: bool = False) -> str:
         return "running"
     why = refusal(pod)
     if why:
-        return f"no node takes it: {why}"
+        return f"no node accepts it: {why}"
     if not pod.spec.node_name:
         return "waits for a node"
     waiting = _waiting_reasons(pod, detail=detail)

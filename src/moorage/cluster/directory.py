@@ -36,7 +36,7 @@ def _problem(root: Path) -> str:
         return "it is not writable for this user"
     names = {entry.name for entry in root.iterdir()}
     if not names & _MARKS and not names <= _BEFORE_SETTINGS:
-        return f"it is no cluster's directory and is not empty ({min(names - _BEFORE_SETTINGS)})"
+        return f"it is not a cluster's directory and is not empty ({min(names - _BEFORE_SETTINGS)})"
     return ""
 
 

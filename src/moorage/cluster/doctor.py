@@ -120,7 +120,7 @@ def _capabilities(host: Inventory) -> Finding:
             "without CAP_SYS_RESOURCE no process gets a lower OOM score than its parent: "
             "sandboxes and guaranteed pods get the engine's own",
         )
-    return Finding("capabilities", State.OK, "all that are needed")
+    return Finding("capabilities", State.OK, "all required capabilities")
 
 
 def _cgroups(host: Inventory) -> Finding:
@@ -262,7 +262,7 @@ def _images(host: Inventory) -> Finding:
 
 def _kvm(host: Inventory) -> Finding:
     if host.has_kvm:
-        return Finding("virtualization", State.OK, "/dev/kvm can be used")
+        return Finding("virtualization", State.OK, "/dev/kvm is usable")
     return Finding(
         "virtualization", State.WARNING, "/dev/kvm cannot be opened: no runtime with VMs works"
     )

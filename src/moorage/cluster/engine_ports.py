@@ -31,7 +31,7 @@ def engine_process(endpoint: str) -> int | None:
 def engine_listeners(pid: int | None, addresses: Sequence[str]) -> tuple[Listener, ...]:
     """Return where the engine listens; `addresses` are the host's, for a wildcard address.
 
-    Empty without root, or when the engine has ended.
+    Empty without root, or when the engine has exited.
     """
     if pid is None:
         return ()

@@ -50,14 +50,15 @@ def _changes(
     }
     for name in sorted(after.keys() - before.keys()):
         handler = after[name]
-        message = f'runtime handler "{name}" can be used: {handler.program} {handler.version}'
+        message = f'runtime handler "{name}" is available: {handler.program} {handler.version}'
         yield HandlerEvent(NORMAL, "RuntimeHandlerAdded", message.rstrip())
     for name in sorted(before.keys() - after.keys()):
         reason = reasons.get(name, "its file is gone")
         yield HandlerEvent(
             WARNING,
             "RuntimeHandlerRemoved",
-            f'runtime handler "{name}" cannot be used any more: {reason}. Pods that run go on.',
+            f'runtime handler "{name}" is no longer available: {reason}. '
+            "Running pods are not affected.",
         )
 
 

@@ -21,6 +21,6 @@ def notify_ready() -> None:
     try:
         os.write(int(descriptor), READY_MESSAGE)
     except BrokenPipeError:
-        log.info("the starting process has gone before this one was ready")
+        log.info("the starting process exited before this one was ready")
     finally:
         os.close(int(descriptor))

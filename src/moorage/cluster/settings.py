@@ -138,7 +138,7 @@ def node_name(chosen: str | None = None) -> str:
     if complaints:
         what = "the host name" if chosen is None else "--node-name"
         advice = "; give one with --node-name" if chosen is None else ""
-        raise SettingsError(f"{what} {name!r} is no node name ({complaints[0]}){advice}")
+        raise SettingsError(f"{what} {name!r} is not a node name ({complaints[0]}){advice}")
     return name
 
 
@@ -172,7 +172,7 @@ def _port_complaint(port: int, address: str, reservations: Reservations) -> str:
     if not reservations.take(reservation):
         # Any local user may bind an abstract name, so the error says how to find who did.
         return (
-            "another cluster starts with it, or runs "
+            "another cluster is starting or running with it "
             f"(`ss -xap | grep '@moorage/{reservation}'` shows the process that holds it)"
         )
     complaint = _bind_complaint(port, address)

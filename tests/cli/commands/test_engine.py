@@ -121,7 +121,7 @@ def test_a_failure_is_one_sentence(engine: Engine) -> None:
         (("--listen", f"unix:///{'x' * 106}"), 0, ""),
         (("--run-dir", f"/{'x' * 60}"), 2, "longer than 60 bytes"),
         (("--run-dir", f"/{'x' * 59}"), 0, ""),
-        (("--image-limit", "much"), 2, "--image-limit: 'much' is no quantity such as 128Gi"),
+        (("--image-limit", "much"), 2, "--image-limit: 'much' is not a quantity such as 128Gi"),
         (("--registry-mirror", "a"), 2, "--registry-mirror takes KEY=VALUE"),
         (("--log-level", "loud"), 2, "--log-level"),
     ],

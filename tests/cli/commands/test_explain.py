@@ -59,7 +59,7 @@ def test_the_answer_has_a_section_for_each_that_has_something_to_say(
         "pod default/a runs on n1\n\n"
         "class      gvisor\n"
         "handler    runsc\n"
-        "overhead   cpu 250m, memory 64Mi, charged beside what the containers ask for\n"
+        "overhead   cpu 250m, memory 64Mi, added to the containers' requests\n"
         "node       n1\n"
         "\nnodes\n"
         "  n1: has everything the pod needs (it is here)\n"
@@ -92,7 +92,7 @@ def test_what_is_no_pod_is_wrong_usage(
     with held(layout):
         answer = moor("explain", target, "--data-dir", layout.root)
     assert answer.status == 2
-    assert f"only pods are explained: pod/NAME, not {target!r}" in answer.err
+    assert f"only pods can be explained: pod/NAME, not {target!r}" in answer.err
     assert asked == []
 
 

@@ -163,8 +163,8 @@ def test_loss_is_accepted_when_that_is_said(start: Start, tmp_path: Path) -> Non
         (("--api-port", 0), "--api-port"),
         (("--node-port", 65536), "--node-port"),
         (("--pod-pids-limit", -2), "--pod-pids-limit"),
-        (("--image-limit", "much"), "--image-limit: 'much' is no quantity"),
-        (("--image-limit", "0"), "--image-limit: '0' is not more than nothing"),
+        (("--image-limit", "much"), "--image-limit: 'much' is not a quantity"),
+        (("--image-limit", "0"), "--image-limit: '0' must be greater than zero"),
         (("--cri", "unix:///x", "--own-engine"), "--cri and --own-engine exclude each other"),
         (("--cri", "/run/x.sock"), "--cri takes an endpoint of the form unix:///path/to.sock"),
         (("--image-allowlist", "r.example/a"), "NeverVerifyAllowlistedImages"),
@@ -332,7 +332,7 @@ def test_one_that_runs_otherwise_is_left_alone(
     with held(layout) as pid:
         answer = moor("up", *options, "--merge", "--data-dir", layout.root)
     assert (answer.status, answer.out) == (1, "")
-    assert f"It runs with another {said}, and options count" in answer.err
+    assert f"It runs with a different {said}, and options take effect" in answer.err
     assert str(pid) in answer.err
     assert f"`moor down --keep-pods --data-dir {layout.root}` first" in answer.err
     assert not (tmp_path / "user").exists()

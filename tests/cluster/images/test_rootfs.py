@@ -68,10 +68,10 @@ def test_a_root_without_a_shell_starts_nothing_by_itself(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"root:x:0:0", "is no tar archive"),
-        (b"", "is no tar archive"),
-        (ROOT[:700], "is no tar archive"),
-        (gzip.compress(ROOT)[:-20], "is no tar archive"),
+        (b"root:x:0:0", "is not a tar archive"),
+        (b"", "is not a tar archive"),
+        (ROOT[:700], "is not a tar archive"),
+        (gzip.compress(ROOT)[:-20], "is not a tar archive"),
         (b"\xfd7zXZ\x00" + b"x" * 100, "is packed with xz"),
         (b"BZh91AY" + b"x" * 100, "is packed with bzip2"),
         (bytes(10240), "holds no files"),

@@ -282,4 +282,4 @@ def test_images_made_here_reach_it(
     refused = cluster.moor("image", "save", BUSYBOX, "-o", str(archive), status=1).stderr
     assert "--force to replace it" in refused
     refused = cluster.moor("image", "save", "nginx", "-o", str(tmp_path / "x"), status=1).stderr
-    assert "image nginx is none of those made of this machine's programs" in refused
+    assert "image nginx is not one of those built from this machine's programs" in refused

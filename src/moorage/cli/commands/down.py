@@ -17,7 +17,7 @@ from moorage.cli.options import cluster_of, data_dir_option
 @click.option(
     "--abandon-pods",
     is_flag=True,
-    help="With --cri: leave pods to an engine that cannot be reached.",
+    help="With --cri: give up pods whose engine cannot be reached.",
 )
 @click.option("--delete-data", is_flag=True, help="Delete the data directory too.")
 def command(data_dir: Path, *, keep_pods: bool, abandon_pods: bool, delete_data: bool) -> None:

@@ -40,21 +40,21 @@ log = Log(__name__)
     metavar="ENDPOINT",
     default="unix:///run/moorage-engine/engine.sock",
     show_default=True,
-    help="Where the CRI is answered.",
+    help="Socket that serves the CRI.",
 )
 @click.option(
     "--data-dir",
     type=_DIRECTORY,
     default=Path("/var/lib/moorage-engine"),
     show_default=True,
-    help="Images, records and handlers of its own: what outlives a reboot.",
+    help="Persistent state: images, records and handlers.",
 )
 @click.option(
     "--run-dir",
     type=_DIRECTORY,
     default=Path("/run/moorage-engine"),
     show_default=True,
-    help="What a reboot ends: bundles, namespaces. Short, since sockets are in it.",
+    help="State that a reboot clears: bundles, namespaces. A short path, as it holds sockets.",
 )
 @click.option(
     "--handlers-dir",
@@ -63,7 +63,7 @@ log = Log(__name__)
     multiple=True,
     default=(HANDLER_DIRECTORY,),
     show_default=str(HANDLER_DIRECTORY),
-    help="Handler definitions, before those in the data directory; several times for several.",
+    help="Directory of handler files, before the data directory's; repeatable.",
 )
 @click.option(
     "--cni-bin",
@@ -72,14 +72,14 @@ log = Log(__name__)
     multiple=True,
     default=CNI_PROGRAMS,
     show_default=" ".join(map(str, CNI_PROGRAMS)),
-    help="Where network plugins are looked for; several times for several.",
+    help="Directory of CNI plugins; repeatable.",
 )
 @click.option(
     "--cni-conf",
     type=_DIRECTORY,
     default=CNI_CONFIGURATIONS,
     show_default=True,
-    help="The network's configuration: the first file by name counts.",
+    help="Directory of CNI configuration; the first file by name is used.",
 )
 @mirror_option
 @click.option(
@@ -87,12 +87,12 @@ log = Log(__name__)
     metavar="QUANTITY",
     default="128Gi",
     show_default=True,
-    help="The most an image may take on disk when unpacked.",
+    help="Maximum unpacked size of an image.",
 )
 @click.option(
     "--clear",
     is_flag=True,
-    help="End every pod and give back networks, then leave; images and handlers stay.",
+    help="Stop all pods, release their networks and exit; images and handlers stay.",
 )
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), default="info", show_default=True)
 def command(

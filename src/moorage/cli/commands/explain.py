@@ -44,7 +44,7 @@ def command(target: str, namespace: str, data_dir: Path, *, output: str) -> None
     if not slash:
         kind, name = _KINDS[0], target
     if kind not in _KINDS or not name:
-        raise click.UsageError(f"only pods are explained: pod/NAME, not {target!r}")
+        raise click.UsageError(f"only pods can be explained: pod/NAME, not {target!r}")
     cluster = cluster_of(data_dir)
     answer = asyncio.run(_ask(cluster, cluster.running_settings(), namespace, name))
     if output == "table":
@@ -79,7 +79,7 @@ def _print(answer: PodExplanation) -> None:
     click.echo(f"class      {answer.runtime_class}")
     click.echo(f"handler    {answer.handler}")
     if overhead:
-        click.echo(f"overhead   {overhead}, charged beside what the containers ask for")
+        click.echo(f"overhead   {overhead}, added to the containers' requests")
     click.echo(f"node       {answer.node or '-'}")
     _section("nodes", [line for node in answer.nodes for line in _node_lines(node, answer)])
     _section("containers", answer.containers)

@@ -25,7 +25,7 @@ _READ_BYTES = 1 << 16
 @click.command("logs")
 @click.argument("part", type=click.Choice(PARTS), required=False)
 @data_dir_option
-@click.option("--follow", "-f", is_flag=True, help="Go on as the log grows.")
+@click.option("--follow", "-f", is_flag=True, help="Follow the log.")
 @click.option("--lines", "-n", type=click.IntRange(0), default=100, show_default=True)
 def command(part: str | None, data_dir: Path, *, follow: bool, lines: int) -> None:
     """Show what a part wrote, or what all parts wrote, with the part's name before each line."""

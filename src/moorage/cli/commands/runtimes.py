@@ -21,7 +21,7 @@ _COLUMNS = ("handler", "runtime", "version", "default", "available", "features")
 
 @click.command("runtimes")
 @data_dir_option
-@click.option("--all", "shows_all", is_flag=True, help="Those not installed too.")
+@click.option("--all", "shows_all", is_flag=True, help="Include runtimes that are not installed.")
 @output_option
 def command(data_dir: Path, *, shows_all: bool, output: str) -> None:
     """List the runtime handlers, and why some cannot be used.

@@ -67,7 +67,7 @@ def _allowlist(policy: str | None, patterns: tuple[str, ...]) -> tuple[str, ...]
     "--node/--no-node",
     "node",
     default=None,
-    help="With a node, or the control plane alone, which needs no root.",
+    help="Run a node, or the control plane alone, which needs no root.",
 )
 @click.option("--cri", metavar="ENDPOINT", help="Use a running engine: unix:///path/to.sock.")
 @click.option("--own-engine", is_flag=True, help="Use the cluster's own engine again, after --cri.")
@@ -126,10 +126,9 @@ def _allowlist(policy: str | None, patterns: tuple[str, ...]) -> tuple[str, ...]
 @click.option(
     "--image-limit",
     metavar="QUANTITY",
-    help="The most an image may take on disk when unpacked by the cluster's own engine; 128Gi by "
-    "default.",
+    help="Maximum unpacked size of an image in the cluster's own engine; 128Gi by default.",
 )
-@click.option("--log-level", type=click.Choice(LOG_LEVELS), help="For all parts.")
+@click.option("--log-level", type=click.Choice(LOG_LEVELS), help="Log level of all parts.")
 def command(
     data_dir: Path,
     *,
@@ -211,8 +210,8 @@ def _report_running(cluster: Cluster, present: Settings, pid: int, *, is_merging
     changes = [name for name, value in choices.items() if getattr(present, name) != value]
     if changes:
         raise CliError(
-            f"{AlreadyRunningError(cluster.layout, pid)}. It runs with another "
-            f"{', '.join(map(_option, changes))}, and options count at a start: "
+            f"{AlreadyRunningError(cluster.layout, pid)}. It runs with a different "
+            f"{', '.join(map(_option, changes))}, and options take effect at start: "
             f"stop it with {moor_command(cluster.layout, 'down --keep-pods')} first"
         )
     if is_merging:

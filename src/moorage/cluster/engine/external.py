@@ -49,7 +49,7 @@ async def end_pods(endpoint: str, layout: Layout, settings: Settings) -> int:
     if left:
         names = ", ".join(f"{_pod_of(sandbox)} (sandbox {sandbox.id})" for sandbox in left)
         why = "; ".join(failures)
-        raise LeftoverError(f"the engine at {endpoint} keeps {names}: {why}; {_RETRY}")
+        raise LeftoverError(f"the engine at {endpoint} still has {names}: {why}; {_RETRY}")
     return len(ours)
 
 

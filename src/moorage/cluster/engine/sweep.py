@@ -48,7 +48,7 @@ async def _kill(pids: Collection[int]) -> None:
                 await process.ended()
     except TimeoutError:
         stuck = ", ".join(str(process.pid) for process in processes)
-        raise LeftoverError(f"some of the processes {stuck} do not end") from None
+        raise LeftoverError(f"some of the processes {stuck} do not exit") from None
     finally:
         for process in processes:
             process.close()

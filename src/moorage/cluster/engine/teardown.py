@@ -80,4 +80,4 @@ async def _end_by_engine(plan: EnginePlan) -> None:
         async with running(plan.options) as engine:
             await engine.remove_all()
     except (EngineError, OSError) as error:
-        log.warning("pods are ended by force", reason=error)
+        log.warning("killing the processes of pods", reason=error)

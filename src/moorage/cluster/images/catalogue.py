@@ -79,7 +79,7 @@ def images_from(busybox: Busybox | None, catatonit: Program | None) -> tuple[Ima
     """
     if busybox is None:
         if catatonit is None:
-            raise NoPauseError(("neither catatonit nor busybox is there",))
+            raise NoPauseError(("neither catatonit nor busybox is installed",))
         return (_catatonit_pause(catatonit),)
     base = write_layer(_busybox_files(busybox))
     platform = busybox.program.platform

@@ -45,7 +45,7 @@ def write_layer(entries: Mapping[str, Entry]) -> bytes:
     everything = {**_implied_directories(entries), **entries}
     for path, entry in entries.items():
         if isinstance(entry, HardLink) and not isinstance(everything.get(entry.target), File):
-            raise ValueError(f"{path} links to {entry.target}, which is no file of the layer")
+            raise ValueError(f"{path} links to {entry.target}, which is not a file of the layer")
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         # A link must come after its target.

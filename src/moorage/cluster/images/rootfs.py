@@ -72,7 +72,7 @@ def read_rootfs(path: Path) -> Layer:
         for magic, name in _UNUSABLE.items():
             if head.startswith(magic):
                 raise RootfsError(
-                    f"{path} is packed with {name}, which no image layer can be; "
+                    f"{path} is packed with {name}, which image layers do not support; "
                     "unpack it, or pack it with gzip or zstd"
                 )
         compression = next(
@@ -85,7 +85,7 @@ def read_rootfs(path: Path) -> Layer:
             reader.finish()
             packed, plain = stream.digests()
         except (LayerError, tarfile.TarError, EOFError) as error:
-            raise RootfsError(f"{path} is no tar archive: {error}") from error
+            raise RootfsError(f"{path} is not a tar archive: {error}") from error
     if not names:
         raise RootfsError(f"{path} holds no files")
     if names & _IMAGE_FILES and not names & _SHELLS:
@@ -110,7 +110,7 @@ class _Reader:
         while self.read(_READ_BYTES):
             continue
         if self._end != bytes(tarfile.BLOCKSIZE):
-            raise LayerError("it is cut short, without the zeros that end an archive")
+            raise LayerError("it is truncated: the zero blocks at its end are missing")
 
 
 def _names(stream: _Reader) -> Iterator[str]:

@@ -116,7 +116,7 @@ def _save_made(names: Sequence[str], target: Path, built: Sequence[Image]) -> tu
             raise SaveError(str(error)) from error
         if full not in present:
             raise SaveError(
-                f"image {name} is none of those made of this machine's programs "
+                f"image {name} is not one of those built from this machine's programs "
                 f"({', '.join(present) or 'there are none'}); others are saved from the cluster's "
                 "own engine while it runs"
             )
@@ -133,4 +133,4 @@ def _place(scratch: Path, target: Path, *, overwrites: bool) -> None:
     try:
         os.link(scratch, target)
     except FileExistsError:
-        raise SaveError(f"{target} was made meanwhile: give another file, or --force") from None
+        raise SaveError(f"{target} was created meanwhile: give another file, or --force") from None

@@ -68,7 +68,7 @@ async def set_up(network: PodNetwork, host: Inventory, configurations: Path) -> 
     mark_chain = None if complaint else mark_chain_name(network)
     _write_conflist(configurations, write_conflist(network, mark_chain))
     if complaint:
-        log.warning("pods have no way out and no host ports", reason=complaint)
+        log.warning("pods have no egress and no host ports", reason=complaint)
     return NetworkState(complaint)
 
 

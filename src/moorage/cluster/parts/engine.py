@@ -26,7 +26,7 @@ async def run(layout: Layout, settings: Settings) -> None:
     plan = _with_stream_port(plan_engine(layout, settings, host))
     network = await set_up(plan.network, host, plan.paths.cni)
     if network.complaint:
-        log.warning("pods do not reach the outside", reason=network.complaint)
+        log.warning("pods cannot reach external networks", reason=network.complaint)
     # Sockets and bundles are reached through it; what else is in it is closed itself.
     make_private(plan.paths.run, PASSABLE)
     make_private(plan.paths.leases)

@@ -170,7 +170,7 @@ async def _await_engine(socket_path: Path) -> None:
                     return
                 await asyncio.sleep(_POLL_S)
     except TimeoutError:
-        log.warning("engine is not there yet", socket=socket_path)
+        log.warning("engine is not available yet", socket=socket_path)
 
 
 def _accepts_connections(path: Path) -> bool:
@@ -198,7 +198,7 @@ async def _follow_handlers(
                     recorder.record(node, event.type, event.reason, event.message)
                 before = now
         except CriError as error:
-            log.debug("engine's handlers are not followed now", reason=error.sentence)
+            log.debug("watch of the engine's handlers broke", reason=error.sentence)
         await asyncio.sleep(_RETRY_S)
 
 
