@@ -5,6 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 
-def has_labels(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+def has_labels(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
     """Return whether every selected label is present with its value."""
-    return all(labels.get(name) == value for name, value in wanted.items())
+    return all(labels.get(name) == value for name, value in selector.items())

@@ -211,16 +211,16 @@ class SqliteStore:
 
     def _open(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as held:
-            held.callback(StoreLock.acquire(self._path).release)
+        with ExitStack() as stack:
+            stack.callback(StoreLock.acquire(self._path).release)
             # The log is removed with the last connection; its space is kept for the next start.
-            held.callback(self._reserve.fill)
+            stack.callback(self._reserve.fill)
             mark, accepted = read_mark(self._mark_path), accepted_path(self._mark_path)
             check_made(self._path, self._mark_path, mark)
             lost = read_mark(accepted)
             floor = lost.revision + _LOSS_GAP if lost else 0
             try:
-                loaded = self._load(held, floor)
+                loaded = self._load(stack, floor)
             except sqlite3.Error as error:
                 raise StoreBrokenError(f"{self._path} cannot be opened: {error}") from error
             self._compacted, self._forgotten = loaded.compacted, loaded.forgotten
@@ -236,22 +236,22 @@ class SqliteStore:
                 self._mark = self._write_mark(present)
             else:
                 self._mark = Mark.open(self._mark_path, self._identity)
-            held.callback(self._mark.close)
+            stack.callback(self._mark.close)
             accepted.unlink(missing_ok=True)
-            self._held = held.pop_all()
+            self._held = stack.pop_all()
 
-    def _load(self, held: ExitStack, floor: int) -> database.Loaded:
+    def _load(self, stack: ExitStack, floor: int) -> database.Loaded:
         try:
-            return self._load_once(held, floor)
+            return self._load_once(stack, floor)
         except sqlite3.Error as error:
             # Opening a database needs disk space too, for the index of its log.
             if not (database.is_disk_full(error) and self._reserve.remove()):
                 raise
-        loaded = self._load_once(held, floor)
+        loaded = self._load_once(stack, floor)
         self._reserve.extend_log()
         return loaded
 
-    def _load_once(self, held: ExitStack, floor: int) -> database.Loaded:
+    def _load_once(self, stack: ExitStack, floor: int) -> database.Loaded:
         with ExitStack() as opened:
             writer, reader = (
                 opened.enter_context(closing(database.connect(self._path))) for _ in range(2)
@@ -267,7 +267,7 @@ class SqliteStore:
                     (self._reader, reader, "store-reader"),
                 )
             ]
-            held.push(opened.pop_all())
+            stack.push(opened.pop_all())
         return loaded
 
     def _write_mark(self, present: Recorded) -> Mark:
