@@ -79,7 +79,9 @@ class ImageServicer:
     def _check_handler(self, handler: str) -> None:
         if handler and handler not in (names := self._handler_names()):
             known = ", ".join(sorted(names)) or "none"
-            raise InvalidError(f"no runtime handler {handler!r} is configured (configured: {known})")
+            raise InvalidError(
+                f"no runtime handler {handler!r} is configured (configured: {known})"
+            )
 
     def _filtered(self, reference: str) -> tuple[Image, ...]:
         if not reference:
