@@ -14,11 +14,14 @@ from moorage.linux.mounts import (
     NO_PRIVILEGE,
     Mount,
     current_mounts,
+    isolate,
+    isolate_below,
     mount,
     mounts_below,
     parse_mounts,
     unmount,
 )
+from tests.linux.mounting import bind_and_mount_disk, shared_tree
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
@@ -176,3 +179,30 @@ def test_a_line_that_is_cut_short_is_left_out(text: str) -> None:
 def test_a_line_with_the_fewest_fields_is_a_mount() -> None:
     (found,) = parse_mounts("36 35 98:0 / /mnt - tmpfs source rw")
     assert found.point == Path("/mnt")
+
+
+@as_root
+def test_an_unmount_below_isolated_mounts_reaches_no_peer(tmp_path: Path) -> None:
+    with shared_tree(tmp_path):
+        target = tmp_path / "pod" / "volume"
+        disk = bind_and_mount_disk(tmp_path / "data", target)
+        isolate_below(tmp_path / "pod")
+        unmount(target / "disk")
+        assert disk.is_mount()
+        unmount(target)
+        assert not mounts_below(tmp_path / "pod", current_mounts())
+
+
+@as_root
+def test_a_mount_behind_a_link_is_not_isolated(tmp_path: Path) -> None:
+    (tmp_path / "host").mkdir()
+    with shared_tree(tmp_path / "host") as host:
+        (tmp_path / "link").symlink_to(host)
+        isolate(tmp_path / "link")
+        # Asserts that mounts are still propagated.
+        bind_and_mount_disk(host / "data", host / "pod")
+
+
+def test_isolating_what_is_no_mount_is_no_error(tmp_path: Path) -> None:
+    isolate_below(tmp_path)
+    isolate(tmp_path / "absent")

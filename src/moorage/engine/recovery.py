@@ -33,7 +33,7 @@ from moorage.engine.sandboxes.remove import remove_incomplete_sandbox
 from moorage.engine.sandboxes.stop import stop_pod_sandbox
 from moorage.handlers.adapters import AdapterError
 from moorage.linux import pinned
-from moorage.linux.mounts import current_mounts, mounts_below, unmount
+from moorage.linux.mounts import current_mounts, isolate, isolate_below, mounts_below, unmount
 
 log = Log(__name__)
 
@@ -155,7 +155,9 @@ def _remove_leftovers(
 def _remove_directory(directory: Path) -> None:
     log.info("removing leftover of an earlier engine", directory=directory)
     try:
+        isolate_below(directory)
         for mount in mounts_below(directory, current_mounts()):
+            isolate(mount.point)
             unmount(mount.point)
         remove_files(directory)
     except OSError as error:

@@ -5,6 +5,7 @@ Source: proc(5), "/proc/pid/mountinfo"; mount(2); umount2(2).
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterable
@@ -58,6 +59,34 @@ def unmount(point: Path) -> None:
     OSError.
     """
     libc.umount(point, libc.MNT_DETACH)
+
+
+def isolate_below(directory: Path) -> None:
+    """Stop propagation from the mounts at or below a directory, for their removal. Raises OSError.
+
+    An unmount is propagated to the peers of the mount that it happens in: below a bind of a host
+    directory, it would unmount the host's own file system. Source: mount_namespaces(7).
+    """
+    for found in reversed(mounts_below(directory, current_mounts())):
+        isolate(found.point)
+
+
+def isolate(point: Path) -> None:
+    """Stop propagation from a mount and those below it; a path without a mount is no error.
+
+    Links are not followed. Raises OSError.
+    """
+    try:
+        descriptor = os.open(point, os.O_PATH | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return
+    try:
+        libc.mount(None, Path(f"/proc/self/fd/{descriptor}"), flags=libc.MS_PRIVATE | libc.MS_REC)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise OSError(error.errno, error.strerror, str(point)) from error
+    finally:
+        os.close(descriptor)
 
 
 def _parse(line: str) -> Mount | None:

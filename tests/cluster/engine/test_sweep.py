@@ -25,6 +25,7 @@ from moorage.linux.process import state
 from moorage.linux.process_tree import descendants
 from tests.cluster.engine.engines import engine_paths
 from tests.descriptors import open_descriptors
+from tests.linux.mounting import bind_and_mount_disk, shared_tree
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
@@ -182,3 +183,12 @@ def test_behind_a_mount_that_stays_nothing_is_removed(
             remove_directory(directory)
     assert (directory / "precious").exists()
     remove_directory(directory)
+
+
+@as_root
+def test_the_hosts_own_mounts_stay(tmp_path: Path) -> None:
+    with shared_tree(tmp_path):
+        disk = bind_and_mount_disk(tmp_path / "data", tmp_path / "node" / "volume")
+        remove_directory(tmp_path / "node")
+        assert disk.is_mount()
+        assert not (tmp_path / "node").exists()

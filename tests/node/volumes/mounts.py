@@ -23,6 +23,9 @@ class FakeMounter:
     def bind(self, source: str, target: Path) -> None:
         self.binds[target] = Path(os.path.realpath(source))
 
+    def isolate_below(self, path: Path) -> None:
+        """Binds here are links, which propagate nothing."""
+
     def unmount(self, target: Path) -> None:
         self.sizes.pop(target, None)
         self.binds.pop(target, None)

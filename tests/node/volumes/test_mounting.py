@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from moorage.node.volumes.mounting import SystemMounter
+from tests.linux.mounting import bind_and_mount_disk, shared_tree
 
 
 def test_the_deepest_mounts_come_first() -> None:
@@ -119,3 +120,14 @@ def test_what_cannot_be_mounted_says_where(tmp_path: Path) -> None:
     assert caught.value.filename == str(tmp_path)
     with pytest.raises(FileNotFoundError):
         SystemMounter().mount_tmpfs(tmp_path / "absent", 0)
+
+
+@needs_root
+def test_unmounting_a_bind_leaves_the_mounts_in_its_source(tmp_path: Path) -> None:
+    """As for a container that starts again with a subPath of a hostPath volume."""
+    with shared_tree(tmp_path):
+        target = tmp_path / "pod"
+        disk = bind_and_mount_disk(tmp_path / "data", target)
+        SystemMounter().unmount(target)
+        assert disk.is_mount()
+        assert not list(SystemMounter().mounts_below(target))

@@ -18,6 +18,7 @@ from moorage.node.volumes.mounting import SystemMounter
 from moorage.node.volumes.payload import TokenWanted
 from moorage.node.volumes.pod_volumes import VolumeError, VolumeKeeper
 from tests.clocks import START_S, FakeClock
+from tests.linux.mounting import bind_and_mount_disk, shared_tree
 from tests.nesting import nest
 from tests.node.objects import UID, WHERE, Wire, a_pod, wire_container
 from tests.node.volumes.mounts import FakeMounter
@@ -358,3 +359,18 @@ async def test_what_could_not_be_unmounted_is_left_alone(node: Node, tmp_path: P
         unmount_all(point)
     await node.keeper.remove(UID)
     assert not node.paths.pod(UID).root.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+async def test_the_hosts_mounts_in_a_bound_directory_outlive_the_pod(tmp_path: Path) -> None:
+    """A subPath of a hostPath volume, in which the host mounts a disk while the pod runs."""
+    with shared_tree(tmp_path):
+        node = Node(tmp_path / "node")
+        node.keeper._mounter = SystemMounter()
+        await node.keeper.mount(with_volumes({"name": "e", "emptyDir": {}}), WHERE)
+        target = node.paths.pod(UID).subpath("host", "app", 0)
+        disk = bind_and_mount_disk(tmp_path / "data", target)
+        with (disk / "open").open("w"):
+            await node.keeper.remove(UID)
+        assert disk.is_mount()
+        assert not node.paths.pod(UID).root.exists()

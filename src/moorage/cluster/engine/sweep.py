@@ -18,7 +18,7 @@ from moorage.api.logs import Log
 from moorage.cluster.engine.paths import ClusterEnginePaths
 from moorage.cluster.errors import LeftoverError
 from moorage.cluster.host import Cgroups
-from moorage.linux.mounts import current_mounts, mounts_below, unmount
+from moorage.linux.mounts import current_mounts, isolate, isolate_below, mounts_below, unmount
 from moorage.linux.process_tree import all_pids, arguments, descendants, held
 from moorage.linux.trees import remove_directories, remove_tree
 
@@ -93,8 +93,14 @@ def remove_cgroups(cgroup_paths: Iterable[str], cgroups: Cgroups) -> None:
 def remove_mounts(directory: Path) -> None:
     """Unmount everything at a directory and below it. Raises LeftoverError when something stays."""
     place = directory.resolve()
+    try:
+        isolate_below(place)
+    except OSError as error:
+        # Unmounting would reach the host's own mounts.
+        raise LeftoverError(f"the mounts below {place} cannot be made private: {error}") from error
     for mount in mounts_below(place, current_mounts()):
         try:
+            isolate(mount.point)
             unmount(mount.point)
         except OSError as error:
             log.warning("mount cannot be removed", mount=mount.point, reason=error.strerror)

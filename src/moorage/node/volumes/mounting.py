@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Protocol
 
 from moorage.linux import libc
-from moorage.linux.mounts import NO_PRIVILEGE, current_mounts, mount, mounts_below
+from moorage.linux.mounts import (
+    NO_PRIVILEGE,
+    current_mounts,
+    isolate,
+    isolate_below,
+    mount,
+    mounts_below,
+)
 
 
 class Mounter(Protocol):
@@ -28,8 +35,11 @@ class Mounter(Protocol):
     def bind(self, source: str, target: Path) -> None:
         """Bind mount a file or directory."""
 
+    def isolate_below(self, path: Path) -> None:
+        """Stop propagation from the mounts at or below a path, before they are unmounted."""
+
     def unmount(self, target: Path) -> None:
-        """Undo one mount; no-op if there is none."""
+        """Undo one mount, on this target alone; no-op if there is none."""
 
     def is_mounted(self, target: Path) -> bool:
         """Return whether a file system is mounted there."""
@@ -55,7 +65,12 @@ class SystemMounter:
     def bind(self, source: str, target: Path) -> None:
         libc.mount(source, target, flags=libc.MS_BIND)
 
+    def isolate_below(self, path: Path) -> None:
+        isolate_below(path)
+
     def unmount(self, target: Path) -> None:
+        # A bind of a host directory has the host's later mounts below it.
+        isolate(target)
         try:
             libc.umount(target, libc.UMOUNT_NOFOLLOW)
         except OSError as error:

@@ -275,6 +275,7 @@ class VolumeKeeper:
     def _remove(self, pod: PodPaths) -> None:
         if not pod.root.exists():
             return
+        self._mounter.isolate_below(pod.root)
         for point in self._mounter.mounts_below(pod.root):
             self._mounter.unmount(point)
         # remove_tree skips mounts, such as a host path or an image, but would delete the rest.
