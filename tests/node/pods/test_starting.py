@@ -24,7 +24,7 @@ from moorage.node.pods import starting
 from moorage.node.pods.hooks import HookError
 from moorage.node.pods.starting import ContainerStarter, HookFailedError, Launch
 from moorage.node.runtime.views import PodView, SandboxView, State
-from moorage.node.volumes.kinds import IMAGE
+from moorage.node.volumes.kinds import HOST_PATH, IMAGE
 from moorage.node.volumes.pod_volumes import MountedVolume
 from tests.clocks import FakeClock
 from tests.node.objects import UID, WHERE, a_pod, a_sandbox, a_view, engine_has, wire_container
@@ -314,6 +314,28 @@ def test_the_hosts_file_is_the_pods_or_the_machines(
     assert "127.0.0.1 machine\n" in text
     assert "1.2.3.4\tx" in text
     assert paths.hosts_file.stat().st_ino == before
+
+
+@pytest.mark.parametrize(
+    ("volume_path", "propagation", "wanted"),
+    [
+        ("/etc", "Bidirectional", ["/etc", "/dev/termination-log"]),
+        ("//etc/.", "Bidirectional", ["//etc/.", "/dev/termination-log"]),
+        ("/dev", "Bidirectional", ["/dev", "/etc/hosts"]),
+        ("/etcetera", "Bidirectional", ["/etcetera", "/etc/hosts", "/dev/termination-log"]),
+        ("/etc", "HostToContainer", ["/etc", "/etc/hosts", "/dev/termination-log"]),
+        ("/etc/hosts", None, ["/etc/hosts", "/dev/termination-log"]),
+    ],
+)
+def test_nothing_is_mounted_over_the_hosts_files_in_a_bidirectional_mount(
+    parts: Parts, volume_path: str, propagation: str | None, wanted: list[str]
+) -> None:
+    mount = {"name": "host", "mountPath": volume_path, "mountPropagation": propagation}
+    container = wire_container(volumeMounts=[mount], terminationMessagePath="/dev/termination-log")
+    launch = a_launch(parts, a_pod(container))
+    launch.volumes["host"] = MountedVolume("host", HOST_PATH, parts.root)
+    mounts = parts.starter._mounts(launch, first(launch), {}, {})
+    assert [mount.container_path for mount in mounts] == wanted
 
 
 def an_ephemeral(**fields: Any) -> Member:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import posixpath
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from moorage.api.clock import Clock
 from moorage.api.configuration import ConfigMap, Secret
@@ -273,7 +274,11 @@ class ContainerStarter:
         environment: Environment,
         volume_images: Mapping[str, pb.ImageSpec],
     ) -> list[pb.Mount]:
-        """Return the mounts: volumes, /etc/hosts and the termination message file. Blocks."""
+        """Return the mounts: volumes, /etc/hosts and the termination message file. Blocks.
+
+        The latter two are left out inside a bidirectional mount, where they would cover the host's
+        own files, and stay there.
+        """
         container, paths = member.container, self.paths.pod(launch.pod.metadata.uid)
         mounts = container_mounts(
             container,
@@ -284,11 +289,17 @@ class ContainerStarter:
             self.mounter,
             has_recursive_read_only=launch.has_recursive_read_only,
         )
-        if not any(mount.container_path == HOSTS_PATH for mount in mounts):
+        shared = [
+            mount.container_path
+            for mount in mounts
+            if mount.propagation == pb.PROPAGATION_BIDIRECTIONAL
+        ]
+        is_taken = any(mount.container_path == HOSTS_PATH for mount in mounts)
+        if not is_taken and not _is_inside(HOSTS_PATH, shared):
             mounts.append(self._hosts(launch, paths))
-        if container.termination_message_path:
-            directory = paths.container(container.name)
-            mounts.append(_message_file(directory, container.termination_message_path))
+        message_path = container.termination_message_path
+        if message_path and not _is_inside(message_path, shared):
+            mounts.append(_message_file(paths.container(container.name), message_path))
         return mounts
 
     def _hosts(self, launch: Launch, paths: PodPaths) -> pb.Mount:
@@ -402,6 +413,17 @@ def _target(launch: Launch, member: Member) -> str | None:
     if target is None:
         raise ConfigError(f"unable to find target container {container.target_container_name}")
     return target.id
+
+
+def _is_inside(path: str, directories: Iterable[str]) -> bool:
+    """Return whether a path in a container is at or below one of these."""
+    place = _normal(path)
+    return any(place.is_relative_to(_normal(directory)) for directory in directories)
+
+
+def _normal(path: str) -> PurePosixPath:
+    # A leading `//` is distinct in POSIX, not in Linux.
+    return PurePosixPath(posixpath.normpath("/" + path.lstrip("/")))
 
 
 def _message_file(directory: Path, path: str) -> pb.Mount:
