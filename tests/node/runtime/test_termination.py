@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +103,12 @@ async def test_a_pipe_mounted_there_blocks_nobody(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     assert (await termination_message(ended(pipe))).startswith("Error on reading")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="devices need root")
+async def test_a_device_mounted_there_is_not_opened(tmp_path: Path) -> None:
+    """Opening a watchdog would start it."""
+    zero = tmp_path / "zero"
+    os.mknod(zero, stat.S_IFCHR | 0o600, os.makedev(1, 5))
+    found = await termination_message(ended(zero))
+    assert found == f"Error on reading termination log {zero}: Invalid argument"
