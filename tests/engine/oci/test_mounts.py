@@ -46,8 +46,9 @@ def mounts(
     handler: Any = HANDLER,
     host: Any = HOST,
     mountinfo: str = "",
+    tty: bool = False,
 ) -> list[Document]:
-    config = container(mounts=list(asked), security=security or {})
+    config = container(mounts=list(asked), security=security or {}, tty=tty)
     context = sandbox(pods, files=FILES)
     found = as_found(config, peers=parse_peers(mountinfo))
     return container_mounts(request(config, sandbox=context, handler=handler), host, found)
@@ -100,6 +101,26 @@ def test_a_pods_file_is_not_mounted_over_the_hosts() -> None:
     asked = (mount("/dev", propagation=both_ways), mount("/etc", propagation=both_ways))
     found = mounts(*asked, mountinfo=SHARED_DATA)
     assert not set(destinations(found)) & set(PODS)
+
+
+@pytest.mark.parametrize("path", ["/dev", "/dev/", "/dev/console"])
+def test_a_terminal_is_not_mounted_over_the_hosts_console(path: str) -> None:
+    asked = mount(path, propagation=pb.PROPAGATION_BIDIRECTIONAL)
+    with pytest.raises(InvalidError, match="would cover /dev/console of the host"):
+        mounts(asked, mountinfo=SHARED_DATA, tty=True)
+    assert mounts(asked, mountinfo=SHARED_DATA)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        mount("/dev"),
+        mount("/dev", propagation=pb.PROPAGATION_HOST_TO_CONTAINER),
+        mount("/data", propagation=pb.PROPAGATION_BIDIRECTIONAL),
+    ],
+)
+def test_a_terminal_goes_with_other_mounts(asked: pb.Mount) -> None:
+    assert at(mounts(asked, mountinfo=SHARED_DATA, tty=True), asked.container_path)
 
 
 def test_with_the_hosts_ipc_its_shared_memory_is_there() -> None:

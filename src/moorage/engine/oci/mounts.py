@@ -25,6 +25,7 @@ from moorage.engine.oci.namespaces import (
 from moorage.engine.oci.propagation import OPTIONS, verify_source
 
 _TTY_GROUP = 5
+_CONSOLE = "/dev/console"
 _SHM = "/dev/shm"
 _RESOLV_CONF = "/etc/resolv.conf"
 # Older kernels cannot idmap a tmpfs.
@@ -61,6 +62,8 @@ def container_mounts(
     security = config.linux.security_context
     users = user_namespace(request.sandbox.options)
     requested = {_destination(mount): mount for mount in config.mounts}
+    if config.tty:
+        _verify_console(requested)
     kernel = _kernel_mounts(
         is_privileged=security.privileged,
         is_on_host_network=request.sandbox.is_on_host_network,
@@ -176,6 +179,19 @@ def _has_place(destination: str, requested: Mapping[str, pb.Mount]) -> bool:
         and destination.startswith(path.rstrip("/") + "/")
         for path, mount in requested.items()
     )
+
+
+def _verify_console(requested: Mapping[str, pb.Mount]) -> None:
+    """Refuse a terminal that the runtime would mount over the host's own console, for good.
+
+    Source: OCI runtime-spec, "Default Devices": with a terminal, /dev/console is a bind mount.
+    """
+    for path in ("/", posixpath.dirname(_CONSOLE), _CONSOLE):
+        if path in requested and requested[path].propagation == pb.PROPAGATION_BIDIRECTIONAL:
+            raise InvalidError(
+                f"mount {path} is bidirectional, and the container has a terminal, which would "
+                f"cover {_CONSOLE} of the host too; use HostToContainer, or no tty"
+            )
 
 
 def _requested_mount(mount: pb.Mount, handler: HandlerTraits, findings: Findings) -> Document:
