@@ -21,6 +21,7 @@ from moorage.linux import pinned
 from tests.clocks import START_NS, settle
 from tests.cluster.images.programs import elf
 from tests.engine.parts import Bench, bench, make_bench, place
+from tests.linux.mounting import bind_and_mount_disk, shared_tree
 
 __all__ = ["bench", "place"]
 
@@ -115,6 +116,17 @@ async def test_another_engine_removes_what_belongs_to_nothing(bench: Bench, plac
         assert {each.name for each in paths.sandbox_files("x").parent.iterdir()} == {sandbox.id}
         assert [each.name for each in paths.scratch.iterdir()] == ["kept"]
         assert again.inventory.containers.find(container.id).record.stage is Stage.CREATED
+
+
+async def test_the_hosts_mounts_in_a_leftover_outlive_it(bench: Bench, place: Path) -> None:
+    host = place / "host"
+    host.mkdir()
+    with shared_tree(host):
+        leftover = bench.paths.bundles / "leftover"
+        disk = bind_and_mount_disk(host / "data", leftover / "rootfs")
+        async with make_bench(place, bench.adapter):
+            assert not leftover.exists()
+        assert disk.is_mount()
 
 
 async def test_another_engine_ends_what_was_half_started_or_lost_its_files(
