@@ -67,8 +67,8 @@ def isolate_below(directory: Path) -> None:
     An unmount is propagated to the peers of the mount that it happens in: below a bind of a host
     directory, it would unmount the host's own file system. Source: mount_namespaces(7).
     """
-    for found in reversed(mounts_below(directory, current_mounts())):
-        isolate(found.point)
+    for entry in reversed(mounts_below(directory, current_mounts())):
+        isolate(entry.point)
 
 
 def isolate(point: Path) -> None:
