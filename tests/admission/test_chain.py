@@ -12,7 +12,7 @@ from tests.admission.writes import pod, write
 
 
 class FakePlugin:
-    """Writes down when it is asked; refuses if told to."""
+    """Records its calls; refuses if configured to."""
 
     def __init__(self, name: str, log: list[str], scope: Scope, refuses_in: str = "") -> None:
         self.name = name

@@ -84,17 +84,17 @@ class World:
         """What the aggregation controller does, until nothing changes any more."""
         roles = Reader(self._stored, CLUSTER_ROLE)
         for _ in range(4):
-            for each in list(roles.all()):
-                stored = self._stored["clusterroles", "", each.metadata.name]
-                gathered = gathered_rules(each, roles.all())
+            for obj in list(roles.all()):
+                stored = self._stored["clusterroles", "", obj.metadata.name]
+                gathered = gathered_rules(obj, roles.all())
                 changed = {**stored, "rules": msgspec.to_builtins(gathered)}
-                self._stored["clusterroles", "", each.metadata.name] = changed
+                self._stored["clusterroles", "", obj.metadata.name] = changed
 
     def rules_of(self, who: User, namespace: str) -> list[PolicyRule]:
         return [held.rule for held in self.resolver.rules_of(who, namespace)]
 
     def _is_allowed(self, who: User, action: Action) -> bool:
-        return any(allows(each, action) for each in self.rules_of(who, action.namespace))
+        return any(allows(rule, action) for rule in self.rules_of(who, action.namespace))
 
 
 class Reader:
@@ -156,7 +156,7 @@ HARMLESS = st.lists(st.sampled_from((RULES[0], RULES[1], RULES[4])), max_size=2)
 
 
 @given(held=HARMLESS, locally=HARMLESS, writes=st.lists(WRITES, min_size=4, max_size=16))
-def test_nobody_gains_what_the_writer_lacks(
+def test_no_user_gains_rules_that_the_writer_lacks(
     held: list[dict[str, Any]],
     locally: list[dict[str, Any]],
     writes: list[tuple[Kind, str, dict[str, Any]]],

@@ -25,7 +25,9 @@ AGENT = User("system:node:n1", groups=("system:nodes", "system:authenticated"))
 
 
 def token_volume(*audiences: str) -> dict[str, Any]:
-    sources = [{"serviceAccountToken": {"path": "t", "audience": each}} for each in audiences]
+    sources = [
+        {"serviceAccountToken": {"path": "t", "audience": audience}} for audience in audiences
+    ]
     return {"name": "token", "projected": {"sources": sources}}
 
 
@@ -48,8 +50,8 @@ NODES = {"n1": "uid-1", "n2": "uid-2"}
 
 
 def find_pod(name: str, namespace: str) -> Pod | None:
-    found = PODS.get(name) if namespace == "default" else None
-    return None if found is None else msgspec.convert(found, Pod)
+    result = PODS.get(name) if namespace == "default" else None
+    return None if result is None else msgspec.convert(result, Pod)
 
 
 def find_node(name: str) -> Node | None:

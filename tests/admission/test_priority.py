@@ -26,7 +26,7 @@ LOWER_DEFAULT = priority_class("lower", 3, globalDefault=True)
 
 
 def plugin(*classes: PriorityClass) -> PriorityAdmission:
-    by_name = {each.metadata.name: each for each in classes}
+    by_name = {runtime_class.metadata.name: runtime_class for runtime_class in classes}
     return PriorityAdmission(by_name.get, by_name.values)
 
 

@@ -176,7 +176,7 @@ def test_the_verb_escalate_allows_an_aggregation_rule(cluster: Cluster) -> None:
 
 
 def test_a_label_that_an_aggregate_selects_is_a_grant_of_the_roles_rules(cluster: Cluster) -> None:
-    """Whoever is bound to the aggregate would get the rules of the role that is labelled."""
+    """Subjects bound to the aggregate would get the rules of the labelled role."""
     old = {"metadata": {"name": "x"}, "rules": [GET_SECRETS]}
     labels = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
     labelled = {**old, "metadata": {"name": "x", "labels": labels}}

@@ -64,7 +64,7 @@ def test_addresses_are_given_out_once_even_before_they_are_stored(count: int) ->
     assert len(set(given_out)) == count
 
 
-def test_a_full_range_is_told() -> None:
+def test_full_address_range_is_an_error() -> None:
     services = Services(ipaddress.IPv4Network("10.0.0.0/30"))
     assert services.admit({})["clusterIP"] == "10.0.0.2"
     with pytest.raises(InvalidError, match="failed to allocate IP: range is full"):
@@ -147,26 +147,26 @@ def test_an_external_name_gives_its_address_back() -> None:
 def test_node_ports_are_given_out_kept_and_taken_back() -> None:
     services = Services()
     spec = services.admit({"type": "NodePort", "ports": [port(80), port(443)]})
-    ports = [each["nodePort"] for each in spec["ports"]]
-    assert all(each in NODE_PORTS for each in ports)
+    ports = [port["nodePort"] for port in spec["ports"]]
+    assert all(port in NODE_PORTS for port in ports)
     assert len(set(ports)) == 2
     services.store(**spec)
     # An update without node ports keeps them, whatever the order.
     again = services.admit({"type": "NodePort", "ports": [port(443), port(80)]}, spec)
-    assert [each["nodePort"] for each in again["ports"]] == ports[::-1]
+    assert [port["nodePort"] for port in again["ports"]] == ports[::-1]
     # The same numbers, spelt out, are the service's own.
     services.admit({"type": "LoadBalancer", "ports": list(spec["ports"])}, spec)
     plain = services.admit({"type": "ClusterIP", "ports": [dict(p) for p in spec["ports"]]}, spec)
-    assert all("nodePort" not in each for each in plain["ports"])
+    assert all("nodePort" not in port for port in plain["ports"])
 
 
 @pytest.mark.parametrize("type_", ["NodePort", "LoadBalancer"])
 def test_node_ports_go_with_the_type_that_has_them(type_: str) -> None:
     services = Services()
     spec = services.admit({"type": type_, "ports": [port(80), port(443)]})
-    assert all(each["nodePort"] in NODE_PORTS for each in spec["ports"])
+    assert all(port["nodePort"] in NODE_PORTS for port in spec["ports"])
     plain = services.admit({"type": "ClusterIP", "ports": [dict(p) for p in spec["ports"]]}, spec)
-    assert all("nodePort" not in each for each in plain["ports"])
+    assert all("nodePort" not in port for port in plain["ports"])
     never = services.admit({"type": "ClusterIP", "ports": [port(80)]})
     assert "nodePort" not in never["ports"][0]
 
@@ -174,7 +174,7 @@ def test_node_ports_go_with_the_type_that_has_them(type_: str) -> None:
 def test_two_ports_may_share_a_number_under_two_protocols() -> None:
     ports = [port(53, nodePort=30053), port(53, protocol="UDP", nodePort=30053)]
     spec = Services().admit({"type": "NodePort", "ports": ports})
-    assert [each["nodePort"] for each in spec["ports"]] == [30053, 30053]
+    assert [port["nodePort"] for port in spec["ports"]] == [30053, 30053]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def write(
     namespace: str = "default",
     is_dry_run: bool = False,
 ) -> Attributes:
-    """A write as the registry hands it to admission; the name is the object's unless told."""
+    """A write as the registry hands it to admission; the name defaults to the object's."""
     if name is None:
         name = ((obj or old or {}).get("metadata") or {}).get("name", "")
     return Attributes(

@@ -42,7 +42,7 @@ def test_a_time_is_read_in_utc(text: str) -> None:
     [("2026-01-02T03:04:05", "has no zone"), ("", "Invalid isoformat"), ("soon", "Invalid"),
      ("0001-01-01T00:00:00+02:00", "out of range"), ("9999-12-31T23:59:59-02:00", "out of range")],
 )  # fmt: skip
-def test_what_is_no_time_or_has_no_zone(text: str, why: str) -> None:
+def test_invalid_time_or_time_without_zone_is_rejected(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parse_time(text)
 

@@ -104,7 +104,9 @@ def test_a_long_value_is_cut() -> None:
          f"Duplicate value: [{','.join(map(str, range(100)))}]"),
     ],
 )  # fmt: skip
-def test_field_errors_in_the_words_of_apimachinery(error: FieldError, kind: str, text: str) -> None:
+def test_field_errors_have_the_text_of_apimachinery(
+    error: FieldError, kind: str, text: str
+) -> None:
     assert (error.field, error.kind, error.text) == ("at", kind, text)
     assert str(error) == f"at: {text}"
 

@@ -61,18 +61,18 @@ def _asks(port: int, **more: str) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_complaints(pod: Pod, expected: tuple[str, str] | None) -> None:
-    found = complaint(pod, iter((_API, _AGENT)))
+    error = complaint(pod, iter((_API, _AGENT)))
     if expected is None:
-        assert found == ""
+        assert error == ""
         return
     container, listener = expected
     port = listener.rpartition(":")[2].rstrip(")")
-    assert found == (
+    assert error == (
         f'hostPort {port} of container "{container}" is used by the {listener}; choose another port'
     )
 
 
 def test_the_protocol_is_tcp_unless_named() -> None:
-    found = [host_port_of(p) for p in _pod(_asks(80), _asks(81, protocol="UDP", hostIP="::1"))
-             .spec.containers[1].ports]  # fmt: skip
-    assert found == [("TCP", 80, ""), ("UDP", 81, "::1")]
+    result = [host_port_of(p) for p in _pod(_asks(80), _asks(81, protocol="UDP", hostIP="::1"))
+              .spec.containers[1].ports]  # fmt: skip
+    assert result == [("TCP", 80, ""), ("UDP", 81, "::1")]

@@ -108,9 +108,11 @@ _TOO_LONG = "must be no more than {} characters"
 def test_complaints_in_their_order(
     check: Callable[[str], list[str]], value: str, complaints: list[str]
 ) -> None:
-    found = check(value)
-    assert len(found) == len(complaints), found
-    assert all(text.startswith(start) for text, start in zip(found, complaints, strict=True)), found
+    errors = check(value)
+    assert len(errors) == len(complaints), errors
+    assert all(text.startswith(start) for text, start in zip(errors, complaints, strict=True)), (
+        errors
+    )
 
 
 def test_the_size_of_annotations_is_of_their_bytes() -> None:

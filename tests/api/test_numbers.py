@@ -23,7 +23,7 @@ def test_unsigned() -> None:
 @pytest.mark.parametrize(
     "text", ["", "-", "1_0", " 1", "1 ", "\u0661", "\u00b2", "0x1", "1.0", "a"]
 )
-def test_what_is_no_number(text: str) -> None:
+def test_invalid_number_is_rejected(text: str) -> None:
     for parse, name in ((parse_int, "ParseInt"), (parse_uint, "ParseUint")):
         with pytest.raises(ValueError, match="invalid syntax") as caught:
             parse(text)

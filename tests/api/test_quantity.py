@@ -43,7 +43,7 @@ def test_a_quantity_is_stored_in_its_canonical_spelling(written: object, stored:
 @pytest.mark.parametrize(
     "text", ["", "abc", "1.2.3", "1 Gi", "Gi", "1gi", "--1", "1e", "0x10", True]
 )
-def test_what_is_no_quantity_is_refused_with_the_apis_sentence(text: object) -> None:
+def test_invalid_quantity_is_rejected_with_the_apis_message(text: object) -> None:
     with pytest.raises(ValueError, match="quantities must match the regular expression"):
         quantity.parse(text)  # type: ignore[arg-type]
 

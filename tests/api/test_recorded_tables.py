@@ -19,16 +19,17 @@ from moorage.api.errors import StatusError
 from tests.recording import assert_recorded
 
 _MODULES = [
-    importlib.import_module(f"moorage.api.{each.name}")
-    for each in pkgutil.iter_modules(moorage.api.__path__)
+    importlib.import_module(f"moorage.api.{module.name}")
+    for module in pkgutil.iter_modules(moorage.api.__path__)
 ]
 _PLAIN = (str, int, float, bool, tuple, list, dict, set, frozenset)
 
 
 def _defined(module: ModuleType, base: type) -> list[Any]:
     return [
-        each for each in vars(module).values()
-        if inspect.isclass(each) and issubclass(each, base) and each.__module__ == module.__name__
+        value for value in vars(module).values()
+        if inspect.isclass(value) and issubclass(value, base)
+        and value.__module__ == module.__name__
     ]  # fmt: skip
 
 
@@ -48,22 +49,24 @@ def _shown(value: Any) -> str:
 
 
 def test_fields_of_types() -> None:
-    found = {
+    table = {
         f"{type_.__name__}.{field.name}": f"{field.encode_name} = {_default(field)}"
         for module in _MODULES
         for type_ in _defined(module, msgspec.Struct)
         for field in msgspec.structs.fields(type_)
     }
-    assert_recorded("api/types", found)
+    assert_recorded("api/types", table)
 
 
 def test_errors() -> None:
-    found = {each.__name__: f"{each.code} {each.reason}" for each in _defined(errors, StatusError)}
-    assert_recorded("api/errors", found)
+    by_name = {
+        type_.__name__: f"{type_.code} {type_.reason}" for type_ in _defined(errors, StatusError)
+    }
+    assert_recorded("api/errors", by_name)
 
 
 def test_constants() -> None:
-    found = {
+    table = {
         f"{module.__name__.removeprefix('moorage.api.')} {name}": _shown(value)
         for module in _MODULES
         for name, value in vars(module).items()
@@ -71,4 +74,4 @@ def test_constants() -> None:
         and not name.startswith(("_", "TYPE_CHECKING"))
         and isinstance(value, _PLAIN)
     }
-    assert_recorded("api/constants", found)
+    assert_recorded("api/constants", table)

@@ -41,8 +41,8 @@ _EXTENDED = "doesn't follow extended resource name standard"
 def test_what_a_name_is(
     name: str, native: bool, extended: bool, standard: bool, pages: bool
 ) -> None:
-    found = is_native(name), is_extended(name), is_standard_container(name), is_hugepages(name)
-    assert found == (native, extended, standard, pages)
+    result = is_native(name), is_extended(name), is_standard_container(name), is_hugepages(name)
+    assert result == (native, extended, standard, pages)
 
 
 @pytest.mark.parametrize(
@@ -66,15 +66,15 @@ def test_what_a_name_is(
     ],
 )  # fmt: skip
 def test_complaints_about_a_name(name: str, anywhere: list[str], of_containers: list[str]) -> None:
-    for found, expected in (
+    for errors, expected in (
         (resource_name_errors(name, "at"), anywhere),
         (container_resource_name_errors(name, "at"), of_containers),
     ):
         texts = [f'Invalid value: "{name}": {complaint}' for complaint in expected]
-        assert [error.field for error in found] == ["at"] * len(expected)
-        assert all(error.text.startswith(text) for error, text in zip(found, texts, strict=True)), (
-            found
-        )
+        assert [error.field for error in errors] == ["at"] * len(expected)
+        assert all(
+            error.text.startswith(text) for error, text in zip(errors, texts, strict=True)
+        ), errors
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_complaints_about_a_name(name: str, anywhere: list[str], of_containers: 
     ],
 )  # fmt: skip
 def test_complaints_about_an_amount(name: str, amount: str, complaints: list[str]) -> None:
-    found = amount_errors(name, quantity.parse(amount), "at")
-    assert [(error.field, error.text) for error in found] == [
+    errors = amount_errors(name, quantity.parse(amount), "at")
+    assert [(error.field, error.text) for error in errors] == [
         ("at", f"Invalid value: {complaint}") for complaint in complaints
     ]
 
@@ -121,5 +121,5 @@ def test_complaints_about_an_amount(name: str, amount: str, complaints: list[str
     ],
 )
 def test_complaints_about_limits(limits: dict[str, str], complaints: list[tuple[str, str]]) -> None:
-    found = container_limits_errors(limits, "r")
-    assert [(error.field, error.text) for error in found] == complaints
+    errors = container_limits_errors(limits, "r")
+    assert [(error.field, error.text) for error in errors] == complaints

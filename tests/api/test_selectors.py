@@ -181,8 +181,8 @@ def test_field_selectors_compare_an_absent_field_as_empty(text: str, expected: b
     ],
 )
 def test_parts_of_a_field_selector(text: str, requirements: list[tuple[str, str, bool]]) -> None:
-    found = [(r.field, r.value, r.is_equal) for r in fields.parse(text).requirements]
-    assert found == requirements
+    result = [(r.field, r.value, r.is_equal) for r in fields.parse(text).requirements]
+    assert result == requirements
 
 
 @pytest.mark.parametrize("text", ["a=\\", "a=\\b", "a!=x\\,y\\"])

@@ -71,7 +71,7 @@ def test_what_yaml_cannot_print_is_escaped(character: str) -> None:
 @pytest.mark.parametrize(
     "word", ["y", "n", "yes", "no", "true", "false", "on", "off", "null", "nan", "inf", "nil"]
 )
-def test_words_that_a_reader_may_take_for_a_value_are_quoted(word: str) -> None:
+def test_text_that_reads_as_a_value_is_quoted(word: str) -> None:
     for text in (word, word.upper(), word.capitalize()):
         assert dump({"a": text}) == f'a: "{text}"\n'
     assert dump({"a": f"{word}s"}) == f"a: {word}s\n"

@@ -91,7 +91,7 @@ def test_at_most_a_hundred_repeated_keys_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a: [", "line "),
         ("a\n---\nb", "single document"),
@@ -110,10 +110,10 @@ def test_at_most_a_hundred_repeated_keys_are_named() -> None:
         ("a: \0", "control characters"),
     ],
 )
-def test_what_is_refused(text: str, said: str) -> None:
+def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(YamlError) as caught:
         parse_document(text)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -214,12 +214,12 @@ _TEXTS = st.text() | st.text(alphabet="-[]{},:?&*a!|>%#'\"\n <1~", max_size=60)
 
 @given(_TEXTS)
 def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
-    said = ""
+    output = ""
     try:
         parse_documents(text)
     except YamlError as error:
-        said = str(error)
-    assert "\n" not in said
+        output = str(error)
+    assert "\n" not in output
 
 
 _WORDS: dict[str, Any] = {
@@ -263,9 +263,9 @@ def test_numbers_that_json_has_not(sign: str, word: str) -> None:
     ],
 )  # fmt: skip
 def test_numbers(text: str, value: Any) -> None:
-    found = parse_document(f"a: {text}".encode()).value["a"]
-    assert found == value
-    assert isinstance(found, str) is isinstance(value, str)
+    result = parse_document(f"a: {text}".encode()).value["a"]
+    assert result == value
+    assert isinstance(result, str) is isinstance(value, str)
 
 
 @pytest.mark.parametrize(
@@ -347,8 +347,8 @@ def test_tags(text: str, value: Any) -> None:
         with pytest.raises(YamlError, match=r"line 2: a value tagged .* has no JSON form"):
             parse_document(f"a:\n  {text}")
         return
-    found = _value(f"a:\n  {text}")["a"]
-    assert (found, type(found)) == (value, type(value))
+    result = _value(f"a:\n  {text}")["a"]
+    assert (result, type(result)) == (value, type(value))
 
 
 def test_errors_name_their_line() -> None:

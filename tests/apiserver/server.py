@@ -58,16 +58,16 @@ class Running:
         token: str = "admin-token",
         **headers: str,
     ) -> Answer:
-        """One request; header names with `_` for `-`. JSON is the body's type unless told."""
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        """Send one request; header names with `_` for `-`. The body's type defaults to JSON."""
+        request_headers = {name.replace("_", "-"): value for name, value in headers.items()}
         if token:
-            given.setdefault("Authorization", f"Bearer {token}")
+            request_headers.setdefault("Authorization", f"Bearer {token}")
         data = body
         if body is not None and not isinstance(body, bytes):
             data = msgspec.json.encode(body)
-            given.setdefault("Content-Type", "application/json")
+            request_headers.setdefault("Content-Type", "application/json")
         async with self._http.request(
-            method, self.url + path, data=data, headers=given, allow_redirects=False
+            method, self.url + path, data=data, headers=request_headers, allow_redirects=False
         ) as answer:
             return Answer(answer.status, answer.headers, await answer.text())
 
@@ -91,8 +91,8 @@ async def serving(
     authority = Authority(directory / "pki", datetime.now(UTC))
     port = free_port()
     url = f"https://127.0.0.1:{port}"
-    given = {"static_tokens": TOKENS, **options}
-    server_options, api_options = loopback_options(directory, authority, port, limits, **given)
+    api_fields = {"static_tokens": TOKENS, **options}
+    server_options, api_options = loopback_options(directory, authority, port, limits, **api_fields)
     context = ssl.create_default_context(cafile=str(authority.pair.certificate))
     async with (
         ApiServer(server_options, api_options),

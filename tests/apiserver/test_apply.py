@@ -40,11 +40,11 @@ def test_the_path_fills_in_what_a_body_leaves_out(metadata: Any) -> None:
     body = {**MAP, "data": {"k": "v"}}
     if metadata is not None:
         body["metadata"] = metadata
-    found = config(body)
-    assert found["metadata"]["name"] == "a"
-    assert found["metadata"]["namespace"] == "ns"
-    assert found["data"] == {"k": "v"}
-    assert not {"kind", "apiVersion"} & set(found)
+    configuration = config(body)
+    assert configuration["metadata"]["name"] == "a"
+    assert configuration["metadata"]["namespace"] == "ns"
+    assert configuration["data"] == {"k": "v"}
+    assert not {"kind", "apiVersion"} & set(configuration)
 
 
 def test_a_cluster_wide_object_gets_no_namespace_and_no_defaults() -> None:

@@ -53,7 +53,7 @@ async def readers(tmp_path: Path) -> AsyncIterator[_Readers]:
             await store.put(at, to_value({"metadata": meta, **more}), 0)
 
         # At once, so that they share a commit.
-        await asyncio.gather(*(put(*each) for each in OBJECTS.items()))
+        await asyncio.gather(*(put(*key_and_object) for key_and_object in OBJECTS.items()))
         yield _Readers(cache)
 
 
@@ -66,9 +66,9 @@ async def test_every_view_reads_its_kind(readers: _Readers) -> None:
         ("cluster_role_bindings", "clusterrolebindings/a"),
     ):  # fmt: skip
         _, *namespace, name = key.split("/")
-        found = getattr(readers, view).get(name, *namespace)
-        assert found is not None, view
-        assert found.metadata.uid == f"uid of {key}"
+        obj = getattr(readers, view).get(name, *namespace)
+        assert obj is not None, view
+        assert obj.metadata.uid == f"uid of {key}"
 
 
 async def test_pods_of_a_node_are_those_bound_to_it(readers: _Readers) -> None:
@@ -82,9 +82,9 @@ async def test_pods_of_a_node_are_those_bound_to_it(readers: _Readers) -> None:
     assert names("n1", "b") == ["b/p"]
     assert names("n2", "a") == ["a/q"]
     assert names("n3", "") == []
-    found = readers.find_pod("p", "b")
-    assert found is not None
-    assert found.metadata.uid == "uid of pods/b/p"
+    read_pod = readers.find_pod("p", "b")
+    assert read_pod is not None
+    assert read_pod.metadata.uid == "uid of pods/b/p"
     assert readers.find_pod("q", "b") is None
 
 
@@ -153,7 +153,7 @@ async def test_every_admission_plugin_is_at_work(tmp_path: Path) -> None:
         await refused(pods, _pod(runtimeClassName="none"), 'RuntimeClass "none" not found')
         spec = (await created(pods, _pod(runtimeClassName="vm")))["spec"]
         assert (spec["overhead"], spec["priority"]) == ({"cpu": "1"}, 0)
-        assert [each["tolerationSeconds"] for each in spec["tolerations"]] == [300, 300]
+        assert [toleration["tolerationSeconds"] for toleration in spec["tolerations"]] == [300, 300]
         port = {"containerPort": 1, "hostPort": 6443}
         await refused(pods, _pod(containers=[{**_CONTAINER, "ports": [port]}]), "API server")
         service = await created(

@@ -42,7 +42,7 @@ class Answer:
 
 
 class Raw:
-    """Requests as bytes, as somebody, to one server."""
+    """Requests as bytes, with any credentials, to one server."""
 
     def __init__(self, cluster: RunningCluster) -> None:
         kubeconfig = yaml.safe_load(cluster.kubeconfig.read_text())
@@ -112,7 +112,7 @@ def _name() -> str:
 
 
 @pytest.mark.parametrize(
-    ("body", "content_type", "status", "reason", "said"),
+    ("body", "content_type", "status", "reason", "message"),
     [
         (b"{", "application/json", 400, "BadRequest", "get version/kind; json parse error"),
         (b"", "application/json", 400, "BadRequest", "json parse error"),
@@ -128,12 +128,12 @@ def _name() -> str:
     ids=["cut", "empty", "array", "not-utf8", "deep", "yaml", "yaml-cycle", "protobuf", "type",
          "other-kind"],
 )  # fmt: skip
-def test_bodies_that_are_no_runtime_class(
-    raw: Raw, body: bytes, content_type: str, status: int, reason: str, said: str
+def test_invalid_runtime_class_bodies_are_rejected(
+    raw: Raw, body: bytes, content_type: str, status: int, reason: str, message: str
 ) -> None:
     answer = raw("POST", CLASSES, body, content_type)
     assert (answer.status, answer.reason) == (status, reason)
-    assert said in answer.message
+    assert message in answer.message
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_bad_handlers_are_refused_in_every_version(raw: Raw, version: str, handl
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "said"),
+    ("field", "value", "message"),
     [
         ("handler", 5, "cannot unmarshal number into Go struct field RuntimeClass.handler"),
         ("handler", ["a"], "cannot unmarshal array"),
@@ -170,10 +170,10 @@ def test_bad_handlers_are_refused_in_every_version(raw: Raw, version: str, handl
     ],
     ids=["number", "array", "string", "label", "quantity"],
 )
-def test_wrong_types_are_named(raw: Raw, field: str, value: Any, said: str) -> None:
+def test_wrong_types_are_named(raw: Raw, field: str, value: Any, message: str) -> None:
     answer = raw("POST", CLASSES, runtime_class(_name(), "runc") | {field: value})
     assert (answer.status, answer.reason) == (400, "BadRequest")
-    assert said in answer.message
+    assert message in answer.message
 
 
 def test_a_body_of_four_megabytes_is_too_large(raw: Raw) -> None:
@@ -239,7 +239,7 @@ def test_a_class_in_use_can_be_deleted_and_its_pods_stay(raw: Raw) -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
+    ("document", "message"),
     [
         (pod("p", runtime_class="no-such-class"), 'RuntimeClass "no-such-class" not found'),
         (pod("p", runtime_class="Bad_Name"), "spec.runtimeClassName: Invalid value"),
@@ -247,10 +247,10 @@ def test_a_class_in_use_can_be_deleted_and_its_pods_stay(raw: Raw) -> None:
     ],
     ids=["unknown", "no-name", "overhead-alone"],
 )
-def test_pods_that_misuse_classes(raw: Raw, document: dict[str, Any], said: str) -> None:
+def test_pods_that_misuse_classes(raw: Raw, document: dict[str, Any], message: str) -> None:
     answer = raw("POST", PODS, document)
     assert answer.status in (403, 422)
-    assert said in answer.message or "RuntimeClass" in answer.message
+    assert message in answer.message or "RuntimeClass" in answer.message
 
 
 @pytest.mark.parametrize(
@@ -284,14 +284,14 @@ def test_a_watch_from_the_future_is_answered_in_time(raw: Raw) -> None:
     ["nonsense", "a.b.c", "eyJhbGciOiJub25lIn0.eyJzdWIiOiJzeXN0ZW06YWRtaW4ifQ.", "x" * 10_000],
     ids=["word", "dots", "unsigned", "long"],
 )
-def test_invalid_tokens_are_nobody(raw: Raw, token: str) -> None:
+def test_invalid_tokens_are_rejected(raw: Raw, token: str) -> None:
     answer = raw(
         "GET", CLASSES, context=raw.context(), headers={"Authorization": f"Bearer {token}"}
     )
     assert (answer.status, answer.reason) in ((401, "Unauthorized"), (400, ""), (431, ""))
 
 
-def test_without_credentials_one_is_nobody(raw: Raw) -> None:
+def test_request_without_credentials_is_unauthorized(raw: Raw) -> None:
     answer = raw("GET", CLASSES, context=raw.context())
     assert (answer.status, answer.reason, answer.message) == (401, "Unauthorized", "Unauthorized")
 
@@ -325,7 +325,7 @@ def test_plain_http_is_not_spoken(raw: Raw) -> None:
 def test_a_refusal_says_the_same_each_time_a_name_would_be_generated(raw: Raw) -> None:
     document = pod("x", runtime_class="no-such-class")
     document["metadata"] = {"generateName": "web-"}
-    said = {raw("POST", PODS, document).message for _ in range(2)}
-    assert said == {
+    messages = {raw("POST", PODS, document).message for _ in range(2)}
+    assert messages == {
         'pods "web-" is forbidden: pod rejected: RuntimeClass "no-such-class" not found'
     }

@@ -131,7 +131,7 @@ async def test_so_many_bodies_of_a_user_are_read_at_a_time() -> None:
     assert await bodies.read(_here(b"x"), _ALICE) == b"x"
     assert await _read_all(bodies, _BOB, b"x") == b"x"
     admins = [Content() for _ in range(3)]
-    reading += [asyncio.create_task(bodies.read(_request(each), _ADMIN)) for each in admins]
+    reading += [asyncio.create_task(bodies.read(_request(admin), _ADMIN)) for admin in admins]
     await asyncio.sleep(0)
     assert bodies._reading.held == 2
     contents[0].feed(b"")

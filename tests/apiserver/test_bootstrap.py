@@ -28,12 +28,12 @@ def _shown(item: dict[str, Any]) -> str:
 
 
 async def test_what_a_new_cluster_has(tmp_path: Path) -> None:
-    found = {"node rules": repr(NODE_RULES), "namespaces": repr(SYSTEM_NAMESPACES)}
+    table = {"node rules": repr(NODE_RULES), "namespaces": repr(SYSTEM_NAMESPACES)}
     async with serving(tmp_path) as server:
         for name, path in _PATHS.items():
             items = (await server.ask("GET", path)).json["items"]
-            managers = {each["manager"] for item in items
-                        for each in item["metadata"]["managedFields"]}  # fmt: skip
+            managers = {entry["manager"] for item in items
+                        for entry in item["metadata"]["managedFields"]}  # fmt: skip
             assert managers == ({"apiserver"} if items else set()), name
-            found |= {f"{name} {item['metadata']['name']}": _shown(item) for item in items}
-    assert_recorded("apiserver/bootstrap", found)
+            table |= {f"{name} {item['metadata']['name']}": _shown(item) for item in items}
+    assert_recorded("apiserver/bootstrap", table)

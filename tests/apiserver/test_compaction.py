@@ -135,5 +135,5 @@ async def pass_interval(clock: FakeClock, store: SqliteStore, key: str) -> None:
 
 def revisions_of(path: Path, key: str) -> int:
     with closing(sqlite3.connect(path)) as connection:
-        found = connection.execute("SELECT count(*) FROM log WHERE key = ?", (key,)).fetchone()
-        return int(found[0])
+        result = connection.execute("SELECT count(*) FROM log WHERE key = ?", (key,)).fetchone()
+        return int(result[0])

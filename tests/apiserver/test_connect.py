@@ -76,7 +76,7 @@ class Cluster:
     async def add_pod(
         self, name: str, *containers: str, node: str = "n1", phase: str = "", **spec: Any
     ) -> None:
-        listed = [{"name": each, "image": "i"} for each in containers or ("app",)]
+        listed = [{"name": container, "image": "i"} for container in containers or ("app",)]
         pod = {
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
             "spec": {"containers": listed, **({"nodeName": node} if node else {}), **spec},
@@ -114,12 +114,15 @@ class Cluster:
         reader, writer = await asyncio.open_connection(
             "127.0.0.1", self.server.port, ssl=self.server.tls()
         )
-        given = {
+        request_headers = {
             "Host": "x", "Authorization": "Bearer admin-token", "Content-Length": "0",
             "Connection": "Upgrade", "Upgrade": SPDY,
             "X-Stream-Protocol-Version": "v4.channel.k8s.io", **headers,
         }  # fmt: skip
-        lines = [f"POST {PODS}/{path} HTTP/1.1", *(f"{k}: {v}" for k, v in given.items() if v)]
+        lines = [
+            f"POST {PODS}/{path} HTTP/1.1",
+            *(f"{k}: {v}" for k, v in request_headers.items() if v),
+        ]
         writer.write("\r\n".join([*lines, "", ""]).encode())
         try:
             async with asyncio.timeout(20):
@@ -215,11 +218,11 @@ async def test_a_log_over_a_websocket_comes_in_messages(
         assert websocket.close_code == aiohttp.WSCloseCode.OK
     if chosen == "base64.binary.k8s.io":
         assert first == ""
-        found = b"".join(base64.b64decode(piece, validate=True) for piece in rest)
+        data = b"".join(base64.b64decode(piece, validate=True) for piece in rest)
     else:
         assert first == b""
-        found = b"".join(rest)
-    assert found.decode() == text
+        data = b"".join(rest)
+    assert data.decode() == text
     assert cluster.agent.lines == [f"GET /containerLogs/{AT}?tailLines=5"]
 
 
@@ -239,7 +242,7 @@ async def test_a_log_that_is_followed_comes_as_it_is_written(cluster: Cluster) -
     cluster.agent.following.put_nowait(b"")
 
 
-async def test_a_log_that_breaks_off_is_told_by_the_close(cluster: Cluster) -> None:
+async def test_interrupted_log_closes_with_an_internal_error(cluster: Cluster) -> None:
     await cluster.add_pod("web")
     cluster.agent.answer, cluster.agent.following = CHUNKED, asyncio.Queue()
     async with cluster.log_socket("web/log?follow=true", "binary.k8s.io") as websocket:
@@ -314,11 +317,11 @@ async def test_the_container_must_be_named(
 ) -> None:
     await cluster.add_pod("web", "app", "other", initContainers=[{"name": "first", "image": "i"}])
     if subresource == "log":
-        found = await cluster.log(f"web/log{query}")
+        response = await cluster.log(f"web/log{query}")
     else:
-        found = await cluster.refusal(f"web/{subresource}{query}")
-    assert found[0] == 400
-    assert message in found[1]
+        response = await cluster.refusal(f"web/{subresource}{query}")
+    assert response[0] == 400
+    assert message in response[1]
     assert cluster.agent.heads == []
 
 
@@ -331,17 +334,17 @@ async def test_a_node_that_is_not_there_or_says_nothing_of_its_agent(cluster: Cl
         ("lost", "no preferred addresses found; known addresses: []"),
     ):
         await cluster.add_pod(name, node=name)
-        status, said = await cluster.log(f"{name}/log")
-        assert (status, message in said) == (500, True), said
+        status, text = await cluster.log(f"{name}/log")
+        assert (status, message in text) == (500, True), text
 
 
 async def test_an_agent_that_does_not_answer_is_named(cluster: Cluster) -> None:
     address = [{"type": "Hostname", "address": "127.0.0.1"}]
     await cluster.add_node("closed", {"addresses": address, **endpoint(1)})
     await cluster.add_pod("web", node="closed")
-    status, said = await cluster.log("web/log")
+    status, text = await cluster.log("web/log")
     assert status == 500
-    assert "dialing the node agent of closed: " in said
+    assert "dialing the node agent of closed: " in text
 
 
 @pytest.mark.parametrize(
@@ -390,8 +393,8 @@ async def test_a_pod_that_has_ended_takes_no_command(cluster: Cluster, phase: st
         ("exec", f"cannot exec into a container in a completed pod; current phase is {phase}"),
         ("attach", f"cannot attach a container in a completed pod; current phase is {phase}"),
     ):
-        status, said = await cluster.refusal(f"web/{subresource}?command=sh&stdout=true")
-        assert (status, message in said) == (400, True), said
+        status, refusal = await cluster.refusal(f"web/{subresource}?command=sh&stdout=true")
+        assert (status, message in refusal) == (400, True), refusal
     assert cluster.agent.heads == []
     cluster.agent.answer = answer("200 OK", "last words\n")
     assert await cluster.log("web/log") == (200, "last words\n")

@@ -1,4 +1,4 @@
-"""Floods: many requests whose answers nobody reads. The server's memory stays bounded.
+"""Floods: many requests whose answers no client reads. The server's memory stays bounded.
 
 `make soak` draws other numbers and repeats each flood.
 """
@@ -81,13 +81,13 @@ def _pour(
 ) -> None:
     """Send a piece on every connection again and again, as far as they take it."""
     left = [piece] * len(sockets)
-    for each in sockets:
-        each.setblocking(False)
+    for sock in sockets:
+        sock.setblocking(False)
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        for place, each in enumerate(sockets):
+        for place, sock in enumerate(sockets):
             try:
-                left[place] = left[place][each.send(left[place]) :] or piece
+                left[place] = left[place][sock.send(left[place]) :] or piece
             except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 continue
             except OSError:
@@ -126,8 +126,8 @@ def test_watches_whose_initial_events_are_not_read(
 ) -> None:
     del maps
     with connections(raw, _draw(60, 150)) as sockets:
-        for each in sockets:
-            each.sendall(_request(f"{MAPS}?watch=1"))
+        for sock in sockets:
+            sock.sendall(_request(f"{MAPS}?watch=1"))
         for _ in range(20):
             assert raw("GET", "/readyz").status == 200
             bounded()
@@ -137,8 +137,8 @@ def test_watches_that_are_not_read_while_much_changes(
     raw: Raw, maps: list[str], bounded: Callable[[], int]
 ) -> None:
     with connections(raw, _draw(30, 100)) as sockets:
-        for each in sockets:
-            each.sendall(_request(f"{MAPS}?watch=1"))
+        for sock in sockets:
+            sock.sendall(_request(f"{MAPS}?watch=1"))
         for number in range(_draw(60, 300)):
             patch = json.dumps({"metadata": {"labels": {"n": str(number)}}}).encode()
             path = f"{MAPS}/{maps[number % len(maps)]}"

@@ -75,9 +75,9 @@ class Server:
     @property
     def rss_mib(self) -> int:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
-        found = re.search(r"VmRSS:\s+(\d+) kB", status)
-        assert found is not None, "the server is gone"
-        return int(found[1]) // 1024
+        match = re.search(r"VmRSS:\s+(\d+) kB", status)
+        assert match is not None, "the server is gone"
+        return int(match[1]) // 1024
 
 
 @pytest.fixture
@@ -110,16 +110,16 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 def _is_ready(notices: int) -> bool:
     """Whether the server's message comes, among its beats, before the deadline or its end."""
-    said = b""
+    output = b""
     deadline = time.monotonic() + _READY_S
-    while READY_MESSAGE not in said:
+    while READY_MESSAGE not in output:
         left_s = deadline - time.monotonic()
         if left_s <= 0 or not select.select([notices], [], [], left_s)[0]:
             return False
         piece = os.read(notices, 4096)
         if not piece:
             return False
-        said += piece
+        output += piece
     return True
 
 

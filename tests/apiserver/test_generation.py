@@ -49,7 +49,7 @@ async def generation(server: Running) -> int:
     return number
 
 
-async def test_binding_a_pod_is_no_new_generation(server: Running) -> None:
+async def test_binding_a_pod_keeps_the_generation(server: Running) -> None:
     assert await generation(server) == 1
     await bind(server)
     pod = (await server.ask("GET", POD)).json
@@ -57,7 +57,7 @@ async def test_binding_a_pod_is_no_new_generation(server: Running) -> None:
     assert pod["metadata"]["generation"] == 1
 
 
-async def test_a_status_or_metadata_is_no_new_generation(server: Running) -> None:
+async def test_status_and_metadata_changes_keep_the_generation(server: Running) -> None:
     await patch(server, {"status": {"phase": "Running"}}, "status")
     await patch(server, {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}})
     await patch(server, {"metadata": {"generation": 7, "finalizers": ["example.org/x"]}})

@@ -1,4 +1,4 @@
-"""One server, asked over TLS: who may come in, what is told, in which shape."""
+"""API server over TLS: authentication, answers and their representations."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ async def _whoami(server: Running, authority: Authority, subject: Subject) -> tu
 
 
 async def test_a_certificate_of_our_authority_names_its_user(server: Running) -> None:
-    found = await _whoami(server, server.authority, Subject("carol", "system:masters"))
-    assert found == (201, "carol")
+    user = await _whoami(server, server.authority, Subject("carol", "system:masters"))
+    assert user == (201, "carol")
 
 
-async def test_a_certificate_of_another_authority_does_not_come_in(
+async def test_certificate_of_another_authority_is_rejected(
     server: Running, tmp_path: Path
 ) -> None:
     foreign = Authority(tmp_path / "foreign", datetime.now(UTC))
@@ -50,7 +50,7 @@ async def test_a_certificate_of_another_authority_does_not_come_in(
         await _whoami(server, foreign, Subject("carol", "system:masters"))
 
 
-async def test_an_expired_certificate_does_not_come_in(server: Running, tmp_path: Path) -> None:
+async def test_expired_certificate_is_rejected(server: Running, tmp_path: Path) -> None:
     # The authority's key with a clock of long ago: its certificates have run out by now.
     long_ago = datetime.now(UTC) - timedelta(days=800)
     authority = Authority(tmp_path / "pki", long_ago)
@@ -58,7 +58,7 @@ async def test_an_expired_certificate_does_not_come_in(server: Running, tmp_path
         await _whoami(server, authority, Subject("dave", "system:masters"))
 
 
-async def test_without_credentials_there_is_no_answer_but_401(server: Running) -> None:
+async def test_requests_without_credentials_are_unauthorized(server: Running) -> None:
     for path in ("/api", "/version", "/readyz", CLASSES):
         for token in ("", "wrong"):
             answer = await server.ask("GET", path, token=token)
@@ -70,12 +70,12 @@ async def test_without_credentials_there_is_no_answer_but_401(server: Running) -
             }  # fmt: skip
 
 
-async def test_bytes_that_are_no_token_are_a_401_too(server: Running) -> None:
+async def test_undecodable_token_is_unauthorized(server: Running) -> None:
     answer = await server.ask("GET", "/api", token="", Authorization="Bearer \u00ff")
     assert answer.status == 401
 
 
-async def test_strangers_may_ask_what_everybody_may_when_they_are_let_in(tmp_path: Path) -> None:
+async def test_anonymous_user_may_read_health_and_version_where_allowed(tmp_path: Path) -> None:
     async with serving(tmp_path, allows_anonymous=True) as server:
         for path in ("/healthz", "/readyz", "/livez", "/version"):
             assert (await server.ask("GET", path, token="")).status == 200
@@ -88,7 +88,7 @@ async def test_strangers_may_ask_what_everybody_may_when_they_are_let_in(tmp_pat
         assert (await server.ask("GET", "/version", token="wrong")).status == 401
 
 
-async def test_a_user_without_rules_may_look_around_and_no_more(server: Running) -> None:
+async def test_user_without_rules_may_only_discover_and_list_classes(server: Running) -> None:
     assert (await server.ask("GET", "/apis", token="alice-token")).status == 200
     # Everybody may see which classes there are to choose from.
     assert (await server.ask("GET", CLASSES, token="alice-token")).status == 200
@@ -140,8 +140,8 @@ async def test_what_is_not_there_and_what_is_not_done(
     body = runtime_class("q") if method == "POST" else None
     answer = await server.ask(method, path, body)
     assert answer.status == status
-    found = answer.text if answer.text.startswith("404") else answer.json["message"]
-    assert found == message
+    result = answer.text if answer.text.startswith("404") else answer.json["message"]
+    assert result == message
 
 
 def runtime_class(name: str, **fields: Any) -> dict[str, Any]:
@@ -219,7 +219,7 @@ async def test_what_deserves_a_word_gets_one(server: Running) -> None:
 
 
 @pytest.mark.parametrize("value", ["False", "false", "0"])
-async def test_a_list_that_says_it_is_no_watch_is_none(server: Running, value: str) -> None:
+async def test_list_with_watch_false_is_not_a_watch(server: Running, value: str) -> None:
     answer = await server.ask("GET", f"{CLASSES}?watch={value}")
     assert answer.json["kind"] == "RuntimeClassList"
 
@@ -360,7 +360,7 @@ async def test_a_table_says_how_old_each_object_is(server: Running) -> None:
             assert re.fullmatch(r"\d+s", row["cells"][-1]), row
 
 
-async def test_a_large_list_is_sent_compressed_to_who_can_read_it(server: Running) -> None:
+async def test_large_list_is_compressed_if_the_client_accepts_gzip(server: Running) -> None:
     maps = "/api/v1/namespaces/default/configmaps"
     for name in ("a", "b"):
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name},

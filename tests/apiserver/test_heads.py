@@ -111,7 +111,9 @@ async def test_odd_headers(server: Running, lines: bytes, status: int) -> None:
         (b"nonsense\r\n\r\n", 400),
     ],
 )
-async def test_first_lines_that_are_none(server: Running, wire: bytes, status: int) -> None:
+async def test_invalid_request_lines_are_rejected(
+    server: Running, wire: bytes, status: int
+) -> None:
     assert await _status(server, wire) == status
 
 

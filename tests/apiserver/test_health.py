@@ -53,8 +53,8 @@ def test_other_paths_are_not_its_own(path: str) -> None:
 def test_the_version_is_of_the_wire_and_of_this_program(monkeypatch: pytest.MonkeyPatch) -> None:
     for machine, name in (("x86_64", "amd64"), ("aarch64", "arm64"), ("riscv64", "riscv64")):
         monkeypatch.setattr(platform, "machine", lambda machine=machine: machine)
-        found = json.loads(version_reply().body)
-        assert found == {
+        document = json.loads(version_reply().body)
+        assert document == {
             "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",
             "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
             "gitVersion": f"v1.36.0+moorage.{__version__}", "gitCommit": "",

@@ -39,12 +39,12 @@ def _deployment(name: str, image: str = "app:1") -> dict[str, Any]:
 
 
 def test_examples_of_every_api_version_apply_as_written(control_plane: RunningCluster) -> None:
-    said = control_plane.kubectl("apply", "-f", str(EXAMPLES))
-    assert "Warning: node.k8s.io/v1alpha1 RuntimeClass is deprecated" in said.stderr
-    assert "Warning: extensions/v1beta1 Deployment is deprecated" in said.stderr
+    answer = control_plane.kubectl("apply", "-f", str(EXAMPLES))
+    assert "Warning: node.k8s.io/v1alpha1 RuntimeClass is deprecated" in answer.stderr
+    assert "Warning: extensions/v1beta1 Deployment is deprecated" in answer.stderr
     handlers = {
-        each["metadata"]["name"]: each["handler"]
-        for each in control_plane.get("runtimeclasses")["items"]
+        obj["metadata"]["name"]: obj["handler"]
+        for obj in control_plane.get("runtimeclasses")["items"]
     }
     assert (
         handlers
@@ -89,7 +89,7 @@ def test_only_administrators_write_classes_and_everybody_reads_them(
     can = control_plane.kubectl("auth", "can-i", "list", "runtimeclasses", *user)
     assert can.stdout.strip() == "yes"
     refused = control_plane.kubectl(
-        "create", "-f", "-", *user, given=json.dumps(runtime_class("mine", "runc")), fails=True
+        "create", "-f", "-", *user, stdin=json.dumps(runtime_class("mine", "runc")), fails=True
     )
     assert "forbidden" in refused.stderr
     assert 'cannot create resource "runtimeclasses" in API group "node.k8s.io"' in refused.stderr
@@ -99,14 +99,14 @@ def test_apply_changes_and_diff_shows_what_would(
     control_plane: RunningCluster, namespace: str
 ) -> None:
     wanted = _deployment("web")
-    control_plane.kubectl("apply", "-n", namespace, "-f", "-", given=json.dumps(wanted))
+    control_plane.kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(wanted))
     wanted["spec"]["replicas"] = 3
     diff = control_plane.kubectl(
-        "diff", "-n", namespace, "-f", "-", given=json.dumps(wanted), fails=True
+        "diff", "-n", namespace, "-f", "-", stdin=json.dumps(wanted), fails=True
     )
     assert "-  replicas: 1" in diff.stdout
     assert "+  replicas: 3" in diff.stdout
-    control_plane.kubectl("apply", "-n", namespace, "-f", "-", given=json.dumps(wanted))
+    control_plane.kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(wanted))
     assert control_plane.get("deployment", "web", "-n", namespace)["spec"]["replicas"] == 3
 
 
@@ -118,7 +118,7 @@ def test_server_side_apply_names_the_manager_in_the_way(
         wanted["spec"]["replicas"] = replicas
         done = control_plane.kubectl(
             "apply", "--server-side", "--field-manager", manager, "-n", namespace, "-f", "-",
-            *more, given=json.dumps(wanted), fails=fails,
+            *more, stdin=json.dumps(wanted), fails=fails,
         )  # fmt: skip
         return done.stderr
 
@@ -132,11 +132,11 @@ def test_client_side_applied_objects_move_to_server_side(
     control_plane: RunningCluster, namespace: str
 ) -> None:
     wanted = json.dumps(_deployment("web"))
-    control_plane.kubectl("apply", "-n", namespace, "-f", "-", given=wanted)
-    control_plane.kubectl("apply", "--server-side", "-n", namespace, "-f", "-", given=wanted)
+    control_plane.kubectl("apply", "-n", namespace, "-f", "-", stdin=wanted)
+    control_plane.kubectl("apply", "--server-side", "-n", namespace, "-f", "-", stdin=wanted)
     managers = {
-        each["manager"]
-        for each in control_plane.get(
+        entry["manager"]
+        for entry in control_plane.get(
             "deployment", "web", "-n", namespace, "--show-managed-fields"
         )["metadata"]["managedFields"]
     }
@@ -150,7 +150,7 @@ def test_scale_label_annotate_set_patch_and_edit(
     def run(*arguments: str) -> None:
         control_plane.kubectl(*arguments, "-n", namespace)
 
-    control_plane.kubectl("apply", "-n", namespace, "-f", "-", given=json.dumps(_deployment("web")))
+    control_plane.kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(_deployment("web")))
     run("scale", "deployment/web", "--replicas=2")
     run("label", "deployment/web", "tier=front")
     run("annotate", "deployment/web", "note=x")
@@ -179,7 +179,7 @@ def test_wait_sees_a_deletion_and_a_condition(
     control_plane: RunningCluster, namespace: str
 ) -> None:
     gated = pod("waits", schedulingGates=[{"name": "example.com/gate"}])
-    control_plane.kubectl("apply", "-n", namespace, "-f", "-", given=json.dumps(gated))
+    control_plane.kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(gated))
     control_plane.kubectl(
         "wait", "--for=condition=PodScheduled=false", "pod/waits", "-n", namespace, "--timeout=10s"
     )
@@ -188,7 +188,7 @@ def test_wait_sees_a_deletion_and_a_condition(
 
 
 def test_tables_show_the_columns_people_know(control_plane: RunningCluster, namespace: str) -> None:
-    control_plane.kubectl("apply", "-n", namespace, "-f", "-", given=json.dumps(pod("shown")))
+    control_plane.kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(pod("shown")))
 
     def heads(*arguments: str) -> list[str]:
         return (
@@ -207,16 +207,16 @@ def test_describe_shows_the_class_and_the_events(
     control_plane.apply(runtime_class("described", "runc"))
     control_plane.kubectl(
         "apply", "-n", namespace, "-f", "-",
-        given=json.dumps(pod("seen", runtime_class="described")),
+        stdin=json.dumps(pod("seen", runtime_class="described")),
     )  # fmt: skip
     control_plane.kubectl(
         "wait", "--for=condition=PodScheduled=false", "pod/seen", "-n", namespace, "--timeout=10s"
     )
     # The event follows the condition, on its own way.
     until(lambda: control_plane.get("events", "-n", namespace)["items"], "an event")
-    said = control_plane.kubectl("describe", "pod", "seen", "-n", namespace).stdout
-    assert "Runtime Class Name:  described" in said
-    assert "no nodes available to schedule pods" in said
+    output = control_plane.kubectl("describe", "pod", "seen", "-n", namespace).stdout
+    assert "Runtime Class Name:  described" in output
+    assert "no nodes available to schedule pods" in output
 
 
 def test_a_namespace_goes_with_everything_in_it(control_plane: RunningCluster) -> None:

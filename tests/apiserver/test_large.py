@@ -1,4 +1,4 @@
-"""Large requests: answered, in time that grows with their size, and nobody waits for them."""
+"""Large requests: answered in time that grows with their size, without delaying others."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def _patch(server: Running, path: str, patch: Any, media: str) -> Any:
 
 def _names(deployment: dict[str, Any]) -> list[str]:
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    return [each["name"] for each in container.get("env", [])]
+    return [variable["name"] for variable in container.get("env", [])]
 
 
 async def test_strategic_merge_of_many_entries_over_many(server: Running) -> None:

@@ -26,14 +26,14 @@ async def _events(client: Client, query: dict[str, str]) -> list[dict[str, Any]]
     return events
 
 
-async def test_a_watch_from_before_a_restart_goes_on(tmp_path: Path) -> None:
+async def test_watch_from_before_a_restart_is_resumed(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         for number in range(5):
             wanted = {"metadata": {"name": f"c{number}"}, "handler": "runc"}
             await cluster.client.create(RUNTIME_CLASSES, wanted)
     async with running_cluster(tmp_path) as cluster:
         events = await _events(cluster.client, {"resourceVersion": "1"})
-        names = [each["object"]["metadata"]["name"] for each in events]
+        names = [event["object"]["metadata"]["name"] for event in events]
         assert names == [f"c{number}" for number in range(5)]
 
 
@@ -46,7 +46,7 @@ async def test_a_watch_from_before_the_history_is_expired(tmp_path: Path) -> Non
         await store.compact(store.revision)
     async with running_cluster(tmp_path) as cluster:
         events = await _events(cluster.client, {"resourceVersion": "1"})
-        assert [each["type"] for each in events] == ["ERROR"]
+        assert [event["type"] for event in events] == ["ERROR"]
         status = events[0]["object"]
         assert (status["code"], status["reason"]) == (410, "Expired")
         assert "too old resource version: 1" in status["message"]
@@ -66,12 +66,12 @@ async def test_initial_events_end_with_a_marked_bookmark(tmp_path: Path) -> None
                 "allowWatchBookmarks": "true",
             },
         )
-        assert [each["type"] for each in events[:2]] == ["ADDED", "BOOKMARK"]
+        assert [event["type"] for event in events[:2]] == ["ADDED", "BOOKMARK"]
         annotations = events[1]["object"]["metadata"]["annotations"]
         assert annotations == {"k8s.io/initial-events-end": "true"}
 
 
-async def test_a_watcher_that_goes_while_its_watch_begins_is_no_error(
+async def test_client_that_disconnects_while_its_watch_starts_is_no_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(tmp_path) as server:
@@ -86,4 +86,4 @@ async def test_a_watcher_that_goes_while_its_watch_begins_is_no_error(
             writer.close()
             await writer.wait_closed()
         assert (await server.ask("GET", RUNTIME_CLASSES.path())).status == 200
-    assert [each.message for each in caplog.records if each.levelname == "ERROR"] == []
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []

@@ -57,13 +57,15 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
     ],
 )
 def test_the_first_clause_that_fits_decides(accept: str, form: Representation) -> None:
-    found = negotiate(accept, frozenset({TABLE, PARTIAL}))
-    assert found == form
-    assert found.content_type == ("application/yaml" if form.is_yaml else "application/json")
+    representation = negotiate(accept, frozenset({TABLE, PARTIAL}))
+    assert representation == form
+    assert representation.content_type == (
+        "application/yaml" if form.is_yaml else "application/json"
+    )
 
 
 @pytest.mark.parametrize("accept", ["application/*", "text/html", "application/cbor"])
-def test_what_cannot_be_written_is_not_acceptable(accept: str) -> None:
+def test_unsupported_media_type_is_not_acceptable(accept: str) -> None:
     with pytest.raises(NotAcceptableError, match="only the following media types are accepted"):
         negotiate(accept, frozenset({TABLE}))
 

@@ -23,10 +23,10 @@ _PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 
 
 def _reply(path: str, **headers: str) -> Reply:
-    given = {name.replace("_", "-"): value for name, value in headers.items()}
-    found = _PAGES(make_mocked_request("GET", path, headers=given))
-    assert found is not None
-    return found
+    header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    reply = _PAGES(make_mocked_request("GET", path, headers=header_fields))
+    assert reply is not None
+    return reply
 
 
 @pytest.mark.parametrize("path", ["/", "/openapi", "/openapi/v2/x", "/openapi/v4", "/api"])
@@ -36,9 +36,9 @@ def test_other_paths_are_not_its_own(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/openapi/v3", "/openapi/v3/"])
 def test_the_index_names_every_document_with_its_hash(path: str) -> None:
-    found = _reply(path)
-    assert (found.status, found.content_type) == (200, "text/plain")
-    assert json.loads(found.body) == {
+    reply = _reply(path)
+    assert (reply.status, reply.content_type) == (200, "text/plain")
+    assert json.loads(reply.body) == {
         "paths": {
             name: {"serverRelativeURL": f"/openapi/v3/{name}?hash={document.hash}"}
             for name, document in _DOCUMENTS.v3.items()
@@ -47,8 +47,8 @@ def test_the_index_names_every_document_with_its_hash(path: str) -> None:
 
 
 def test_a_document_that_there_is_not() -> None:
-    found = _reply("/openapi/v3/apis/none/v1")
-    assert (found.status, found.body) == (404, b"")
+    reply = _reply("/openapi/v3/apis/none/v1")
+    assert (reply.status, reply.body) == (404, b"")
 
 
 def test_a_document_is_read_again_each_time_unless_its_hash_is_named() -> None:
@@ -67,22 +67,22 @@ def test_a_document_is_read_again_each_time_unless_its_hash_is_named() -> None:
 
 
 def test_an_older_hash_leads_to_the_present_one() -> None:
-    found = _reply(f"{_NODE}?hash=OLD")
-    assert (found.status, found.body) == (301, b"")
-    assert found.headers["Location"] == f"{_NODE}?hash={_NODE_HASH}"
+    reply = _reply(f"{_NODE}?hash=OLD")
+    assert (reply.status, reply.body) == (301, b"")
+    assert reply.headers["Location"] == f"{_NODE}?hash={_NODE_HASH}"
 
 
 @pytest.mark.parametrize("path", ["/openapi/v2", _NODE, "/openapi/v2/"])
 def test_what_a_client_has_already_is_not_sent(path: str) -> None:
     etag = _reply(path).headers["Etag"]
-    found = _reply(path, If_None_Match=etag)
-    assert (found.status, found.body) == (304, b"")
-    assert found.headers["Etag"] == etag
+    reply = _reply(path, If_None_Match=etag)
+    assert (reply.status, reply.body) == (304, b"")
+    assert reply.headers["Etag"] == etag
     assert _reply(path, If_None_Match='"other"').status == 200
 
 
 @pytest.mark.parametrize("path", ["/openapi/v2", _NODE])
-def test_documents_are_sent_compressed_to_who_takes_that(path: str) -> None:
+def test_documents_are_compressed_if_the_client_accepts_gzip(path: str) -> None:
     plain, packed = _reply(path), _reply(path, Accept_Encoding="br, gzip")
     assert "Content-Encoding" not in plain.headers
     assert packed.headers["Content-Encoding"] == "gzip"
@@ -99,22 +99,22 @@ def test_documents_are_sent_compressed_to_who_takes_that(path: str) -> None:
      ("text/html", 406), ("application/yaml", 406)],
 )  # fmt: skip
 @pytest.mark.parametrize("path", ["/openapi/v2", _NODE])
-def test_json_is_sent_to_who_takes_it(path: str, accept: str, status: int) -> None:
-    found = _reply(path, Accept=accept)
-    assert found.status == status
+def test_json_is_sent_if_the_client_accepts_it(path: str, accept: str, status: int) -> None:
+    reply = _reply(path, Accept=accept)
+    assert reply.status == status
     if status == 200:
-        assert found.content_type == "application/json"
-        assert json.loads(found.body)["info"]["title"]
+        assert reply.content_type == "application/json"
+        assert json.loads(reply.body)["info"]["title"]
 
 
 @pytest.mark.parametrize("accept", [_PROTOBUF, f"{_PROTOBUF};q=0.9, */*",
                                     _PROTOBUF.replace("@", ".")])  # fmt: skip
 def test_v2_is_protobuf_for_older_clients(accept: str) -> None:
-    found = _reply("/openapi/v2", Accept=accept)
-    assert found.status == 200
-    assert found.content_type == _PROTOBUF.replace("@", ".")
-    assert found.body == _DOCUMENTS.swagger_protobuf.text()
-    assert found.headers["Cache-Control"] == "no-cache, private"
+    reply = _reply("/openapi/v2", Accept=accept)
+    assert reply.status == 200
+    assert reply.content_type == _PROTOBUF.replace("@", ".")
+    assert reply.body == _DOCUMENTS.swagger_protobuf.text()
+    assert reply.headers["Cache-Control"] == "no-cache, private"
     # v3 has no such form.
     assert _reply(_NODE, Accept=_PROTOBUF).status == 406
 

@@ -104,6 +104,6 @@ def test_whole_numbers(text: str, number: int) -> None:
     assert int_option({}, "limit") == 0
 
 
-def test_what_is_no_number() -> None:
+def test_invalid_number_option_is_rejected() -> None:
     with pytest.raises(BadRequestError, match=r'strconv.ParseInt: parsing "x": invalid syntax'):
         int_option({"limit": "x"}, "limit")

@@ -24,10 +24,10 @@ class State:
         self.health = Health(live={"ping": lambda: True}, ready={"boot": lambda: self.is_ready})
 
     def ask(self, path: str, **query: str) -> tuple[int, str]:
-        found = self.health.reply(path, query)
-        assert found is not None
-        assert found.content_type.startswith("text/plain")
-        return found.status, found.body.decode()
+        reply = self.health.reply(path, query)
+        assert reply is not None
+        assert reply.content_type.startswith("text/plain")
+        return reply.status, reply.body.decode()
 
 
 def test_alive_is_not_ready() -> None:
@@ -56,7 +56,7 @@ def test_every_check_is_listed_when_asked(value: str) -> None:
     assert state.ask("/readyz", verbose="false") == (200, "ok")
 
 
-def test_a_check_that_is_none_and_a_path_that_is_none() -> None:
+def test_unknown_check_and_unknown_path_are_not_found() -> None:
     state = State()
     assert state.ask("/livez/boot")[0] == 404
     assert state.ask("/readyz/nope")[0] == 404
@@ -65,34 +65,34 @@ def test_a_check_that_is_none_and_a_path_that_is_none() -> None:
 
 
 def test_the_version_is_text_throughout_and_numbers_where_clients_count() -> None:
-    found = msgspec.json.decode(version_reply().body)
-    assert all(isinstance(value, str) for value in found.values())
-    assert (found["major"], found["minor"]) == ("1", "36")
-    assert found["gitVersion"].startswith("v1.36.0+moorage.")
-    assert found["platform"].startswith("linux/")
+    document = msgspec.json.decode(version_reply().body)
+    assert all(isinstance(value, str) for value in document.values())
+    assert (document["major"], document["minor"]) == ("1", "36")
+    assert document["gitVersion"].startswith("v1.36.0+moorage.")
+    assert document["platform"].startswith("linux/")
     assert {"emulationMajor", "emulationMinor", "minCompatibilityMajor", "minCompatibilityMinor",
             "gitCommit", "gitTreeState", "buildDate", "goVersion",
-            "compiler"} <= found.keys()  # fmt: skip
+            "compiler"} <= document.keys()  # fmt: skip
 
 
 def ask(path: str, **headers: str) -> Reply:
-    given = {name.replace("_", "-"): value for name, value in headers.items()}
-    found = PAGES(make_mocked_request("GET", path, headers=given))
-    assert found is not None
-    return found
+    header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    reply = PAGES(make_mocked_request("GET", path, headers=header_fields))
+    assert reply is not None
+    return reply
 
 
 def index() -> dict[str, str]:
-    found = ask("/openapi/v3")
-    assert found.content_type.startswith("text/plain")
-    paths = msgspec.json.decode(found.body)["paths"]
-    return {path: each["serverRelativeURL"] for path, each in paths.items()}
+    reply = ask("/openapi/v3")
+    assert reply.content_type.startswith("text/plain")
+    paths = msgspec.json.decode(reply.body)["paths"]
+    return {path: entry["serverRelativeURL"] for path, entry in paths.items()}
 
 
 def test_the_index_names_every_document_with_its_hash() -> None:
-    found = index()
-    assert {"api/v1", "apis/apps/v1", "apis/node.k8s.io/v1"} <= found.keys()
-    for path, url in found.items():
+    document = index()
+    assert {"api/v1", "apis/apps/v1", "apis/node.k8s.io/v1"} <= document.keys()
+    for path, url in document.items():
         assert url.startswith(f"/openapi/v3/{path}?hash=")
         digest = url.partition("hash=")[2]
         assert len(digest) == 128
@@ -101,35 +101,35 @@ def test_the_index_names_every_document_with_its_hash() -> None:
 
 def test_a_document_asked_for_by_its_hash_may_be_kept_for_ever() -> None:
     url = index()["apis/node.k8s.io/v1"]
-    found = ask(url)
-    assert found.status == 200
-    assert found.content_type == "application/json"
-    assert found.headers["Cache-Control"] == "public, immutable"
-    assert "Expires" in found.headers
-    assert found.headers["Etag"] == f'"{url.partition("hash=")[2]}"'
+    reply = ask(url)
+    assert reply.status == 200
+    assert reply.content_type == "application/json"
+    assert reply.headers["Cache-Control"] == "public, immutable"
+    assert "Expires" in reply.headers
+    assert reply.headers["Etag"] == f'"{url.partition("hash=")[2]}"'
 
 
 def test_an_old_hash_leads_to_the_present_one() -> None:
     url = index()["apis/node.k8s.io/v1"]
-    found = ask("/openapi/v3/apis/node.k8s.io/v1?hash=OLD")
-    assert found.status == 301
-    assert found.headers["Location"] == url
+    reply = ask("/openapi/v3/apis/node.k8s.io/v1?hash=OLD")
+    assert reply.status == 301
+    assert reply.headers["Location"] == url
 
 
 def test_without_a_hash_nothing_is_kept() -> None:
-    found = ask("/openapi/v3/apis/node.k8s.io/v1/")
-    assert found.status == 200
-    assert "no-cache" in found.headers["Cache-Control"]
+    reply = ask("/openapi/v3/apis/node.k8s.io/v1/")
+    assert reply.status == 200
+    assert "no-cache" in reply.headers["Cache-Control"]
 
 
-def test_who_knows_a_document_is_told_so() -> None:
+def test_matching_etag_of_a_document_returns_not_modified() -> None:
     etag = ask("/openapi/v3/api/v1").headers["Etag"]
-    found = ask("/openapi/v3/api/v1", If_None_Match=etag)
-    assert (found.status, found.body) == (304, b"")
+    reply = ask("/openapi/v3/api/v1", If_None_Match=etag)
+    assert (reply.status, reply.body) == (304, b"")
 
 
 @pytest.mark.parametrize("path", ["/openapi/v2", "/openapi/v3/api/v1"])
-def test_documents_go_compressed_to_who_can_read_that(path: str) -> None:
+def test_documents_are_compressed_if_the_client_accepts_gzip(path: str) -> None:
     plain, packed = ask(path), ask(path, Accept_Encoding="gzip, deflate")
     assert packed.headers["Content-Encoding"] == "gzip"
     assert "Content-Encoding" not in plain.headers
@@ -137,24 +137,24 @@ def test_documents_go_compressed_to_who_can_read_that(path: str) -> None:
 
 
 def test_an_unknown_document_is_an_empty_404() -> None:
-    found = ask("/openapi/v3/apis/none/v1")
-    assert (found.status, found.body) == (404, b"")
+    reply = ask("/openapi/v3/apis/none/v1")
+    assert (reply.status, reply.body) == (404, b"")
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/yaml"])
 def test_a_form_that_there_is_not_is_an_empty_406(accept: str) -> None:
     for path in ("/openapi/v2", "/openapi/v3/api/v1"):
-        found = ask(path, Accept=accept)
-        assert (found.status, found.body) == (406, b"")
+        reply = ask(path, Accept=accept)
+        assert (reply.status, reply.body) == (406, b"")
 
 
 def test_v3_has_no_protobuf_and_v2_has() -> None:
     v3 = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"
     assert ask("/openapi/v3/api/v1", Accept=v3).status == 406
-    found = ask("/openapi/v2", Accept="application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
-    assert found.status == 200
-    assert found.content_type == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-    assert found.body[:1] != b"{"
+    reply = ask("/openapi/v2", Accept="application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
+    assert reply.status == 200
+    assert reply.content_type == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+    assert reply.body[:1] != b"{"
 
 
 def test_other_paths_are_not_its_own() -> None:
@@ -163,6 +163,6 @@ def test_other_paths_are_not_its_own() -> None:
 
 
 def test_v2_is_swagger_with_every_kind() -> None:
-    found: dict[str, Any] = msgspec.json.decode(ask("/openapi/v2").body)
-    assert found["swagger"] == "2.0"
-    assert "io.k8s.api.node.v1.RuntimeClass" in found["definitions"]
+    document: dict[str, Any] = msgspec.json.decode(ask("/openapi/v2").body)
+    assert document["swagger"] == "2.0"
+    assert "io.k8s.api.node.v1.RuntimeClass" in document["definitions"]

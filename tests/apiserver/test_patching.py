@@ -77,7 +77,7 @@ def test_an_object_is_bounded_its_managed_fields_aside(key: str) -> None:
 
 
 @pytest.mark.parametrize("odd", [[], "text", None, {}, {"metadata": None}, {"metadata": []}])
-def test_what_is_no_object_is_bounded_too(odd: Any) -> None:
+def test_values_other_than_objects_are_bounded_too(odd: Any) -> None:
     assert _excess(odd) == ""
     assert _excess([_deep(bounds.MAX_DEPTH)]) == bounds.TOO_DEEP
     assert _excess({"metadata": [_deep(bounds.MAX_DEPTH)]}) == bounds.TOO_DEEP

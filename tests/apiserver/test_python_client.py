@@ -30,7 +30,7 @@ def test_runtime_classes_are_created_read_patched_listed_and_deleted(api: client
         name, {"overhead": {"podFixed": {"cpu": "250m", "memory": "64Mi"}}}
     )
     assert patched.overhead.pod_fixed == {"cpu": "250m", "memory": "64Mi"}
-    assert name in [each.metadata.name for each in node.list_runtime_class().items]
+    assert name in [obj.metadata.name for obj in node.list_runtime_class().items]
     node.delete_runtime_class(name)
     with pytest.raises(client.ApiException) as refused:
         node.read_runtime_class(name)
@@ -76,7 +76,7 @@ def test_pods_are_created_watched_patched_and_deleted(api: client.ApiClient) -> 
     kinds = [kind for kind, _ in seen]
     assert kinds[0] == "ADDED"
     assert kinds[-1] == "DELETED"
-    assert any(found.metadata.labels == {"seen": "yes"} for _, found in seen)
+    assert any(obj.metadata.labels == {"seen": "yes"} for _, obj in seen)
     assert seen[0][1].spec.runtime_class_name == name
 
 
@@ -95,7 +95,7 @@ def test_two_writers_on_one_version_make_a_conflict(api: client.ApiClient) -> No
     node.delete_runtime_class(name)
 
 
-def test_a_list_goes_on_where_its_page_ended(api: client.ApiClient) -> None:
+def test_list_continues_after_its_page(api: client.ApiClient) -> None:
     node = client.NodeV1Api(api)
     prefix = f"py-{uuid.uuid4().hex[:8]}"
     wanted = {f"{prefix}-{index}" for index in range(7)}
@@ -105,15 +105,15 @@ def test_a_list_goes_on_where_its_page_ended(api: client.ApiClient) -> None:
                 metadata=client.V1ObjectMeta(name=name, labels={"page": prefix}), handler="runc"
             )
         )
-    found: list[str] = []
+    items: list[str] = []
     token = None
     while token != "":
         page = node.list_runtime_class(
             label_selector=f"page={prefix}", limit=3, _continue=token or None
         )
         assert len(page.items) <= 3
-        found += [each.metadata.name for each in page.items]
+        items += [obj.metadata.name for obj in page.items]
         token = page.metadata._continue or ""
-    assert found == sorted(wanted)
+    assert items == sorted(wanted)
     node.delete_collection_runtime_class(label_selector=f"page={prefix}")
     assert not node.list_runtime_class(label_selector=f"page={prefix}").items

@@ -31,8 +31,8 @@ _YAML = Representation(is_yaml=True)
 
 
 def test_documents_and_texts() -> None:
-    found = json_reply({"a": 1}, 201)
-    assert (found.body, found.status, found.content_type) == (b'{"a":1}\n', 201, "application/json")
+    reply = json_reply({"a": 1}, 201)
+    assert (reply.body, reply.status, reply.content_type) == (b'{"a":1}\n', 201, "application/json")
     assert json_reply([]).status == 200
     text = text_reply("é")
     assert (text.body, text.status) == ("é".encode(), 200)
@@ -51,10 +51,10 @@ def test_documents_and_texts() -> None:
     ],
 )
 def test_an_error_is_a_status(error: StatusError, headers: dict[str, str]) -> None:
-    found = error_reply(error)
-    assert (found.status, found.headers) == (error.status_code, headers)
-    assert found.body.endswith(b"}\n")
-    assert b'"kind":"Status"' in found.body
+    reply = error_reply(error)
+    assert (reply.status, reply.headers) == (error.status_code, headers)
+    assert reply.body.endswith(b"}\n")
+    assert b'"kind":"Status"' in reply.body
     yaml = error_reply(error, _YAML)
     assert (yaml.status, yaml.content_type) == (error.status_code, "application/yaml")
     assert b"kind: Status\n" in yaml.body
@@ -84,10 +84,10 @@ def test_json_is_indented_for_people(agent: str, is_asked: bool, is_pretty: bool
         assert prettified(unchanged, agent, is_asked=is_asked).body in (b"", b'{"a":1}')
 
 
-def test_an_answer_for_whom_there_is_no_room() -> None:
-    found = overloaded()
-    assert (found.status, found.headers) == (429, {"Retry-After": "1"})
-    assert found.body == b"Too many requests, please try again later.\n"
+def test_overload_reply_asks_to_retry() -> None:
+    reply = overloaded()
+    assert (reply.status, reply.headers) == (429, {"Retry-After": "1"})
+    assert reply.body == b"Too many requests, please try again later.\n"
 
 
 class Connection:
@@ -121,8 +121,8 @@ class Connection:
 
     async def send(self, reply: Reply, *, done: Any = None) -> tuple[bytes, bytes]:
         """Head and body of an answer, as written."""
-        given: Any = self
-        await DirectResponse(reply, "id-1", done).prepare(given)
+        stand_in: Any = self
+        await DirectResponse(reply, "id-1", done).prepare(stand_in)
         head, _, body = self.written.partition(b"\r\n\r\n")
         return head, body
 
@@ -224,8 +224,8 @@ _SMALL, _LARGE = 65536, 65537
 async def _sent(
     sender: Sender, size: int, share: str, connection: Connection | None = None, **reply: Any
 ) -> tuple[int, Any]:
-    given: Any = connection or Connection()
-    response = await sender.send(given, Reply(b"x" * size, **reply), "id", share)
+    stand_in: Any = connection or Connection()
+    response = await sender.send(stand_in, Reply(b"x" * size, **reply), "id", share)
     return response.status, response
 
 
@@ -253,13 +253,13 @@ async def test_large_answers_count_until_they_are_sent() -> None:
      (131_073, "br", True, False), (131_073, "gzip;q=0", True, False),
      (131_073, "gzip", False, False)],
 )  # fmt: skip
-async def test_lists_are_compressed_for_who_takes_that(
+async def test_lists_are_compressed_if_the_client_accepts_gzip(
     size: int, accepted: str, is_compressible: bool, is_packed: bool
 ) -> None:
     connection = Connection(Accept_Encoding=accepted)
-    given: Any = connection
+    stand_in: Any = connection
     _, response = await _sent(Sender(), size, "", connection, is_compressible=is_compressible)
-    await response.prepare(given)
+    await response.prepare(stand_in)
     head, _, body = connection.written.partition(b"\r\n\r\n")
     assert (b"Content-Encoding: gzip" in head) is is_packed
     assert (b"Vary: Accept-Encoding" in head) is is_packed

@@ -121,6 +121,6 @@ def test_what_rows_carry(wanted: str, policy: IncludeObject) -> None:
     assert include_object({}) is IncludeObject.METADATA
 
 
-def test_rows_that_carry_something_else_are_refused() -> None:
+def test_unknown_include_object_is_rejected() -> None:
     with pytest.raises(BadRequestError, match='unrecognized includeObject value: "object"'):
         include_object({"includeObject": "object"})

@@ -95,9 +95,9 @@ async def test_what_i_and_others_may(server: Running, spec: Any) -> None:
     await grant(server, "alice", ["get"], "pods", "pods/log")
     await grant(server, "alice", ["list"], "deployments", group="apps")
     is_allowed = spec in ALLOWED
-    found = await status(server, "SelfSubjectAccessReview", spec, token="alice-token")
-    assert found["allowed"] is is_allowed
-    assert ("reason" in found) is is_allowed
+    review_status = await status(server, "SelfSubjectAccessReview", spec, token="alice-token")
+    assert review_status["allowed"] is is_allowed
+    assert ("reason" in review_status) is is_allowed
     of_other = {"user": "alice", "groups": ["system:authenticated"], **spec}
     assert (await status(server, "SubjectAccessReview", of_other))["allowed"] is is_allowed
     assert not (await status(server, "SubjectAccessReview", {"user": "bob", **spec}))["allowed"]
@@ -112,7 +112,7 @@ async def test_a_group_alone_may_be_asked_about(server: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "spec", "code", "said"),
+    ("kind", "spec", "code", "message"),
     [
         ("SelfSubjectAccessReview", {}, 422,
          "exactly one of nonResourceAttributes or resourceAttributes must be specified"),
@@ -130,11 +130,11 @@ async def test_a_group_alone_may_be_asked_about(server: Running) -> None:
     ],
 )  # fmt: skip
 async def test_questions_that_make_no_sense(
-    server: Running, kind: str, spec: Any, code: int, said: str
+    server: Running, kind: str, spec: Any, code: int, message: str
 ) -> None:
     namespace = "default" if kind.startswith("Local") else ""
     answer = await review(server, kind, spec, namespace=namespace)
-    assert (answer.status, said in answer.json["message"]) == (code, True), answer.text
+    assert (answer.status, message in answer.json["message"]) == (code, True), answer.text
 
 
 FIELDS = "spec.resourceAttributes.fieldSelector"
@@ -151,7 +151,7 @@ def where(key: str, operator: str, *values: str) -> dict[str, Any]:
     "SelfSubjectAccessReview", "SubjectAccessReview", "LocalSubjectAccessReview",
 ])  # fmt: skip
 @pytest.mark.parametrize(
-    ("field", "selector", "said"),
+    ("field", "selector", "message"),
     [
         (field, selector, f"{path}.{words}")
         for field, path in (("fieldSelector", FIELDS), ("labelSelector", LABELS))
@@ -176,14 +176,14 @@ def where(key: str, operator: str, *values: str) -> dict[str, Any]:
     ],
 )  # fmt: skip
 async def test_selectors_of_a_question_are_validated(
-    server: Running, kind: str, field: str, selector: Any, said: str
+    server: Running, kind: str, field: str, selector: Any, message: str
 ) -> None:
     spec = on("list", **{field: selector})
     namespace = "default" if kind.startswith("Local") else ""
     if not kind.startswith("Self"):
         spec["user"] = "alice"
     answer = await review(server, kind, spec, namespace=namespace)
-    assert (answer.status, said in answer.json["message"]) == (422, True), answer.text
+    assert (answer.status, message in answer.json["message"]) == (422, True), answer.text
 
 
 def unread(field: str, how: str = "ignored") -> str:
@@ -224,15 +224,17 @@ async def test_a_node_agent_may_list_the_pods_of_its_node(
 ) -> None:
     attributes = {"verb": "list", "resource": "pods", **selectors}
     agent = {"user": "system:node:n1", "groups": ["system:nodes"]}
-    found = await status(server, "SubjectAccessReview", {**agent, "resourceAttributes": attributes})
-    assert found["allowed"] is is_allowed
-    assert found.get("evaluationError", "") == error
+    review_status = await status(
+        server, "SubjectAccessReview", {**agent, "resourceAttributes": attributes}
+    )
+    assert review_status["allowed"] is is_allowed
+    assert review_status.get("evaluationError", "") == error
     # Rules do not look at selectors.
     await grant(server, "alice", ["list"], "pods")
-    found = await status(
+    review_status = await status(
         server, "SelfSubjectAccessReview", {"resourceAttributes": attributes}, token="alice-token"
     )
-    assert (found["allowed"], found.get("evaluationError", "")) == (True, error)
+    assert (review_status["allowed"], review_status.get("evaluationError", "")) == (True, error)
 
 
 async def test_the_rules_that_hold_for_me(server: Running) -> None:
@@ -256,11 +258,11 @@ async def test_the_rules_that_hold_for_me(server: Running) -> None:
 
     here, there = await rules("default"), await rules("kube-system")
     assert here["incomplete"] is False
-    resources = [each["resources"] for each in here["resourceRules"]]
+    resources = [rule["resources"] for rule in here["resourceRules"]]
     assert ["pods", "pods/log"] in resources
     assert ["deployments"] in resources
-    assert ["deployments"] not in [each["resources"] for each in there["resourceRules"]]
-    assert any("/healthz" in each["nonResourceURLs"] for each in here["nonResourceRules"])
+    assert ["deployments"] not in [rule["resources"] for rule in there["resourceRules"]]
+    assert any("/healthz" in rule["nonResourceURLs"] for rule in here["nonResourceRules"])
     everything = await rules("default", "admin-token")
     assert {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]} in everything["resourceRules"]
     assert {"verbs": ["*"], "nonResourceURLs": ["*"]} in everything["nonResourceRules"]

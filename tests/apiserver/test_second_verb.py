@@ -171,7 +171,7 @@ async def test_a_log_needs_get_alone(server: Running) -> None:
     assert (await server.ask("GET", f"{PODS}/p/log", token="alice-token")).status == 404
 
 
-async def test_who_may_write_roles_does_not_become_administrator(server: Running) -> None:
+async def test_user_who_may_write_roles_does_not_become_administrator(server: Running) -> None:
     """The way of the attack: an empty role, a binding to it, then rules gathered into it."""
     verbs = ["create", "get", "list", "patch", "update"]
     await grant(server, "alice", verbs, "clusterroles", "clusterrolebindings", group=RBAC)

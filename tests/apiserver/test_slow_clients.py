@@ -98,7 +98,7 @@ async def _fill(server: Running, count: int, size: int) -> None:
         assert (await server.ask("POST", MAPS, body)).status == 201
 
 
-async def test_unfinished_bodies_hold_nobody_up_and_one_user_has_only_so_many(
+async def test_unfinished_bodies_block_no_other_user_and_are_limited_per_user(
     tmp_path: Path,
 ) -> None:
     bodies = BodyLimits(reading_per_user=20)
@@ -113,8 +113,8 @@ async def test_unfinished_bodies_hold_nobody_up_and_one_user_has_only_so_many(
             wire.send(f"POST {REVIEWS}", head + text[:1])
         answers = [asyncio.create_task(wire.answer()) for wire in slow]
         async with asyncio.timeout(WAITS_S):
-            while sum(each.done() for each in answers) < 5:
-                await asyncio.wait([each for each in answers if not each.done()],
+            while sum(task.done() for task in answers) < 5:
+                await asyncio.wait([task for task in answers if not task.done()],
                                    return_when=asyncio.FIRST_COMPLETED)  # fmt: skip
         for token in (ALICE, BOB, MASTER):
             answer = await server.ask("POST", REVIEWS, REVIEW, token=token)
@@ -122,9 +122,9 @@ async def test_unfinished_bodies_hold_nobody_up_and_one_user_has_only_so_many(
         for wire, answered in zip(slow, answers, strict=True):
             if not answered.done():
                 wire.writer.write(text[1:])
-        found = [await each for each in answers]
-        assert sorted(status for status, _, _ in found) == [201] * 20 + [429] * 5
-        retries = [headers["retry-after"] for status, headers, _ in found if status == 429]
+        result = [await task for task in answers]
+        assert sorted(status for status, _, _ in result) == [201] * 20 + [429] * 5
+        retries = [headers["retry-after"] for status, headers, _ in result if status == 429]
         assert retries == ["1"] * 5
 
 
@@ -152,7 +152,7 @@ async def test_the_bytes_of_unfinished_bodies_are_bounded_for_each_user(tmp_path
             [asyncio.ensure_future(wire.status()) for wire in slow[:4]],
             return_when=asyncio.FIRST_COMPLETED,
         )
-        assert {each.result() for each in done} == {429}
+        assert {task.result() for task in done} == {429}
         # Another user's body has room, and the administrator's is not even counted.
         big = {**REVIEW, "metadata": {"annotations": {"x": "y" * 150_000}}}
         for token in (BOB, MASTER):
@@ -168,7 +168,7 @@ async def test_the_bytes_of_unfinished_bodies_are_bounded_for_each_user(tmp_path
         (b"Transfer-Encoding: chunked\r\n\r\n5\r\nabc", 504),
     ],
 )  # fmt: skip
-async def test_bodies_that_are_none(tmp_path: Path, framing: bytes, status: int) -> None:
+async def test_invalid_bodies_are_rejected(tmp_path: Path, framing: bytes, status: int) -> None:
     bodies = BodyLimits(within_s=2.0)
     async with serving(tmp_path, bodies=bodies) as server, wires(server) as (wire,):
         wire.send(f"POST {REVIEWS}", framing)
@@ -205,7 +205,7 @@ async def test_one_user_has_only_so_many_requests_and_the_system_is_exempt(tmp_p
             pass
         assert answer.status == 429
         assert answer.headers["Retry-After"] == "1"
-        for token in (MASTER, *(each.token for each in system)):
+        for token in (MASTER, *(user.token for user in system)):
             assert (await server.ask("GET", MAPS, token=token)).status in (200, 403)
         agent = "/api/v1/nodes?fieldSelector=metadata.name=n1"
         assert (await server.ask("GET", agent, token="agent-token")).status == 200
@@ -213,7 +213,9 @@ async def test_one_user_has_only_so_many_requests_and_the_system_is_exempt(tmp_p
         assert (await server.ask("GET", MAPS, token=READER.token)).status == 200
 
 
-async def test_who_pipelines_and_does_not_read_is_not_read_from(tmp_path: Path) -> None:
+async def test_server_stops_reading_from_a_client_that_pipelines_and_does_not_read(
+    tmp_path: Path,
+) -> None:
     async with serving(tmp_path) as server, wires(server) as (wire,):
         await _fill(server, 1, 50_000)
         request = f"GET {MAPS}/m0 HTTP/1.1\r\nAuthorization: Bearer {MASTER}\r\n\r\n".encode()
@@ -239,7 +241,7 @@ async def _until_stuck(wire: Wire, piece: bytes, limit_bytes: int) -> int:
     return sent
 
 
-async def test_who_does_not_read_an_answer_is_disconnected(
+async def test_client_that_does_not_read_an_answer_is_disconnected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replies, "_PATIENCE_S", 0.2)
@@ -287,11 +289,11 @@ async def test_a_large_list_arrives_whole_at_a_slow_reader(tmp_path: Path, encod
             async for piece in answer.content.iter_chunked(4096):
                 pieces.append(piece)
                 await asyncio.sleep(0)
-        found = json.loads(b"".join(pieces))
-        assert [len(each["data"]["x"]) for each in found["items"]] == [900_000] * 6
+        document = json.loads(b"".join(pieces))
+        assert [len(config_map["data"]["x"]) for config_map in document["items"]] == [900_000] * 6
 
 
-async def test_large_answers_that_nobody_reads_are_bounded_for_each_user(
+async def test_unread_large_answers_are_bounded_per_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replies, "_WAITING_PER_USER_BYTES", 1000)

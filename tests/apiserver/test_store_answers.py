@@ -27,7 +27,7 @@ async def test_a_put_with_the_uid_of_a_deleted_object_makes_none(tmp_path: Path)
         ):
             made = (await server.ask("POST", path, body)).json
             await server.ask("DELETE", f"{path}/x")
-            # Whoever held it, renews it.
+            # The former holder renews it.
             for resource_version in (made["metadata"]["resourceVersion"], None):
                 renewed = {**made, "metadata": {**made["metadata"]}}
                 if resource_version is None:
@@ -131,8 +131,8 @@ async def check_removal(server: Running) -> None:
 
 
 def names(answer: Answer) -> list[Any]:
-    found = [each["metadata"]["name"] for each in answer.json["items"]]
-    return [name for name in found if name != "kube-root-ca.crt"]
+    result = [obj["metadata"]["name"] for obj in answer.json["items"]]
+    return [name for name in result if name != "kube-root-ca.crt"]
 
 
 async def test_names_above_every_code_point_are_listed(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ async def test_any_user_agent_makes_a_manager(raw: Raw, agent: bytes, manager: s
 
 
 @pytest.mark.parametrize(
-    ("body", "content_type", "said"),
+    ("body", "content_type", "message"),
     [
         (b'{"metadata":{"name":"a\xff"}}', JSON, "json parse error"),
         (b'{"metadata":{"name":"a\\ud800"}}', JSON, "json parse error"),
@@ -156,10 +156,10 @@ async def test_any_user_agent_makes_a_manager(raw: Raw, agent: bytes, manager: s
     ],
     ids=str,
 )
-async def test_bodies(raw: Raw, body: bytes, content_type: bytes, said: str) -> None:
+async def test_bodies(raw: Raw, body: bytes, content_type: bytes, message: str) -> None:
     answer = await raw(b"POST", MAPS, body, content_type)
-    assert answer.status == (422 if "Required" in said else 400)
-    assert said in answer.message
+    assert answer.status == (422 if "Required" in message else 400)
+    assert message in answer.message
 
 
 @pytest.mark.parametrize("kind", PATCHES)
@@ -211,8 +211,8 @@ async def test_unreadable_managed_fields_count_as_not_sent(raw: Raw, fields: byt
     answer = await raw(b"PUT", path, body)
     assert answer.status == 200
     assert answer.body["data"] == {"a": "2"}
-    managers = [each["manager"] for each in answer.body["metadata"]["managedFields"]]
-    assert managers == [each["manager"] for each in before]
+    managers = [field["manager"] for field in answer.body["metadata"]["managedFields"]]
+    assert managers == [owner["manager"] for owner in before]
 
 
 async def test_compressed_bodies_are_refused_as_they_are(raw: Raw) -> None:

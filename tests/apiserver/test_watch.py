@@ -100,11 +100,12 @@ def test_only_the_first_table_has_columns(version: str) -> None:
     ],
 )  # fmt: skip
 def test_options(query: dict[str, str], expected: tuple[Any, ...]) -> None:
-    found = watch._options(call(**query))
+    options = watch._options(call(**query))
     assert (
-        found.allows_bookmarks, found.sends_initial_events, found.resource_version, found.match,
+        options.allows_bookmarks, options.sends_initial_events, options.resource_version,
+        options.match,
     ) == expected  # fmt: skip
-    assert found.selection.is_everything
+    assert options.selection.is_everything
 
 
 def test_an_option_that_is_neither_true_nor_false() -> None:
@@ -160,7 +161,7 @@ def test_the_head_of_a_watch() -> None:
     assert headers["Audit-Id"] == "id"
     assert "Warning" not in headers
     old = next(kind for kind in STORED_KINDS for served in kind.served if served.warning)
-    served = next(each for each in old.served if each.warning)
+    served = next(entry for entry in old.served if entry.warning)
     assert watch._response(call(served)).headers["Warning"] == f'299 - "{served.warning}"'
 
 
@@ -176,9 +177,9 @@ def test_the_head_of_a_watch() -> None:
     ],
 )
 def test_bookmarks(form: Representation, kind: str, api_version: str, is_end: bool) -> None:
-    found = frame(STREAMS._bookmark(call(), form, 7, is_end_of_initial=is_end))
-    assert found["type"] == "BOOKMARK"
-    obj = found["object"]
+    wire = frame(STREAMS._bookmark(call(), form, 7, is_end_of_initial=is_end))
+    assert wire["type"] == "BOOKMARK"
+    obj = wire["object"]
     assert (obj["kind"], obj["apiVersion"]) == (kind, api_version)
     marks = [obj["metadata"]]
     if form.as_ == TABLE:

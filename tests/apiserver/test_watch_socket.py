@@ -51,16 +51,19 @@ async def test_each_event_is_a_text_message(
         await create(server, "first")
         async with watching(server, offered=offered) as websocket:
             assert websocket.protocol == (offered[0] if chosen else None)
-            type_, found = await event(websocket)
-            assert (type_, found["metadata"]["name"]) == ("ADDED", "first")
+            type_, obj = await event(websocket)
+            assert (type_, obj["metadata"]["name"]) == ("ADDED", "first")
             await websocket.send_str("what a client says is ignored")
             for name in ("second", "third"):
                 await create(server, name)
             later = [await event(websocket) for _ in range(2)]
-            assert [each["metadata"]["name"] for _, each in later] == ["second", "third"]
+            assert [event_object["metadata"]["name"] for _, event_object in later] == [
+                "second",
+                "third",
+            ]
             assert (await server.ask("DELETE", f"{CLASSES}/first")).status == 200
-            type_, found = await event(websocket)
-            assert (type_, found["metadata"]["name"]) == ("DELETED", "first")
+            type_, obj = await event(websocket)
+            assert (type_, obj["metadata"]["name"]) == ("DELETED", "first")
             assert await websocket.close()
         assert websocket.close_code == aiohttp.WSCloseCode.OK
 

@@ -83,7 +83,7 @@ def decoded(kind: Kind, obj: Obj) -> Obj:
 
 
 def complaint(kind_name: str, obj: Obj) -> str | None:
-    """What a client that creates the object is told; None when it is legal."""
+    """Return the error of creating the object; None when it is legal."""
     kind = KINDS[kind_name]
     try:
         canonical = decoded(kind, obj)
@@ -98,7 +98,7 @@ def complaint(kind_name: str, obj: Obj) -> str | None:
 
 
 def update_complaint(kind_name: str, new: Obj, old: Obj, part: str = "") -> str | None:
-    """What a client that makes `new` of `old` is told, through a subresource if one is named."""
+    """Return the error of updating `old` to `new`, through a subresource if one is named."""
     kind = KINDS[kind_name]
     after, before = decoded(kind, new), decoded(kind, old)
     strategy = kind.strategy
@@ -115,8 +115,8 @@ def update_complaint(kind_name: str, new: Obj, old: Obj, part: str = "") -> str 
 
 
 def _steps(path: str) -> list[str | int]:
-    found = re.findall(r"\[(\d+)\]|([^.\[\]]+)", path)
-    return [int(index) if index else name for index, name in found]
+    matches = re.findall(r"\[(\d+)\]|([^.\[\]]+)", path)
+    return [int(index) if index else name for index, name in matches]
 
 
 def _reach(obj: Any, steps: list[str | int]) -> Any:

@@ -32,8 +32,8 @@ def _body(media: Media, api_version: str, kind: str, obj: Obj, type_name: str) -
 
 
 def _decode(kind: Kind, body: Any, served: Served | None = None) -> Decoded:
-    given = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return CODEC.decode(kind, served or kind.storage, given, Media.JSON)
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return CODEC.decode(kind, served or kind.storage, data, Media.JSON)
 
 
 @pytest.mark.parametrize("media", Media)
@@ -96,7 +96,7 @@ def test_a_body_of_another_kind_version_or_shape_is_refused(
         (Media.PROTOBUF, b"{}", "provided data does not appear", "({})"),
     ],
 )
-def test_a_body_that_cannot_be_read_is_shown_in_part(
+def test_undecodable_body_is_quoted_in_part(
     media: Media, body: bytes, why: str, shown: str
 ) -> None:
     with pytest.raises(BadRequestError) as caught:
@@ -150,13 +150,13 @@ def test_what_a_patch_made_is_fitted(is_partial: bool) -> None:
         "kind": "Pod", "apiVersion": "v1", "odd": 1, "metadata": {"labels": None},
         "spec": {"containers": [{"name": "c"}], "overhead": {"cpu": "0.5"}},
     }  # fmt: skip
-    found = fit("io.k8s.api.core.v1.Pod", pod)
-    assert found.complaints == ['unknown field "odd"']
-    assert not {"kind", "apiVersion", "odd"} & set(found.obj)
-    assert found.obj["spec"]["overhead"] == {"cpu": "500m"}
+    reasons = fit("io.k8s.api.core.v1.Pod", pod)
+    assert reasons.complaints == ['unknown field "odd"']
+    assert not {"kind", "apiVersion", "odd"} & set(reasons.obj)
+    assert reasons.obj["spec"]["overhead"] == {"cpu": "500m"}
     container = {"name": "c"} if is_partial else {"name": "c", "resources": {}}
-    assert found.obj["spec"]["containers"] == [container]
-    assert ("status" in found.obj) is not is_partial
+    assert reasons.obj["spec"]["containers"] == [container]
+    assert ("status" in reasons.obj) is not is_partial
     with pytest.raises(DecodeError):
         fit("io.k8s.api.core.v1.Pod", {"spec": 3})
 

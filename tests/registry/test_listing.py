@@ -58,8 +58,8 @@ def test_options_that_do_not(
 def test_a_token_leads_behind_its_key(key: str) -> None:
     token = listing._encode_token(7, key)
     assert not set(token) & set("+/=")
-    found = listing._decode_token(token)
-    assert (found.rv, found.start) == (7, key)
+    result = listing._decode_token(token)
+    assert (result.rv, result.start) == (7, key)
 
 
 def _token(**changes: Any) -> str:
@@ -72,7 +72,7 @@ def _token(**changes: Any) -> str:
     ["%", "a", "e30", _token(v="v9"), _token(start="../a\0"), _token(start="ns/../a"),
      _token(rv="7"), base64.urlsafe_b64encode(b"[]").decode()],
 )  # fmt: skip
-def test_a_token_that_is_none(text: str) -> None:
+def test_invalid_continue_token_is_rejected(text: str) -> None:
     with pytest.raises(BadRequestError, match="invalid continue token: continue key is not valid"):
         listing._decode_token(text)
     assert listing._decode_token(_token()).start == "ns/a"
@@ -84,7 +84,7 @@ def test_revisions(text: str, revision: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["x", "-1", str(2**64)])
-def test_what_is_no_revision(text: str) -> None:
+def test_invalid_revision_is_rejected(text: str) -> None:
     with pytest.raises(BadRequestError, match=r"^invalid resource version: resourceVersion: Inv"):
         parse_revision(text, is_list=True)
     with pytest.raises(StatusError, match=r"^resourceVersion: Invalid value") as caught:

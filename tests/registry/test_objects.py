@@ -216,7 +216,7 @@ async def test_what_an_object_on_its_way_out_needs_may_use_the_reserve(registry:
     assert [reserve for _, reserve in store.puts] == [False, True, True]
 
 
-async def test_an_object_that_cannot_be_read_is_named(registry: Registry) -> None:
+async def test_unreadable_object_is_named(registry: Registry) -> None:
     await registry.create(CONFIG_MAP, config_map())
     revision = damage(registry, KEY)
     for write in (
@@ -236,7 +236,7 @@ async def test_an_object_that_cannot_be_read_is_named(registry: Registry) -> Non
         registry.objects.get(CONFIG_MAP, "default", "b")
 
 
-async def test_an_object_that_cannot_be_read_is_removed_by_those_who_may(
+async def test_unreadable_object_is_deleted_by_permitted_users(
     registry: Registry,
 ) -> None:
     await registry.create(CONFIG_MAP, config_map(finalizers=["x/y"]))
@@ -267,7 +267,7 @@ async def test_an_object_that_cannot_be_read_is_removed_by_those_who_may(
     assert await registry.create(CONFIG_MAP, config_map())
 
 
-async def test_a_cluster_wide_object_that_cannot_be_read_has_no_namespace(
+async def test_unreadable_cluster_scoped_object_has_no_namespace(
     registry: Registry,
 ) -> None:
     await registry.create(NODE, {"metadata": {"name": "n"}, "spec": {}, "status": {}})
@@ -285,7 +285,7 @@ async def test_a_cluster_wide_object_that_cannot_be_read_has_no_namespace(
          "Internal error occurred: the deletion could not be stored: the disk is full"),
     ],
 )  # fmt: skip
-async def test_a_removal_of_what_cannot_be_read_that_fails(
+async def test_failed_deletion_of_an_unreadable_object_is_reported(
     registry: Registry, failure: Exception, error: type[StatusError], message: str
 ) -> None:
     await registry.create(CONFIG_MAP, config_map())
@@ -334,11 +334,11 @@ async def test_what_a_collection_loses_meanwhile_is_skipped(
         return await original(*arguments)
 
     monkeypatch.setattr(registry.objects, "delete", delete)
-    found = await registry.objects.delete_collection(
+    deleted = await registry.objects.delete_collection(
         registry.request(), CONFIG_MAP, CONFIG_MAP.storage, "default",
         select(CONFIG_MAP, CONFIG_MAP.storage, "", ""), DeleteOptions(),
     )  # fmt: skip
-    assert [item.name for item in found] == ["a", "b", "c"]
+    assert [item.name for item in deleted] == ["a", "b", "c"]
     assert not any(registry.find(CONFIG_MAP, name) for name in "abc")
 
 

@@ -122,7 +122,7 @@ async def test_pages_of_one_list_stay_at_its_revision(shelf: Shelf) -> None:
     assert ([i.name for i in last.items], last.continue_, last.remaining) == (["e"], "", None)
 
 
-async def test_how_many_remain_is_not_told_with_a_selector(shelf: Shelf) -> None:
+async def test_remaining_count_is_not_returned_with_a_selector(shelf: Shelf) -> None:
     for name in "abc":
         await shelf.put(name, labels={"x": "y"})
     page = await shelf.lister.page(POD, "default", ListOptions(limit=1, selection=selection("x=y")))
@@ -130,7 +130,7 @@ async def test_how_many_remain_is_not_told_with_a_selector(shelf: Shelf) -> None
     assert page.remaining is None
 
 
-async def test_an_expired_token_comes_with_one_that_goes_on_at_the_present(shelf: Shelf) -> None:
+async def test_expired_token_comes_with_one_that_continues_at_the_present(shelf: Shelf) -> None:
     for name in "abcd":
         await shelf.put(name)
     first = await shelf.lister.page(POD, "default", ListOptions(limit=2))

@@ -35,20 +35,21 @@ def _value(value: Any) -> Any:
     if callable(value):
         return _function(value)
     if isinstance(value, Mapping):
-        return {key: _value(each) for key, each in value.items()}
+        return {key: _value(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return [_value(each) for each in value]
+        return [_value(item) for item in value]
     if hasattr(value, "__dataclass_fields__"):
-        return {each.name: _value(getattr(value, each.name)) for each in fields(value)}
+        return {field.name: _value(getattr(value, field.name)) for field in fields(value)}
     return value
 
 
 def _declaration(kind: Kind) -> dict[str, Any]:
-    shown = {each.name: _value(getattr(kind, each.name)) for each in fields(kind)
-             if each.name not in ("printer", "strategy")}  # fmt: skip
+    shown = {field.name: _value(getattr(kind, field.name)) for field in fields(kind)
+             if field.name not in ("printer", "strategy")}  # fmt: skip
     plain = Strategy()
-    rules = {each.name: _value(getattr(kind.strategy, each.name)) for each in fields(kind.strategy)
-             if getattr(kind.strategy, each.name) != getattr(plain, each.name)}  # fmt: skip
+    rules = {field.name: _value(getattr(kind.strategy, field.name))
+             for field in fields(kind.strategy)
+             if getattr(kind.strategy, field.name) != getattr(plain, field.name)}  # fmt: skip
     return {**shown, "strategy": rules}
 
 
@@ -75,28 +76,28 @@ def test_descriptions_of_columns(tmp_path: Path) -> None:
 def test_types(tmp_path: Path) -> None:
     generate_schema(ALL_KINDS, tmp_path / "types")
     types = msgspec.msgpack.decode((tmp_path / "types" / "types.msgpack").read_bytes())
-    assert_recorded("registry/types", {each["name"]: digest(each) for each in types})
+    assert_recorded("registry/types", {type_["name"]: digest(type_) for type_ in types})
 
 
 def test_openapi(tmp_path: Path) -> None:
     generate_openapi(tmp_path / "documents")
-    found: dict[str, str] = {}
+    table: dict[str, str] = {}
     for path in (tmp_path / "documents").glob("*.gz"):
         content = gzip.decompress(path.read_bytes())
         if path.name.startswith("swagger-protobuf"):
-            found[path.stem] = digest(content.hex())
+            table[path.stem] = digest(content.hex())
             continue
         document = json.loads(content)
         paths = document.pop("paths")
         schemas = document.pop("components", {}).get("schemas") or document.pop("definitions")
-        found[path.stem] = digest(document)
+        table[path.stem] = digest(document)
         for place, methods in paths.items():
             for method, operation in methods.items():
-                found[f"{path.stem} {method} {place}"] = digest(operation)
+                table[f"{path.stem} {method} {place}"] = digest(operation)
         if path.stem == "swagger":
-            found |= {name: digest(schema) for name, schema in schemas.items()}
-        found[f"{path.stem} schemas"] = digest(schemas)
+            table |= {name: digest(schema) for name, schema in schemas.items()}
+        table[f"{path.stem} schemas"] = digest(schemas)
     index = json.loads((tmp_path / "documents" / "index.json").read_text())
-    found["index"] = digest(sorted(index))
+    table["index"] = digest(sorted(index))
     assert len(set(index.values())) == len(index)
-    assert_recorded("registry/openapi", found)
+    assert_recorded("registry/openapi", table)

@@ -12,7 +12,7 @@ def _request(agent: str = "", manager: str = "") -> Request:
 
 
 @pytest.mark.parametrize(
-    ("agent", "given", "manager"),
+    ("agent", "field_manager", "manager"),
     [
         ("kubectl/v1.30 (linux)", "", "kubectl"),
         ("kubectl/v1.30", "mine", "mine"),
@@ -29,11 +29,11 @@ def _request(agent: str = "", manager: str = "") -> Request:
         ("\n" * 1023 + "a", "", "a"),
     ],
 )
-def test_managers(agent: str, given: str, manager: str) -> None:
-    assert _request(agent, given).manager == manager
+def test_managers(agent: str, field_manager: str, manager: str) -> None:
+    assert _request(agent, field_manager).manager == manager
 
 
-def test_warnings_are_said_once_and_cut() -> None:
+def test_warnings_are_deduplicated_and_truncated() -> None:
     request = _request()
     for sentence in ("a", "b", "a", "x" * 3000):
         request.warn(sentence)

@@ -69,29 +69,29 @@ def changed(obj: Obj, path: Path, value: Any) -> Obj:
 
 def answers(kind: Kind, before: Obj, obj: Obj) -> list[Any]:
     """What comes of the object: as a creation, as an update of a decoded one, in a table."""
-    found: list[Any] = []
+    results: list[Any] = []
     try:
         new = decoded(kind, obj)
         created, after, shown = copy.deepcopy(new), copy.deepcopy(new), copy.deepcopy(new)
         kind.strategy.prepare_create(created)
         errors = [*metadata_errors(kind, created), *kind.strategy.validate(created)]
-        found.append([str(each) for each in errors])
-        found.append(kind.strategy.warn(created, None))
+        results.append([str(error) for error in errors])
+        results.append(kind.strategy.warn(created, None))
         kind.strategy.prepare_update(after, before)
         errors = [*metadata_update_errors(after, before),
                   *kind.strategy.validate_update(after, before)]  # fmt: skip
-        found.append([str(each) for each in errors])
-        found.append([kind.strategy.warn(after, before), after == before])
+        results.append([str(error) for error in errors])
+        results.append([kind.strategy.warn(after, before), after == before])
         for name, part in kind.strategy.parts.items():
             after = copy.deepcopy(new)
             part.prepare(after, before)
-            found.append([name, [str(each) for each in part.validate(after, before)]])
+            results.append([name, [str(error) for error in part.validate(after, before)]])
         if kind.printer is not None:
             shown["metadata"].setdefault("creationTimestamp", "2025-12-31T00:00:00Z")
-            found.append(kind.printer.cells(shown, NOW))
+            results.append(kind.printer.cells(shown, NOW))
     except StatusError as refusal:
-        found.append(refusal.message)
-    return found
+        results.append(refusal.message)
+    return results
 
 
 @pytest.mark.parametrize("name", sorted(RICH))
@@ -105,10 +105,10 @@ def test_every_field_changed_in_every_way(name: str) -> None:
             value: Any = base
             for key in path:
                 value = value[key]
-            found = [
+            result = [
                 answers(kind, before, changed(base, path, other)) for other in variations(value)
             ]
-            table[f"{title} {'.'.join(map(str, path))}"] = digest(found)
+            table[f"{title} {'.'.join(map(str, path))}"] = digest(result)
     assert_recorded(f"registry/changes-{name.replace(' ', '-')}", table)
 
 

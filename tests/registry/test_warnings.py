@@ -1,4 +1,4 @@
-"""Legal, but somebody should know: the sentences of the `Warning` header."""
+"""Warnings about legal objects: the sentences of the `Warning` header."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ async def test_a_cancelled_step_keeps_nothing_while_another_runs(worker: Worker)
     first = asyncio.create_task(worker.run(_request(), release.wait, 30))
     kept = [await _left(worker) for _ in range(10)]
     async with asyncio.timeout(10):
-        while any(each() is not None for each in kept):
+        while any(reference() is not None for reference in kept):
             await asyncio.sleep(0)
             gc.collect()
     release.set()

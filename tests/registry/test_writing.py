@@ -256,9 +256,9 @@ async def test_an_update_of_an_older_revision_is_refused(
     with pytest.raises(ConflictError) as caught:
         await registry.update(CONFIG_MAP, "a", change, is_patch=is_patch)
     assert "the object has been modified" in caught.value.message
-    found = registry.find(CONFIG_MAP, "a")
-    assert found is not None
-    assert found["data"] == {"k": "w"}
+    obj = registry.find(CONFIG_MAP, "a")
+    assert obj is not None
+    assert obj["data"] == {"k": "w"}
 
 
 async def test_an_update_of_another_uid_is_refused(registry: Registry) -> None:
@@ -373,9 +373,9 @@ async def test_owners_sent_by_a_client_count_unless_they_cannot_be_read(
 
     broken = {**sent, "fieldsV1": {"f:data": 3}}
     kept = (await registry.update(CONFIG_MAP, "a", send(broken))).item.obj
-    assert {each["manager"] for each in kept["metadata"]["managedFields"]} == {"test"}
+    assert {entry["manager"] for entry in kept["metadata"]["managedFields"]} == {"test"}
     taken = (await registry.update(CONFIG_MAP, "a", send(sent))).item.obj
-    assert "mine" in {each["manager"] for each in taken["metadata"]["managedFields"]}
+    assert "mine" in {entry["manager"] for entry in taken["metadata"]["managedFields"]}
 
 
 async def test_an_apply_owns_its_fields_and_conflicts_with_others(registry: Registry) -> None:
@@ -389,11 +389,11 @@ async def test_an_apply_owns_its_fields_and_conflicts_with_others(registry: Regi
         ownership.apply(request, CONFIG_MAP, CONFIG_MAP.storage, live, config, "", force=False)
     merged = ownership.apply(request, CONFIG_MAP, CONFIG_MAP.storage, live, config, "", force=True)
     assert merged["data"] == {"k": "w", "new": "1"}
-    entries = {each["manager"]: each for each in merged["metadata"]["managedFields"]}
+    entries = {entry["manager"]: entry for entry in merged["metadata"]["managedFields"]}
     assert entries["applier"]["operation"] == "Apply"
     assert entries["applier"]["fieldsV1"] == {"f:data": {"f:k": {}, "f:new": {}}}
     fresh = ownership.apply(request, CONFIG_MAP, CONFIG_MAP.storage, None, config, "", force=False)
-    assert [each["manager"] for each in fresh["metadata"]["managedFields"]] == ["applier"]
+    assert [entry["manager"] for entry in fresh["metadata"]["managedFields"]] == ["applier"]
 
 
 async def test_deletion_waits_for_finalizers_and_grace(registry: Registry) -> None:
@@ -443,17 +443,17 @@ async def test_a_collection_is_deleted_as_selected(registry: Registry) -> None:
     for name, app in (("a", "web"), ("b", "db"), ("c", "web")):
         await registry.create(CONFIG_MAP, config_map(name, labels={"app": app}))
     await registry.create(CONFIG_MAP, config_map("a", labels={"app": "web"}), "other")
-    found = await registry.objects.delete_collection(
+    deleted = await registry.objects.delete_collection(
         registry.request(), CONFIG_MAP, CONFIG_MAP.storage, "default",
         select(CONFIG_MAP, CONFIG_MAP.storage, "app=web", ""), DeleteOptions(),
     )  # fmt: skip
-    assert sorted(item.name for item in found) == ["a", "c"]
+    assert sorted(item.name for item in deleted) == ["a", "c"]
     assert registry.find(CONFIG_MAP, "b") is not None
     assert registry.find(CONFIG_MAP, "a", "other") is not None
     assert registry.find(CONFIG_MAP, "a") is None
 
 
-async def test_a_lost_race_is_made_again_for_who_named_no_revision(registry: Registry) -> None:
+async def test_update_without_revision_is_retried_after_a_conflict(registry: Registry) -> None:
     await registry.create(CONFIG_MAP, config_map())
     seen: list[str] = []
 
@@ -468,8 +468,8 @@ async def test_a_lost_race_is_made_again_for_who_named_no_revision(registry: Reg
 
 
 def test_events_are_selected_by_the_controller_where_they_have_no_source() -> None:
-    kind = next(each for each in STORED_KINDS if each.plural == "events")
-    labels = [each.label for each in kind.selectable]
+    kind = next(served_kind for served_kind in STORED_KINDS if served_kind.plural == "events")
+    labels = [field.label for field in kind.selectable]
     factory = StoredFactory(STORED_KINDS)
 
     def source(event: Obj) -> str:

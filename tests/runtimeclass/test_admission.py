@@ -104,9 +104,9 @@ def test_another_overhead_than_the_classs_is_refused(
 def test_overhead_without_a_class_that_defines_it_is_refused(
     class_name: str | None, overhead: dict[str, str]
 ) -> None:
-    found = runtime_class(class_name) if class_name else None
+    result = runtime_class(class_name) if class_name else None
     with pytest.raises(AdmissionRefusal) as refusal:
-        check_admitted(overhead, found)
+        check_admitted(overhead, result)
     assert str(refusal.value) == WITHOUT
 
 
@@ -140,7 +140,7 @@ def test_a_contradicting_selector_is_refused_with_both_sides(value: str) -> None
     )
 
 
-def test_wrong_overhead_is_told_before_a_contradicting_selector() -> None:
+def test_wrong_overhead_is_reported_before_a_contradicting_selector() -> None:
     both = msgspec.convert(CLASSES["oh"] | CLASSES["sel"], RuntimeClass)
     pod = PodFields(overhead={"cpu": "9"}, node_selector={"rt": "kata"})
     with pytest.raises(AdmissionRefusal, match="Overhead"):

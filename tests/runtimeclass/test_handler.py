@@ -11,7 +11,7 @@ CLASSES = {"gvisor": RuntimeClass(handler="runsc")}
 @pytest.mark.parametrize(
     ("class_name", "handler"), [(None, ""), ("", ""), ("legacy", ""), ("gvisor", "runsc")]
 )
-def test_a_class_name_stands_for_its_handler(class_name: str | None, handler: str) -> None:
+def test_class_name_resolves_to_its_handler(class_name: str | None, handler: str) -> None:
     assert resolve_handler(class_name, CLASSES.get) == handler
 
 

@@ -123,7 +123,7 @@ def test_tolerations_are_checked(toleration: dict[str, Any], expected: str) -> N
     assert errors_of({"handler": "h", "scheduling": {"tolerations": [toleration]}}) == [expected]
 
 
-def test_the_same_toleration_twice_is_a_duplicate_whatever_its_seconds() -> None:
+def test_equal_tolerations_are_duplicates_regardless_of_seconds() -> None:
     exists = {"key": "a", "operator": "Exists", "effect": "NoExecute"}
     twice = [exists, exists | {"tolerationSeconds": 10}]
     assert errors_of({"handler": "h", "scheduling": {"tolerations": twice}}) == [
@@ -138,11 +138,11 @@ def test_an_omitted_operator_and_equal_are_not_duplicates() -> None:
 
 
 def test_node_selector_keys_and_values_are_labels() -> None:
-    found = errors_of({"handler": "h", "scheduling": {"nodeSelector": {"a b": "c d"}}})
-    assert found[0].startswith(
+    errors = errors_of({"handler": "h", "scheduling": {"nodeSelector": {"a b": "c d"}}})
+    assert errors[0].startswith(
         'scheduling.nodeSelector: Invalid value: "a b": name part must consist of'
     )
-    assert found[1].startswith('scheduling.nodeSelector: Invalid value: "c d": a valid label must')
+    assert errors[1].startswith('scheduling.nodeSelector: Invalid value: "c d": a valid label must')
 
 
 @pytest.mark.parametrize(

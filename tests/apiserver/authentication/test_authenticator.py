@@ -50,7 +50,7 @@ def door() -> Door:
     return Door()
 
 
-def test_a_static_token_stands_for_its_user(door: Door) -> None:
+def test_static_token_authenticates_its_user(door: Door) -> None:
     user = User("alice", "1", ("dev", "system:authenticated"))
     assert door.user("Bearer s3cret") == user
     assert door.user("bearer  s3cret ") == user
@@ -77,7 +77,9 @@ def test_a_token_comes_before_a_certificate(door: Door, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("authorization", ["", "Basic YTpi", "Bearer", "Bearer "])
-def test_without_credentials_one_is_nobody_or_anonymous(door: Door, authorization: str) -> None:
+def test_request_without_credentials_is_rejected_or_anonymous(
+    door: Door, authorization: str
+) -> None:
     with pytest.raises(UnauthorizedError):
         door.user(authorization)
     user = Door(allows_anonymous=True).user(authorization)
@@ -138,7 +140,7 @@ def test_a_browser_sends_its_token_as_a_subprotocol(offered: str, token: str | N
 
 
 @pytest.mark.parametrize("encoded", ["%%%", "_w", "a", "", "é"])
-def test_a_subprotocol_that_is_no_token_is_a_401(encoded: str) -> None:
+def test_invalid_token_subprotocol_is_unauthorized(encoded: str) -> None:
     with pytest.raises(UnauthorizedError):
         websocket_token({"Sec-WebSocket-Protocol": PREFIX + encoded})
 
@@ -191,7 +193,9 @@ def acting(headers: list[tuple[str, str]], *allowed: Action) -> User:
         ),
     ],
 )
-def test_acting_as_somebody_else(headers: list[tuple[str, str]], expected: User) -> None:
+def test_impersonation_headers_name_the_user(
+    headers: list[tuple[str, str]], expected: User
+) -> None:
     assert acting(headers) == expected
 
 
@@ -208,9 +212,9 @@ def test_a_name_that_only_begins_like_an_accounts_is_a_users(name: str) -> None:
         return True
 
     headers = CIMultiDictProxy(CIMultiDict([("Impersonate-User", user)]))
-    found = impersonated(ROOT, headers, allow)
+    result = impersonated(ROOT, headers, allow)
     assert asked == [Action(verb="impersonate", resource="users", name=user)]
-    assert found == User(user, groups=("system:authenticated",))
+    assert result == User(user, groups=("system:authenticated",))
 
 
 @pytest.mark.parametrize("header", ["Impersonate-Group", "Impersonate-Uid", "Impersonate-Extra-a"])
@@ -241,7 +245,9 @@ USER = Action(verb="impersonate", resource="users", name="bob")
         ),
     ],
 )  # fmt: skip
-def test_each_impersonated_thing_needs_leave(header: tuple[str, str], needed: Action) -> None:
+def test_each_impersonated_attribute_needs_permission(
+    header: tuple[str, str], needed: Action
+) -> None:
     headers = [("Impersonate-User", "bob"), header]
     assert acting(headers, USER, needed).name == "bob"
     with pytest.raises(ForbiddenError):

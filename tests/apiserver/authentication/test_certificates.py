@@ -44,10 +44,10 @@ def certificate(
     [(), ((O, "system:masters"),), ((OU, "alice"), (O, "dev"))],
     ids=["empty", "only a group", "another kind of name"],
 )
-def test_without_a_common_name_a_certificate_names_nobody(
+def test_certificate_without_common_name_names_no_user(
     names: tuple[tuple[ObjectIdentifier, str], ...],
 ) -> None:
-    # Not even its groups: whoever it is would be an administrator without a name.
+    # Not even its groups: its holder would be an administrator without a name.
     assert user_of_certificate(certificate(*names)) is None
 
 

@@ -67,10 +67,10 @@ def tokens() -> Tokens:
     return Tokens()
 
 
-def test_a_token_stands_for_its_account(tokens: Tokens) -> None:
-    found = tokens.verifier.verify(tokens.issue(POD, NODE))
-    assert found is not None
-    user, audiences = found
+def test_token_authenticates_its_service_account(tokens: Tokens) -> None:
+    verified = tokens.verifier.verify(tokens.issue(POD, NODE))
+    assert verified is not None
+    user, audiences = verified
     assert audiences == (ISSUER,)
     assert user.name == "system:serviceaccount:ns:sa"
     assert user.uid == "uid-sa"
@@ -162,9 +162,9 @@ def test_a_token_dies_with_what_it_is_bound_to(
 def test_a_token_is_for_its_audience(tokens: Tokens) -> None:
     vault = tokens.issue(audience="vault")
     assert not tokens.is_valid(vault)
-    found = tokens.verifier.verify(vault, ("other", "vault"))
-    assert found is not None
-    assert found[1] == ("vault",)
+    verified = tokens.verifier.verify(vault, ("other", "vault"))
+    assert verified is not None
+    assert verified[1] == ("vault",)
     assert not tokens.is_valid(tokens.issue(), "vault")
 
 
@@ -218,7 +218,7 @@ def test_only_our_key_and_our_algorithm_count(tokens: Tokens) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "x", "a.b.c", "..", "é", "\udcff", "a" * 10_000])
-def test_what_is_no_token_is_not_valid(tokens: Tokens, token: str) -> None:
+def test_invalid_token_is_rejected(tokens: Tokens, token: str) -> None:
     assert not tokens.is_valid(token)
 
 
@@ -255,18 +255,18 @@ def test_times_hold_from_their_first_second_to_their_last(tokens: Tokens) -> Non
 
 def test_a_nodes_token_names_the_node_and_each_token_is_another(tokens: Tokens) -> None:
     first, second = tokens.issue(NODE), tokens.issue(NODE)
-    found = [tokens.verifier.verify(each) for each in (first, second)]
-    extras = [each[0].extra for each in found if each is not None]
+    result = [tokens.verifier.verify(token) for token in (first, second)]
+    extras = [user_and_groups[0].extra for user_and_groups in result if user_and_groups is not None]
     prefix = "authentication.kubernetes.io"
-    assert [each[f"{prefix}/node-uid"] for each in extras] == [("uid-n",)] * 2
+    assert [extra[f"{prefix}/node-uid"] for extra in extras] == [("uid-n",)] * 2
     assert f"{prefix}/pod-name" not in extras[0]
     assert extras[0][f"{prefix}/credential-id"] != extras[1][f"{prefix}/credential-id"]
 
 
-def test_of_several_audiences_those_that_match_are_told(tokens: Tokens) -> None:
+def test_matching_audiences_are_returned(tokens: Tokens) -> None:
     issued = tokens.signer.issue(
         "ns", "sa", "uid-sa", audiences=["b", "a", ISSUER], seconds=60, bound=[]
     )
-    found = tokens.verifier.verify(issued.token, ("a", "x", "b"))
-    assert found is not None
-    assert found[1] == ("a", "b")
+    verified = tokens.verifier.verify(issued.token, ("a", "x", "b"))
+    assert verified is not None
+    assert verified[1] == ("a", "b")

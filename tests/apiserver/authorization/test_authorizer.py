@@ -81,7 +81,7 @@ def test_what_is_forgotten_takes_no_room(court: Court) -> None:
     assert (court.authorizer._chars, court.authorizer._decided) == (0, {})
 
 
-def test_two_users_of_one_name_are_told_apart_by_their_groups(court: Court) -> None:
+def test_users_of_one_name_are_distinguished_by_their_groups(court: Court) -> None:
     court.grants.role("reader", rule(["get"], ["pods"]))
     court.grants.bind("reader", {"kind": "Group", "name": "dev"})
     assert not court.authorizer.is_allowed(ALICE, GET_POD)

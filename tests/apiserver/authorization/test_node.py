@@ -54,7 +54,7 @@ def decide(verb: str, resource: str, *, name: str = "", namespace: str = "ns", g
     return AUTHORIZER.decide(who, action, parse(selector))
 
 
-def test_others_are_none_of_its_business() -> None:
+def test_users_other_than_nodes_are_left_to_other_authorizers() -> None:
     assert decide("get", "pods", who=User("system:node:n1")) is None
     assert decide("get", "pods", who=User("alice", groups=("system:nodes",))) is None
 
@@ -70,7 +70,7 @@ def test_config_maps_of_its_pods_are_read_by_name(name: str) -> None:
     assert decide("get", "configmaps", name=name) == ""
 
 
-def test_nobody_elses() -> None:
+def test_unrelated_objects_are_denied() -> None:
     unrelated = "no relationship found between node 'n1' and this object"
     assert decide("get", "secrets", name="other") == unrelated
     assert decide("get", "secrets", name="pull", namespace="elsewhere") == unrelated
@@ -144,8 +144,8 @@ def test_pods(verb: str, name: str, selector: str, is_allowed: bool) -> None:
 def test_why_pods_are_refused(
     verb: str, name: str, namespace: str, selector: str, refusal: str
 ) -> None:
-    found = decide(verb, "pods", name=name, namespace=namespace, selector=selector)
-    assert found == refusal
+    reason = decide(verb, "pods", name=name, namespace=namespace, selector=selector)
+    assert reason == refusal
 
 
 @pytest.mark.parametrize(
@@ -216,10 +216,10 @@ def test_paths_are_left_to_rules_for_everybody() -> None:
 def test_tokens_are_for_the_accounts_of_its_pods(
     name: str, subresource: str, namespace: str, refusal: str
 ) -> None:
-    found = decide(
+    reason = decide(
         "create", "serviceaccounts", name=name, subresource=subresource, namespace=namespace
     )
-    assert found == refusal
+    assert reason == refusal
 
 
 WRONG_VERB = "can only get, create, update, patch, or delete a node lease"

@@ -10,22 +10,22 @@ from tests.recording import assert_recorded
 
 def test_what_is_discovered() -> None:
     groups = grouped(ALL_KINDS)
-    found = {"/api": documents.core_versions("host:1"), "/apis": documents.group_list(groups)}
+    table = {"/api": documents.core_versions("host:1"), "/apis": documents.group_list(groups)}
     for group in groups:
         root = f"/apis/{group.name}" if group.name else "/api"
-        found[f"{root} group"] = documents.group(group)
+        table[f"{root} group"] = documents.group(group)
         for version in group.versions:
             listed = documents.resource_list(version)
             resources = listed.pop("resources")
             at = f"{root}/{version.version}"
-            found[at] = listed
-            found |= {f"{at} {entry['name']}": entry for entry in resources}
+            table[at] = listed
+            table |= {f"{at} {entry['name']}": entry for entry in resources}
     for group in documents.aggregated(groups, "v2")["items"]:
         for version in group["versions"]:
             at = f"aggregated {group['metadata']} {version['version']}"
             for entry in version.pop("resources"):
                 parts = entry.pop("subresources", [])
-                found[f"{at} {entry['resource']}"] = entry
-                found |= {f"{at} {entry['resource']}/{part['subresource']}": part for part in parts}
-            found[at] = version
-    assert_recorded("apiserver/discovery", found)
+                table[f"{at} {entry['resource']}"] = entry
+                table |= {f"{at} {entry['resource']}/{part['subresource']}": part for part in parts}
+            table[at] = version
+    assert_recorded("apiserver/discovery", table)

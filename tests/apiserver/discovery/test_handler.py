@@ -19,11 +19,11 @@ V2BETA1 = V2.replace("v=v2", "v=v2beta1")
 
 
 def reply(path: str, accept: str = "", **headers: str) -> Reply:
-    given = {"Accept": accept} if accept else {}
-    given |= {name.replace("_", "-"): value for name, value in headers.items()}
-    found = PAGES(make_mocked_request("GET", path, headers=given))
-    assert found is not None
-    return found
+    sent_headers = {"Accept": accept} if accept else {}
+    sent_headers |= {name.replace("_", "-"): value for name, value in headers.items()}
+    response = PAGES(make_mocked_request("GET", path, headers=sent_headers))
+    assert response is not None
+    return response
 
 
 def document(path: str, accept: str = "") -> dict[str, Any]:
@@ -51,9 +51,9 @@ def test_the_core_versions() -> None:
 
 
 def test_groups_come_by_importance() -> None:
-    found = document("/apis")
-    assert found["kind"] == "APIGroupList"
-    assert [group["name"] for group in found["groups"]] == [
+    body = document("/apis")
+    assert body["kind"] == "APIGroupList"
+    assert [group["name"] for group in body["groups"]] == [
         "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
         "rbac.authorization.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io",
         "discovery.k8s.io", "extensions",
@@ -61,10 +61,10 @@ def test_groups_come_by_importance() -> None:
 
 
 def test_a_group_prefers_its_stable_version() -> None:
-    found = document("/apis/node.k8s.io")
-    assert found["kind"] == "APIGroup"
-    assert [version["version"] for version in found["versions"]] == ["v1", "v1beta1", "v1alpha1"]
-    assert found["preferredVersion"] == {"groupVersion": "node.k8s.io/v1", "version": "v1"}
+    body = document("/apis/node.k8s.io")
+    assert body["kind"] == "APIGroup"
+    assert [version["version"] for version in body["versions"]] == ["v1", "v1beta1", "v1alpha1"]
+    assert body["preferredVersion"] == {"groupVersion": "node.k8s.io/v1", "version": "v1"}
 
 
 def test_a_version_lists_its_resources() -> None:
@@ -87,9 +87,9 @@ def test_a_version_lists_its_resources() -> None:
 
 
 def test_the_core_version_has_subresources_with_their_own_kinds() -> None:
-    found = document("/api/v1")
-    assert "apiVersion" not in found
-    by_name = {each["name"]: each for each in found["resources"]}
+    body = document("/api/v1")
+    assert "apiVersion" not in body
+    by_name = {resource["name"]: resource for resource in body["resources"]}
     assert list(by_name) == sorted(by_name, key=lambda name: name.split("/"))
     assert by_name["pods"]["shortNames"] == ["po"]
     assert by_name["pods"]["categories"] == ["all"]
@@ -121,14 +121,14 @@ def test_a_former_home_offers_no_short_names() -> None:
         (f"application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,{V2}", "v2"),
     ],
 )
-def test_everything_at_once_for_who_asks(path: str, accept: str, version: str) -> None:
-    found = reply(path, accept)
-    assert found.content_type == V2.replace("v=v2", f"v={version}")
-    decoded = msgspec.json.decode(found.body)
+def test_aggregated_discovery_is_negotiated_by_accept(path: str, accept: str, version: str) -> None:
+    response = reply(path, accept)
+    assert response.content_type == V2.replace("v=v2", f"v={version}")
+    decoded = msgspec.json.decode(response.body)
     assert decoded["kind"] == "APIGroupDiscoveryList"
     assert decoded["apiVersion"] == f"apidiscovery.k8s.io/{version}"
-    assert found.headers["Vary"] == "Accept"
-    assert found.headers["Cache-Control"] == "public"
+    assert response.headers["Vary"] == "Accept"
+    assert response.headers["Cache-Control"] == "public"
 
 
 @pytest.mark.parametrize(
@@ -152,14 +152,14 @@ def test_the_plain_form_for_everybody_else(accept: str) -> None:
         f"text/html,{V2.replace('v=v2', 'v=v3')}",
     ],
 )
-def test_what_cannot_be_had_is_a_406(accept: str) -> None:
+def test_unsupported_media_type_is_not_acceptable(accept: str) -> None:
     with pytest.raises(NotAcceptableError) as refusal:
         reply("/apis", accept)
     assert refusal.value.status_code == 406
     assert "only the following media types are accepted" in refusal.value.message
 
 
-def test_who_knows_it_already_is_told_so() -> None:
+def test_matching_etag_returns_not_modified() -> None:
     first = reply("/apis", V2)
     etag = first.headers["Etag"]
     assert len(etag) == 130
@@ -172,28 +172,28 @@ def test_who_knows_it_already_is_told_so() -> None:
     assert reply("/apis", V2BETA1).headers["Etag"] != etag
 
 
-def test_the_aggregated_form_tells_what_the_plain_ones_do() -> None:
-    groups = {each["metadata"].get("name", ""): each for path in ("/api", "/apis")
-              for each in document(path, V2)["items"]}  # fmt: skip
-    assert list(groups)[1:] == [each["name"] for each in document("/apis")["groups"]]
+def test_aggregated_discovery_lists_what_the_plain_documents_list() -> None:
+    groups = {obj["metadata"].get("name", ""): obj for path in ("/api", "/apis")
+              for obj in document(path, V2)["items"]}  # fmt: skip
+    assert list(groups)[1:] == [group_entry["name"] for group_entry in document("/apis")["groups"]]
     for name, group in groups.items():
         for version in group["versions"]:
             root = f"/apis/{name}" if name else "/api"
             plain = document(f"{root}/{version['version']}")["resources"]
-            told: set[tuple[str, tuple[str, ...]]] = set()
+            aggregated: set[tuple[str, tuple[str, ...]]] = set()
             for resource in version["resources"]:
-                told.add((resource["resource"], tuple(resource["verbs"])))
-                told |= {
+                aggregated.add((resource["resource"], tuple(resource["verbs"])))
+                aggregated |= {
                     (f"{resource['resource']}/{part['subresource']}", tuple(part["verbs"]))
                     for part in resource.get("subresources", ())
                 }
-            assert told == {(each["name"], tuple(each["verbs"])) for each in plain}
+            assert aggregated == {(entry["name"], tuple(entry["verbs"])) for entry in plain}
             assert version["freshness"] == "Current"
 
 
 def test_a_resource_in_the_aggregated_form() -> None:
-    (node,) = (each for each in document("/apis", V2)["items"]
-               if each["metadata"]["name"] == "node.k8s.io")  # fmt: skip
+    (node,) = (group for group in document("/apis", V2)["items"]
+               if group["metadata"]["name"] == "node.k8s.io")  # fmt: skip
     assert node["versions"][0]["resources"] == [
         {
             "resource": "runtimeclasses",

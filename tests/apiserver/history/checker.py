@@ -23,18 +23,18 @@ def check(history: History) -> list[str]:
     """Every answer that no order of the operations explains, in words."""
     truth = _Truth(history)
     bounds = _Bounds(history)
-    found = [*history.complaints, *truth.complaints]
+    complaints = [*history.complaints, *truth.complaints]
     for write in history.writes:
-        found += _check_write(write, truth, bounds)
+        complaints += _check_write(write, truth, bounds)
     for get in history.gets:
         low, high = bounds.of(get.start, get.end)
         if not truth.ever(get.key, low, high, lambda state: state == get.version):  # noqa: B023
-            found.append(f"GET {get.key} in [{low}, {high}] gave {get.version}")
+            complaints.append(f"GET {get.key} in [{low}, {high}] gave {get.version}")
     for listing in history.lists:
-        found += _check_list(listing, truth, bounds)
+        complaints += _check_list(listing, truth, bounds)
     for stream in history.streams:
-        found += _check_stream(stream, truth)
-    return found
+        complaints += _check_stream(stream, truth)
+    return complaints
 
 
 class _Truth:
@@ -100,18 +100,18 @@ class _Truth:
         change = self._changes[revision]
         return None if change.type == "DELETED" else change.version
 
-    def ever(self, key: str, low: int, high: int, holds: Callable[[State], bool]) -> bool:
+    def ever(self, key: str, low: int, high: int, condition: Callable[[State], bool]) -> bool:
         """Whether a statement holds of the key's state at some revision of a range."""
-        if holds(self.state(key, low)):
+        if condition(self.state(key, low)):
             return True
         revisions = self._by_key.get(key, [])
         first, last = bisect_right(revisions, low), bisect_right(revisions, high)
-        return any(holds(self._state_after(revision)) for revision in revisions[first:last])
+        return any(condition(self._state_after(revision)) for revision in revisions[first:last])
 
     def snapshot(self, kind: str, revision: int) -> dict[str, Version]:
         """All objects of a kind at a revision."""
-        found = {key: self.state(key, revision) for key in self._by_key if _kind(key) == kind}
-        return {key: state for key, state in found.items() if state is not None}
+        states = {key: self.state(key, revision) for key in self._by_key if _kind(key) == kind}
+        return {key: state for key, state in states.items() if state is not None}
 
     def between(self, kind: str, after: int, upto: int) -> Iterator[Change]:
         """The changes of a kind in (after, upto]."""
@@ -131,7 +131,7 @@ class _Bounds:
                 ended.append((write.end, write.version.revision))
                 began.append((write.start, write.version.revision))
         ended += [(get.end, get.version.revision) for get in history.gets if get.version]
-        ended += [(each.end, each.revision) for each in history.lists]
+        ended += [(listing.end, listing.revision) for listing in history.lists]
         self._ends, self._highest = _running(sorted(ended), max)
         starts, lowest = _running(sorted(began, reverse=True), min)
         self._starts, self._lowest = starts[::-1], lowest[::-1]
@@ -159,8 +159,8 @@ def _running(
 def _check_write(write: Write, truth: _Truth, bounds: _Bounds) -> Iterator[str]:
     low, high = bounds.of(write.start, write.end)
 
-    def ever(holds: Callable[[State], bool]) -> bool:
-        return truth.ever(write.key, low, high, holds)
+    def ever(condition: Callable[[State], bool]) -> bool:
+        return truth.ever(write.key, low, high, condition)
 
     if write.version is not None and write.method != "DELETE":
         revision = write.version.revision
@@ -218,12 +218,12 @@ def _check_stream(stream: Stream, truth: _Truth) -> Iterator[str]:
     position = stream.after
     for event in stream.events:
         revision = event if isinstance(event, int) else event.version.revision
-        given = () if isinstance(event, int) else (event,)
-        if revision < position or (given and revision == position):
+        seen_changes = () if isinstance(event, int) else (event,)
+        if revision < position or (seen_changes and revision == position):
             yield f"watch of {stream.kind} went from {position} back to {event}"
             return
         wanted = tuple(truth.between(stream.kind, position, revision))
-        if wanted != given:
+        if wanted != seen_changes:
             yield f"watch of {stream.kind} at {position} then gave {event}; it happened: {wanted}"
         position = revision
 

@@ -55,8 +55,8 @@ class _Server:
         )
         assert self._process.stdout is not None
         async with asyncio.timeout(_READY_S):
-            said = await self._process.stdout.readline()
-        if said != b"ready\n":
+            output = await self._process.stdout.readline()
+        if output != b"ready\n":
             raise AssertionError("the server did not start")
 
     async def kill(self) -> None:
@@ -201,12 +201,12 @@ class _Run:
             data=None if write.method == "DELETE" else json.dumps(body),
             headers={"Content-Type": media},
         ) as answer:
-            found = await answer.json()
+            document = await answer.json()
         write.status, write.end = answer.status, time.monotonic()
-        write.reason = found.get("reason", "")
+        write.reason = document.get("reason", "")
         self._complain(write, answer.status)
         if answer.status in (200, 201) and write.method != "DELETE":
-            write.version = self._saw(kind, found)
+            write.version = self._saw(kind, document)
 
     async def _read(self) -> None:
         rng = self._rng
@@ -216,10 +216,10 @@ class _Run:
             key = f"{kind}/h-{rng.randrange(self._load.keys)}"
             name = key.partition("/")[2]
             async with self._http.get(f"{_PATHS[kind]}/{name}") as answer:
-                found = await answer.json()
+                document = await answer.json()
             self._complain(key, answer.status)
             if answer.status in (200, 404):
-                version = self._saw(kind, found) if answer.status == 200 else None
+                version = self._saw(kind, document) if answer.status == 200 else None
                 self._history.gets.append(Get(key, start, time.monotonic(), version))
             return
         query = {"limit": str(rng.choice((0, 1, 2, 3)))}
@@ -237,18 +237,18 @@ class _Run:
         items: dict[str, Version] = {}
         while True:
             async with self._http.get(_PATHS[kind], params=query) as answer:
-                found = await answer.json()
+                document = await answer.json()
             self._complain(f"list of {kind} {query}", answer.status)
             if answer.status != 200:
                 return
-            for item in found["items"]:
+            for item in document["items"]:
                 version = self._saw(kind, item)
                 items[f"{kind}/{item['metadata']['name']}"] = version
-            token = found["metadata"].get("continue", "")
+            token = document["metadata"].get("continue", "")
             if not token:
                 break
             query = {"limit": query["limit"], "continue": token}
-        revision = int(found["metadata"]["resourceVersion"])
+        revision = int(document["metadata"]["resourceVersion"])
         self._history.lists.append(Listing(kind, start, time.monotonic(), revision, items, exact))
 
     async def _watch(self) -> None:
@@ -299,8 +299,8 @@ class _Run:
 
     async def _revision(self) -> int:
         async with self._http.get(_PATHS["leases"], params={"limit": "1"}) as answer:
-            found = await answer.json()
-        return int(found["metadata"]["resourceVersion"])
+            document = await answer.json()
+        return int(document["metadata"]["resourceVersion"])
 
     def _saw(self, kind: str, obj: dict[str, Any]) -> Version:
         self._known[f"{kind}/{obj['metadata']['name']}"] = obj

@@ -38,4 +38,4 @@ async def test_every_answer_can_be_true(tmp_path: Path) -> None:
     assert history.kills == load.kills
     assert history.count > 100
     assert any(isinstance(event, int) for stream in history.streams for event in stream.events)
-    assert any(each.exact for each in history.lists)
+    assert any(listing.exact for listing in history.lists)

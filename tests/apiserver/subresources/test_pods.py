@@ -80,7 +80,7 @@ async def test_a_condition_keeps_its_time_while_it_does_not_change(
     assert (scheduled["lastTransitionTime"] == since) is is_kept
 
 
-async def test_what_cannot_be_bound(server: Running) -> None:
+async def test_invalid_bindings_are_rejected(server: Running) -> None:
     await add_pod(server, schedulingGates=[{"name": "example.com/gate"}])
     prefix = 'Operation cannot be fulfilled on pods/binding "p": '
 

@@ -66,7 +66,7 @@ async def test_a_write_changes_the_wish_alone(server: Running, method: str, repl
 
 
 @pytest.mark.parametrize(
-    ("meta", "replicas", "code", "said"),
+    ("meta", "replicas", "code", "message"),
     [
         ({"name": "web"}, -1, 422, "must be greater than or equal to 0"),
         ({"name": "other"}, 1, 400,
@@ -75,12 +75,12 @@ async def test_a_write_changes_the_wish_alone(server: Running, method: str, repl
     ],
 )  # fmt: skip
 async def test_writes_that_are_refused(
-    server: Running, meta: Any, replicas: int, code: int, said: str
+    server: Running, meta: Any, replicas: int, code: int, message: str
 ) -> None:
     body = {
         "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": meta,
         "spec": {"replicas": replicas},
     }  # fmt: skip
     answer = await server.ask("PUT", SCALE, body)
-    assert (answer.status, said in answer.json["message"]) == (code, True), answer.text
+    assert (answer.status, message in answer.json["message"]) == (code, True), answer.text
     assert (await deployment(server))["spec"]["replicas"] == 2

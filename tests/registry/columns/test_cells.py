@@ -40,8 +40,8 @@ def test_how_long_ago(seconds: float, text: str) -> None:
 
 
 @given(st.floats(0, 20 * Y), st.floats(0, 20 * Y))
-def test_what_is_older_is_never_said_to_be_younger(left: float, right: float) -> None:
-    def told(text: str) -> int:
+def test_duration_text_is_monotonic(left: float, right: float) -> None:
+    def seconds_of(text: str) -> int:
         total, number = 0, ""
         for char in text:
             if char.isdigit():
@@ -52,8 +52,8 @@ def test_what_is_older_is_never_said_to_be_younger(left: float, right: float) ->
         return total
 
     low, high = sorted((left, right))
-    assert told(duration_text(low)) <= told(duration_text(high))
-    assert told(duration_text(high)) <= high
+    assert seconds_of(duration_text(low)) <= seconds_of(duration_text(high))
+    assert seconds_of(duration_text(high)) <= high
 
 
 @pytest.mark.parametrize("timestamp", [None, ""])

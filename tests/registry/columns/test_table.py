@@ -21,16 +21,16 @@ def table(include: IncludeObject = IncludeObject.METADATA, **options: Any) -> di
 
 
 def test_a_list_is_one_table() -> None:
-    found = table()
-    assert found["kind"] == "Table"
-    assert found["apiVersion"] == "meta.k8s.io/v1"
-    assert found["metadata"] == {"resourceVersion": "9"}
-    assert [column["name"] for column in found["columnDefinitions"]] == ["Name", "Handler", "Age"]
-    assert found["columnDefinitions"][0]["format"] == "name"
-    assert found["columnDefinitions"][1] == {
+    rows = table()
+    assert rows["kind"] == "Table"
+    assert rows["apiVersion"] == "meta.k8s.io/v1"
+    assert rows["metadata"] == {"resourceVersion": "9"}
+    assert [column["name"] for column in rows["columnDefinitions"]] == ["Name", "Handler", "Age"]
+    assert rows["columnDefinitions"][0]["format"] == "name"
+    assert rows["columnDefinitions"][1] == {
         "name": "Handler", "type": "string", "format": "", "description": "", "priority": 0,
     }  # fmt: skip
-    assert found["rows"] == [
+    assert rows["rows"] == [
         {
             "cells": ["gvisor", "runsc", "<unknown>"],
             "object": {
@@ -52,22 +52,22 @@ def test_rows_carry_as_much_of_their_object_as_asked() -> None:
 
 @pytest.mark.parametrize("has_columns", [True, False])
 def test_an_events_table_has_one_row_and_its_objects_revision(has_columns: bool) -> None:
-    found = row_table(RUNTIME_CLASS.printer, OBJ, now=0.0, include=IncludeObject.NONE, version="v1",
-                      has_columns=has_columns)  # fmt: skip
-    assert found["metadata"] == {"resourceVersion": "7"}
-    assert (found["columnDefinitions"] is not None) is has_columns
-    assert len(found["rows"]) == 1
+    table_ = row_table(RUNTIME_CLASS.printer, OBJ, now=0.0, include=IncludeObject.NONE,
+                       version="v1", has_columns=has_columns)  # fmt: skip
+    assert table_["metadata"] == {"resourceVersion": "7"}
+    assert (table_["columnDefinitions"] is not None) is has_columns
+    assert len(table_["rows"]) == 1
 
 
 @pytest.mark.parametrize("kind", STORED_KINDS, ids=lambda kind: kind.name)
 def test_every_kind_can_show_a_bookmark(kind: Any) -> None:
-    found = bookmark_table(kind.printer, {"metadata": {"resourceVersion": "7"}}, version="v1")
-    assert found["metadata"] == {"resourceVersion": "7"}
-    assert found["columnDefinitions"] is None
+    table_ = bookmark_table(kind.printer, {"metadata": {"resourceVersion": "7"}}, version="v1")
+    assert table_["metadata"] == {"resourceVersion": "7"}
+    assert table_["columnDefinitions"] is None
 
 
 def test_a_kind_without_printer_shows_when_it_was_made() -> None:
-    found = render_table(None, [OBJ], now=0.0, include=IncludeObject.NONE, list_metadata={},
-                         version="v1")  # fmt: skip
-    assert [column["name"] for column in found["columnDefinitions"]] == ["Name", "Created At"]
-    assert found["columnDefinitions"][1]["type"] == "date"
+    table_ = render_table(None, [OBJ], now=0.0, include=IncludeObject.NONE, list_metadata={},
+                          version="v1")  # fmt: skip
+    assert [column["name"] for column in table_["columnDefinitions"]] == ["Name", "Created At"]
+    assert table_["columnDefinitions"][1]["type"] == "date"

@@ -24,12 +24,12 @@ from tests.registry.rules import changed, complaint
     ],
 )  # fmt: skip
 def test_creation(sets: dict[str, Any], says: str | None) -> None:
-    found = complaint("ClusterRole", changed("ClusterRole", sets))
+    error = complaint("ClusterRole", changed("ClusterRole", sets))
     if says is None:
-        assert found is None
+        assert error is None
     else:
-        assert found is not None
-        assert says in found.partition(" is invalid: ")[2]
+        assert error is not None
+        assert says in error.partition(" is invalid: ")[2]
 
 
 def test_columns() -> None:

@@ -19,6 +19,6 @@ from tests.registry.rules import changed, complaint
     ],
 )  # fmt: skip
 def test_creation(sets: dict[str, Any], says: str) -> None:
-    found = complaint("ClusterRoleBinding", changed("ClusterRoleBinding", sets))
-    assert found is not None
-    assert says in found.partition(" is invalid: ")[2]
+    error = complaint("ClusterRoleBinding", changed("ClusterRoleBinding", sets))
+    assert error is not None
+    assert says in error.partition(" is invalid: ")[2]

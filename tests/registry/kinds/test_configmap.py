@@ -23,8 +23,8 @@ IMMUTABLE = "field is immutable when `immutable` is set"
     ],
 )  # fmt: skip
 def test_update(before: dict[str, Any], after: dict[str, Any], says: str) -> None:
-    found = update_complaint("ConfigMap", changed("ConfigMap", after), changed("ConfigMap", before))
-    assert (found or "") == says
+    error = update_complaint("ConfigMap", changed("ConfigMap", after), changed("ConfigMap", before))
+    assert (error or "") == says
 
 
 @pytest.mark.parametrize(

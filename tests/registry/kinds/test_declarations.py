@@ -30,7 +30,11 @@ def test_verbs_are_listed_in_discoverys_order(kind: Kind) -> None:
 
 
 def test_no_two_kinds_share_a_place() -> None:
-    served = [(each.group, each.version, kind.plural) for kind in ALL_KINDS for each in kind.served]
+    served = [
+        (version.group, version.version, kind.plural)
+        for kind in ALL_KINDS
+        for version in kind.served
+    ]
     assert len(served) == len(set(served)) == len(by_resource(ALL_KINDS))
     tables = [kind.table for kind in STORED_KINDS]
     assert len(tables) == len(set(tables))
@@ -71,14 +75,14 @@ def test_a_namespace_is_not_deleted_in_bulk() -> None:
     assert "deletecollection" not in KINDS["namespaces"].verbs
 
 
-def test_who_may_be_created_by_an_update() -> None:
+def test_kinds_that_an_update_may_create() -> None:
     assert {kind.plural for kind in STORED_KINDS if kind.strategy.may_create_on_update} == {
         "runtimeclasses", "roles", "rolebindings", "clusterroles", "clusterrolebindings", "leases",
         "events", "services", "endpoints",
     }  # fmt: skip
 
 
-def test_who_must_name_the_revision_it_replaces() -> None:
+def test_kinds_that_need_a_revision_on_update() -> None:
     assert {kind.plural for kind in STORED_KINDS if kind.strategy.needs_revision_on_update} == {
         "runtimeclasses", "leases",
     }  # fmt: skip

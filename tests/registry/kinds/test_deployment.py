@@ -45,10 +45,10 @@ def test_a_template_gets_a_pods_defaults_but_for_what_admission_adds() -> None:
     ],
 )  # fmt: skip
 def test_update(before: dict[str, Any], after: dict[str, Any], says: str) -> None:
-    found = update_complaint(
+    error = update_complaint(
         "Deployment", changed("Deployment", after), changed("Deployment", before)
     )
-    assert (found or "") == says
+    assert (error or "") == says
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_there_and_back_nothing_is_lost(rollback: Any, annotations: dict[str, st
 
 
 @pytest.mark.parametrize("text", ["soon", "", "1.5"])
-def test_an_annotation_that_is_no_revision_stays_one(text: str) -> None:
+def test_invalid_rollback_annotation_stays_an_annotation(text: str) -> None:
     obj = stored(old_deployment())
     obj["metadata"]["annotations"] = {ROLLBACK_ANNOTATION: text}
     shown = CODEC.from_storage(EXTENSIONS, obj)

@@ -41,12 +41,12 @@ def subset(**fields: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_creation(sets: dict[str, Any], says: str | None) -> None:
-    found = complaint("Endpoints", changed("Endpoints", sets))
+    error = complaint("Endpoints", changed("Endpoints", sets))
     if says is None:
-        assert found is None
+        assert error is None
     else:
-        assert found is not None
-        assert says in found.partition(" is invalid: ")[2]
+        assert error is not None
+        assert says in error.partition(" is invalid: ")[2]
 
 
 @pytest.mark.parametrize(

@@ -26,12 +26,12 @@ from tests.registry.rules import changed, complaint, update_complaint
     ],
 )  # fmt: skip
 def test_creation(sets: dict[str, Any], says: str | None) -> None:
-    found = complaint("EndpointSlice", changed("EndpointSlice", sets))
+    error = complaint("EndpointSlice", changed("EndpointSlice", sets))
     if says is None:
-        assert found is None
+        assert error is None
     else:
-        assert found is not None
-        assert says in found.partition(" is invalid: ")[2]
+        assert error is not None
+        assert says in error.partition(" is invalid: ")[2]
 
 
 @pytest.mark.parametrize(
@@ -42,10 +42,10 @@ def test_creation(sets: dict[str, Any], says: str | None) -> None:
     ],
 )  # fmt: skip
 def test_update(before: dict[str, Any], after: dict[str, Any], says: str) -> None:
-    found = update_complaint(
+    error = update_complaint(
         "EndpointSlice", changed("EndpointSlice", after), changed("EndpointSlice", before)
     )
-    assert (found or "") == says
+    assert (error or "") == says
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from tests.registry.rules import changed, complaint, update_complaint
     ],
 )  # fmt: skip
 def test_creation(sets: dict[str, Any], says: str) -> None:
-    found = complaint("Lease", changed("Lease", sets))
-    assert found is not None
-    assert says in found.partition(" is invalid: ")[2]
+    error = complaint("Lease", changed("Lease", sets))
+    assert error is not None
+    assert says in error.partition(" is invalid: ")[2]
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ def test_creation(sets: dict[str, Any], says: str) -> None:
     ],
 )  # fmt: skip
 def test_update(before: dict[str, Any], after: dict[str, Any], says: str) -> None:
-    found = update_complaint("Lease", changed("Lease", after), changed("Lease", before))
-    assert (found or "") == says
+    error = update_complaint("Lease", changed("Lease", after), changed("Lease", before))
+    assert (error or "") == says
 
 
 @pytest.mark.parametrize(

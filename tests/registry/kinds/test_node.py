@@ -30,8 +30,8 @@ def test_what_a_node_can_give_is_what_it_has() -> None:
     ],
 )  # fmt: skip
 def test_update(before: dict[str, Any], after: dict[str, Any], says: str) -> None:
-    found = update_complaint("Node", changed("Node", after), changed("Node", before))
-    assert (found or "") == says
+    error = update_complaint("Node", changed("Node", after), changed("Node", before))
+    assert (error or "") == says
 
 
 def test_a_node_with_fields_of_old() -> None:

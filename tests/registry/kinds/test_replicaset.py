@@ -19,10 +19,10 @@ from tests.registry.rules import changed, update_complaint
     ],
 )  # fmt: skip
 def test_update(before: dict[str, Any], after: dict[str, Any], says: str) -> None:
-    found = update_complaint(
+    error = update_complaint(
         "ReplicaSet", changed("ReplicaSet", after), changed("ReplicaSet", before)
     )
-    assert (found or "") == says
+    assert (error or "") == says
 
 
 @pytest.mark.parametrize(

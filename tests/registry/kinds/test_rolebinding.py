@@ -33,10 +33,10 @@ def test_a_bindings_subjects_know_their_group() -> None:
     ],
 )  # fmt: skip
 def test_update(before: dict[str, Any], after: dict[str, Any], says: str) -> None:
-    found = update_complaint(
+    error = update_complaint(
         "RoleBinding", changed("RoleBinding", after), changed("RoleBinding", before)
     )
-    assert (found or "") == says
+    assert (error or "") == says
 
 
 @pytest.mark.parametrize(

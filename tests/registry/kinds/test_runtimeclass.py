@@ -40,19 +40,19 @@ def test_a_class_gets_no_default() -> None:
     ],
 )  # fmt: skip
 def test_update(before: dict[str, Any], after: dict[str, Any], says: str) -> None:
-    found = update_complaint(
+    error = update_complaint(
         "RuntimeClass", changed("RuntimeClass", after), changed("RuntimeClass", before)
     )
-    assert (found or "") == says
+    assert (error or "") == says
 
 
 def test_an_update_to_an_invalid_handler_fails_twice() -> None:
-    found = update_complaint(
+    error = update_complaint(
         "RuntimeClass", changed("RuntimeClass", {"handler": "A"}), changed("RuntimeClass")
     )
-    assert found is not None
-    assert found.startswith('[handler: Invalid value: "A": a lowercase RFC 1123 label')
-    assert found.endswith('handler: Invalid value: "A": field is immutable]')
+    assert error is not None
+    assert error.startswith('[handler: Invalid value: "A": a lowercase RFC 1123 label')
+    assert error.endswith('handler: Invalid value: "A": field is immutable]')
 
 
 def test_a_class_with_deprecated_labels() -> None:
@@ -145,7 +145,7 @@ def test_the_nested_form_is_the_flat_one(rest: Obj, kept: Obj) -> None:
     assert shown == {"metadata": {"name": "r"}, "spec": {"runtimeHandler": "h", **kept}}
 
 
-def test_a_class_without_spec_lacks_its_handler_and_is_told_so() -> None:
+def test_class_without_spec_lacks_its_required_handler() -> None:
     stored = decode(V1ALPHA1, {"metadata": {"name": "r"}})
     assert [str(error) for error in RUNTIME_CLASS.strategy.validate(stored)] == [
         "handler: Required value"

@@ -36,8 +36,8 @@ IMMUTABLE = "field is immutable when `immutable` is set"
     ],
 )  # fmt: skip
 def test_update(before: dict[str, Any], after: dict[str, Any], says: str) -> None:
-    found = update_complaint("Secret", changed("Secret", after), changed("Secret", before))
-    assert (found or "") == says
+    error = update_complaint("Secret", changed("Secret", after), changed("Secret", before))
+    assert (error or "") == says
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,9 @@ def test_a_new_service_has_no_ingress() -> None:
     ],
 )  # fmt: skip
 def test_creation(sets: dict[str, Any], says: str) -> None:
-    found = complaint("Service", changed("Service", sets))
-    assert found is not None
-    assert says in found.partition(" is invalid: ")[2]
+    error = complaint("Service", changed("Service", sets))
+    assert error is not None
+    assert says in error.partition(" is invalid: ")[2]
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_creation(sets: dict[str, Any], says: str) -> None:
     ],
 )  # fmt: skip
 def test_update(before: dict[str, Any], after: dict[str, Any], says: str) -> None:
-    found = update_complaint("Service", changed("Service", after), changed("Service", before))
-    assert (found or "") == says
+    error = update_complaint("Service", changed("Service", after), changed("Service", before))
+    assert (error or "") == says
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from tests.registry.rules import changed, complaint
     ],
 )  # fmt: skip
 def test_creation(sets: dict[str, Any], says: str) -> None:
-    found = complaint("ServiceAccount", changed("ServiceAccount", sets))
-    assert found is not None
-    assert says in found.partition(" is invalid: ")[2]
+    error = complaint("ServiceAccount", changed("ServiceAccount", sets))
+    assert error is not None
+    assert says in error.partition(" is invalid: ")[2]
 
 
 def test_an_account_that_enforces_its_secrets() -> None:

@@ -70,15 +70,15 @@ def test_kubectl_finds_that_the_server_validates(kind: Kind) -> None:
             if "patch" in methods
         ]
         own = [
-            each
-            for each in patches
-            if each["x-kubernetes-group-version-kind"]
+            patch
+            for patch in patches
+            if patch["x-kubernetes-group-version-kind"]
             == {"group": served.group, "kind": kind.name, "version": served.version}
         ]
         assert own
-        for each in own:
-            assert "fieldValidation" in {parameter["name"] for parameter in each["parameters"]}
-            assert set(each["requestBody"]["content"]) == {
+        for path in own:
+            assert "fieldValidation" in {parameter["name"] for parameter in path["parameters"]}
+            assert set(path["requestBody"]["content"]) == {
                 "application/apply-patch+yaml", "application/json-patch+json",
                 "application/merge-patch+json", "application/strategic-merge-patch+json",
             }  # fmt: skip
@@ -99,15 +99,19 @@ def test_a_kinds_operations_have_the_ids_that_generators_use() -> None:
 
 
 def test_no_two_operations_share_an_id() -> None:
-    ids = [each.id for kind, served in PLACES for each in operations(kind, served)]
+    ids = [operation.id for kind, served in PLACES for operation in operations(kind, served)]
     assert len(ids) == len(set(ids))
 
 
 def test_paths_have_the_parameters_they_name() -> None:
     for kind, served in PLACES:
-        for each in operations(kind, served):
-            placed = {parameter.name for parameter in each.parameters if parameter.place == "path"}
-            assert placed == {name for name in ("name", "namespace") if f"{{{name}}}" in each.path}
+        for operation in operations(kind, served):
+            placed = {
+                parameter.name for parameter in operation.parameters if parameter.place == "path"
+            }
+            assert placed == {
+                name for name in ("name", "namespace") if f"{{{name}}}" in operation.path
+            }
 
 
 def test_the_class_schema_says_how_its_parts_merge() -> None:
@@ -122,13 +126,13 @@ def test_the_class_schema_says_how_its_parts_merge() -> None:
     assert spec["containers"]["x-kubernetes-patch-strategy"] == "merge"
 
 
-def test_a_reference_with_words_beside_it_is_wrapped() -> None:
+def test_reference_with_a_description_is_wrapped() -> None:
     schemas = v3("apis/node.k8s.io/v1")["components"]["schemas"]
     overhead = schemas["io.k8s.api.node.v1.RuntimeClass"]["properties"]["overhead"]
     assert overhead["allOf"] == [{"$ref": "#/components/schemas/io.k8s.api.node.v1.Overhead"}]
     assert overhead["description"]
 
 
-def test_hashes_tell_documents_apart() -> None:
+def test_hashes_distinguish_documents() -> None:
     hashes = [document.hash for document in DOCUMENTS.v3.values()]
     assert len(hashes) == len(set(hashes))

@@ -44,10 +44,10 @@ def operation(op: str, path: str, **rest: Any) -> dict[str, Any]:
 )  # fmt: skip
 def test_an_operation(operations: list[dict[str, Any]], at: tuple[str, ...], value: Any) -> None:
     before = copy.deepcopy(DOCUMENT)
-    found = apply_json_patch(before, operations)
+    patched = apply_json_patch(before, operations)
     for step in at:
-        found = found[step]
-    assert found == value
+        patched = patched[step]
+    assert patched == value
     assert before == DOCUMENT
 
 
@@ -71,7 +71,7 @@ def test_an_operation(operations: list[dict[str, Any]], at: tuple[str, ...], val
         [operation("add", "metadata", value=1)],
     ],
 )
-def test_what_cannot_be_done_is_one_refusal(operations: list[dict[str, Any]]) -> None:
+def test_failed_operation_rejects_the_patch(operations: list[dict[str, Any]]) -> None:
     with pytest.raises(InvalidError) as refusal:
         apply_json_patch(DOCUMENT, operations)
     assert refusal.value.message == "the server rejected our request due to an error in our request"

@@ -77,9 +77,9 @@ class Live:
         )
 
     def owned(self, manager: str) -> Map:
-        found = [entry["fieldsV1"] for entry in self.entries if entry["manager"] == manager]
-        assert len(found) <= 1
-        return found[0] if found else {}
+        owned = [entry["fieldsV1"] for entry in self.entries if entry["manager"] == manager]
+        assert len(owned) <= 1
+        return owned[0] if owned else {}
 
 
 @pytest.fixture
@@ -158,7 +158,9 @@ def test_an_apply_creates_and_owns_without_marks(config_map: Live) -> None:
     assert config_map.entries[0]["operation"] == "Apply"
 
 
-def test_what_an_apply_leaves_out_goes_if_nobody_else_wants_it(config_map: Live) -> None:
+def test_field_left_out_of_an_apply_is_removed_unless_another_manager_owns_it(
+    config_map: Live,
+) -> None:
     config_map.apply("m1", data(a="1", b="1", c="1"))
     config_map.apply("m2", data(b="1"))
     config_map.apply("m1", data(c="1"))
@@ -232,7 +234,7 @@ def containers(*items: Map) -> Map:
 
 def container_names(live: Live) -> list[str]:
     assert live.obj is not None
-    return [each["name"] for each in live.obj["spec"]["template"]["spec"]["containers"]]
+    return [container["name"] for container in live.obj["spec"]["template"]["spec"]["containers"]]
 
 
 def test_items_of_keyed_lists_have_their_own_owners() -> None:
@@ -244,7 +246,7 @@ def test_items_of_keyed_lists_have_their_own_owners() -> None:
     assert container_names(live) == ["b"]
 
 
-def test_an_item_that_somebody_else_has_a_field_of_stays() -> None:
+def test_item_with_a_field_of_another_manager_stays() -> None:
     live = Live(DEPLOYMENT)
     live.apply("m1", containers({"name": "a", "image": "1"}))
     live.apply("m2", containers({"name": "a", "stdin": True}))
@@ -290,7 +292,7 @@ def _owned_items(live: Live, manager: str) -> Map:
 @pytest.mark.parametrize(
     ("after", "first", "second"),
     [
-        # What is removed of an item is nobody's, and what is changed is the updater's.
+        # A field removed from an item has no owner, and a changed one is the updater's.
         ({"name": "a", "image": "1"}, {"f:image": {}}, {}),
         ({"name": "a", "image": "2"}, {}, {"f:image": {}}),
         ({"name": "a", "image": "1", "stdin": True, "tty": True},

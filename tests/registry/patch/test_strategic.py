@@ -148,7 +148,7 @@ def test_a_classs_selector_merges_and_its_tolerations_do_not() -> None:
         ),
     ],
 )
-def test_a_directive_without_sense_is_told(patch: Map, says: str) -> None:
+def test_invalid_directive_is_rejected(patch: Map, says: str) -> None:
     type_name = DEPLOYMENT if "strategy" in patch.get("spec", {}) else POD
     with pytest.raises(StatusError) as refusal:
         strategic(type_name, {"spec": {"containers": [A]}}, patch)

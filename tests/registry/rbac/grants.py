@@ -35,7 +35,7 @@ class FakeReader(Generic[T]):
         return self._found.get((namespace, name))
 
     def all(self, namespace: str = "") -> Iterator[T]:
-        yield from (each for (home, _), each in self._found.items() if home == namespace)
+        yield from (obj for (home, _), obj in self._found.items() if home == namespace)
 
 
 class Grants:

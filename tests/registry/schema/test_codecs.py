@@ -88,7 +88,7 @@ def test_of_a_repeated_key_the_last_value_stays() -> None:
         ),
     ],
 )
-def test_a_value_of_the_wrong_type_is_told_as_gos_decoder_does(body: Any, sentence: str) -> None:
+def test_value_of_the_wrong_type_is_reported_as_by_gos_decoder(body: Any, sentence: str) -> None:
     with pytest.raises(DecodeError) as refusal:
         decode(POD, body)
     assert str(refusal.value) == sentence
@@ -211,13 +211,13 @@ def test_protobuf_and_json_of_an_object_read_the_same(type_name: str, data: st.D
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"), [(0, {}), (80, {"targetPort": 80}), ("", {"targetPort": ""})]
+    ("value", "kept"), [(0, {}), (80, {"targetPort": 80}), ("", {"targetPort": ""})]
 )
 def test_the_number_zero_of_an_int_or_string_is_absent(
-    given: int | str, kept: dict[str, Any]
+    value: int | str, kept: dict[str, Any]
 ) -> None:
     type_name = "io.k8s.api.core.v1.Service"
-    obj = {"spec": {"ports": [{"port": 1, "targetPort": given}]}}
+    obj = {"spec": {"ports": [{"port": 1, "targetPort": value}]}}
     raw = open_envelope(envelope("v1", "X", encode(SCHEMA, type_name, obj))).raw
     for decoded in (PROTOBUF.decode(type_name, raw), obj):
         ports = NORMALIZER.normalize(type_name, decoded)["spec"]["ports"]

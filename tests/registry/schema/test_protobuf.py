@@ -84,9 +84,9 @@ def test_an_envelope_says_what_is_in_it() -> None:
     ],
 )
 def test_values(kind: str, raw: Any, expected: Any) -> None:
-    found = protobuf._READERS[kind](raw)
-    assert found == expected
-    assert type(found) is type(expected)
+    result = protobuf._READERS[kind](raw)
+    assert result == expected
+    assert type(result) is type(expected)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_numbers_may_be_packed_and_maps_may_lack_a_value() -> None:
         (Field(name="f", kind="intOrString"), b"", {}),
     ],
 )
-def test_a_zero_is_kept_where_it_says_something(field: Field, value: Any, kept: Any) -> None:
+def test_significant_zero_is_kept(field: Field, value: Any, kept: Any) -> None:
     result: dict[str, Any] = {}
     DECODER._add(result, field, value, 0)
     assert result == kept

@@ -74,7 +74,7 @@ LAYOUT = "2006-01-02T15:04:05Z07:00"
         ("2026-01-02T24:04:05Z", 'parsing time "2026-01-02T24:04:05Z": hour out of range'),
     ],
 )
-def test_a_time_that_is_none_is_told(written: str, says: str) -> None:
+def test_invalid_time_is_rejected(written: str, says: str) -> None:
     with pytest.raises(DecodeError) as refusal:
         time(written)
     assert str(refusal.value) == says
@@ -89,8 +89,8 @@ def test_a_micro_time_has_six_digits_and_a_real_date() -> None:
 
 def data(value: str) -> dict[str, str]:
     secret = {"metadata": {"name": "x"}, "data": {"k": value}}
-    found: dict[str, str] = NORMALIZER.normalize("io.k8s.api.core.v1.Secret", secret)["data"]
-    return found
+    result: dict[str, str] = NORMALIZER.normalize("io.k8s.api.core.v1.Secret", secret)["data"]
+    return result
 
 
 @given(st.binary(max_size=50))
@@ -103,7 +103,7 @@ def test_bytes_are_kept_as_written(value: bytes) -> None:
     ("written", "at"),
     [("!!", 0), ("x", 0), ("eAe", 0), ("eAeAeAe", 4), ("eA=", 3), ("ab_d", 2)],
 )
-def test_the_place_of_bad_base64_is_told(written: str, at: int) -> None:
+def test_position_of_bad_base64_is_reported(written: str, at: int) -> None:
     with pytest.raises(DecodeError) as refusal:
         data(written)
     assert str(refusal.value) == f"illegal base64 data at input byte {at}"
@@ -121,22 +121,24 @@ def test_null_items_of_lists_and_maps_are_zero_values() -> None:
             "securityContext": {"supplementalGroups": [1, None]},
         },
     }
-    found = NORMALIZER.normalize("io.k8s.api.core.v1.Pod", pod)
-    assert found["metadata"]["finalizers"] == ["a", ""]
-    assert found["metadata"]["labels"] == {"a": ""}
-    container = found["spec"]["containers"][0]
+    normalized = NORMALIZER.normalize("io.k8s.api.core.v1.Pod", pod)
+    assert normalized["metadata"]["finalizers"] == ["a", ""]
+    assert normalized["metadata"]["labels"] == {"a": ""}
+    container = normalized["spec"]["containers"][0]
     assert (container["command"], container["resources"]["limits"]) == ([""], {"cpu": "0"})
-    assert found["spec"]["volumes"] == [{"name": ""}]
-    assert found["spec"]["securityContext"]["supplementalGroups"] == [1, 0]
+    assert normalized["spec"]["volumes"] == [{"name": ""}]
+    assert normalized["spec"]["securityContext"]["supplementalGroups"] == [1, 0]
 
 
 def test_null_lists_in_maps_of_lists_are_empty() -> None:
     review = {"metadata": {}, "spec": {"user": "u", "groups": [None], "extra": {"a": None}}}
-    found = NORMALIZER.normalize("io.k8s.api.authorization.v1.SubjectAccessReview", review)
-    assert (found["spec"]["groups"], found["spec"]["extra"]) == ([""], {"a": []})
+    normalized = NORMALIZER.normalize("io.k8s.api.authorization.v1.SubjectAccessReview", review)
+    assert (normalized["spec"]["groups"], normalized["spec"]["extra"]) == ([""], {"a": []})
 
 
 def test_no_list_or_map_has_times_whose_null_had_no_form() -> None:
     schema = load_schema()
     fields = [field for name in schema.names() for field in schema[name].fields]
-    assert not [each for each in fields if each.container and each.kind in ("time", "microTime")]
+    assert not [
+        field for field in fields if field.container and field.kind in ("time", "microTime")
+    ]

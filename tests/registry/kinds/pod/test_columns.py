@@ -124,10 +124,8 @@ def test_initialisation_is_counted(
 
 def test_a_sidecar_counts_as_a_container() -> None:
     sidecar = {**running("s"), "started": True}
-    found = cells(
-        running(), init=[sidecar, ended(0)], spec=SIDECAR, conditions=[INITIALIZED, READY]
-    )
-    assert found[1:3] == ["2/2", "Running"]
+    row = cells(running(), init=[sidecar, ended(0)], spec=SIDECAR, conditions=[INITIALIZED, READY])
+    assert row[1:3] == ["2/2", "Running"]
 
 
 @pytest.mark.parametrize(
@@ -148,14 +146,14 @@ def test_restarts_and_the_last_of_them(count: int, last: str | None, text: str) 
 
 def test_the_wide_cells() -> None:
     gates = [{"conditionType": "a"}, {"conditionType": "b"}]
-    found = cells(
+    row = cells(
         running(),
         spec={"nodeName": "n1", "readinessGates": gates},
         podIPs=[{"ip": "10.0.0.7"}],
         nominatedNodeName="n2",
         conditions=[{"type": "a", "status": "True"}],
     )
-    assert found[4:] == ["3d", "10.0.0.7", "n1", "n2", "1/2"]
+    assert row[4:] == ["3d", "10.0.0.7", "n1", "n2", "1/2"]
     assert cells()[5:] == ["<none>"] * 4
 
 
@@ -166,11 +164,11 @@ def test_a_bookmark_has_blank_cells() -> None:
 @pytest.mark.parametrize(("phase", "count"), [("Succeeded", 1), ("Failed", 1), ("Running", 0)])
 def test_rows_of_pods_that_have_ended_say_so(phase: str, count: int) -> None:
     assert PRINTER.conditions is not None
-    found = PRINTER.conditions({"status": {"phase": phase}})
-    assert len(found) == count
-    if found:
-        assert found[0]["type"] == "Completed"
-        assert found[0]["reason"] == phase
+    conditions = PRINTER.conditions({"status": {"phase": phase}})
+    assert len(conditions) == count
+    if conditions:
+        assert conditions[0]["type"] == "Completed"
+        assert conditions[0]["reason"] == phase
 
 
 def test_columns() -> None:

@@ -113,8 +113,8 @@ def test_on_the_hosts_network_ports_are_the_hosts() -> None:
 def test_a_pods_own_requests_are_its_containers_or_its_limits(
     container: dict[str, Any], resources: dict[str, Any], requests: dict[str, str]
 ) -> None:
-    found = pod({f"{C}.resources": container, "spec.resources": resources})
-    assert found["spec"]["resources"]["requests"] == requests
+    result = pod({f"{C}.resources": container, "spec.resources": resources})
+    assert result["spec"]["resources"]["requests"] == requests
 
 
 @given(st.sampled_from(["cpu", "memory"]), st.integers(1, 10**12))
@@ -122,7 +122,7 @@ def test_amounts_are_never_rounded_down(name: str, nano: int) -> None:
     from moorage.api.quantity import Quantity, parse
 
     asked = Quantity(nano)
-    found = pod({f"{C}.resources": {"requests": {name: str(asked)}}})
-    stored = parse(found["spec"]["containers"][0]["resources"]["requests"][name])
+    result = pod({f"{C}.resources": {"requests": {name: str(asked)}}})
+    stored = parse(result["spec"]["containers"][0]["resources"]["requests"][name])
     assert asked <= stored
     assert stored.nano - nano < 10**6

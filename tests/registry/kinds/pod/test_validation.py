@@ -37,12 +37,12 @@ from tests.registry.rules import changed, complaint, update_complaint
     ],
 )  # fmt: skip
 def test_creation(sets: dict[str, Any], says: str | None) -> None:
-    found = complaint("Pod", changed("Pod", sets))
+    error = complaint("Pod", changed("Pod", sets))
     if says is None:
-        assert found is None
+        assert error is None
     else:
-        assert found is not None
-        assert says in found.partition(" is invalid: ")[2]
+        assert error is not None
+        assert says in error.partition(" is invalid: ")[2]
 
 
 C = "spec.containers[0]"
