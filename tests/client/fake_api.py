@@ -43,18 +43,18 @@ class FakeApi:
         kind = "MODIFIED" if name in self._nodes else "ADDED"
         metadata = {"name": name, "resourceVersion": str(self.revision), "labels": labels}
         self._nodes[name] = {"metadata": metadata}
-        self._tell(kind, self._nodes[name])
+        self._notify(kind, self._nodes[name])
 
     def remove(self, name: str) -> None:
         self.revision += 1
         node = self._nodes.pop(name)
         metadata = {**node["metadata"], "resourceVersion": str(self.revision)}
-        self._tell("DELETED", {**node, "metadata": metadata})
+        self._notify("DELETED", {**node, "metadata": metadata})
 
     def bookmark(self) -> None:
-        """Tell watchers the revision, without a change."""
+        """Send watchers the revision, without a change."""
         self.revision += 1
-        self._tell("BOOKMARK", {"metadata": {"resourceVersion": str(self.revision)}})
+        self._notify("BOOKMARK", {"metadata": {"resourceVersion": str(self.revision)}})
 
     def forget(self, name: str) -> None:
         """Remove a node without a word, as if the change had been compacted."""
@@ -77,7 +77,7 @@ class FakeApi:
         self._ends += 1
         self._changed.set()
 
-    def _tell(self, kind: str, obj: dict[str, Any]) -> None:
+    def _notify(self, kind: str, obj: dict[str, Any]) -> None:
         self._log.append((self.revision, kind, obj))
         self._changed.set()
 
@@ -142,9 +142,9 @@ def status(code: int, reason: str, message: str) -> dict[str, Any]:
 
 def answer(document: Any, code: int = 200, **headers: str) -> Callable[[], web.Response]:
     """Makes an answer each time it is called: a response can be sent once."""
-    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
     body = msgspec.json.encode(document)
-    return lambda: web.Response(body=body, status=code, headers=given)
+    return lambda: web.Response(body=body, status=code, headers=header_fields)
 
 
 def refusal(

@@ -13,7 +13,7 @@ def test_pauses_double_up_to_the_limit() -> None:
         assert expected <= backoff.next_s() <= expected * 1.2
 
 
-def test_a_success_starts_them_anew() -> None:
+def test_reset_restarts_the_delays() -> None:
     backoff = Backoff(first_s=1, limit_s=10)
     for _ in range(5):
         backoff.next_s()

@@ -49,8 +49,12 @@ def write(path: Path, document: Any) -> Path:
 
 def test_the_current_context_is_meant_unless_another_is_named(path: Path) -> None:
     write(path, kubeconfig())
-    found = load_kubeconfig(path)
-    assert (found.server, found.token, found.namespace) == ("https://host:6443", "t", "default")
+    configuration = load_kubeconfig(path)
+    assert (configuration.server, configuration.token, configuration.namespace) == (
+        "https://host:6443",
+        "t",
+        "default",
+    )
     assert load_kubeconfig(path, "other").namespace == "apps"
 
 
@@ -61,14 +65,18 @@ def test_keys_are_inline_or_in_files_beside_the_kubeconfig(path: Path) -> None:
         **cluster(**{"certificate-authority": "ca.pem"}),
         **user(client_certificate_data=encoded, client_key_data=encoded),
     )
-    found = load_kubeconfig(write(path, document))
-    assert (found.ca, found.certificate, found.key) == (b"beside", b"inline", b"inline")
+    configuration = load_kubeconfig(write(path, document))
+    assert (configuration.ca, configuration.certificate, configuration.key) == (
+        b"beside",
+        b"inline",
+        b"inline",
+    )
 
 
 def test_a_token_file_is_beside_the_kubeconfig_too(path: Path) -> None:
     document = kubeconfig(users=[{"name": "u", "user": {"tokenFile": "token"}}])
-    found = load_kubeconfig(write(path, document))
-    assert found.token_file == path.parent / "token"
+    configuration = load_kubeconfig(write(path, document))
+    assert configuration.token_file == path.parent / "token"
 
 
 def test_a_server_need_not_be_verified(path: Path) -> None:
@@ -96,14 +104,16 @@ def test_a_server_need_not_be_verified(path: Path) -> None:
         (kubeconfig(**user(client_key="missing.pem")), "missing.pem"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told(path: Path, document: Any, says: str) -> None:
+def test_invalid_kubeconfig_is_rejected_with_path_and_reason(
+    path: Path, document: Any, says: str
+) -> None:
     with pytest.raises(ConfigError) as refusal:
         load_kubeconfig(write(path, document))
     assert str(refusal.value).startswith(str(path))
     assert says in str(refusal.value)
 
 
-def test_a_file_that_is_not_there_or_no_text_is_told(path: Path) -> None:
+def test_missing_or_binary_kubeconfig_is_rejected(path: Path) -> None:
     with pytest.raises(ConfigError, match="config"):
         load_kubeconfig(path)
     path.write_bytes(b"\xff\xfe\x00")
@@ -112,10 +122,16 @@ def test_a_file_that_is_not_there_or_no_text_is_told(path: Path) -> None:
 
 
 def test_what_a_kubeconfig_leaves_out_is_absent(path: Path) -> None:
-    found = load_kubeconfig(write(path, kubeconfig(users=[{"name": "u", "user": None}])))
-    assert found == ClientConfig(server="https://host:6443")
-    assert (found.ca, found.certificate, found.key, found.token, found.token_file) == (None,) * 5
-    assert not found.insecure
+    configuration = load_kubeconfig(write(path, kubeconfig(users=[{"name": "u", "user": None}])))
+    assert configuration == ClientConfig(server="https://host:6443")
+    assert (
+        configuration.ca,
+        configuration.certificate,
+        configuration.key,
+        configuration.token,
+        configuration.token_file,
+    ) == (None,) * 5
+    assert not configuration.insecure
 
 
 def test_the_named_entry_is_used_and_no_other(path: Path) -> None:
@@ -125,7 +141,7 @@ def test_the_named_entry_is_used_and_no_other(path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [5, "%%%", "YQ==YQ==", "a"])
-def test_data_that_is_no_base64_is_refused(path: Path, value: Any) -> None:
+def test_invalid_base64_is_rejected(path: Path, value: Any) -> None:
     document = kubeconfig(**cluster(**{"certificate-authority-data": value}))
     with pytest.raises(ConfigError, match="certificate-authority-data is not base64"):
         load_kubeconfig(write(path, document))

@@ -80,7 +80,7 @@ async def test_endings(frames: Frames, wanted: ExecResult) -> None:
 
 
 @pytest.mark.parametrize("status", [b"\x03{", b"\x03[]", b"\x03\xff", exit_code("seven")])
-async def test_a_status_that_is_none_is_told(status: bytes) -> None:
+async def test_invalid_status_is_reported_as_error(status: bytes) -> None:
     async with serving(saying([b"\x01out", status])) as client:
         result = await exec_in(client, "shop", "web", ["true"])
     assert (result.exit_code, result.stdout) == (1, "out")

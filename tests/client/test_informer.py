@@ -22,24 +22,24 @@ DEADLINE_S = 5.0
 
 
 class Follower:
-    """An informer of a server's nodes, and what its handler heard."""
+    """An informer of a server's nodes, and what its handler received."""
 
     def __init__(self, api: FakeApi, client: Client, clock: FakeClock) -> None:
         self.api = api
         self.clock = clock
-        self.heard: list[tuple[str | None, str | None]] = []
-        self._heard_more = asyncio.Event()
+        self.received: list[tuple[str | None, str | None]] = []
+        self._received_more = asyncio.Event()
         self.informer: Informer[Node] = Informer(
             client,
             NODES,
             indexes={"zone": lambda node: [node.metadata.labels.get("zone", "")]},
             clock=clock,
         )
-        self.informer.add_handler(self._hear)
+        self.informer.add_handler(self._on_change)
 
-    def _hear(self, before: Node | None, after: Node | None) -> None:
-        self.heard.append((_shown(before), _shown(after)))
-        self._heard_more.set()
+    def _on_change(self, before: Node | None, after: Node | None) -> None:
+        self.received.append((_shown(before), _shown(after)))
+        self._received_more.set()
 
     @property
     def names(self) -> list[str]:
@@ -53,7 +53,7 @@ class Follower:
                     self.clock.advance(1)
                     await asyncio.sleep(0.002)
         except TimeoutError:
-            raise AssertionError(f"has {self.names}, heard {self.heard}") from None
+            raise AssertionError(f"has {self.names}, received {self.received}") from None
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -89,18 +89,18 @@ async def follower() -> AsyncIterator[Follower]:
 async def test_what_is_there_is_announced_as_new(follower: Follower) -> None:
     assert follower.informer.is_synced
     assert follower.names == ["a", "b"]
-    assert follower.heard == [(None, "a@1"), (None, "b@2")]
+    assert follower.received == [(None, "a@1"), (None, "b@2")]
     assert follower.informer.get("a") is follower.informer.get_key("a")
     assert len(follower.informer) == 2
 
 
-async def test_changes_are_heard_with_what_was_before(follower: Follower) -> None:
-    follower.heard.clear()
+async def test_handlers_receive_changes_with_the_previous_object(follower: Follower) -> None:
+    follower.received.clear()
     follower.api.put("c")
     follower.api.put("a", zone="9")
     follower.api.remove("b")
-    await follower.until(lambda: len(follower.heard) == 3)
-    assert follower.heard == [(None, "c@"), ("a@1", "a@9"), ("b@2", None)]
+    await follower.until(lambda: len(follower.received) == 3)
+    assert follower.received == [(None, "c@"), ("a@1", "a@9"), ("b@2", None)]
     assert follower.names == ["a", "c"]
 
 
@@ -124,13 +124,13 @@ async def test_an_index_forgets_values_that_no_object_has(follower: Follower) ->
     assert follower.informer._indexed["zone"].keys() == {"2"}
 
 
-async def test_a_late_handler_hears_what_is_already_known(follower: Follower) -> None:
+async def test_late_handler_receives_the_known_objects(follower: Follower) -> None:
     late: list[str | None] = []
     follower.informer.add_handler(lambda _before, after: late.append(_shown(after)))
     assert sorted(filter(None, late)) == ["a@1", "b@2"]
 
 
-async def test_a_cut_watch_goes_on_where_it_was(follower: Follower) -> None:
+async def test_interrupted_watch_resumes_at_its_revision(follower: Follower) -> None:
     follower.api.put("c")
     await follower.until(lambda: "c" in follower.names)
     seen = follower.api.revision
@@ -141,7 +141,7 @@ async def test_a_cut_watch_goes_on_where_it_was(follower: Follower) -> None:
     assert follower.api.watched[-1] == seen
 
 
-async def test_a_watch_that_ends_goes_on_where_it_was(follower: Follower) -> None:
+async def test_ended_watch_resumes_at_its_revision(follower: Follower) -> None:
     seen = follower.api.revision
     follower.api.end()
     await follower.until(lambda: len(follower.api.watched) == 2)
@@ -151,19 +151,19 @@ async def test_a_watch_that_ends_goes_on_where_it_was(follower: Follower) -> Non
     assert follower.api.watched == [seen, seen]
 
 
-async def test_a_bookmark_moves_the_place_to_go_on_from(follower: Follower) -> None:
-    follower.heard.clear()
+async def test_bookmark_advances_the_resume_revision(follower: Follower) -> None:
+    follower.received.clear()
     follower.api.bookmark()
     follower.api.end()
     await follower.until(lambda: len(follower.api.watched) == 2)
     assert follower.api.watched[-1] == follower.api.revision
-    assert follower.heard == []
+    assert follower.received == []
 
 
-async def test_after_compaction_everything_is_read_again_and_differences_are_heard(
+async def test_after_compaction_objects_are_listed_again_and_differences_reported(
     follower: Follower,
 ) -> None:
-    follower.heard.clear()
+    follower.received.clear()
     follower.api.cut()
     follower.api.forget("a")
     follower.api.put("b", zone="7")
@@ -171,7 +171,7 @@ async def test_after_compaction_everything_is_read_again_and_differences_are_hea
     follower.api.compact()
     await follower.until(lambda: follower.names == ["b", "c"])
     assert follower.api.lists == 2
-    assert sorted(follower.heard, key=str) == sorted(
+    assert sorted(follower.received, key=str) == sorted(
         [("a@1", None), ("b@2", "b@7"), (None, "c@")], key=str
     )
 
@@ -190,13 +190,13 @@ async def test_a_server_that_fails_is_asked_again_later(follower: Follower) -> N
     assert follower.api.lists == 1
 
 
-async def test_what_did_not_change_is_not_heard_again(follower: Follower) -> None:
-    follower.heard.clear()
+async def test_unchanged_objects_are_not_reported_again(follower: Follower) -> None:
+    follower.received.clear()
     follower.api.cut()
     follower.api.bookmark()
     follower.api.compact()
     await follower.until(lambda: follower.api.lists == 2 and len(follower.api.watched) >= 3)
-    assert follower.heard == []
+    assert follower.received == []
 
 
 async def test_a_watch_that_always_ends_at_once_is_not_opened_in_a_rush() -> None:

@@ -127,7 +127,7 @@ async def test_a_failed_key_is_tried_again_later_and_later(work: Work, failure: 
         assert len(await work.after(600)) == 4
 
 
-async def test_one_keys_failure_holds_up_no_other(work: Work) -> None:
+async def test_failed_key_delays_no_other(work: Work) -> None:
     work.failures = [StatusError("no")]
     work.queue.add("bad")
     work.queue.add("good")
@@ -159,7 +159,7 @@ async def test_a_key_can_ask_to_be_looked_at_again(work: Work) -> None:
         assert len(await work.after(600)) == 2
 
 
-async def test_the_earlier_appointment_stands(work: Work) -> None:
+async def test_earlier_delayed_add_wins(work: Work) -> None:
     async with running(work):
         work.queue.add_after("a", 10)
         work.queue.add_after("a", 20)

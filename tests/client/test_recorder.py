@@ -57,7 +57,9 @@ class Journal:
             while not flushing.done():
                 self.clock.advance(0.3)
                 await asyncio.sleep(0.001)
-        return [(each["reason"], each["message"], each["count"]) for each in self.events.values()]
+        return [
+            (event["reason"], event["message"], event["count"]) for event in self.events.values()
+        ]
 
 
 @pytest.fixture
@@ -120,7 +122,7 @@ async def test_after_a_long_while_it_is_a_new_event(journal: Journal) -> None:
     assert [count for *_, count in await journal.written()] == [1, 1]
 
 
-async def test_an_event_that_has_expired_is_written_anew(journal: Journal) -> None:
+async def test_expired_event_is_created_again(journal: Journal) -> None:
     journal.record()
     await journal.written()
     journal.events.clear()
@@ -141,7 +143,7 @@ async def test_an_object_that_talks_too_much_is_muted_and_others_are_not(journal
     assert ("Pulled", "again", 1) in await journal.written()
 
 
-async def test_what_cannot_be_sent_is_dropped_and_the_next_one_goes_on(journal: Journal) -> None:
+async def test_rejected_event_is_dropped_and_the_next_is_sent(journal: Journal) -> None:
     journal.failures = [refusal(403, "Forbidden"), refusal(500, "InternalError")]
     for message in ("one", "two", "three"):
         journal.record(message=message)
@@ -264,8 +266,8 @@ def test_a_reference_points_at_its_object() -> None:
     pod = PODS.type(metadata=msgspec.convert(
         {"name": "p", "namespace": "ns", "uid": "u", "resourceVersion": "7"},
         type(PODS.type().metadata)))  # fmt: skip
-    found = reference(PODS, pod, field_path="spec.containers{c}")
-    assert found == ObjectReference(
+    result = reference(PODS, pod, field_path="spec.containers{c}")
+    assert result == ObjectReference(
         kind="Pod", api_version="v1", namespace="ns", name="p", uid="u", resource_version="7",
         field_path="spec.containers{c}",
     )  # fmt: skip

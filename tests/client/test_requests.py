@@ -168,12 +168,12 @@ async def test_answers_are_the_resources_struct() -> None:
         listed = await client.list(NODES)
         assert (listed.items, listed.metadata.resource_version) == ([_NODE], "7")
         assert (await client.list(NODES)).items == []
-        for found in (
+        for obj in (
             await client.get(NODES, "n"), await client.create(NODES, {}),
             await client.update(NODES, {}, "n"), await client.patch(NODES, "n", {}),
         ):  # fmt: skip
-            assert isinstance(found, Node)
-            assert (found.metadata.name, found.spec.unschedulable) == ("n", True)
+            assert isinstance(obj, Node)
+            assert (obj.metadata.name, obj.spec.unschedulable) == ("n", True)
 
 
 async def test_pages_are_asked_for_one_after_the_other() -> None:
@@ -196,7 +196,9 @@ async def test_metadata_alone_is_asked_for_in_lists_and_watches() -> None:
     ) as (recorder, client):
         (listed,) = (await client.list(_PARTIAL)).items
         assert (listed.kind, listed.metadata.name) == ("Pod", "p")
-        (watched,) = [each async for each in client.watch(_PARTIAL, resource_version="2")]
+        (watched,) = [
+            watch_event async for watch_event in client.watch(_PARTIAL, resource_version="2")
+        ]
         assert (watched.type, watched.resource_version) == ("ADDED", "3")
         assert watched.object is not None
         assert watched.object.metadata.name == "p"
@@ -229,12 +231,12 @@ async def test_events_of_a_watch_are_lines() -> None:
     async with recording(*(lambda body=body: web.Response(body=body) for body in bodies)) as (
         _, client,
     ):  # fmt: skip
-        found = [event async for event in client.watch(NODES, resource_version="1")]
-        assert [(event.type, event.resource_version) for event in found] == [
+        watch_events = [event async for event in client.watch(NODES, resource_version="1")]
+        assert [(event.type, event.resource_version) for event in watch_events] == [
             ("ADDED", "4"), ("BOOKMARK", "9"), ("DELETED", "4"),
         ]  # fmt: skip
-        assert found[1].object is None
-        assert found[2].object is not None
+        assert watch_events[1].object is None
+        assert watch_events[2].object is not None
         with pytest.raises(StatusError, match="old") as caught:
             _ = [event async for event in client.watch(NODES, resource_version="1")]
         assert caught.value.status_code == 410

@@ -11,14 +11,14 @@ from moorage.client.resources import PartialObject, Resource
 from moorage.registry.kinds import ALL_KINDS
 
 _DECLARED: list[Resource[Any]] = [
-    each for each in vars(resources).values() if isinstance(each, Resource)
+    value for value in vars(resources).values() if isinstance(value, Resource)
 ]
 _CUSTOM: Resource[PartialObject] = Resource("g.io", "v2", "things", "Thing", PartialObject)
 
 
 @pytest.mark.parametrize("resource", _DECLARED, ids=lambda resource: resource.plural)
 def test_a_resource_is_one_that_is_served(resource: Resource[Any]) -> None:
-    (kind,) = [each for each in ALL_KINDS if each.name == resource.kind]
+    (kind,) = [served_kind for served_kind in ALL_KINDS if served_kind.name == resource.kind]
     places = [(served.group, served.version) for served in kind.served]
     assert (resource.group, resource.version) in places
     assert (resource.plural, resource.is_namespaced) == (kind.plural, kind.is_namespaced)

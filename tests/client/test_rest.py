@@ -63,7 +63,7 @@ async def test_a_refusal_is_the_exception_of_its_reason() -> None:
         (lambda: web.Response(status=302, headers={"Location": "/login"}, text="go"), 302, "go"),
     ],
 )
-async def test_an_answer_that_is_no_status_is_an_error_of_its_code(
+async def test_error_answer_without_status_is_an_error_of_its_code(
     response: Callable[[], web.Response], code: int, message: str
 ) -> None:
     async with running() as (api, client):

@@ -21,7 +21,7 @@ class Compiler:
 
     def main(self, argv: list[str]) -> int:
         self.argv = argv
-        for plugin in (each for each in argv if each.startswith("--plugin=")):
+        for plugin in (argument for argument in argv if argument.startswith("--plugin=")):
             name, _, path = plugin.removeprefix("--plugin=").partition("=")
             done = subprocess.run([path], capture_output=True, input=b"", check=False)
             assert b"not found" not in done.stderr
@@ -60,7 +60,7 @@ def test_the_modules_are_put_into_the_package(
     target = proto.parent / "src/p/generated"
     for _ in range(2):
         generate_stubs(proto, target, proto.parent / "src", has_services=has_services)
-    assert {each.name: each.read_text() for each in target.iterdir()} == {
+    assert {path.name: path.read_text() for path in target.iterdir()} == {
         "__init__.py": "", "a_pb2.py": "a_pb2.py", "a_pb2.pyi": "a_pb2.pyi",
     }  # fmt: skip
     program, root, well_known, *rest = compiler.argv

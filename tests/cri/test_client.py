@@ -16,7 +16,7 @@ from tests.fake_crio import Behaviour, FakeCrio, serving
 
 
 @pytest.mark.parametrize("endpoint", ["/run/x.sock", "unix://run/x.sock", "tcp://1.2.3.4:5", ""])
-def test_an_endpoint_that_is_no_socket_is_refused(endpoint: str) -> None:
+def test_endpoint_without_socket_is_rejected(endpoint: str) -> None:
     with pytest.raises(ValueError, match="is not of the form unix:///path"):
         CriClient(endpoint)
 
@@ -72,7 +72,7 @@ async def test_a_connection_is_its_own_and_takes_large_messages(
         channel = cri._channel
         assert isinstance(channel, Channel)
         stubs = (cri.runtime, cri.images, cri.engine)
-        assert len({type(each).__name__ for each in stubs}) == 3
+        assert len({type(stub).__name__ for stub in stubs}) == 3
         endpoint, options = Channel.made
     assert channel.is_closed
     assert endpoint == "unix:///x.sock"
@@ -94,7 +94,7 @@ async def test_a_connection_is_its_own_and_takes_large_messages(
     await CriClient("unix:///x.sock").__aexit__()
 
 
-async def test_failures_are_in_the_engines_words(tmp_path: Path) -> None:
+async def test_failures_carry_the_engines_message(tmp_path: Path) -> None:
     async with (
         serving(FakeCrio(Behaviour(driver=None)), tmp_path) as endpoint,
         CriClient(endpoint) as cri,
@@ -113,10 +113,10 @@ async def test_failures_are_in_the_engines_words(tmp_path: Path) -> None:
 
 
 async def test_a_call_has_its_deadline() -> None:
-    given: list[float | None] = []
+    timeouts: list[float | None] = []
 
     async def method(_request: object, **options: float | None) -> str:
-        given.append(options["timeout"])
+        timeouts.append(options["timeout"])
         return "reply"
 
     cri = CriClient("unix:///x.sock")
@@ -124,28 +124,28 @@ async def test_a_call_has_its_deadline() -> None:
     assert await cri.call(method_, None) == "reply"
     assert await cri.call(method_, None, timeout_s=None) == "reply"
     assert await cri.call(method_, None, timeout_s=2.5) == "reply"
-    assert given == [120.0, None, 2.5]
+    assert timeouts == [120.0, None, 2.5]
     assert client.SANDBOX_TIMEOUT_S == 240.0
 
 
 async def test_a_stream_is_each_reply_until_its_end() -> None:
     def method(request: str) -> AsyncIterator[str]:
         async def replies() -> AsyncIterator[str]:
-            for each in request:
+            for piece in request:
                 await asyncio.sleep(0)
-                yield each
+                yield piece
 
         return replies()
 
     method_: Any = method
     cri = CriClient("unix:///x.sock")
-    assert [each async for each in cri.stream(method_, "abc")] == ["a", "b", "c"]
+    assert [piece async for piece in cri.stream(method_, "abc")] == ["a", "b", "c"]
 
 
 def test_a_failure_of_an_unnamed_method_has_no_details() -> None:
     error = aio.AioRpcError(grpc.StatusCode.ABORTED, aio.Metadata(), aio.Metadata())
-    found = client._translated(object(), error)
-    assert (found.method, found.sentence) == ("", "")
+    translated = client._translated(object(), error)
+    assert (translated.method, translated.sentence) == ("", "")
 
     class Named:
         _method = "/a.b/Call"

@@ -45,7 +45,7 @@ def left_behind(directory: Path) -> None:
         (left_behind, "nothing listens on .*, left by an engine that has exited"),
     ],
 )
-async def test_sockets_that_are_none(
+async def test_invalid_socket_is_an_error(
     tmp_path: Path, prepare: Callable[[Path], None], why: str
 ) -> None:
     prepare(tmp_path)
@@ -83,7 +83,7 @@ def test_a_socket_that_may_not_be_opened(tmp_path: Path) -> None:
         shutil.rmtree(place)
 
 
-async def test_a_server_of_something_else(tmp_path: Path) -> None:
+async def test_server_of_another_protocol_is_an_error(tmp_path: Path) -> None:
     async def http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
@@ -157,15 +157,15 @@ async def test_engines_that_do_not_fit(tmp_path: Path, behaviour: Behaviour, why
 
 async def test_an_engine_that_can_be_used(tmp_path: Path) -> None:
     async with serving(FakeCrio(Behaviour(driver=None)), tmp_path) as endpoint:
-        found = await probe(endpoint)
-    assert (found.name, found.version, found.complaint) == ("cri-o", "1.37.0", "")
-    assert {each.name for each in found.handlers} == {"", "crun", "runc", "runsc"}
+        answer = await probe(endpoint)
+    assert (answer.name, answer.version, answer.complaint) == ("cri-o", "1.37.0", "")
+    assert {handler.name for handler in answer.handlers} == {"", "crun", "runc", "runsc"}
 
 
-async def test_a_network_that_is_missing_is_said_and_no_obstacle(tmp_path: Path) -> None:
+async def test_missing_network_is_reported_and_does_not_prevent_use(tmp_path: Path) -> None:
     async with serving(FakeCrio(Behaviour(has_network=False)), tmp_path) as endpoint:
-        found = await probe(endpoint)
-    assert "its network is not ready (NoCNI: no file)" in found.complaint
+        answer = await probe(endpoint)
+    assert "its network is not ready (NoCNI: no file)" in answer.complaint
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ async def test_no_version_is_explained(code: grpc.StatusCode, why: str) -> None:
         await engine_probe._version(cri)
 
 
-async def test_a_driver_that_is_not_told_is_the_default() -> None:
+async def test_unreported_driver_is_the_default() -> None:
     for outcome in (error(grpc.StatusCode.UNIMPLEMENTED), pb.RuntimeConfigResponse()):
         cri: Any = OneCall(outcome)
         await engine_probe._check_driver(cri, "x")
@@ -252,13 +252,13 @@ async def test_a_status_lacks_no_condition(lacking: str) -> None:
     ]
     cri: Any = OneCall(pb.StatusResponse(status=pb.RuntimeStatus(conditions=conditions)))
     assert await engine_probe._condition_complaint(cri) == ""
-    left = [each for each in conditions if each.type != lacking]
+    left = [condition for condition in conditions if condition.type != lacking]
     cri = OneCall(pb.StatusResponse(status=pb.RuntimeStatus(conditions=left)))
     with pytest.raises(UnusableEngineError, match=f"lacks the condition {lacking}"):
         await engine_probe._condition_complaint(cri)
 
 
-def test_a_socket_that_takes_no_more_connections(
+def test_socket_with_a_full_backlog_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_probe, "_TIMEOUT_S", 0.05)

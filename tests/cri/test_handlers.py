@@ -1,4 +1,4 @@
-"""The handlers an engine tells of, in each of the ways engines have told them."""
+"""Handlers of an engine, in each of the ways engines have reported them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def engine(
         ([], OLD_CONFIGURATION, NAMES),
     ],
 )
-async def test_an_engine_of_any_age_tells_its_handlers(
+async def test_engine_of_any_age_reports_its_handlers(
     tmp_path: Path, listed: list[str], configuration: str, names: list[str]
 ) -> None:
     async with engine(tmp_path, listed, configuration) as cri:
@@ -82,7 +82,7 @@ async def test_an_engine_of_any_age_tells_its_handlers(
 
 
 @pytest.mark.parametrize("configuration", ["", '{"sandboxImage": "pause"}', "[crio]\n"])
-async def test_an_engine_that_does_not_tell_is_refused_by_name(
+async def test_engine_that_reports_none_is_refused_by_name(
     tmp_path: Path, configuration: str
 ) -> None:
     async with engine(tmp_path, [], configuration) as cri:
@@ -90,7 +90,7 @@ async def test_an_engine_that_does_not_tell_is_refused_by_name(
             await handlers_of(cri)
 
 
-def test_features_are_taken_over_and_both_always_said() -> None:
+def test_features_are_copied_and_both_are_always_set() -> None:
     reply = pb.StatusResponse(
         runtime_handlers=[
             pb.RuntimeHandler(
@@ -112,7 +112,9 @@ def test_features_are_taken_over_and_both_always_said() -> None:
 def test_an_old_engine_without_valid_default_lists_no_default() -> None:
     broken = OLD_CONFIGURATION.replace('"runc", "runtimes"', '"gone", "runtimes"')
     assert broken != OLD_CONFIGURATION
-    assert [each.name for each in handlers_in(pb.StatusResponse(info={"config": broken}))] == [
+    assert [
+        handler.name for handler in handlers_in(pb.StatusResponse(info={"config": broken}))
+    ] == [
         "crun",
         "runc",
     ]

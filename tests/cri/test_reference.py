@@ -86,7 +86,7 @@ def test_the_repository_is_registry_and_path() -> None:
         "-a",
     ],
 )
-def test_names_that_are_none(image: str) -> None:
+def test_invalid_names_are_rejected(image: str) -> None:
     with pytest.raises(InvalidReferenceError) as caught:
         parse(image)
     assert str(caught.value).startswith(

@@ -162,8 +162,8 @@ async def test_a_process_without_descriptors_accepts_again_later() -> None:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         reader, writer = await asyncio.open_connection(sock=late)
         assert await served.ask(connection=(reader, writer)) == b"HTTP/1.1 200 OK"
-        for _, each in (*hogs, (reader, writer)):
-            each.close()
+        for _, hog in (*hogs, (reader, writer)):
+            hog.close()
 
 
 @pytest.mark.parametrize("sent", [b"", b"G", b"GET / HTTP/1.1\r\nX: "])
@@ -218,7 +218,7 @@ async def test_out_of_descriptors_one_silent_connection_goes_and_accepting_pause
             writer.close()
 
 
-async def test_accepting_goes_on_after_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_accepting_resumes_after_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acceptor, "_PAUSE_S", 0.001)
     listener = Listener()
     async with serving(Limits(head_s=1000), listener=listener) as served:
@@ -319,7 +319,7 @@ async def test_a_flood_is_logged_once_and_then_counted(
 
 def _counted(caplog: pytest.LogCaptureFixture) -> int:
     fields = [getattr(record, "moorage_fields", {}) for record in caplog.records]
-    return sum(each.get("count", 0) for each in fields)
+    return sum(field.get("count", 0) for field in fields)
 
 
 async def test_a_client_without_tls_gives_its_place_back(tmp_path: Path) -> None:

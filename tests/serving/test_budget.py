@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from moorage.serving import Budget
 
 
-def test_a_user_holds_no_more_than_his_share() -> None:
+def test_user_is_limited_to_the_per_user_share() -> None:
     budget = Budget(total=100, per_user=40)
     assert budget.take("a", 30)
     assert not budget.take("a", 11)
@@ -20,7 +20,7 @@ def test_a_user_holds_no_more_than_his_share() -> None:
     assert budget.held == 70
 
 
-def test_who_holds_nothing_may_take_more_than_his_share() -> None:
+def test_user_who_holds_nothing_may_exceed_the_share() -> None:
     budget = Budget(total=100, per_user=40)
     assert budget.take("a", 90)
     assert not budget.take("a", 1)
@@ -52,10 +52,10 @@ def test_nothing_needs_no_room() -> None:
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 50))))
 def test_what_was_taken_can_be_given_back_to_the_last_byte(takes: list[tuple[str, int]]) -> None:
     budget = Budget(total=200, per_user=80)
-    held = [each for each in takes if budget.take(*each)]
+    held = [request for request in takes if budget.take(*request)]
     assert budget.held == sum(size for _, size in held)
     assert budget.held <= 200
-    for each in held:
-        budget.give_back(*each)
+    for lease in held:
+        budget.give_back(*lease)
     assert budget.held == 0
     assert all(budget.take(user, 60) for user in "abc")

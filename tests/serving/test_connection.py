@@ -44,7 +44,7 @@ _HEAD = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
         (_HEAD + b"A: " + b"a" * 8000 + b"\r\n\r\n", b"200 OK"),
     ],
 )  # fmt: skip
-async def test_what_cannot_be_parsed(request_: bytes, status: bytes) -> None:
+async def test_invalid_requests_are_rejected(request_: bytes, status: bytes) -> None:
     async with serving(Limits()) as served:
         assert (await _status(served, request_)).partition(b" ")[2] == status
         await served.until_open(0)
@@ -115,7 +115,7 @@ def test_other_connections_are_never_proven_and_never_refused() -> None:
     assert prove(request, "a")
 
 
-async def test_what_cannot_be_parsed_is_answered_once_with_its_reason() -> None:
+async def test_invalid_request_is_answered_once_with_the_reason() -> None:
     async with serving(Limits()) as served:
         reader, writer = await served.connect()
         writer.write(b"nonsense\r\n\r\n" + _HEAD + b"\r\n")

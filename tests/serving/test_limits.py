@@ -98,7 +98,7 @@ def test_ordinary_users_leave_places_that_can_be_made_free() -> None:
     assert [peers.table.prove(place, "a") for place in places[:5]] == [True] * 4 + [False]
     assert [peers.table.prove(place, "b") for place in places[5:8]] == [True, True, False]
     assert peers.table.prove(places[8])
-    # There is room for whoever comes, and what comes can be the administrator.
+    # There is room for new clients, and one of them can be the administrator.
     for _ in range(3):
         place = peers.come("127.0.0.1", local=True)
         assert place

@@ -56,15 +56,15 @@ class StoreSuite:
         again = await store.put("a/1", b"2", 0)
         assert again > first
 
-    async def test_listeners_hear_changes_in_order_before_the_writer(self, store: Store) -> None:
-        heard: list[Change] = []
-        store.listen(heard.extend)
+    async def test_listeners_receive_changes_in_order_before_the_writer(self, store: Store) -> None:
+        received: list[Change] = []
+        store.listen(received.extend)
         first = await store.put("a/1", b"1", 0)
-        assert heard[-1].revision == first
+        assert received[-1].revision == first
         last = await store.delete("a/1", b"bye", first)
-        assert heard[-1] == Change("a/1", last, b"bye", first, is_deletion=True)
+        assert received[-1] == Change("a/1", last, b"bye", first, is_deletion=True)
         await asyncio.gather(*(store.put(f"b/{i}", b"", 0) for i in range(50)))
-        revisions = [change.revision for change in heard]
+        revisions = [change.revision for change in received]
         assert revisions == sorted(revisions)
         assert len(revisions) == 52
 
@@ -96,7 +96,7 @@ class StoreSuite:
         assert [e.key for e in (await store.range("a/x/")).entries] == ["a/x/y"]
         assert [e.key for e in (await store.range("a/")).entries] == ["a/x", "a/x/y", "a/xy"]
 
-    async def test_history_tells_each_change_since(self, store: Store) -> None:
+    async def test_history_returns_each_change_since(self, store: Store) -> None:
         first = await store.put("a/1", b"1", 0)
         second = await store.put("a/1", b"2", first)
         third = await store.delete("a/1", b"2", second)
@@ -204,8 +204,8 @@ class StoreSuite:
         start = store.revision
         model = {e.key: (e.revision, e.value) for e in (await store.range("h/")).entries}
         replayed = dict(model)
-        heard: list[Change] = []
-        store.listen(heard.extend)
+        received: list[Change] = []
+        store.listen(received.extend)
         for number, (name, action) in enumerate(steps):
             key = f"h/{name}"
             expected = model.get(key, (0, b""))[0]
@@ -216,7 +216,7 @@ class StoreSuite:
                 await store.delete(key, model.pop(key)[1], expected)
             elif action == "compact":
                 await store.compact(store.revision)
-        for change in heard:
+        for change in received:
             assert change.revision > start
             if change.is_deletion:
                 replayed.pop(change.key)

@@ -106,7 +106,7 @@ async def test_a_watch_may_start_within_the_window(
     assert await watcher.next_batch() == [("ADDED", "two")]
 
 
-async def test_a_watch_before_the_window_is_told_so(
+async def test_watch_before_the_window_is_rejected(
     store: SqliteStore, cache: WatchCache[Word], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache_module, "WINDOW_EVENTS", 2)
@@ -133,7 +133,7 @@ async def test_a_watcher_that_does_not_read_is_cut_off_not_queued_for_ever(
     assert cache.queued_bytes == 0
 
 
-async def test_an_unwatched_watcher_hears_nothing_more(
+async def test_unwatched_watcher_receives_nothing_more(
     store: SqliteStore, cache: WatchCache[Word]
 ) -> None:
     watcher = cache.watch("a/", cache.revision, everything)
@@ -232,7 +232,7 @@ async def test_a_batch_may_be_limited_and_nothing_is_left_out(
         batch = await watcher.next_batch(limit_bytes=3500)
         assert 1 <= len(batch) <= 3
         taken += batch
-    assert [each[0] for each in taken] == [str(i) for i in range(10)]
+    assert [page[0] for page in taken] == [str(i) for i in range(10)]
     assert await watcher.next_batch(timeout_s=0) == []
 
 
@@ -369,6 +369,6 @@ async def test_a_revision_that_is_here_is_not_waited_for(
     store: SqliteStore, cache: WatchCache[Word]
 ) -> None:
     revision = await store.put("a/1", b"one", 0)
-    for each in (0, revision - 1, revision):
-        assert await cache.wait_for(each, timeout_s=0) is True
+    for number in (0, revision - 1, revision):
+        assert await cache.wait_for(number, timeout_s=0) is True
     assert await cache.wait_for(revision + 1, timeout_s=0) is False

@@ -55,23 +55,23 @@ def change(path: Path, statement: str) -> None:
 async def test_a_damaged_row_is_named_and_the_rest_is_served(path: Path, damage: str) -> None:
     revisions = await filled(path)
     change(path, f"UPDATE log SET {damage} WHERE revision = {revisions[2]}")
-    found = Damage("a/2", revisions[2])
-    assert inspect(path).damage == [found]
+    result = Damage("a/2", revisions[2])
+    assert inspect(path).damage == [result]
     async with SqliteStore(path) as store:
-        assert list(store.damage) == [found]
+        assert list(store.damage) == [result]
         assert [e.key for e in (await store.range("")).entries] == ["a/0", "a/1", "a/3", "a/4"]
         cache = WatchCache(store, make_word)
         await cache.load()
         assert [word.key for word in cache.scan("a/")] == ["a/0", "a/1", "a/3", "a/4"]
-        assert list(cache.damage_under("a/")) == [found]
+        assert list(cache.damage_under("a/")) == [result]
         assert cache.damage("a/1") is None
-        assert cache.damage("a/2") == found
+        assert cache.damage("a/2") == result
         assert cache.damage("b/2") is None
         # A new object must not take its place unseen.
         with pytest.raises(RevisionConflictError):
             await store.put("a/2", b"new", 0)
         await store.put("a/4", b"changed", revisions[4])
-        await store.delete("a/2", b"gone", found.revision)
+        await store.delete("a/2", b"gone", result.revision)
         assert cache.damage("a/2") is None
         assert cache.count("a/") == 4
         await store.put("a/2", b"new", 0)
@@ -91,18 +91,18 @@ async def test_a_damaged_key_is_named_by_the_index(path: Path) -> None:
     start = (root[0] - 1) * size
     place = content.index(b"a/3", start)
     path.write_bytes(content[:place] + b"x/3" + content[place + 3 :])
-    found = Damage("a/3", revisions[3])
+    damage = Damage("a/3", revisions[3])
     checked = inspect(path)
-    assert checked.damage == [found]
+    assert checked.damage == [damage]
     assert checked.complaints
     async with SqliteStore(path) as store:
-        assert list(store.damage) == [found]
+        assert list(store.damage) == [damage]
         cache = WatchCache(store, make_word)
         await cache.load()
         assert [word.key for word in cache.scan("a/")] == ["a/0", "a/1", "a/2", "a/4"]
 
 
-async def test_a_page_that_cannot_be_read_costs_only_its_rows(path: Path) -> None:
+async def test_unreadable_page_loses_only_its_rows(path: Path) -> None:
     revisions = await filled(path, 60, b"x" * 1000)
     with closing(sqlite3.connect(path)) as connection:
         size = connection.execute("PRAGMA page_size").fetchone()[0]
@@ -156,24 +156,24 @@ async def test_a_store_that_is_served_can_be_inspected(path: Path) -> None:
     async with SqliteStore(path) as store:
         for number in range(10):
             await store.put(f"a/{number}", b"x", 0)
-        found = inspect(path)
-        assert (found.rows, found.damage, found.complaints) == (10, [], [])
+        report = inspect(path)
+        assert (report.rows, report.damage, report.complaints) == (10, [], [])
         await store.put("a/10", b"x", 0)
 
 
-def test_what_is_no_database_is_reported(path: Path) -> None:
+def test_missing_or_invalid_database_is_reported(path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         inspect(path)
     path.write_bytes(b"no database" * 1000)
     assert inspect(path).complaints
 
 
-async def test_rows_that_cannot_be_read_are_a_complaint(path: Path) -> None:
+async def test_unreadable_rows_are_reported(path: Path) -> None:
     await filled(path)
     change(path, "ALTER TABLE log RENAME COLUMN revision TO other")
-    found = inspect(path)
-    assert (found.rows, found.damage) == (0, [])
-    assert found.complaints == ["no such column: revision"]
+    report = inspect(path)
+    assert (report.rows, report.damage) == (0, [])
+    assert report.complaints == ["no such column: revision"]
 
 
 _FIRST_FORMAT = """
@@ -208,7 +208,7 @@ async def test_an_older_store_is_upgraded_with_all_that_is_in_it(path: Path) -> 
 
 
 @pytest.mark.parametrize("done", [0, 1, 1000, 2500])
-async def test_an_upgrade_that_was_cut_off_goes_on(path: Path, done: int) -> None:
+async def test_interrupted_upgrade_is_resumed(path: Path, done: int) -> None:
     make_first_format(path, 2500)
     async with SqliteStore(path) as store:
         identity = store.identity
@@ -219,8 +219,8 @@ async def test_an_upgrade_that_was_cut_off_goes_on(path: Path, done: int) -> Non
         assert store.identity == identity
         assert store.damage == ()
         assert len((await store.range("a/")).entries) == 2500
-    found = inspect(path)
-    assert (found.rows, found.damage) == (2500, [])
+    report = inspect(path)
+    assert (report.rows, report.damage) == (2500, [])
 
 
 async def test_a_failed_compaction_is_raised_and_made_good_by_a_later_one(path: Path) -> None:
@@ -264,7 +264,7 @@ async def test_what_has_no_checksums_yet_is_inspected_without_them(path: Path) -
     assert len(inspect(path).damage) == 5
 
 
-def test_a_file_that_cannot_be_inspected_is_an_error(path: Path) -> None:
+def test_uninspectable_file_is_an_error(path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         inspect(path)
     path.touch()

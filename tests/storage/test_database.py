@@ -45,7 +45,7 @@ def facts(connection: sqlite3.Connection) -> dict[str, object]:
 
 
 def keys(entries: list[Entry]) -> list[tuple[str, int, bytes]]:
-    return [(each.key, each.revision, each.value) for each in entries]
+    return [(entry.key, entry.revision, entry.value) for entry in entries]
 
 
 def spoil(connection: sqlite3.Connection, revision: int) -> None:
@@ -54,17 +54,17 @@ def spoil(connection: sqlite3.Connection, revision: int) -> None:
 
 def test_a_connection_writes_ahead_and_waits_for_the_disk(path: Path) -> None:
     connection = connect(path)
-    found = [
+    result = [
         connection.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("journal_mode", "synchronous", "busy_timeout", "cache_size")
     ]
-    assert found == ["wal", 2, 5000, -4096]
+    assert result == ["wal", 2, 5000, -4096]
     assert connection.execute("PRAGMA wal_autocheckpoint").fetchone()[0] == 0
     assert connection.isolation_level is None
     connection.close()
 
 
-def test_a_file_that_is_no_database_is_left_without_a_connection(path: Path) -> None:
+def test_invalid_database_file_is_closed_again(path: Path) -> None:
     path.write_bytes(b"x" * 4096)
     with pytest.raises(sqlite3.DatabaseError):
         connect(path)
@@ -101,9 +101,9 @@ def test_facts_that_are_missing_are_another_store(
     assert database.extent(connection) == ("", 0)
     assert not database.has_checksums(connection)
     load(connection, path, 0)
-    found = facts(connection)
-    assert found.pop("identity") != before
-    assert found == {"format": 2, "checksums": 1}
+    recorded_facts = facts(connection)
+    assert recorded_facts.pop("identity") != before
+    assert recorded_facts == {"format": 2, "checksums": 1}
 
 
 @pytest.mark.parametrize("missing", ["TABLE log", "INDEX log_by_key", "TABLE facts"])
@@ -201,8 +201,8 @@ def test_what_is_forgotten(
     filled: sqlite3.Connection, after: int, upto: int, left: list[int]
 ) -> None:
     database.forget(filled, after, upto, 5)
-    found = [row[0] for row in filled.execute("SELECT revision FROM log ORDER BY revision")]
-    assert found == left
+    result = [row[0] for row in filled.execute("SELECT revision FROM log ORDER BY revision")]
+    assert result == left
     assert (facts(filled)["forgotten"], facts(filled)["compacted"]) == (upto, 5)
 
 
@@ -238,8 +238,8 @@ def test_the_state_at_a_revision(
         if damaged == "file":
             monkeypatch.setattr(database, "_STATE_AT", "SELECT * FROM no_such_table")
         spoil(filled, 2)
-        damage = [Damage("b", 2) for each in expected if each[0] == "b"]
-        expected = [each for each in expected if each[0] != "b"]
+        damage = [Damage("b", 2) for row in expected if row[0] == "b"]
+        expected = [row for row in expected if row[0] != "b"]
     page = database.state_at(filled, prefix, revision, after, limit)
     assert (page.revision, keys(list(page.entries))) == (revision, expected)
     assert (list(page.damage), page.has_more) == (damage, has_more)
@@ -278,10 +278,10 @@ def test_history_is_each_change_as_it_was_made(filled: sqlite3.Connection) -> No
 
 
 def test_a_checksum_is_of_every_field() -> None:
-    given = (1, "a", 2, 1, b"v")
+    row = (1, "a", 2, 1, b"v")
     others = [(2, "a", 2, 1, b"v"), (1, "b", 2, 1, b"v"), (1, "a", 3, 1, b"v"),
               (1, "a", 2, 0, b"v"), (1, "a", 2, 1, b"w")]  # fmt: skip
-    sums = {database.checksum(*each) for each in (given, *others)}
+    sums = {database.checksum(*other) for other in (row, *others)}
     assert len(sums) == 6
     # What stores of earlier versions have written.
     assert database.checksum(1, "a", 2, 1, b"v") == 3738266495
@@ -304,8 +304,8 @@ def test_rows_are_verified_one_by_one_where_the_table_cannot_be_read(
     monkeypatch.setattr(database, "_ALL", "SELECT * FROM no_such_table")
     assert [(revision, row is not None) for revision, row in database.verify(filled)] == whole
     filled.execute("INSERT INTO log VALUES (0, 'z', 0, 0, x'', 0)")
-    found = [revision for revision, _ in database.verify(filled)]
-    assert found == [1, 2, 3, 4, 5]
+    revisions = [revision for revision, _ in database.verify(filled)]
+    assert revisions == [1, 2, 3, 4, 5]
 
 
 def test_the_key_of_a_damaged_row(
@@ -371,23 +371,27 @@ def test_an_older_format_is_upgraded_in_steps(
     loaded = load(old, path, 0)
     assert (loaded.damage, loaded.heads) == ([], {"a": 3, "c": 5})
     assert checkpoints == [True] * -(-len(CHANGES) // step)
-    found = facts(old)
-    assert str(found.pop("identity")).startswith("store-")
-    assert found == {"compacted": 0, "format": 2, "checksums": 1}
+    recorded_facts = facts(old)
+    assert str(recorded_facts.pop("identity")).startswith("store-")
+    assert recorded_facts == {"compacted": 0, "format": 2, "checksums": 1}
     # From here on a row without checksum is damaged.
     old.execute("UPDATE log SET checksum = NULL WHERE revision = 5")
     assert load(old, path, 0).damage == [Damage("c", 5)]
     old.close()
 
 
-@pytest.mark.parametrize("found", [0, 3])
-def test_another_format_is_refused(connection: sqlite3.Connection, path: Path, found: int) -> None:
-    connection.execute("UPDATE facts SET value = ? WHERE name = 'format'", (found,))
-    with pytest.raises(StoreBrokenError, match=f"has format {found}; this version reads format 2"):
+@pytest.mark.parametrize("version", [0, 3])
+def test_another_format_is_refused(
+    connection: sqlite3.Connection, path: Path, version: int
+) -> None:
+    connection.execute("UPDATE facts SET value = ? WHERE name = 'format'", (version,))
+    with pytest.raises(
+        StoreBrokenError, match=f"has format {version}; this version reads format 2"
+    ):
         load(connection, path, 0)
 
 
-def test_damage_beyond_rows_is_one_sentence(
+def test_damage_beyond_rows_is_one_error(
     filled: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "_ALL", "SELECT * FROM no_such_table")
@@ -401,7 +405,9 @@ def test_what_is_there_is_not_made_again(connection: sqlite3.Connection, path: P
     connection.set_trace_callback(statements.append)
     load(connection, path, 0)
     assert statements
-    assert not [each for each in statements if not each.startswith(("SELECT", "PRAGMA"))]
+    assert not [
+        statement for statement in statements if not statement.startswith(("SELECT", "PRAGMA"))
+    ]
 
 
 def test_a_page_is_whole_unless_it_says_otherwise() -> None:

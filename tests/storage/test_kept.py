@@ -46,7 +46,7 @@ def test_without_a_mark_there_is_nothing_to_compare_with(tmp_path: Path) -> None
     check_kept(tmp_path / "s.db", tmp_path / "s.mark")
 
 
-def test_a_marked_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+def test_marked_invalid_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "s.db").write_bytes(b"x" * 4096)
     Mark.write(tmp_path / "s.mark", Recorded("store-a", 3)).close()
     with pytest.raises(StoreBrokenError, match=r"s\.db cannot be opened: "):

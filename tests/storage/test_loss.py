@@ -57,13 +57,13 @@ async def test_a_store_keeps_its_identity(path: Path, mark: Path) -> None:
 async def test_a_lost_database_is_refused(path: Path, mark: Path) -> None:
     _, last = await filled(path, mark)
     shutil.rmtree(path.parent)
-    said = await refusal(path, mark)
-    assert f"{path} is gone" in said
-    assert f"revision {last}" in said
-    assert "--accept-loss" in said
+    message = await refusal(path, mark)
+    assert f"{path} is gone" in message
+    assert f"revision {last}" in message
+    assert "--accept-loss" in message
     assert not path.exists()
     # Still, at the next try.
-    assert await refusal(path, mark) == said
+    assert await refusal(path, mark) == message
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 5000])
@@ -90,8 +90,8 @@ async def test_an_older_copy_is_refused(path: Path, mark: Path, tmp_path: Path) 
     shutil.copy(path, tmp_path / "copy.db")
     _, last = await filled(path, mark)
     shutil.copy(tmp_path / "copy.db", path)
-    said = await refusal(path, mark)
-    assert f"ends at revision {early}, but revision {last} was acknowledged" in said
+    message = await refusal(path, mark)
+    assert f"ends at revision {early}, but revision {last} was acknowledged" in message
 
 
 _WRITER = """
@@ -130,8 +130,8 @@ async def test_a_missing_write_ahead_log_is_refused(path: Path, mark: Path) -> N
     process, last = started_writer(path, mark)
     killed(process)
     path.with_name("state.db-wal").unlink()
-    said = await refusal(path, mark)
-    assert str(last) in said or "replaced by another" in said or "gone" in said
+    message = await refusal(path, mark)
+    assert str(last) in message or "replaced by another" in message or "gone" in message
 
 
 async def test_after_a_kill_the_store_is_current(path: Path, mark: Path) -> None:

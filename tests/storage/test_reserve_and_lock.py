@@ -62,15 +62,15 @@ def test_a_reserve_from_before_is_taken_over(database: Path) -> None:
 
 def test_without_room_nothing_is_kept_back_and_nothing_taken(database: Path) -> None:
     # Twice the disk can neither be had nor be half had.
-    found = os.statvfs(database.parent)
-    reserve = Reserve(database, 2 * found.f_blocks * found.f_frsize)
+    figures = os.statvfs(database.parent)
+    reserve = Reserve(database, 2 * figures.f_blocks * figures.f_frsize)
     reserve.fill()
     assert reserve.is_released
     assert not reserved(database).exists()
     assert not reserve.release()
 
 
-def test_a_directory_that_cannot_be_written_holds_no_reserve(tmp_path: Path) -> None:
+def test_unwritable_directory_has_no_reserve(tmp_path: Path) -> None:
     reserve = Reserve(tmp_path / "absent" / "state.db", SIZE)
     reserve.fill()
     assert reserve.is_released
@@ -108,7 +108,7 @@ def test_which_failures_may_come_from_a_full_disk(code: int, is_full: bool) -> N
     assert is_disk_full(error) is is_full
 
 
-def test_a_failure_without_a_code_is_no_full_disk() -> None:
+def test_error_without_code_is_not_a_full_disk() -> None:
     assert not is_disk_full(sqlite3.OperationalError("x"))
 
 
@@ -132,7 +132,7 @@ def test_one_holds_the_lock_until_it_is_released(database: Path) -> None:
     StoreLock.acquire(database).release()
 
 
-@pytest.mark.parametrize("holder", ["", "nobody", "1234567890123"])
+@pytest.mark.parametrize("holder", ["", "no number", "1234567890123"])
 def test_an_unknown_holder_is_named_as_far_as_it_is_known(
     database: Path, foreign: int, holder: str
 ) -> None:
@@ -145,7 +145,7 @@ def test_a_holder_that_has_gone_is_waited_for_once(database: Path, foreign: int)
     gone = subprocess.Popen(["true"])
     gone.wait()
     os.pwrite(foreign, str(gone.pid).encode(), 0)
-    # Somebody else has the lock all the same: the process named is not the one that holds it.
+    # Another process has the lock all the same: the process named is not the one that holds it.
     with pytest.raises(StoreBrokenError, match=f"process {gone.pid}, which"):
         StoreLock.acquire(database)
 
@@ -195,9 +195,9 @@ def test_a_holder_that_is_being_killed_is_waited_for(
         holder.stdout.readline()
         wait = select.select
 
-        def kill_and_wait(*given: Any) -> Any:
+        def kill_and_wait(*arguments: Any) -> Any:
             holder.kill()
-            return wait(*given)
+            return wait(*arguments)
 
         monkeypatch.setattr(select, "select", kill_and_wait)
         before = open_descriptors()

@@ -80,7 +80,12 @@ async def test_a_full_disk_costs_the_reserve_and_room_brings_it_back(disk: Path)
             store.put("c/3", _VALUE, 0),
             return_exceptions=True,
         )
-        assert [isinstance(each, StoreBrokenError) for each in done] == [True, False, False, True]
+        assert [isinstance(outcome, StoreBrokenError) for outcome in done] == [
+            True,
+            False,
+            False,
+            True,
+        ]
         keys = [entry.key for entry in (await store.range("")).entries]
         assert sorted(keys) == sorted([*written, "c/2"])
         (disk / "other").unlink()
@@ -129,15 +134,15 @@ async def test_a_store_opens_on_a_full_disk(disk: Path) -> None:
 
 def open_below(directory: Path) -> list[str]:
     """The files in a directory that this process has open."""
-    found = []
+    results = []
     for descriptor in os.listdir("/proc/self/fd"):
         try:
             target = os.readlink(f"/proc/self/fd/{descriptor}")
         except FileNotFoundError:
             continue
         if target.startswith(f"{directory}/"):
-            found.append(target)
-    return found
+            results.append(target)
+    return results
 
 
 async def test_a_closed_store_has_no_file_open(tmp_path: Path) -> None:

@@ -47,8 +47,8 @@ async def test_a_write_that_does_not_fit_on_disk_is_refused_and_leaves_no_trace(
     path = tmp_path / "store.db"
     async with SqliteStore(path) as store:
         revision = await store.put("a/1", b"small", 0)
-        heard: list[object] = []
-        store.listen(heard.extend)
+        received: list[object] = []
+        store.listen(received.extend)
         old_limit = resource.getrlimit(resource.RLIMIT_FSIZE)
         old_handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (256 * 1024, old_limit[1]))
@@ -58,7 +58,7 @@ async def test_a_write_that_does_not_fit_on_disk_is_refused_and_leaves_no_trace(
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, old_limit)
             signal.signal(signal.SIGXFSZ, old_handler)
-        assert heard == []
+        assert received == []
         assert (await store.range("a/")).entries[0].value == b"small"
         assert await store.put("a/1", b"after", revision) > revision
 
@@ -72,7 +72,7 @@ async def test_writes_that_wait_together_share_a_commit(tmp_path: Path) -> None:
         assert len(batches) < 150
 
 
-async def test_a_file_that_is_no_store_is_refused_by_name(tmp_path: Path) -> None:
+async def test_invalid_store_file_is_named_in_the_error(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     path.write_bytes(b"not a database, certainly not one of ours" * 100)
     with pytest.raises(StoreBrokenError, match=r"store\.db cannot be opened"):

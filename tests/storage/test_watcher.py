@@ -25,9 +25,9 @@ def watching(budget: QueueBudget, after: int = 0) -> Watcher[Changed, bytes]:
 
 
 def push(watcher: Watcher[Changed, bytes], *revisions: int, frame: bytes | None = None) -> None:
-    for each in revisions:
+    for revision in revisions:
         # A frame of its own for each: 200 bytes with what a queue takes.
-        watcher.push(Changed(each, frame or bytes(72)))
+        watcher.push(Changed(revision, frame or bytes(72)))
 
 
 async def test_only_later_events_that_are_wanted_are_queued() -> None:
@@ -43,20 +43,20 @@ async def test_only_later_events_that_are_wanted_are_queued() -> None:
     assert (watcher.queued_bytes, budget.used) == (0, 0)
 
 
-@pytest.mark.parametrize(("each", "ends"), [(400, False), (399, True)])
-async def test_a_queue_ends_above_its_own_budget(each: int, ends: bool) -> None:
-    budget = QueueBudget(each, 10_000)
-    told: list[str] = []
+@pytest.mark.parametrize(("limit_bytes", "ends"), [(400, False), (399, True)])
+async def test_a_queue_ends_above_its_own_budget(limit_bytes: int, ends: bool) -> None:
+    budget = QueueBudget(limit_bytes, 10_000)
+    overflows: list[str] = []
     watcher = watching(budget)
-    watcher.on_overflow = lambda: told.append("over")
+    watcher.on_overflow = lambda: overflows.append("over")
     push(watcher, 1, 2)
     assert watcher.is_overflowed == ends
-    assert told == (["over"] if ends else [])
+    assert overflows == (["over"] if ends else [])
     assert budget.used == (0 if ends else 400)
     if ends:
         push(watcher, 3)
         watcher.overflow()
-        assert (told, budget.used) == (["over"], 0)
+        assert (overflows, budget.used) == (["over"], 0)
         with pytest.raises(WatcherOverflowError):
             await watcher.next_batch()
 
@@ -76,8 +76,8 @@ def test_together_the_longest_queue_ends_first(together: int, ended: list[str]) 
     push(named["short"], 1)
     push(named["long"], 1, 2)
     push(named["long"], 3)
-    found = [name for name, each in named.items() if each.is_overflowed]
-    assert found == ended
+    names = [name for name, watcher in named.items() if watcher.is_overflowed]
+    assert names == ended
     # The one that is left is within the budget.
     assert budget.used == (200 if ended else 800)
 
@@ -129,7 +129,7 @@ def test_a_window_holds_so_many_events(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (table.started, table.window) == (1, 539)
     assert table.record(event(4, size=20)) == 276 - 266
     assert (table.started, table.window) == (2, 549)
-    assert [each.revision for each in table.events] == [3, 4]
+    assert [event.revision for event in table.events] == [3, 4]
     assert table.forget_oldest() == 273
     assert (table.started, table.window, list(table.sizes)) == (3, 276, [276])
 

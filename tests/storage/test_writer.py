@@ -44,11 +44,11 @@ class Steps:
         self.size = 1000
         self.is_released = False
         store._reserve = self  # type: ignore[assignment]
-        store._post = self.tell  # type: ignore[method-assign,assignment]  # it records
-        self.told: list[tuple[Any, ...]] = []
+        store._post = self.record  # type: ignore[method-assign,assignment]  # it records
+        self.posted: list[tuple[Any, ...]] = []
 
-    def tell(self, *told: Any) -> None:
-        self.told.append(told)
+    def record(self, *call: Any) -> None:
+        self.posted.append(call)
 
     def checkpoint(self, _connection: object) -> bool:
         self.steps.append("checkpoint")
@@ -71,7 +71,7 @@ class Steps:
         return self.free
 
     def append(self, _connection: object, changes: list[Change]) -> None:
-        self.steps.append(f"append {' '.join(each.key for each in changes)}")
+        self.steps.append(f"append {' '.join(change.key for change in changes)}")
         if self.errors:
             raise self.errors.pop(0)
 
@@ -175,7 +175,9 @@ def test_without_room_even_for_that_only_the_reserve_is_room(on: Steps, had_rese
 
 def refused(on: Steps) -> list[list[str]]:
     return [
-        [each.change.key for each in told[1]] for told in on.told if told[0] == on.store._refuse
+        [write_.change.key for write_ in call[1]]
+        for call in on.posted
+        if call[0] == on.store._refuse
     ]
 
 
@@ -194,24 +196,24 @@ def test_while_the_reserve_is_released_only_some_writes_are_taken(
     on: Steps, refills: bool, free: int, left: str, steps: list[str]
 ) -> None:
     on.is_released, on.refills, on.free = True, refills, free
-    found = on.store._without_room(NONE, WRITES)
-    assert "".join(each.change.key for each in found) == left
+    accepted = on.store._without_room(NONE, WRITES)
+    assert "".join(write_.change.key for write_ in accepted) == left
     assert on.steps == steps
     assert refused(on) == ([] if left == "abc" else [["a", "c"]])
     if left != "abc":
-        assert "only deletions are accepted" in str(on.told[0][2])
+        assert "only deletions are accepted" in str(on.posted[0][2])
 
 
 def test_what_may_use_the_reserve_refuses_nothing(on: Steps) -> None:
     on.is_released = True
     assert on.store._without_room(NONE, WRITES[1:2]) == WRITES[1:2]
-    assert on.told == []
+    assert on.posted == []
     on.store._write(NONE, WRITES[:1])
     assert "append a" not in on.steps
     assert refused(on) == [["a"]]
 
 
-def test_no_filler_for_lack_of_room_is_no_failure(on: Steps) -> None:
+def test_full_disk_while_adding_the_filler_is_no_failure(on: Steps) -> None:
     on.filler_error = full()
     on.store._add_filler(NONE)
     assert on.steps == ["filler 1000"]
@@ -234,13 +236,13 @@ def with_mark(on: Steps) -> FakeMark:
     return mark
 
 
-def test_a_write_is_recorded_told_and_counted(on: Steps) -> None:
+def test_write_is_recorded_acknowledged_and_counted(on: Steps) -> None:
     mark = with_mark(on)
     writes = [write("a", size=10), write("b", size=20)]
     on.store._write(NONE, writes)
     assert on.steps == ["append a b"]
     assert mark.recorded == [7]
-    assert on.told == [(on.store._acknowledge, writes)]
+    assert on.posted == [(on.store._acknowledge, writes)]
     assert on.store._logged == PAGES + 30
 
 
@@ -251,7 +253,7 @@ def test_a_write_that_finds_the_disk_full_is_done_in_the_room_that_is_made(on: S
     on.store._write(NONE, writes)
     assert on.steps == ["append a", "release", "extend", "drop", "refill", "filler 1000",
                         "append a"]  # fmt: skip
-    assert on.told == [(on.store._acknowledge, writes)]
+    assert on.posted == [(on.store._acknowledge, writes)]
 
 
 @pytest.mark.parametrize(
@@ -265,7 +267,7 @@ def test_a_write_without_room_or_for_another_reason_is_refused(
     on.store._write(NONE, [write("a")])
     assert on.steps.count("append a") == appends
     assert refused(on) == [["a"]]
-    assert on.told[0][2] is errors[0]
+    assert on.posted[0][2] is errors[0]
 
 
 @pytest.mark.parametrize(
@@ -285,7 +287,7 @@ def test_what_is_forgotten_may_take_the_reserve(
 
 
 @pytest.mark.parametrize("error", [sqlite3.OperationalError("locked"), full()])
-def test_what_cannot_be_forgotten_is_raised(on: Steps, error: sqlite3.Error) -> None:
+def test_failed_compaction_raises(on: Steps, error: sqlite3.Error) -> None:
     on.store._forgotten = 3
     on.errors, on.had_reserve, on.has_filler = [error], False, False
     with pytest.raises(sqlite3.OperationalError):
@@ -293,7 +295,7 @@ def test_what_cannot_be_forgotten_is_raised(on: Steps, error: sqlite3.Error) -> 
     assert on.steps.count("forget 3 5 9") == 1
 
 
-def test_a_mark_that_cannot_be_written_is_said_once_each_time(
+def test_unwritable_mark_is_logged_once_per_failure_period(
     on: Steps, caplog: pytest.LogCaptureFixture
 ) -> None:
     mark = with_mark(on)
@@ -316,7 +318,7 @@ def test_a_job_of_a_thread_ends_its_future(on: Steps) -> None:
     on.store._run(NONE, sqlite._Job(lambda _: 5, NONE))
     on.store._run(NONE, sqlite._Job(ends(lambda: StoreBrokenError("why")), NONE))
     on.store._run(NONE, sqlite._Job(ends(lambda: sqlite3.OperationalError("locked")), NONE))
-    (resolve, _, outcome), (fail, _, broken), (again, _, wrapped) = on.told
+    (resolve, _, outcome), (fail, _, broken), (again, _, wrapped) = on.posted
     assert (resolve, outcome) == (sqlite._resolve, 5)
     assert (fail, str(broken)) == (sqlite._fail, "why")
     assert again is sqlite._fail

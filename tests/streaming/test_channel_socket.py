@@ -37,7 +37,7 @@ def test_binary_channels_go_beyond_a_digit(channel: int) -> None:
 
 
 @given(st.binary(), st.booleans())
-def test_anything_else_is_a_channel_error_or_a_message(message: bytes, is_base64: bool) -> None:
+def test_any_bytes_are_a_message_or_a_channel_error(message: bytes, is_base64: bool) -> None:
     try:
         channel, data = Coding(is_base64=is_base64).decode(message)
     except ChannelError:
@@ -47,7 +47,7 @@ def test_anything_else_is_a_channel_error_or_a_message(message: bytes, is_base64
 
 
 @pytest.mark.parametrize("message", [b"", b"0!!!", b"0YQ"])
-def test_bad_base64_is_told(message: bytes) -> None:
+def test_bad_base64_is_an_error(message: bytes) -> None:
     with pytest.raises(ChannelError):
         Coding(is_base64=True).decode(message)
 
@@ -104,14 +104,14 @@ class Bench:
 
 @asynccontextmanager
 async def bench(**coding: bool) -> AsyncIterator[Bench]:
-    found = Bench(Coding(**coding))
-    found.running = asyncio.create_task(found.socket.run())
+    result = Bench(Coding(**coding))
+    result.running = asyncio.create_task(result.socket.run())
     await settle()
     try:
-        yield found
+        yield result
     finally:
-        found.running.cancel()
-        await asyncio.wait([found.running])
+        result.running.cancel()
+        await asyncio.wait([result.running])
 
 
 @pytest.mark.parametrize("is_base64", [False, True])
@@ -166,7 +166,7 @@ async def test_a_client_may_end_one_channel(can_end: bool) -> None:
         assert await b.channels[1].read() == b"b"
 
 
-async def test_a_channel_that_nobody_reads_holds_the_client_up() -> None:
+async def test_unread_channel_blocks_the_client() -> None:
     async with bench() as b:
         b.client.say(b"\x00" + b"x" * LIMIT_BYTES, b"\x01later")
         await settle()
@@ -201,7 +201,7 @@ async def test_the_end_of_the_client_ends_every_channel() -> None:
                 await channel.read()
 
 
-async def test_a_message_that_is_none_ends_every_channel_with_what_is_wrong() -> None:
+async def test_invalid_message_ends_every_channel_with_the_error() -> None:
     async with bench(is_base64=True) as b:
         b.client.say("0!!!")
         await asyncio.wait([b.running], timeout=5)

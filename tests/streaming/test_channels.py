@@ -46,11 +46,11 @@ class Bridged:
 
     async def rest(self) -> dict[int, bytes]:
         """What comes on each channel until the websocket closes."""
-        found: dict[int, bytes] = {}
+        result: dict[int, bytes] = {}
         async for message in self.websocket:
             channel = message.data[0]
-            found[channel] = found.get(channel, b"") + message.data[1:]
-        return found
+            result[channel] = result.get(channel, b"") + message.data[1:]
+        return result
 
 
 QUERY = {"stdin": "true", "stdout": "true", "stderr": "true"}
@@ -99,7 +99,7 @@ async def bridged(query: dict[str, str] | None = None, **limits: float) -> Async
 )
 def test_the_query_says_which_channels(query: dict[str, str], names: str) -> None:
     by_number = {0: "stdin", 1: "stdout", 2: "stderr", 3: "error", 4: "resize"}
-    assert [by_number[each] for each in channels.wanted_channels(query)] == names.split()
+    assert [by_number[channel] for channel in channels.wanted_channels(query)] == names.split()
 
 
 async def test_every_channel_is_a_stream() -> None:
@@ -211,7 +211,7 @@ async def test_a_reset_of_every_stream_ends_it() -> None:
         await asyncio.wait_for(ends.ended, 5)
 
 
-async def test_an_upstream_that_breaks_the_protocol_is_told() -> None:
+async def test_protocol_violation_of_the_upstream_is_an_error() -> None:
     async with bridged() as ends:
         await ends.peer.connection.write(b"\x80\x02\0\1\0\0\0\0")
         with pytest.raises(OSError, match="SPDY"):

@@ -47,7 +47,7 @@ async def test_one_direction_ends_alone() -> None:
         assert await read_exactly(ours, 6) == b"answer"
 
 
-async def test_what_arrived_before_a_reset_is_read_before_it_is_told() -> None:
+async def test_data_before_a_reset_is_read_before_the_error() -> None:
     async with connected() as (ours, theirs):
         await theirs.write(b"exit status")
         assert await read_exactly(ours, 1) == b"e"
@@ -82,7 +82,7 @@ async def test_a_writer_waits_for_a_reader() -> None:
                 sent += MEBIBYTE
 
         writer = asyncio.create_task(flood())
-        # Nobody reads: socket buffers, the inbox and the write buffer fill, and then it stops.
+        # No reader: socket buffers, the inbox and the write buffer fill, and then it stops.
         before = -1
         while sent != before:
             before = sent
@@ -152,4 +152,4 @@ async def test_dead_peers_are_looked_for() -> None:
         own = ours._transport.get_extra_info("socket")
         assert own.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
-        assert [own.getsockopt(socket.IPPROTO_TCP, each) for each in options] == [15, 15, 9]
+        assert [own.getsockopt(socket.IPPROTO_TCP, option) for option in options] == [15, 15, 9]

@@ -30,7 +30,7 @@ async def test_it_expires_after_so_much_silence() -> None:
     assert await timed.after(0.1)
 
 
-async def test_whatever_passes_starts_it_anew() -> None:
+async def test_any_traffic_restarts_the_timer() -> None:
     timed = Timed()
     assert not await timed.after(9)
     timed.timer.touch()

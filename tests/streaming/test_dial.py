@@ -159,7 +159,7 @@ def not_found(*headers: str, body: bytes = b"") -> bytes:
         (b"HTTP/1.1 304 Not Modified\r\n\r\n", False, b""),
     ],
 )  # fmt: skip
-async def test_a_refusal_is_told_with_its_body(answer: bytes, closes: bool, body: bytes) -> None:
+async def test_refusal_keeps_its_body(answer: bytes, closes: bool, body: bytes) -> None:
     refused = await answer_of(says(answer, closes=closes), dial_s=5)
     assert refused.body == body
 
@@ -185,7 +185,7 @@ async def test_only_the_beginning_of_a_large_refusal_is_read() -> None:
         (b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 60000, "Receive buffer too long"),
     ],
 )
-async def test_what_is_no_answer_is_told(answer: bytes, says_what: str) -> None:
+async def test_invalid_answer_is_an_error(answer: bytes, says_what: str) -> None:
     message = await refusal_of(says(answer), dial_s=5)
     assert message.startswith("error dialing backend: 127.0.0.1:")
     assert says_what in message
@@ -198,7 +198,7 @@ async def test_a_server_that_says_nothing_is_not_waited_for() -> None:
     assert message.endswith("timed out")
 
 
-async def test_a_server_that_is_not_there_is_told() -> None:
+async def test_unreachable_server_is_an_error() -> None:
     async with serving(says(b"")) as upstream:
         pass
     with pytest.raises(DialError, match="error dialing backend") as refusal:
@@ -209,13 +209,13 @@ async def test_a_server_that_is_not_there_is_told() -> None:
 
 
 @pytest.mark.parametrize("url", ["ftp://x/", "/exec/x", "http://", "http://[", "http://x:port/"])
-async def test_an_address_that_is_none_is_told(url: str) -> None:
+async def test_invalid_url_is_an_error(url: str) -> None:
     with pytest.raises(DialError, match="error dialing backend"):
         async with dial(Upstream(url=url), "POST", SPDY):
             pass
 
 
-async def test_a_header_that_cannot_be_sent_is_told() -> None:
+async def test_invalid_header_is_an_error_without_its_value() -> None:
     async with serving(says(SWITCH)) as upstream:
         with pytest.raises(DialError, match="characters that HTTP forbids") as refusal:
             async with dial(upstream, "POST", SPDY, [("A", "secret\r\nC: d")]):
@@ -223,7 +223,7 @@ async def test_a_header_that_cannot_be_sent_is_told() -> None:
     assert "secret" not in str(refusal.value)
 
 
-async def test_a_missing_socket_is_told(tmp_path: Path) -> None:
+async def test_missing_socket_is_named_in_the_error(tmp_path: Path) -> None:
     upstream = Upstream(url="http://engine/", socket=tmp_path / "none.sock")
     with pytest.raises(DialError, match=r"none\.sock"):
         async with dial(upstream, "GET", SPDY):

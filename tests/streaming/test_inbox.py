@@ -64,7 +64,7 @@ async def test_it_is_full_until_it_is_read() -> None:
     assert await inbox.read() == b"e"
 
 
-async def test_whoever_waits_for_room_learns_of_the_end() -> None:
+async def test_waiter_for_room_is_woken_by_the_end() -> None:
     inbox = Inbox(limit_bytes=1)
     inbox.feed(b"x")
     waiter = asyncio.create_task(inbox.room())
@@ -114,7 +114,7 @@ async def test_what_was_put_back_counts_towards_its_size() -> None:
     assert not inbox.is_full
 
 
-async def test_a_reader_that_has_gone_holds_up_no_one() -> None:
+async def test_discarded_inbox_does_not_block_the_writer() -> None:
     inbox = Inbox(limit_bytes=1)
     inbox.feed(b"x")
     waiter = asyncio.create_task(inbox.room())

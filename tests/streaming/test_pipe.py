@@ -92,7 +92,7 @@ async def test_after_the_clients_end_the_upstream_has_less_time() -> None:
         await asyncio.wait_for(ends.running, 5)
 
 
-async def test_a_broken_client_is_told() -> None:
+async def test_broken_client_is_an_error() -> None:
     async with joined() as ends:
         await ends.client.write(b"x")
         await read_exactly(ends.upstream, 1)

@@ -10,7 +10,7 @@ from moorage.streaming.race import first_to_end
 
 
 class Runner:
-    """Runs until told to end, and knows whether it was cancelled."""
+    """Runs until `finish` is set, and knows whether it was cancelled."""
 
     def __init__(self) -> None:
         self.finish = asyncio.Event()
@@ -38,7 +38,7 @@ async def test_the_others_are_cancelled_and_waited_for() -> None:
     assert runner.was_cancelled
 
 
-async def test_an_error_is_told_when_the_rest_has_stopped() -> None:
+async def test_error_is_raised_after_the_rest_has_stopped() -> None:
     runner = Runner()
     with pytest.raises(ConnectionResetError):
         await first_to_end(runner.run(), failing())

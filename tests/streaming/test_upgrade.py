@@ -73,7 +73,7 @@ def test_versions_are_offered_in_lines_or_lists() -> None:
 SECRET = "base64url.bearer.authorization.k8s.io.c2VjcmV0"
 
 
-def test_a_token_in_a_subprotocol_is_no_protocol() -> None:
+def test_token_subprotocol_is_not_offered() -> None:
     line = ("Sec-WebSocket-Protocol", f"v5.channel.k8s.io, {SECRET}")
     assert offered_subprotocols(asked(line)) == ("v5.channel.k8s.io",)
 

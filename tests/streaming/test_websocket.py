@@ -104,15 +104,15 @@ async def test_a_request_becomes_a_connection() -> None:
 
 async def test_what_is_handled_has_nothing_to_send() -> None:
     response = HandledResponse()
-    given: Any = None
+    stand_in: Any = None
     assert response.status == 101
     assert response.keep_alive is False
-    assert await response.prepare(given) is None
+    assert await response.prepare(stand_in) is None
     await response.write_eof(b"x")
 
 
-async def test_a_client_that_has_gone_is_told() -> None:
-    told: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+async def test_disconnected_client_is_an_error() -> None:
+    failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
     async def handle(request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
@@ -121,13 +121,13 @@ async def test_a_client_that_has_gone_is_told() -> None:
         try:
             await take_over(request, SPDY, [])
         except ConnectionResetError as error:
-            told.set_result(error)
+            failure.set_result(error)
         return HandledResponse()
 
     async with serving(handle) as url, aiohttp.ClientSession() as client:
         with pytest.raises(aiohttp.ClientError):
             await client.post(url)
-        assert isinstance(await asyncio.wait_for(told, 5), ConnectionResetError)
+        assert isinstance(await asyncio.wait_for(failure, 5), ConnectionResetError)
 
 
 async def test_connections_taken_away_leave_nothing_with_the_http_server() -> None:

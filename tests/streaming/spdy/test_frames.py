@@ -49,12 +49,12 @@ def encoded(frame: Frame) -> bytes:
 def test_frames_survive_any_cut(frames: list[Frame], size: int) -> None:
     wire = b"".join(map(encoded, frames))
     reader = FrameReader()
-    found = [
+    numbers = [
         frame
         for start in range(0, len(wire), size)
         for frame in reader.feed(wire[start : start + size])
     ]
-    assert found == frames
+    assert numbers == frames
 
 
 def test_a_frame_that_is_not_whole_waits() -> None:
@@ -164,7 +164,7 @@ def test_to_a_session_a_bad_frame_is_a_broken_connection() -> None:
 
 def test_types_have_the_numbers_of_the_draft() -> None:
     """Source: SPDY/3.1 draft, §2.6."""
-    assert {each.name: each.value for each in FrameType} == {
+    assert {frame_type.name: frame_type.value for frame_type in FrameType} == {
         "SYN_STREAM": 1, "SYN_REPLY": 2, "RST_STREAM": 3, "SETTINGS": 4,
         "PING": 6, "GOAWAY": 7, "HEADERS": 8, "WINDOW_UPDATE": 9,
     }  # fmt: skip

@@ -129,7 +129,7 @@ async def test_a_stream_may_come_ended_already() -> None:
         assert await (await server.stream(0)).read() == b""
 
 
-async def test_more_streams_than_anybody_needs_are_refused() -> None:
+async def test_streams_over_the_limit_are_refused() -> None:
     async with served() as server:
 
         async def open_all() -> None:
@@ -156,7 +156,7 @@ async def test_a_number_that_a_client_cannot_use_ends_the_session(second: int) -
             await server.streams[0].read()
 
 
-async def test_data_for_no_stream_is_answered_with_a_reset_and_goes_on() -> None:
+async def test_data_for_an_unknown_stream_is_reset_and_the_session_continues() -> None:
     async with served() as server:
         await server.client.write(data_frame(7, b"x"))
         reset = await server.control(FrameType.RST_STREAM)
@@ -206,7 +206,7 @@ async def test_pings_are_answered_and_other_frames_passed_over() -> None:
             + ping_frame(1)
         )
         assert number((await server.control(FrameType.PING)).payload) == 1
-        # The compression has gone on with the headers nobody asked for.
+        # The ignored HEADERS frame advanced the compression state.
         await server.open(1)
         assert (await server.stream(0)).headers == {"streamtype": "x"}
 
@@ -247,7 +247,7 @@ async def test_nothing_is_read_for_a_stream_whose_reader_has_enough() -> None:
         await flooding
 
 
-async def test_what_is_discarded_holds_up_nobody() -> None:
+async def test_discarded_data_blocks_no_other_stream() -> None:
     async with served() as server:
         await server.open(1)
         (await server.stream(0)).discard()
@@ -267,7 +267,7 @@ async def test_a_client_may_go_in_the_middle_of_a_frame(cut: int) -> None:
             await server.running
 
 
-async def test_what_this_side_has_ended_takes_no_more() -> None:
+async def test_write_after_end_is_an_error() -> None:
     async with served() as server:
         await server.open(1)
         stream = await server.stream(0)

@@ -40,7 +40,7 @@ async def test_a_stream_counts_once_the_server_has_agreed() -> None:
         assert await opening == stream.number
 
 
-async def test_a_refused_stream_is_told_with_its_status() -> None:
+async def test_refused_stream_is_reported_with_its_status() -> None:
     async with session() as (ours, theirs):
         opening = asyncio.create_task(ours.open({"streamType": "error"}))
         await theirs.reset((await theirs.opened()).number, 3)
@@ -151,7 +151,7 @@ async def test_a_server_that_floods_before_it_agrees_is_dropped() -> None:
         flooding.cancel()
 
 
-async def test_nothing_is_read_while_nobody_takes_data() -> None:
+async def test_nothing_is_read_while_no_reader_takes_data() -> None:
     async with session() as (ours, theirs):
         (stream,) = await opened(ours, theirs, "stdout")
         sent = 0
