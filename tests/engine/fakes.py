@@ -123,10 +123,10 @@ class FakeAdapter:
         self._find(task).is_started = True
 
     async def wait(self, task: Task) -> Exit:
-        found = self._find(task)
-        await found.ended.wait()
-        assert found.exit is not None
-        return found.exit
+        fake_task = self._find(task)
+        await fake_task.ended.wait()
+        assert fake_task.exit is not None
+        return fake_task.exit
 
     async def exit_of(self, task: Task) -> Exit | None:
         return self._find(task).exit
@@ -137,10 +137,10 @@ class FakeAdapter:
 
     async def kill(self, task: Task, number: signal.Signals) -> None:
         await self._note("kill", task, number.name)
-        found = self._find(task)
+        fake_task = self._find(task)
         if self.is_immortal or (number is not signal.SIGKILL and not self.is_obeying):
             return
-        if found.exit is None:
+        if fake_task.exit is None:
             self.end(task.id, 128 + number)
 
     async def delete(self, task: Task) -> None:
@@ -187,17 +187,17 @@ class FakeAdapter:
 
     def end(self, task_id: str, code: int, *, is_out_of_memory: bool = False) -> None:
         """Let a task end."""
-        found = self.tasks[task_id]
-        found.exit = Exit(code, FINISHED_NS, is_out_of_memory)
-        found.ended.set()
+        result = self.tasks[task_id]
+        result.exit = Exit(code, FINISHED_NS, is_out_of_memory)
+        result.ended.set()
 
     def calls_of(self, task_id: str) -> list[Any]:
         """The calls about a task in their order: a word, or a tuple of it and what was given."""
         chosen = [call for call in self.calls if call[1] == task_id]
         return [call[0] if len(call) == 2 else (call[0], *call[2:]) for call in chosen]
 
-    async def _note(self, call: str, task: Task, *given: Any) -> None:
-        self.calls.append((call, task.id, *given))
+    async def _note(self, call: str, task: Task, *arguments: Any) -> None:
+        self.calls.append((call, task.id, *arguments))
         if call in self.gates:
             await self.gates[call].wait()
         if call in self.failures:

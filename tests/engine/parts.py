@@ -92,8 +92,8 @@ class Bench:
         await settle()
         return container
 
-    async def told(self) -> list[tuple[str, str]]:
-        """The events since the last look: kind and id."""
+    async def new_events(self) -> list[tuple[str, str]]:
+        """Return the events since the last call: kind and id."""
         await settle()
         events, self.events[:] = list(self.events), []
         return events
@@ -120,7 +120,7 @@ class Bench:
     def mounts(self) -> set[str]:
         """What is mounted in the directory of short life, without what the image store keeps."""
         below = mounts_below(self.paths.run, current_mounts())
-        return {str(each.point.relative_to(self.paths.run)) for each in below}
+        return {str(mount.point.relative_to(self.paths.run)) for mount in below}
 
     def cgroup(self, path: str) -> Path:
         """A cgroup's directory in the hierarchy of memory."""
@@ -260,7 +260,7 @@ def _directory(path: Path) -> Path:
     return path
 
 
-def furnish(root: Path) -> None:
+def write_programs_and_network(root: Path) -> None:
     """Put a network and the programs there that an engine looks for."""
     program(root / "bin", "runc", "exit 1")
     program(root / "cni", "plain", _PLUGIN)
@@ -287,7 +287,7 @@ async def load_images(images: ImageStore, root: Path) -> None:
 @pytest.fixture
 async def bench(place: Path) -> AsyncIterator[Bench]:
     """An engine with the images APP and DATA."""
-    furnish(place)
+    write_programs_and_network(place)
     async with make_bench(place) as made:
         await load_images(made.context.images, place)
         yield made

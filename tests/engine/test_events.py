@@ -1,4 +1,4 @@
-"""Events: kept while nobody listens, told to all, and no memory for a slow listener."""
+"""Events: kept while there is no listener, sent to all, and no memory for a slow listener."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def event(number: int) -> pb.ContainerEventResponse:
 
 
 async def take(events: Events, count: int) -> list[int]:
-    """The first events that a new listener hears."""
-    heard: list[int] = []
+    """Return the first events that a new listener receives."""
+    received: list[int] = []
     async with asyncio.timeout(5), aclosing(events.listen()) as stream:  # type: ignore[type-var]
-        async for each in stream:
-            heard.append(int(each.container_id))
-            if len(heard) == count:
+        async for container in stream:
+            received.append(int(container.container_id))
+            if len(received) == count:
                 break
-    return heard
+    return received
 
 
-async def test_what_nobody_heard_is_told_first_and_once() -> None:
+async def test_events_without_listener_are_delivered_first_and_once() -> None:
     events = Events()
     for number in range(3):
         events.publish(event(number))
@@ -46,7 +46,7 @@ async def test_only_the_latest_are_kept() -> None:
     assert await take(events, 1000) == list(range(500, 1500))
 
 
-async def test_every_listener_hears_everything() -> None:
+async def test_every_listener_receives_everything() -> None:
     events = Events()
     listeners = [asyncio.create_task(take(events, 50)) for _ in range(3)]
     await settle()

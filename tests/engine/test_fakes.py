@@ -29,7 +29,7 @@ async def test_a_task_runs_and_its_end_is_kept(adapter: FakeAdapter) -> None:
     waiting = [asyncio.create_task(adapter.wait(TASK)) for _ in range(2)]
     await settle()
     await adapter.kill(TASK, signal.SIGTERM)
-    assert [(await each).code for each in waiting] == [143, 143]
+    assert [(await task).code for task in waiting] == [143, 143]
     assert (await adapter.wait(TASK)).code == 143
     assert not await adapter.is_alive(TASK)
     # A signal after the end changes nothing.

@@ -32,7 +32,7 @@ GONE.record = msgspec.structs.replace(GONE.record, is_ready=False)
     ],
 )
 def test_sandboxes_are_chosen(wanted: pb.PodSandboxFilter, ids: list[str]) -> None:
-    assert [each.id for each in filter_sandboxes((READY, GONE), wanted)] == ids
+    assert [sandbox.id for sandbox in filter_sandboxes((READY, GONE), wanted)] == ids
 
 
 RUNNING, ENDED, STARTING = container(READY, "c1"), container(READY, "c2"), container(GONE, "c3")
@@ -62,10 +62,12 @@ def _state(state: pb.ContainerState.ValueType) -> pb.ContainerFilter:
     ],
 )
 def test_containers_are_chosen(wanted: pb.ContainerFilter, ids: list[str]) -> None:
-    assert [each.id for each in filter_containers((RUNNING, ENDED, STARTING), wanted)] == ids
+    assert [
+        container.id for container in filter_containers((RUNNING, ENDED, STARTING), wanted)
+    ] == ids
 
 
-def test_an_end_is_told_only_of_what_has_ended() -> None:
+def test_exit_is_reported_only_for_ended_containers() -> None:
     assert (container_status(RUNNING).finished_at, container_status(RUNNING).exit_code) == (0, 0)
     ended = container_status(ENDED)
     assert (ended.finished_at, ended.exit_code, ended.reason) == (5, 3, "Error")

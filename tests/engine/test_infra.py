@@ -52,13 +52,13 @@ def test_the_first_program_that_can_be_alone_is_its_init(
         install(infra, name, text)
     assert infra.prepare() == argv
     assert (infra.rootfs / "init").read_text() == content
-    found = {str(each.relative_to(infra.rootfs)): each for each in infra.rootfs.rglob("*")}
-    assert set(found) == {
+    result = {str(path.relative_to(infra.rootfs)): path for path in infra.rootfs.rglob("*")}
+    assert set(result) == {
         "dev", "etc", "proc", "sys", "etc/hostname", "etc/hosts", "etc/resolv.conf", "init",
     }  # fmt: skip
     for name in ("dev", "etc", "proc", "sys", "init"):
-        assert found[name].stat().st_mode & 0o777 == 0o755
-    assert all(found[name].is_dir() for name in ("dev", "etc", "proc", "sys"))
+        assert result[name].stat().st_mode & 0o777 == 0o755
+    assert all(result[name].is_dir() for name in ("dev", "etc", "proc", "sys"))
 
 
 def test_a_program_that_is_there_may_be_running_and_is_left_or_replaced_whole(
@@ -77,13 +77,13 @@ def test_a_program_that_is_there_may_be_running_and_is_left_or_replaced_whole(
     assert init.read_text() == "two"
 
 
-def test_without_a_program_each_is_said_with_its_package(infra: InfraProcess) -> None:
+def test_missing_programs_are_named_with_their_packages(infra: InfraProcess) -> None:
     install(infra, "busybox", "dynamic")
     with pytest.raises(FailedError) as failed:
         infra.prepare()
-    said = str(failed.value)
-    assert "catatonit is not on PATH (apt-get install catatonit); " in said
-    assert "busybox needs libraries; a static one is needed: apt-get install busybox-static" in said
+    text = str(failed.value)
+    assert "catatonit is not on PATH (apt-get install catatonit); " in text
+    assert "busybox needs libraries; a static one is needed: apt-get install busybox-static" in text
     assert not infra.rootfs.exists()
 
 

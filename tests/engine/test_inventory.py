@@ -74,16 +74,16 @@ def test_an_id_may_be_shortened_while_it_means_one(paths: EnginePaths) -> None:
 @given(st.sets(st.text("01", min_size=6, max_size=6), min_size=1, max_size=12), st.data())
 def test_a_prefix_finds_exactly_what_it_begins(ids: set[str], data: st.DataObject) -> None:
     inventory = Inventory(EnginePaths(Path("/d"), Path("/r")))
-    for each in ids:
-        inventory.sandboxes.add(sandbox(each, name=each))
+    for id_ in ids:
+        inventory.sandboxes.add(sandbox(id_, name=id_))
     prefix = data.draw(st.text("01", min_size=1, max_size=6))
-    alike = {each for each in ids if each.startswith(prefix)}
+    alike = {known for known in ids if known.startswith(prefix)}
     try:
-        found = inventory.sandboxes.get(prefix)
+        result = inventory.sandboxes.get(prefix)
     except InvalidError:
         assert len(alike) > 1
         return
-    assert {found.id} == alike if found else not alike
+    assert {result.id} == alike if result else not alike
 
 
 def test_a_name_is_held_while_making_and_until_removal(paths: EnginePaths) -> None:
@@ -124,20 +124,20 @@ def test_everything_is_there_again_in_a_new_inventory(paths: EnginePaths) -> Non
     ended, orphan = container(one, "c1"), container(sandbox("gone"), "c2")
     first.save_sandbox(one, one.record)
     first.save_incomplete(half)
-    for each in (ended, orphan):
-        first.save_container(each, each.record)
+    for record in (ended, orphan):
+        first.save_container(record, record.record)
     exit_ = Exit(3, 5)
     first.save_exited_container(
         ended, msgspec.structs.replace(ended.record, stage=Stage.EXITED, exit=exit_)
     )
     second = Inventory(paths)
     second.load()
-    assert [each.id for each in second.sandboxes] == ["a1"]
-    assert [each.id for each in second.incomplete] == ["b2"]
-    (found,) = second.containers
-    assert (found.id, found.record.exit, found.exited.is_set()) == ("c1", exit_, True)
-    assert second.containers_of(found.sandbox) == [found]
-    assert found.name == ("a1", "main", 0)
+    assert [sandbox.id for sandbox in second.sandboxes] == ["a1"]
+    assert [half_made.id for half_made in second.incomplete] == ["b2"]
+    (result,) = second.containers
+    assert (result.id, result.record.exit, result.exited.is_set()) == ("c1", exit_, True)
+    assert second.containers_of(result.sandbox) == [result]
+    assert result.name == ("a1", "main", 0)
     # A half-made sandbox holds no name, and one without its sandbox is forgotten on disk too.
     assert not (paths.container_records / "c2.json").exists()
 

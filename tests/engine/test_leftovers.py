@@ -19,7 +19,7 @@ def test_trees_and_files_go(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_cannot_be_removed_is_no_failure(
+def test_failed_removal_is_logged_and_does_not_raise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(_path: Path) -> None:

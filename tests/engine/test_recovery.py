@@ -59,7 +59,7 @@ async def _restarted(bench: Bench, place: Path, sandbox: Sandbox) -> Sandbox:
         return taken
 
 
-async def test_another_engine_goes_on_with_what_is_whole(holding: Bench, place: Path) -> None:
+async def test_new_engine_recovers_complete_sandboxes(holding: Bench, place: Path) -> None:
     bench = holding
     plain, held = await bench.pod(is_on_host=False), await bench.pod(name="h", **POD)
     on_host = await bench.pod(name="host")
@@ -112,9 +112,9 @@ async def test_another_engine_removes_what_belongs_to_nothing(bench: Bench, plac
     before = bench.mounts()
     async with make_bench(place, bench.adapter) as again:
         assert again.mounts() == before
-        assert {each.name for each in paths.bundles.iterdir()} == {container.id}
-        assert {each.name for each in paths.sandbox_files("x").parent.iterdir()} == {sandbox.id}
-        assert [each.name for each in paths.scratch.iterdir()] == ["kept"]
+        assert {path.name for path in paths.bundles.iterdir()} == {container.id}
+        assert {path.name for path in paths.sandbox_files("x").parent.iterdir()} == {sandbox.id}
+        assert [path.name for path in paths.scratch.iterdir()] == ["kept"]
         assert again.inventory.containers.find(container.id).record.stage is Stage.CREATED
 
 
@@ -152,7 +152,9 @@ async def test_another_engine_ends_what_was_half_started_or_lost_its_files(
         await starting
 
 
-async def test_what_cannot_be_taken_over_hinders_nothing_else(holding: Bench, place: Path) -> None:
+async def test_unrecoverable_container_does_not_block_the_others(
+    holding: Bench, place: Path
+) -> None:
     bench = holding
     sandbox = await bench.pod(name="t", **POD)
     half = await bench.created(sandbox, options=pb.NamespaceOption(pid=pb.POD))

@@ -27,8 +27,8 @@ EATS = "x = bytearray(1 << 30)\n"
 
 @pytest.fixture
 def place() -> Iterator[Place]:
-    with trees.real_cgroup("/pod/container") as found:
-        yield found
+    with trees.real_cgroup("/pod/container") as result:
+        yield result
 
 
 def limit(place: Place, controller: str, v1: tuple[str, str], v2: tuple[str, str]) -> None:
@@ -79,7 +79,7 @@ async def test_a_frozen_container_can_be_killed(place: Place) -> None:
         assert process.wait(5) == -9
 
 
-async def test_who_is_killed_for_memory_is_counted(place: Place) -> None:
+async def test_oom_kills_are_counted(place: Place) -> None:
     cgroups, path = place
     cgroups_control = ContainerCgroups(cgroups)
     size = str(64 << 20)
@@ -130,14 +130,14 @@ async def test_a_removal_that_does_not_work_says_what_hinders(tmp_path: Path) ->
         await cgroups_control.remove("/pods/a", 0.1)
 
 
-async def test_a_parent_that_cannot_be_made_fails_in_one_sentence(tmp_path: Path) -> None:
+async def test_failed_parent_creation_is_one_line(tmp_path: Path) -> None:
     trees.write(tmp_path, {"cgroup.controllers": "", "cgroup.subtree_control": "", "pods": ""})
     with pytest.raises(FailedError, match="failed to create cgroup /pods/a") as caught:
         await ContainerCgroups(trees.v2(tmp_path)).create_parent(CgroupDriver.CGROUPFS, "/pods/a")
     assert "Errno" not in caught.value.sentence
 
 
-async def test_a_refusal_fails_in_the_kernels_words(
+async def test_refusal_carries_the_kernels_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_cgroups: Cgroups, path: str) -> None:

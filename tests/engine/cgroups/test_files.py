@@ -47,7 +47,7 @@ def test_numbers_by_their_keys(values: dict[str, int]) -> None:
         ("some total=1", None),
     ],
 )  # fmt: skip
-def test_waiting_is_told_in_nanoseconds(text: str, expected: Pressure | None) -> None:
+def test_stall_time_is_read_in_nanoseconds(text: str, expected: Pressure | None) -> None:
     assert pressure(text) == expected
 
 
@@ -59,8 +59,8 @@ def test_devices_of_version_two() -> None:
 def test_devices_of_version_one() -> None:
     sizes = "8:0 Read 1\n8:0 Write 2\n8:0 Sync 3\n8:0 Total 3\n253:1 Read 5\nTotal 8\n"
     counts = "8:0 Read 3\n8:0 Write 4\nTotal 7\n"
-    found = devices_v1(sizes, counts)
-    assert found == (DeviceUsage(8, 0, 1, 2, 3, 4), DeviceUsage(253, 1, 5))
+    devices = devices_v1(sizes, counts)
+    assert devices == (DeviceUsage(8, 0, 1, 2, 3, 4), DeviceUsage(253, 1, 5))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_devices_of_version_one() -> None:
 @given(
     text=st.text(alphabet=st.sampled_from("some full:=0123456789.avgtotal-\n\t é²"), max_size=80)
 )
-def test_odd_text_is_no_failure(parse: Callable[[str], object], text: str) -> None:
+def test_malformed_text_does_not_raise(parse: Callable[[str], object], text: str) -> None:
     parse(text)
 
 

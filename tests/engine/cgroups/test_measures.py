@@ -19,10 +19,10 @@ SOME = "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
 
 def test_waiting_is_known_on_version_two_only(tmp_path: Path) -> None:
     trees.write(tmp_path / "pods/a", {"cpu.pressure": SOME})
-    found = read_pressures(trees.v2(tmp_path), trees.POD)
-    assert found.cpu is not None
-    assert found.cpu.some.total_ns == 7000
-    assert (found.memory, found.io) == (None, None)
+    pressures = read_pressures(trees.v2(tmp_path), trees.POD)
+    assert pressures.cpu is not None
+    assert pressures.cpu.some.total_ns == 7000
+    assert (pressures.memory, pressures.io) == (None, None)
     assert read_pressures(trees.v1(tmp_path), trees.POD) == Pressures()
 
 

@@ -111,7 +111,7 @@ def test_nothing_is_known_of_a_cgroup_that_has_gone(tmp_path: Path) -> None:
         assert reader.accounts("/gone") == Accounts()
 
 
-def test_a_host_without_a_controller_tells_the_rest(tmp_path: Path) -> None:
+def test_missing_controller_leaves_the_other_figures(tmp_path: Path) -> None:
     fill_v2(tmp_path / "pods/a")
     usage = UsageReader(trees.v2(tmp_path, ("pids",))).usage(trees.POD)
     assert usage == Usage(cpu_ns=5000, pids=6)
@@ -149,4 +149,6 @@ def test_a_sum_has_no_limit() -> None:
 def test_every_figure_has_its_sources() -> None:
     for shape, table in ((Usage, _USAGE), (Accounts, _ACCOUNTS)):
         assert [field.name for field in fields(shape)] == list(table)
-        assert all({each.is_v2 for each in sources} == {True, False} for sources in table.values())
+        assert all(
+            {source.is_v2 for source in sources} == {True, False} for sources in table.values()
+        )

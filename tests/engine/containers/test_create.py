@@ -37,8 +37,8 @@ __all__ = ["bench", "place"]
 
 
 def volume(path: str, **fields: object) -> pb.Mount:
-    given = {"readonly": True, "image": pb.ImageSpec(image=DATA), **fields}
-    return pb.Mount(container_path=path, **given)  # type: ignore[arg-type]
+    options = {"readonly": True, "image": pb.ImageSpec(image=DATA), **fields}
+    return pb.Mount(container_path=path, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ async def test_the_tag_that_was_asked_for_comes_before_the_others(bench: Bench) 
 
 async def test_a_container_is_a_bundle_and_a_record(bench: Bench) -> None:
     sandbox = await bench.pod()
-    await bench.told()
+    await bench.new_events()
     container = await bench.created(sandbox, log_path="main/0.log")
     record, image = container.record, bench.context.images.find(APP)
     assert bench.on_disk("containers").keys() == {container.id}
@@ -88,7 +88,7 @@ async def test_a_container_is_a_bundle_and_a_record(bench: Bench) -> None:
     assert process["args"] == ["/app", "serve"]
     assert (process["cwd"], process["user"]["uid"]) == ("/srv", 1000)
     assert "A=image" in process["env"]
-    assert await bench.told() == [("CREATED", container.id)]
+    assert await bench.new_events() == [("CREATED", container.id)]
     assert not bench.adapter.calls_of(container.id)
 
 
@@ -129,11 +129,11 @@ async def test_output_goes_nowhere_without_both_halves_of_the_path(
         ),
     ],
 )
-async def test_of_a_container_that_cannot_be_made_nothing_stays(
+async def test_failed_creation_leaves_nothing(
     bench: Bench, config: pb.ContainerConfig, error: type[Exception], text: str
 ) -> None:
     sandbox = await bench.pod()
-    await bench.told()
+    await bench.new_events()
     with pytest.raises(error, match=text):
         await create_container(bench.context, sandbox, config)
     assert not list(bench.inventory.containers)
@@ -141,7 +141,7 @@ async def test_of_a_container_that_cannot_be_made_nothing_stays(
     assert not list(bench.paths.bundles.iterdir())
     assert not bench.mounts()
     assert not list((bench.paths.images / "containers").iterdir())
-    assert not await bench.told()
+    assert not await bench.new_events()
     # The name is free again.
     await bench.created(sandbox, name=config.metadata.name or "main")
 
@@ -195,13 +195,13 @@ async def test_image_volumes_are_mounted_and_named(bench: Bench) -> None:
     assert (bundle / "volumes/1/other").read_bytes() == b"o"
     assert (bundle / "volumes/2/file").read_bytes() == b"data"
     spec = json.loads((bundle / "config.json").read_text())
-    sources = {each["destination"]: each["source"] for each in spec["mounts"]}
+    sources = {mount["destination"]: mount["source"] for mount in spec["mounts"]}
     assert (sources["/h"], sources["/v"], sources["/w"]) == ("/usr", *places)
     # The caller is shown what it asked for, and which image that was.
     shown = container_status(container).mounts
     data = bench.context.images.find(DATA).id
-    assert [each.host_path for each in shown] == ["/usr", "", ""]
-    assert [each.image.image_ref for each in shown] == ["", data, data]
+    assert [mount.host_path for mount in shown] == ["/usr", "", ""]
+    assert [mount.image.image_ref for mount in shown] == ["", data, data]
     await remove_container(bench.context, container)
     assert not bench.mounts()
     assert not bundle.exists()

@@ -33,10 +33,10 @@ async def test_an_end_is_on_record_and_the_runtime_forgets(
     bench: Bench, code: int, is_out_of_memory: bool, reason: str
 ) -> None:
     container = await bench.running(await bench.pod())
-    await bench.told()
+    await bench.new_events()
     bench.end(container, code, is_out_of_memory=is_out_of_memory)
     await container.exited.wait()
-    assert await bench.told() == [("STOPPED", container.id)]
+    assert await bench.new_events() == [("STOPPED", container.id)]
     record = container.record
     assert (record.stage, record.reason, record.message) == (Stage.EXITED, reason, "")
     assert record.exit == Exit(code, FINISHED_NS, is_out_of_memory)
@@ -94,9 +94,9 @@ async def test_another_engine_finds_the_records_as_they_were_left(
         taken = again.inventory.containers.find(container.id)
         assert taken.record == container.record
         assert taken.config == container.config
-        found = again.inventory.containers.find(ended.id)
-        assert found.record == ended.record
-        assert found.exited.is_set()
+        recovered = again.inventory.containers.find(ended.id)
+        assert recovered.record == ended.record
+        assert recovered.exited.is_set()
         again.end(taken, 6)
         await taken.exited.wait()
         assert taken.record.exit == Exit(6, FINISHED_NS)

@@ -44,7 +44,9 @@ class Monitors:
         return self.pids.setdefault(bundle.name, PID + len(self.pids))
 
     def bytes(self, pid: int) -> int | None:
-        return next(self.written[name] for name, each in self.pids.items() if each == pid)
+        return next(
+            self.written[name] for name, monitor_pid in self.pids.items() if monitor_pid == pid
+        )
 
     @property
     def throttled(self) -> str:
@@ -95,7 +97,7 @@ async def test_a_monitor_above_the_limit_is_throttled(
 
 async def flood(bench: Bench, monitors: Monitors, *containers: Container) -> None:
     for start in (0, 10**9):
-        monitors.written |= {each.id: start for each in containers}
+        monitors.written |= {container.id: start for container in containers}
         bench.clock.advance(1)
         await monitors.limiter.check()
 
@@ -109,8 +111,8 @@ async def test_it_stays_until_it_ends_and_the_last_takes_the_cgroup_along(
     await monitors.limiter.check()
     # They are looked at no more.
     assert len(monitors.reads) == 4
-    for each in monitors.cgroup.iterdir():
-        each.unlink()
+    for path in monitors.cgroup.iterdir():
+        path.unlink()
     bench.end(first, 0)
     await settle()
     await monitors.limiter.check()
@@ -132,7 +134,7 @@ async def test_an_ended_container_is_forgotten(bench: Bench, monitors: Monitors)
     assert monitors.limiter._readings == {}
 
 
-async def test_what_cannot_be_read_does_not_keep_others_from_it(
+async def test_unreadable_container_does_not_prevent_limits_of_others(
     bench: Bench, monitors: Monitors
 ) -> None:
     names = ("gone", "ended", "uncounted", "flooding")
@@ -159,7 +161,7 @@ async def test_only_containers_with_a_log_and_a_cgroup_of_the_engine_are_looked_
     assert monitors.reads == []
 
 
-async def test_a_cgroup_that_cannot_be_made_limits_nothing_and_is_tried_again(
+async def test_failed_cgroup_creation_limits_nothing_and_is_retried(
     bench: Bench, monitors: Monitors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:

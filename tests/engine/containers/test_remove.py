@@ -24,9 +24,9 @@ CREATED = ["create", "start"]
 async def test_a_removal_ends_what_runs_and_leaves_nothing(bench: Bench) -> None:
     sandbox = await bench.pod()
     container, beside = await bench.running(sandbox), await bench.running(sandbox, name="beside")
-    await bench.told()
+    await bench.new_events()
     await asyncio.gather(*(remove_container(bench.context, container) for _ in range(2)))
-    assert await bench.told() == [("STOPPED", container.id), ("DELETED", container.id)]
+    assert await bench.new_events() == [("STOPPED", container.id), ("DELETED", container.id)]
     assert container.id not in bench.adapter.tasks
     assert not bench.paths.bundle(container.id).exists()
     assert bench.on_disk("containers").keys() == {beside.id}

@@ -30,7 +30,7 @@ CREATED = ["create", "start"]
 async def test_a_start_is_on_record_before_the_runtime_is_asked(bench: Bench) -> None:
     sandbox = await bench.pod()
     container = await bench.created(sandbox)
-    await bench.told()
+    await bench.new_events()
     bench.adapter.gates["create"] = asyncio.Event()
     starting = asyncio.create_task(start_container(bench.context, container))
     await settle()
@@ -43,7 +43,7 @@ async def test_a_start_is_on_record_before_the_runtime_is_asked(bench: Bench) ->
     assert (record.stage, record.pid) == (Stage.RUNNING, FIRST_PID)
     assert record.started_at_ns == START_NS + 5_000_000_000
     assert bench.on_disk("containers")[container.id]["pid"] == FIRST_PID
-    assert await bench.told() == [("STARTED", container.id)]
+    assert await bench.new_events() == [("STARTED", container.id)]
     with pytest.raises(PreconditionError, match="is running: only a created one can be started"):
         await start_container(bench.context, container)
     task = bench.adapter.tasks[container.id].task
@@ -62,7 +62,7 @@ async def test_a_failed_start_is_undone_and_on_record(
     bench: Bench, call: str, failure: Exception, words: str
 ) -> None:
     container = await bench.created(await bench.pod())
-    await bench.told()
+    await bench.new_events()
     bench.adapter.failures[call] = failure
     expected = f"failed to start container '{container.id}': {words}"
     with pytest.raises(FailedError) as raised:
@@ -74,7 +74,7 @@ async def test_a_failed_start_is_undone_and_on_record(
     assert (record.stage, record.exit) == (Stage.EXITED, Exit(128, START_NS))
     assert (record.reason, record.message) == ("StartError", expected)
     assert bench.on_disk("containers")[container.id]["reason"] == "StartError"
-    assert await bench.told() == [("STOPPED", container.id)]
+    assert await bench.new_events() == [("STOPPED", container.id)]
 
 
 async def test_a_failed_start_that_cannot_be_undone_is_still_the_first_failure(

@@ -60,7 +60,7 @@ async def test_one_signal_for_several_stops_and_then_sigkill(bench: Bench) -> No
     bench.adapter.is_obeying = False
     container = await bench.running(await bench.pod())
     await asyncio.gather(*(stop_container(bench.context, container, 1) for _ in range(3)))
-    kills = [each for each in bench.adapter.calls_of(container.id) if each[0] == "kill"]
+    kills = [call for call in bench.adapter.calls_of(container.id) if call[0] == "kill"]
     assert kills[0] == ("kill", "SIGUSR1")
     assert set(kills[1:]) == {("kill", "SIGKILL")}
     assert container.record.stage is Stage.EXITED

@@ -19,7 +19,7 @@ HERE = Platform.of_this_machine().architecture
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a layer; a plain file unless told otherwise."""
+    """One entry of a layer; a plain file by default."""
 
     name: str
     content: bytes = b""
@@ -48,16 +48,16 @@ def layer(*entries: Entry) -> bytes:
     """An archive of these entries, in this order."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for each in entries:
-            header = tarfile.TarInfo(each.name)
-            header.type, header.mode, header.linkname = each.kind, each.mode, each.link
-            header.uid, header.gid = each.owner
-            header.devmajor, header.devminor = each.device
-            header.mtime, header.size = each.mtime, len(each.content)
+        for entry in entries:
+            header = tarfile.TarInfo(entry.name)
+            header.type, header.mode, header.linkname = entry.kind, entry.mode, entry.link
+            header.uid, header.gid = entry.owner
+            header.devmajor, header.devminor = entry.device
+            header.mtime, header.size = entry.mtime, len(entry.content)
             header.pax_headers = {
-                f"SCHILY.xattr.{name}": value for name, value in (each.xattrs or {}).items()
+                f"SCHILY.xattr.{name}": value for name, value in (entry.xattrs or {}).items()
             }
-            archive.addfile(header, io.BytesIO(each.content))
+            archive.addfile(header, io.BytesIO(entry.content))
     return buffer.getvalue()
 
 
@@ -71,7 +71,7 @@ def configuration(layers: Iterable[bytes], process: Mapping[str, Any] | None = N
             "architecture": HERE,
             "os": "linux",
             "config": process or {},
-            "rootfs": {"type": "layers", "diff_ids": [digest(each) for each in layers]},
+            "rootfs": {"type": "layers", "diff_ids": [digest(layer) for layer in layers]},
         }
     ).encode()
 
@@ -125,9 +125,9 @@ def oci_archive(
     files = {
         "oci-layout": b'{"imageLayoutVersion":"1.0.0"}',
         "index.json": json.dumps({"schemaVersion": 2, "manifests": listed}).encode(),
-        **{f"blobs/sha256/{name.removeprefix('sha256:')}": each for name, each in blobs.items()},
+        **{f"blobs/sha256/{name.removeprefix('sha256:')}": blob for name, blob in blobs.items()},
     }
-    path.write_bytes(layer(*(Entry(name, each) for name, each in files.items())))
+    path.write_bytes(layer(*(Entry(name, file) for name, file in files.items())))
     return path
 
 

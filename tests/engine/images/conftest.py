@@ -24,8 +24,8 @@ def place(tmp_path: Path) -> Iterator[Path]:
     if os.geteuid() != 0:
         pytest.skip("layers need root")
     yield tmp_path
-    for each in mounts_below(tmp_path, current_mounts()):
-        unmount(each.point)
+    for mount in mounts_below(tmp_path, current_mounts()):
+        unmount(mount.point)
 
 
 @pytest.fixture

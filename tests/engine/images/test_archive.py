@@ -26,8 +26,8 @@ async def test_all_images_of_our_own_archives_are_loaded(images: ImageStore, pla
     ]  # fmt: skip
     (place / "a.tar").write_bytes(write_archive(built))
     loaded = await images.load(place / "a.tar")
-    assert [each.id for each in loaded] == [each.id for each in built]
-    assert [each.tags for each in loaded] == [(each.name,) for each in built]
+    assert [image.id for image in loaded] == [image.id for image in built]
+    assert [image.tags for image in loaded] == [(image.name,) for image in built]
     assert loaded[1].configuration.env == ("A=b",)
     assert loaded[1].layers == (digest(ONE), digest(TWO))
     assert images.find("registry.example/app:2") == loaded[1]
@@ -48,7 +48,7 @@ async def test_what_docker_saved_is_loaded(images: ImageStore, place: Path) -> N
     assert image.digests == ()
     assert image.layers == (digest(ONE), digest(TWO), digest(ONE))
     await images.mount_rootfs("c1", image, place / "root")
-    assert sorted(each.name for each in (place / "root").iterdir()) == ["one", "two"]
+    assert sorted(path.name for path in (place / "root").iterdir()) == ["one", "two"]
 
 
 async def test_a_packed_archive_is_loaded(images: ImageStore, place: Path) -> None:
@@ -74,7 +74,7 @@ async def test_a_packed_archive_is_loaded(images: ImageStore, place: Path) -> No
         ),
     ],
 )  # fmt: skip
-async def test_what_is_no_archive_is_refused(
+async def test_invalid_archive_is_rejected(
     images: ImageStore, place: Path, content: bytes, why: str
 ) -> None:
     (place / "a.tar").write_bytes(content)

@@ -76,7 +76,7 @@ def test_zstd_is_left_to_its_program() -> None:
         BlobStream(io.BytesIO(packed), 0, len(packed) + 1, "zstd").digests()
 
 
-def test_without_the_program_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_decompressor_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/none")
     with pytest.raises(LayerError, match="compressed with zstd, which is not installed"):
         opened(b"", "zstd")
@@ -99,7 +99,7 @@ def test_nothing_at_all() -> None:
     ],
     ids=["cut", "cut in its head", "cut in the second member", "text", "more after it", "zlib"],
 )
-def test_what_is_no_whole_gzip(packed: bytes, why: str) -> None:
+def test_invalid_gzip_is_rejected(packed: bytes, why: str) -> None:
     with pytest.raises(LayerError, match=why):
         opened(packed, "gzip").digests()
 
@@ -142,7 +142,7 @@ def test_a_few_bytes_do_not_become_gigabytes_at_once(monkeypatch: pytest.MonkeyP
 )
 def test_another_digest_is_refused(wrong: str, why: str) -> None:
     packed = gzip.compress(TEXT)
-    blob, content = (digest(b"" if wrong == each else given) for each, given in (
+    blob, content = (digest(b"" if wrong == part else data) for part, data in (
         ("blob", packed), ("content", TEXT)))  # fmt: skip
     with pytest.raises(LayerError, match=why):
         opened(packed, "gzip").check(blob, content)

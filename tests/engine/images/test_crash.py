@@ -57,7 +57,7 @@ def _check(images: ImageStore, place: Path) -> None:
     needed = {layer.removeprefix("sha256:") for image in images.all() for layer in image.layers}
     data = place / "data"
     assert set(os.listdir(data / "layers")) == needed
-    assert {f"sha256:{each}" for each in os.listdir(data / "configurations")} == {
+    assert {f"sha256:{name}" for name in os.listdir(data / "configurations")} == {
         image.id for image in images.all()
     }
     assert os.listdir(data / "containers") == []

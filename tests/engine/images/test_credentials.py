@@ -43,7 +43,7 @@ def test_dockers_registry_has_several_names() -> None:
 
 
 @pytest.mark.parametrize("auth", ["*", base64.b64encode(b"nothing").decode()])
-def test_an_auth_that_is_none_is_refused_and_not_shown(auth: str) -> None:
+def test_invalid_auth_is_rejected_and_not_shown(auth: str) -> None:
     with pytest.raises(InvalidError) as caught:
         Credentials.of(pb.AuthConfig(auth=auth), IMAGE)
     assert auth not in str(caught.value)

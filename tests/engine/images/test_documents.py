@@ -83,8 +83,8 @@ def test_the_names_of_an_image(
     wanted = (f"{repository}@{digest_of(MANIFEST)}",) if has_digest else ()
     assert image.digests == wanted
     assert image.configuration == CONFIG
-    (found,) = image.blobs
-    assert (found.digest, found.size_bytes if hasattr(found, "size_bytes") else 3) == (
+    (result,) = image.blobs
+    assert (result.digest, result.size_bytes if hasattr(result, "size_bytes") else 3) == (
         digest_of(b"one"), 3
     )  # fmt: skip
 
@@ -130,11 +130,11 @@ def test_links_lead_to_layers_that_are_there_once(tmp_path: Path, there: Entry) 
     saved = Entry("manifest.json", b'[{"Config":"c","Layers":["d/l"]}]')
     for content, packing in ((b"plain", ""), (b"\x1f\x8bxx", "gzip")):
         (image,) = read(tmp_path, saved, Entry("c", CONFIG), Entry("real", content), there)
-        (found,) = image.blobs
-        assert found.compression == packing
+        (result,) = image.blobs
+        assert result.compression == packing
         assert image.tags == image.digests == ()
         with tarfile.open(tmp_path / "a.tar") as opened:
-            assert found.offset == opened.getmember("real").offset_data
+            assert result.offset == opened.getmember("real").offset_data
 
 
 def test_how_many_links_are_followed(tmp_path: Path) -> None:
@@ -191,10 +191,10 @@ IMAGE: Any = type("Image", (), {"id": "sha256:1", "name": "a:1", "layers": ()})
 none: Any = None
 
 
-async def test_what_the_disk_refuses_is_said_of_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_disk_errors_name_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
     below = Layers()
-    given: Any = (Files(), below, set)
-    images = catalogue.Catalogue(*given)
+    arguments: Any = (Files(), below, set)
+    images = catalogue.Catalogue(*arguments)
     with pytest.raises(NotFoundError, match="image a:1 was removed"):
         await images.configuration(IMAGE)
 
@@ -233,8 +233,8 @@ async def test_how_the_process_that_unpacks_ended(
         asked.append((argv, options))
         if isinstance(answer, Exception):
             raise answer
-        found: Answer = answer
-        return found
+        result: Answer = answer
+        return result
 
     monkeypatch.setattr(layers, "run", run)
     assert await layers._run({"a": 1}) == outcome
@@ -246,16 +246,16 @@ async def test_how_the_process_that_unpacks_ended(
     assert options["environment"]["LANG"] == "C.UTF-8"
 
 
-def test_layers_that_cannot_be_read_go(tmp_path: Path) -> None:
+def test_unreadable_layers_are_removed(tmp_path: Path) -> None:
     record = b'{"size_bytes":7,"inodes":2,"whiteouts":[],"opaques":[]}'
     for name, content in (("aa", b"{"), ("bb", None), (".new-1", record)):
         (tmp_path / "l" / name).mkdir(parents=True)
         if content is not None:
             (tmp_path / "l" / name / layers._RECORD).write_bytes(content)
-    found = layers.Layers(tmp_path / "l", none, is_marked=False)
-    found.load()
+    store = layers.Layers(tmp_path / "l", none, is_marked=False)
+    store.load()
     assert list((tmp_path / "l").iterdir()) == []
-    assert "sha256:aa" not in found
+    assert "sha256:aa" not in store
 
 
 def test_a_tree_that_cannot_be_copied_whole_leaves_nothing(

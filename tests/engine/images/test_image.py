@@ -88,6 +88,6 @@ def test_what_is_null_or_left_out_is_empty() -> None:
         b'{"rootfs":{"diff_ids":[]},"config":{"Env":7}}',
     ],
 )
-def test_what_is_no_configuration_is_refused(blob: Any) -> None:
+def test_invalid_configuration_is_rejected(blob: Any) -> None:
     with pytest.raises(MalformedImageError):
         read_configuration(blob)

@@ -78,7 +78,7 @@ def test_a_tag_names_one_image_at_the_most(steps: list[tuple[str, list[str], boo
         else:
             images = with_image(images, image(image_id, *tags))
             assert set(tags) <= set(images[image_id].tags)
-        named = [tag for each in images.values() for tag in each.tags]
+        named = [tag for image in images.values() for tag in image.tags]
         assert len(named) == len(set(named))
 
 

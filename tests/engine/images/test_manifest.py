@@ -41,7 +41,7 @@ def test_the_entry_for_this_machine_is_picked(
     assert pick(listed(*platforms), ARM).digest == wanted
 
 
-def test_no_entry_for_this_machine_is_told() -> None:
+def test_index_without_this_platform_is_rejected() -> None:
     with pytest.raises(MalformedImageError, match="linux/arm64 not in linux/amd64, windows/arm64"):
         pick(listed(("linux", "amd64", ""), ("windows", "arm64", "")), ARM)
 
@@ -58,9 +58,9 @@ def test_no_entry_for_this_machine_is_told() -> None:
     ],
 )
 def test_a_layers_packing_is_in_its_media_type(kind: str, compression: str) -> None:
-    found = read_manifest(manifest({"digest": A, "size": 1, "mediaType": kind}))
-    assert isinstance(found, Manifest)
-    assert found.layers[0].compression == compression
+    result = read_manifest(manifest({"digest": A, "size": 1, "mediaType": kind}))
+    assert isinstance(result, Manifest)
+    assert result.layers[0].compression == compression
 
 
 def manifest(layer: object, **more: object) -> bytes:
@@ -84,16 +84,16 @@ FOREIGN = "application/vnd.oci.image.layer.nondistributable.v1.tar"
         (manifest({"digest": A, "size": 1, "mediaType": FOREIGN}), "not in the registry"),
     ],
 )
-def test_what_is_no_manifest_is_refused(content: bytes, why: str) -> None:
+def test_invalid_manifest_is_rejected(content: bytes, why: str) -> None:
     with pytest.raises(MalformedImageError, match=why):
         read_manifest(content)
 
 
-@given(st.binary() | st.recursive(st.none() | st.integers() | st.text(), lambda each:
-       st.lists(each) | st.dictionaries(st.sampled_from(
+@given(st.binary() | st.recursive(st.none() | st.integers() | st.text(), lambda children:
+       st.lists(children) | st.dictionaries(st.sampled_from(
            ["schemaVersion", "manifests", "config", "layers", "digest", "size", "mediaType"]),
-           each)).map(lambda value: json.dumps(value).encode()))  # fmt: skip
-def test_whatever_a_registry_serves_is_read_or_refused(content: bytes) -> None:
+           children)).map(lambda value: json.dumps(value).encode()))  # fmt: skip
+def test_any_bytes_are_read_or_rejected(content: bytes) -> None:
     try:
         read_manifest(content)
     except MalformedImageError:

@@ -28,9 +28,7 @@ def layers_on(place: Path) -> set[str]:
     return {f"sha256:{name}" for name in os.listdir(place / "data/layers")}
 
 
-async def test_layers_stay_while_a_container_stands_on_them(
-    images: ImageStore, place: Path
-) -> None:
+async def test_layers_stay_while_a_container_uses_them(images: ImageStore, place: Path) -> None:
     image = await loaded(images, place, "localhost/a:1", ONE, TWO)
     await images.mount_rootfs("c1", image, place / "root")
     await images.remove("localhost/a:1")
@@ -127,15 +125,17 @@ PARTS = layer(
 
 
 @pytest.mark.parametrize(
-    ("sub_path", "found"),
+    ("sub_path", "expected"),
     [("etc", ["file"]), ("/etc/", ["file"]), ("way", ["file"]), ("deep/er", ["x"]), ("", None)],
 )
 async def test_a_part_of_an_image_is_a_volume(
-    images: ImageStore, place: Path, sub_path: str, found: list[str] | None
+    images: ImageStore, place: Path, sub_path: str, expected: list[str] | None
 ) -> None:
     image = await loaded(images, place, "localhost/a:1", PARTS)
     await images.mount_image(image, place / "volume", sub_path=sub_path)
-    assert sorted(os.listdir(place / "volume")) == (found or ["deep", "etc", "loop", "out", "way"])
+    assert sorted(os.listdir(place / "volume")) == (
+        expected or ["deep", "etc", "loop", "out", "way"]
+    )
     with pytest.raises(OSError, match="Read-only"):
         (place / "volume/new").touch()
     assert list((place / "run/stages").iterdir()) == []
@@ -159,9 +159,7 @@ async def test_a_part_that_is_not_in_the_image_is_refused(
     assert list((place / "data/volumes").iterdir()) == []
 
 
-async def test_a_root_that_cannot_be_mounted_leaves_nothing(
-    images: ImageStore, place: Path
-) -> None:
+async def test_failed_root_mount_leaves_nothing(images: ImageStore, place: Path) -> None:
     image = await loaded(images, place, "localhost/a:1", ONE)
     (place / "file").touch()
     with pytest.raises(FailedError, match="container c1: root filesystem at"):
@@ -185,7 +183,7 @@ async def test_a_mount_taken_back_can_be_cleaned_up_at_once(
     assert list((place / "data/containers").iterdir()) == []
 
 
-async def test_a_taker_of_orphans_in_the_same_process_is_no_hindrance(
+async def test_images_are_pulled_and_mounted_beside_a_reaper(
     images: ImageStore, registry: Registry, place: Path
 ) -> None:
     mappings = IdMappings((IdRange(0, 100_000, 65_536),), (IdRange(0, 100_000, 65_536),))

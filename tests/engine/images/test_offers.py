@@ -118,8 +118,8 @@ async def test_of_a_list_the_machines_image_is_offered(skopeo: Skopeo) -> None:
 async def test_what_is_not_what_was_asked_for_is_refused(skopeo: Skopeo) -> None:
     exact = parse(f"r.example/app@{digest_of(b'other')}")
     skopeo.manifests = [b"served"]
-    said = f"the registry served {digest_of(b'served')} instead of {digest_of(b'other')}"
-    with pytest.raises(FailedError, match=f'failed to pull image "{exact.full}": {said}'):
+    message = f"the registry served {digest_of(b'served')} instead of {digest_of(b'other')}"
+    with pytest.raises(FailedError, match=f'failed to pull image "{exact.full}": {message}'):
         await puller(skopeo).digest(exact, None)
     skopeo.config = configuration(*LAYERS)
     image = manifest(skopeo.config, 5, 7)
@@ -154,7 +154,7 @@ async def test_a_list_of_lists_is_refused(skopeo: Skopeo) -> None:
 async def test_layers_that_are_there_are_stood_for(skopeo: Skopeo, tmp_path: Path) -> None:
     offer = await offered(skopeo, 5, 7)
     await puller(skopeo).fetch(offer, None, {LAYERS[0]}, tmp_path)
-    files = [blob_file(tmp_path, each) for each in offer.manifest.layers]
+    files = [blob_file(tmp_path, layer) for layer in offer.manifest.layers]
     assert [file.read_bytes() for file in files] == [b"\0" * 5, b"blob 1"]
     assert skopeo.asked[-1] == ("copy", offer.exact.full, None, True)
     assert [(diff_id, blob.path, blob.compression) for diff_id, blob in offer.blobs(tmp_path)] == [
@@ -203,7 +203,7 @@ async def test_what_would_not_fit_is_refused_before_it_is_fetched(
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "said"),
+    ("error", "kind", "text"),
     [
         (OSError(errno.ENOSPC, "full", "/a"), ExhaustedError, "x: full (/a); free disk space"),
         (OSError(errno.EDQUOT, "quota"), ExhaustedError, "x: quota; free disk space"),
@@ -216,14 +216,14 @@ async def test_what_would_not_fit_is_refused_before_it_is_fetched(
         ),
     ],
 )
-def test_what_the_file_system_refuses_is_said_with_what_to_do(
-    error: OSError, kind: type[Exception], said: str
+def test_file_system_errors_say_what_to_do(
+    error: OSError, kind: type[Exception], text: str
 ) -> None:
-    found = failure("x", error)
-    assert type(found) is kind
-    assert said in str(found)
-    if kind is FailedError and "run the pod" not in said:
-        assert "run the pod" not in str(found)
+    refusal = failure("x", error)
+    assert type(refusal) is kind
+    assert text in str(refusal)
+    if kind is FailedError and "run the pod" not in text:
+        assert "run the pod" not in str(refusal)
 
 
 def test_a_directory_goes_in_one_step(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ async def test_an_image_is_pulled_and_found_by_all_its_names(
             assert images.find(reference) == image
     assert await images.configuration(image) == settings
     assert list((place / "data/ingest").iterdir()) == []
-    assert sorted(each.name for each in (place / "run").iterdir()) == ["stages"]
+    assert sorted(path.name for path in (place / "run").iterdir()) == ["stages"]
 
 
 async def test_what_is_there_is_not_fetched_again(
@@ -146,13 +146,15 @@ async def test_the_list_of_platforms_names_the_image(
     assert image.layers == (digest(layer(Entry(HERE))),)
 
 
-async def test_those_who_ask_at_once_share_one_pull(
+async def test_concurrent_requests_share_one_pull(
     images: ImageStore, registry: Registry, place: Path
 ) -> None:
     name = pushed(registry, place, "together:1", BASE)
     other = pushed(registry, place, "together:2", BASE, layer(Entry("x")))
-    found = await asyncio.gather(*(images.pull(each) for each in (name, name, name, other, other)))
-    assert len({each.id for each in found}) == 2
+    pulled = await asyncio.gather(
+        *(images.pull(reference) for reference in (name, name, name, other, other))
+    )
+    assert len({image.id for image in pulled}) == 2
     assert len(list((place / "data/layers").iterdir())) == 2
 
 
@@ -167,7 +169,9 @@ async def test_a_pull_taken_back_leaves_nothing(
         pull.cancel()
         await asyncio.wait((pull,))
         # Taken back in the last moment, the image is there, and whole.
-        whole = {each.removeprefix("sha256:") for image in images.all() for each in image.layers}
+        whole = {
+            digest.removeprefix("sha256:") for image in images.all() for digest in image.layers
+        }
         assert set(os.listdir(place / "data/layers")) == whole
         assert len(whole) in (0, 4)
         assert os.listdir(place / "data/ingest") == []
@@ -175,7 +179,7 @@ async def test_a_pull_taken_back_leaves_nothing(
     assert len((await images.pull(name)).layers) == 4
 
 
-async def test_one_who_leaves_does_not_end_the_others_pull(
+async def test_cancelled_request_does_not_end_the_shared_pull(
     images: ImageStore, registry: Registry, place: Path
 ) -> None:
     name = pushed(registry, place, "stays:1", layer(Entry("f", os.urandom(5_000_000))))
@@ -230,7 +234,7 @@ async def test_a_mirror_is_asked_in_the_registrys_stead(registry: Registry, plac
     assert image.tags == ("docker.io/library/mirrored:1",)
 
 
-async def test_a_blob_spoilt_in_the_registry_is_refused(
+async def test_corrupt_blob_of_the_registry_is_rejected(
     images: ImageStore, place: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     directory = tmp_path_factory.mktemp("spoilt")
@@ -290,7 +294,7 @@ async def test_secrets_are_not_in_command_lines(place: Path) -> None:
 
 
 async def test_a_signature_policy_is_kept(place: Path, registry: Registry) -> None:
-    """A machine whose policy rejects everything: told by a wrapper that names the policy."""
+    """A host whose policy rejects everything: a wrapper names the policy."""
     policy = place / "policy.json"
     policy.write_text('{"default": [{"type": "reject"}]}')
     wrapper = place / "skopeo"

@@ -7,7 +7,7 @@ from moorage.engine.images.refusals import message_in, refusal
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "begins"),
+    ("message", "kind", "begins"),
     [
         (
             "reading manifest 9 in r/a: manifest unknown: manifest unknown",
@@ -43,9 +43,9 @@ from moorage.engine.images.refusals import message_in, refusal
     ],
 )
 def test_what_the_program_says_becomes_an_error(
-    said: str, kind: type[EngineError], begins: str
+    message: str, kind: type[EngineError], begins: str
 ) -> None:
-    error = refusal("r/a:9", f'time="2026-01-02T03:04:05Z" level=fatal msg="{said}"\n')
+    error = refusal("r/a:9", f'time="2026-01-02T03:04:05Z" level=fatal msg="{message}"\n')
     assert type(error) is kind
     assert error.sentence.startswith(begins)
 

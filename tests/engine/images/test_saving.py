@@ -48,7 +48,7 @@ UPPER = layer(
 
 def described(tree: Path) -> dict[str, tuple[Any, ...]]:
     """What a tree holds: kinds, owners, modes, times, contents, links, attributes."""
-    found: dict[str, tuple[Any, ...]] = {}
+    result: dict[str, tuple[Any, ...]] = {}
     inodes: dict[int, str] = {}
     for path in (tree, *sorted(tree.rglob("*"))):
         status = path.lstat()
@@ -60,23 +60,23 @@ def described(tree: Path) -> dict[str, tuple[Any, ...]]:
         elif stat.S_ISLNK(kind):
             content = os.readlink(path)
         attributes = {
-            each: os.getxattr(path, each, follow_symlinks=False)
-            for each in os.listxattr(path, follow_symlinks=False)
+            attribute: os.getxattr(path, attribute, follow_symlinks=False)
+            for attribute in os.listxattr(path, follow_symlinks=False)
         }
         # Marks of what is hidden have the time of their unpacking.
         is_mark = stat.S_ISCHR(kind) and status.st_rdev == 0
         time_us = 0 if is_mark or name == "." else round(status.st_mtime_ns / 1000)
         twin = inodes.setdefault(status.st_ino, name)
-        found[name] = (
+        result[name] = (
             status.st_mode, status.st_uid, status.st_gid, status.st_rdev, time_us, content,
             twin, attributes,
         )  # fmt: skip
-    return found
+    return result
 
 
 def trees(data: Path) -> list[dict[str, tuple[Any, ...]]]:
-    layers = sorted((data / "layers").iterdir(), key=lambda each: len(described(each / "tree")))
-    return [described(each / "tree") for each in layers]
+    layers = sorted((data / "layers").iterdir(), key=lambda path: len(described(path / "tree")))
+    return [described(layer / "tree") for layer in layers]
 
 
 async def test_files_come_back_as_they_were(images: ImageStore, place: Path) -> None:
@@ -125,14 +125,16 @@ async def test_several_images_and_names_in_one_archive(images: ImageStore, place
     await images.load(oci_archive(place / "b.tar", ["localhost/b:1"], [LOWER, UPPER]))
     names = ["localhost/a:1", "localhost/a:2", "localhost/b:1"]
     saved = await images.save(names, place / "out.tar")
-    assert [each.name for each in saved] == names
+    assert [image.name for image in saved] == names
     with tarfile.open(place / "out.tar") as archive:
         index = json.load(archive.extractfile("index.json"))  # type: ignore[arg-type]
-    listed = [each["annotations"]["io.containerd.image.name"] for each in index["manifests"]]
+    listed = [
+        manifest["annotations"]["io.containerd.image.name"] for manifest in index["manifests"]
+    ]
     assert listed == names
 
 
-async def test_what_cannot_be_saved_leaves_nothing(images: ImageStore, place: Path) -> None:
+async def test_failed_save_leaves_nothing(images: ImageStore, place: Path) -> None:
     await images.load(oci_archive(place / "in.tar", ["localhost/a:1"], [LOWER]))
     with pytest.raises(NotFoundError, match="localhost/none:1"):
         await images.save(["localhost/a:1", "localhost/none:1"], place / "out.tar")
@@ -151,7 +153,7 @@ async def test_what_cannot_be_saved_leaves_nothing(images: ImageStore, place: Pa
 
 
 def _files(place: Path) -> list[str]:
-    return sorted(each.name for each in place.iterdir() if each.is_file())
+    return sorted(path.name for path in place.iterdir() if path.is_file())
 
 
 def test_a_saved_layer_is_in_order_of_names_whatever_the_disk_says(tmp_path: Path) -> None:

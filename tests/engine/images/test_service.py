@@ -41,8 +41,8 @@ async def test_an_image_comes_is_shown_and_goes(
     assert json.loads(status.info["info"])["imageSpec"]["config"]["User"] == "web:1"
     everything = await calls.list_images(pb.ListImagesRequest())
     assert list(everything.images) == [status.image]
-    streamed = [each async for each in calls.stream_images(pb.StreamImagesRequest())]
-    assert [list(each.images) for each in streamed] == [[status.image]]
+    streamed = [response async for response in calls.stream_images(pb.StreamImagesRequest())]
+    assert [list(response.images) for response in streamed] == [[status.image]]
     none = await calls.list_images(pb.ListImagesRequest(filter=pb.ImageFilter(image=spec("other"))))
     assert list(none.images) == []
     usage = await calls.image_fs_info(pb.ImageFsInfoRequest())
@@ -68,7 +68,7 @@ async def test_requests_that_can_never_work_are_refused(
         await calls.pull_image(pb.PullImageRequest(image=spec("a b")))
 
 
-async def test_pinned_images_and_numeric_users_are_told(paths: ImagePaths, place: Path) -> None:
+async def test_pinned_images_and_numeric_users_are_reported(paths: ImagePaths, place: Path) -> None:
     archive = oci_archive(place / "a.tar", ["registry.example/pause:3"], [], {"User": "65535"})
     async with ImageStore(paths, pinned=["registry.example/pause:3"]) as images:
         await images.load(archive)

@@ -7,7 +7,7 @@ import pytest
 from moorage.engine.images.single_flight import SingleFlight
 
 
-async def test_those_who_ask_at_once_get_one_result() -> None:
+async def test_concurrent_callers_get_one_result() -> None:
     calls = 0
     gate = asyncio.Event()
 
@@ -38,7 +38,7 @@ async def test_a_failure_is_everybodys_and_ends_nothing_else() -> None:
         results = await asyncio.gather(
             *(single_flight.join("key", work) for _ in range(2)), return_exceptions=True
         )
-    assert [str(each) for each in results] == ["broken", "broken"]
+    assert [str(error) for error in results] == ["broken", "broken"]
 
 
 async def test_the_last_to_leave_waits_until_the_work_has_cleaned_up() -> None:
@@ -66,7 +66,7 @@ async def test_the_last_to_leave_waits_until_the_work_has_cleaned_up() -> None:
         assert not cleaned.is_set()
         last.cancel()
         await asyncio.wait((last,), timeout=0)
-        # Whoever comes meanwhile begins anew.
+        # A caller that comes meanwhile starts a new call.
         assert await single_flight.join("key", quick) == 2
         with pytest.raises(asyncio.CancelledError):
             await last

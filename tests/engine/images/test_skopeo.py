@@ -52,15 +52,15 @@ async def test_the_program_gets_what_leads_it_to_the_registry_and_nothing_else(
     for name, value in {**wanted, "REGISTRY_AUTH_FILE": "/secret", "XDG_RUNTIME_DIR": "/x"}.items():
         monkeypatch.setenv(name, value)
     skopeo = Skopeo(program(tmp_path, "skopeo", "exec env"), tmp_path, {}, stall_s=60)
-    said = await skopeo.manifest(parse("registry.example/app:1"), None, "app")
-    found = dict(line.split("=", 1) for line in said.decode().splitlines())
-    assert {name: found.get(name) for name in wanted} == wanted
-    assert "PATH" in found
-    assert not {"REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR"} & found.keys()
+    text = await skopeo.manifest(parse("registry.example/app:1"), None, "app")
+    mapping = dict(line.split("=", 1) for line in text.decode().splitlines())
+    assert {name: mapping.get(name) for name in wanted} == wanted
+    assert "PATH" in mapping
+    assert not {"REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR"} & mapping.keys()
 
 
 async def test_how_the_program_is_asked_for_a_manifest(tmp_path: Path) -> None:
-    """Never with the logins of whoever started the engine, and in clear only on this machine."""
+    """Never with the logins of the user who started the engine; plain HTTP only to this host."""
     skopeo = Skopeo(
         program(tmp_path, "skopeo", 'printf "%s\\n" "$@"'), tmp_path,
         {"registry.example": "http://mirror"}, stall_s=60,

@@ -45,7 +45,7 @@ async def test_upper_layers_hide_and_change_what_is_below(images: ImageStore, pl
     root = place / "root"
     await images.mount_rootfs("c1", image, root)
     shown = {
-        str(each.relative_to(root)): each.read_bytes() for each in root.rglob("*") if each.is_file()
+        str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()
     }
     assert shown == {"etc/kept": b"1", "old/new": b"7", "changed": b"8", "tree": b"9"}
     assert stat.S_IMODE((root / "etc").stat().st_mode) == 0o711
@@ -123,7 +123,7 @@ async def test_a_layer_that_comes_twice_says_all_again(images: ImageStore, place
     image = await loaded(images, place, base, twice, between, twice)
     root = place / "root"
     await images.mount_rootfs("c1", image, root)
-    assert sorted(str(each.relative_to(root)) for each in root.rglob("*")) == [
+    assert sorted(str(path.relative_to(root)) for path in root.rglob("*")) == [
         "d",
         "d/twice",
         "twice",
@@ -167,7 +167,7 @@ async def test_volumes_are_read_only(images: ImageStore, place: Path) -> None:
     assert list((place / "data/volumes").iterdir()) == []
 
 
-def test_names_that_mean_something_to_overlayfs_are_no_hindrance() -> None:
+def test_overlay_options_list_lower_upper_and_work_directories() -> None:
     assert options(["a", "b"], ["u", "w"]) == "lowerdir=a:b,upperdir=u,workdir=w"
     assert options(["a", "b"], []) == "lowerdir=a:b"
 
@@ -193,10 +193,10 @@ async def test_where_overlays_are_refused_roots_are_copies(place: Path) -> None:
             above = layer(Entry(".wh.gone"), Entry("d/.wh..wh..opq"), Entry("new", b"2"))
             image = await loaded(inner, place, below, above)
             await inner.mount_rootfs("c1", image, place / "root")
-            found = sorted(
-                str(each.relative_to(place / "root")) for each in (place / "root").rglob("*")
+            names = sorted(
+                str(path.relative_to(place / "root")) for path in (place / "root").rglob("*")
             )
-            assert found == ["d", "new"]
+            assert names == ["d", "new"]
             await inner.unmount_rootfs("c1", place / "root")
         shutil.rmtree(data)
 

@@ -203,9 +203,9 @@ async def test_a_blob_with_another_digest_than_its_name_is_refused(
 @pytest.mark.parametrize(
     ("kind", "pack"),
     [
-        ("", lambda each: each),
+        ("", lambda content: content),
         ("+gzip", packed),
-        ("+gzip", lambda each: packed(each[:9999]) + packed(each[9999:]) + bytes(512)),
+        ("+gzip", lambda content: packed(content[:9999]) + packed(content[9999:]) + bytes(512)),
     ],
     ids=["plain", "gzip", "gzip in two members and padding"],
 )
@@ -385,7 +385,7 @@ async def test_the_layers_of_an_image_share_its_limit(place: Path, paths: ImageP
         await images.load(oci_archive(place / "b.tar", ["localhost/b:1"], parts[:1]))
         with pytest.raises(FailedError, match="unpacks to more than"):
             await images.load(oci_archive(place / "a.tar", ["localhost/a:1"], parts))
-        assert [each.tags for each in images.all()] == [("localhost/b:1",)]
+        assert [image.tags for image in images.all()] == [("localhost/b:1",)]
         many = [layer(Entry(f"l{number}")) for number in range(4)]
         with pytest.raises(FailedError, match="4 layers, more than 3"):
             await images.load(oci_archive(place / "c.tar", ["localhost/c:1"], many))
@@ -421,7 +421,7 @@ async def test_an_archive_that_is_a_bomb_itself_is_refused(place: Path, paths: I
 
 
 @pytest.mark.parametrize("job", ["", '{"blob": 1'])
-def test_a_job_that_cannot_be_done_is_a_failure_of_the_process(job: str) -> None:
+def test_invalid_job_fails_the_process(job: str) -> None:
     command = [sys.executable, "-I", str(Path(unpack.__file__))]
     done = subprocess.run(command, input=job, capture_output=True, text=True, check=False)
     assert done.returncode == 1

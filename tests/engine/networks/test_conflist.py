@@ -43,7 +43,7 @@ def test_a_directory_that_is_empty_or_not_there_has_no_network(tmp_path: Path) -
 
 def test_a_single_plugin_is_a_list_of_one() -> None:
     network = parse_conflist(b'{"name": "n", "type": "ptp"}', FILE)
-    assert [each["type"] for each in network.plugins] == ["ptp"]
+    assert [plugin["type"] for plugin in network.plugins] == ["ptp"]
     assert network.version == "0.2.0"
 
 
@@ -64,7 +64,7 @@ def test_a_single_plugin_is_a_list_of_one() -> None:
         b'{"name": "n", "plugins": ["bridge"]}',
     ],
 )
-def test_what_is_no_configuration_is_refused_by_its_file(text: bytes) -> None:
+def test_invalid_configuration_is_rejected_with_its_file(text: bytes) -> None:
     with pytest.raises(ConflistError, match=r"10-test\.conflist"):
         parse_conflist(text, FILE)
 
@@ -135,7 +135,7 @@ def test_addresses_are_read_from_answers_of_old_versions() -> None:
 
 @given(st.dictionaries(st.sampled_from(["ips", "interfaces", "ip4", "x"]), json_values))
 def test_any_answer_has_addresses_or_none(result: dict[str, Any]) -> None:
-    assert all(isinstance(each, str) and each for each in addresses_of(result, "eth0"))
+    assert all(isinstance(address, str) and address for address in addresses_of(result, "eth0"))
 
 
 def test_a_configuration_that_others_can_write_is_not_used(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ async def test_a_removal_works_without_the_namespace(bench: Bench) -> None:
     assert " none eth0 " in bench.calls[-1]
 
 
-async def test_a_plugin_that_refuses_is_told_in_its_words_and_undone(bench: Bench) -> None:
+async def test_plugin_failure_carries_its_message_and_is_undone(bench: Bench) -> None:
     bench.plugin("first")
     bench.plugin(
         "second", """{ echo '{"code": 7, "msg": "no room", "details": "at all"}'; exit 1; }"""

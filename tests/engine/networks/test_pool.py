@@ -59,7 +59,7 @@ class Bench:
         return [tuple(line.split()) for line in file.read_text().splitlines()]
 
     def spares(self) -> list[str]:
-        names = sorted(each.name for each in self.directory.iterdir())
+        names = sorted(path.name for path in self.directory.iterdir())
         return [name for name in names if name.startswith("spare-")]
 
     def _ready(self) -> list[str]:
@@ -132,7 +132,7 @@ async def test_networks_are_made_in_a_lull_and_taken_before_others(bench: Bench)
         assert len(bench.calls()) == 2
         assert bench.spares() == sorted(ready[1:])
         assert all(pinned.is_pinned(directory / kind) for kind in ("net", "ipc", "uts"))
-        # What plugins are told of is the name it was made under.
+        # Plugins receive the name it was made under.
         await pool.release(directory, attachment)
         assert bench.calls()[-1][:2] == ("DEL", ready[0])
         assert not directory.exists()
@@ -196,7 +196,7 @@ async def test_of_a_network_that_fails_nothing_stays(bench: Bench) -> None:
     assert bench.is_clean()
 
 
-async def test_a_spare_that_cannot_be_furnished_is_given_back(bench: Bench) -> None:
+async def test_spare_network_that_cannot_be_configured_is_released(bench: Bench) -> None:
     bench.lull.set()
     async with bench.running(1) as pool:
         await bench.has_spares(1)
@@ -229,7 +229,7 @@ async def test_the_next_engine_takes_spares_and_gives_back_the_rest(bench: Bench
     (ready,) = [name for name in bench.spares() if name != half.name]
     again = bench.pool(1)
     await again.recover(frozenset({"kept", "known"}))
-    assert {each.name for each in bench.directory.iterdir()} == {"kept", "known", ready}
+    assert {path.name for path in bench.directory.iterdir()} == {"kept", "known", ready}
     undone = [call[1] for call in bench.calls() if call[0] == "DEL"]
     assert sorted(undone) == ["spare-half", "unknown"]
     directory, attachment = await take(again, "s2")
@@ -243,7 +243,7 @@ async def test_the_next_engine_takes_spares_and_gives_back_the_rest(bench: Bench
     await again.recover(frozenset())
 
 
-async def test_what_cannot_be_given_back_hinders_no_other(bench: Bench) -> None:
+async def test_failed_release_does_not_block_others(bench: Bench) -> None:
     bench.lull.set()
     async with bench.running(2) as pool:
         await bench.has_spares(2)

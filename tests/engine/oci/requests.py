@@ -46,7 +46,7 @@ def pod(**linux: Any) -> pb.PodSandboxConfig:
 
 def sandbox(config: pb.PodSandboxConfig | None = None, **changed: Any) -> SandboxContext:
     """A sandbox whose namespaces are pinned."""
-    found = {
+    result = {
         "id": SANDBOX_ID,
         "config": config or pod(),
         "hostname": "web",
@@ -54,7 +54,7 @@ def sandbox(config: pb.PodSandboxConfig | None = None, **changed: Any) -> Sandbo
         "ipcns": "/run/pins/ipc",
         "utsns": "/run/pins/uts",
     }
-    return SandboxContext(**{**found, **changed})
+    return SandboxContext(**{**result, **changed})
 
 
 def container(**fields: Any) -> pb.ContainerConfig:
@@ -63,19 +63,22 @@ def container(**fields: Any) -> pb.ContainerConfig:
     """
     security = fields.pop("security", {})
     resources = fields.pop("resources", {})
-    given: dict[str, Any] = {"namespace_options": pb.NamespaceOption(pid=pb.CONTAINER), **security}
+    context: dict[str, Any] = {
+        "namespace_options": pb.NamespaceOption(pid=pb.CONTAINER),
+        **security,
+    }
     metadata = {"metadata": pb.ContainerMetadata(name="server"), "command": ["/bin/server"]}
     return pb.ContainerConfig(
         **{**metadata, **fields},
         linux=pb.LinuxContainerConfig(
-            security_context=pb.LinuxContainerSecurityContext(**given),
+            security_context=pb.LinuxContainerSecurityContext(**context),
             resources=pb.LinuxContainerResources(**resources),
         ),
     )
 
 
 def request(config: pb.ContainerConfig | None = None, **changed: Any) -> ContainerRequest:
-    found = {
+    result = {
         "id": CONTAINER_ID,
         "config": config or container(),
         "sandbox": sandbox(),
@@ -84,12 +87,12 @@ def request(config: pb.ContainerConfig | None = None, **changed: Any) -> Contain
         "rootfs": Path("/rootfs"),
         "handler": HANDLER,
     }
-    return ContainerRequest(**{**found, **changed})
+    return ContainerRequest(**{**result, **changed})
 
 
 def as_found(config: pb.ContainerConfig, **changed: Any) -> Findings:
     """Findings of a host where every source is what it says, without links."""
-    sources = {each.host_path: each.host_path for each in config.mounts}
+    sources = {mount.host_path: mount.host_path for mount in config.mounts}
     return Findings(**{"sources": sources, **changed})
 
 
@@ -97,9 +100,9 @@ def spec_of(
     config: pb.ContainerConfig | None = None,
     *,
     host: HostFacts = HOST,
-    found: Findings | None = None,
+    findings: Findings | None = None,
     **changed: Any,
 ) -> Document:
     """The spec of a container."""
     asked = request(config, **changed)
-    return SpecWriter(host).container(asked, found or as_found(asked.config))
+    return SpecWriter(host).container(asked, findings or as_found(asked.config))

@@ -36,12 +36,12 @@ def test_a_sandbox_says_how_large_its_pod_is() -> None:
     asked = SandboxRequest(
         sandbox=sandbox(config), argv=("/init",), rootfs=Path("/r"), handler=HANDLER
     )
-    found = sandbox_annotations(asked)
-    assert found["io.kubernetes.cri.container-type"] == "sandbox"
-    assert found["io.kubernetes.cri.sandbox-log-directory"] == "/var/log/pods/x"
-    assert found["io.kubernetes.cri.sandbox-cpu-shares"] == "512"
-    assert found["io.kubernetes.cri.sandbox-memory"] == "4096"
-    assert "io.kubernetes.cri.sandbox-cpu-quota" not in found
+    result = sandbox_annotations(asked)
+    assert result["io.kubernetes.cri.container-type"] == "sandbox"
+    assert result["io.kubernetes.cri.sandbox-log-directory"] == "/var/log/pods/x"
+    assert result["io.kubernetes.cri.sandbox-cpu-shares"] == "512"
+    assert result["io.kubernetes.cri.sandbox-memory"] == "4096"
+    assert "io.kubernetes.cri.sandbox-cpu-quota" not in result
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_the_handler_says_which_annotations_pass(
     config = pod()
     config.annotations.update({"dev.gvisor.spec.x": "1", "other/key": "2"})
     asked = request(container(annotations={"own": "3"}), sandbox=sandbox(config), handler=handler)
-    found = container_annotations(asked)
-    assert {key for key in found if not key.startswith("io.kubernetes.")} == expected
+    result = container_annotations(asked)
+    assert {key for key in result if not key.startswith("io.kubernetes.")} == expected
 
 
 def test_no_pod_passes_itself_off_as_another() -> None:

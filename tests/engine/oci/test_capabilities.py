@@ -54,9 +54,9 @@ def sets(
 def test_additions_come_before_what_is_dropped(
     add: list[str], drop: list[str], expected: frozenset[str]
 ) -> None:
-    found = sets(add, drop)
-    assert found.held == expected
-    assert found.ambient == frozenset()
+    capability_sets = sets(add, drop)
+    assert capability_sets.held == expected
+    assert capability_sets.ambient == frozenset()
 
 
 def test_there_are_fourteen_by_default() -> None:
@@ -91,8 +91,8 @@ def test_the_engine_gives_no_more_than_it_has() -> None:
 
 
 def test_a_kernel_of_the_runtimes_own_gives_what_the_engine_has_not() -> None:
-    found = sets(["SYS_RESOURCE"], own=frozenset(), is_virtualised=True)
-    assert found.held == DEFAULT | {"CAP_SYS_RESOURCE"}
+    capability_sets = sets(["SYS_RESOURCE"], own=frozenset(), is_virtualised=True)
+    assert capability_sets.held == DEFAULT | {"CAP_SYS_RESOURCE"}
     everything = sets(privileged=True, own=frozenset(), is_virtualised=True).held
     assert everything == ALL - {"CAP_BPF", "CAP_PERFMON", "CAP_CHECKPOINT_RESTORE"}
 
@@ -104,9 +104,9 @@ names = st.lists(st.sampled_from(["ALL", *SHORT]), max_size=6)
 def test_no_set_goes_beyond_the_known_ones(
     add: list[str], drop: list[str], ambient: list[str], privileged: bool
 ) -> None:
-    found = sets(add, drop, ambient, privileged=privileged)
-    assert found.ambient <= found.held <= ALL
-    document = found.document()
-    assert all(each == sorted(each, key=NAMES.index) for each in document.values())
+    capability_sets = sets(add, drop, ambient, privileged=privileged)
+    assert capability_sets.ambient <= capability_sets.held <= ALL
+    document = capability_sets.document()
+    assert all(names == sorted(names, key=NAMES.index) for names in document.values())
     if not privileged:
-        assert not found.held & {f"CAP_{name}" for name in drop}
+        assert not capability_sets.held & {f"CAP_{name}" for name in drop}

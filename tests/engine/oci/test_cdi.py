@@ -51,10 +51,10 @@ def description(*names: str, kind: str = "vendor.com/gpu", env: str = "ALL") -> 
 
 @pytest.fixture
 def directories(tmp_path: Path) -> CdiDirectories:
-    found = CdiDirectories((tmp_path / "etc", tmp_path / "run"))
-    for directory in found.directories:
+    cdi = CdiDirectories((tmp_path / "etc", tmp_path / "run"))
+    for directory in cdi.directories:
         directory.mkdir()
-    return found
+    return cdi
 
 
 def put(directory: Path, name: str, content: dict[str, Any] | str) -> None:
@@ -66,7 +66,7 @@ def test_a_files_own_part_comes_once_and_before_its_devices(directories: CdiDire
     put(directories.directories[0], "gpu.json", description("a", "b"))
     edits = directories.edits(["vendor.com/gpu=a", "vendor.com/gpu=b"])
     assert edits.env == ("ALL=1", "GPU_a=ALL", "GPU_b=ALL")
-    assert [each.path for each in edits.device_nodes] == ["/dev/a", "/dev/b"]
+    assert [device.path for device in edits.device_nodes] == ["/dev/a", "/dev/b"]
     assert edits.mounts[0].container_path == "/lib/a"
     assert edits.additional_gids == (44, 44)
 
@@ -139,7 +139,7 @@ def test_edits_reach_the_spec() -> None:
          "options": ["ro", "nosuid", "nodev", "bind"]},
         {"destination": "/proc", "type": "none", "source": "/p", "options": ["ro"]},
     ]  # fmt: skip
-    assert sum(each["destination"] == "/proc" for each in spec["mounts"]) == 1
+    assert sum(mount["destination"] == "/proc" for mount in spec["mounts"]) == 1
     hook = {"path": "/bin/hook", "args": ["hook", "x"], "env": ["A=1"], "timeout": 5}
     assert spec["hooks"] == {"createContainer": [hook]}
     assert spec["linux"]["intelRdt"] == {"closID": "gold"}

@@ -38,12 +38,12 @@ def node(path: Path, minor: int) -> None:
 
 @needs_nodes
 def test_a_device_is_made_as_the_host_has_it() -> None:
-    (found,) = resolve_devices([device("/dev/null")])
+    (device_entry,) = resolve_devices([device("/dev/null")])
     mode = stat.S_IMODE(os.stat("/dev/null").st_mode)
-    assert found.node() == {
+    assert device_entry.node() == {
         "path": "/dev/x", "type": "c", "major": 1, "minor": 3, "fileMode": mode, "uid": 0, "gid": 0,
     }  # fmt: skip
-    assert found.rule() == {
+    assert device_entry.rule() == {
         "allow": True, "type": "c", "major": 1, "minor": 3, "access": "rw",
     }  # fmt: skip
 
@@ -51,8 +51,8 @@ def test_a_device_is_made_as_the_host_has_it() -> None:
 @needs_nodes
 def test_a_link_to_a_device_is_followed(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/dev/null")
-    (found,) = resolve_devices([device(str(tmp_path / "link"))])
-    assert (found.major, found.minor) == (1, 3)
+    (device_entry,) = resolve_devices([device(str(tmp_path / "link"))])
+    assert (device_entry.major, device_entry.minor) == (1, 3)
 
 
 @needs_nodes
@@ -62,8 +62,8 @@ def test_a_directory_means_the_devices_in_it(tmp_path: Path) -> None:
     node(tmp_path / "a", 3)
     node(tmp_path / "deep/b", 5)
     (tmp_path / "file").write_text("no device")
-    found = resolve_devices([device(str(tmp_path), "/dev/all")])
-    assert [(each.path, each.minor) for each in found] == [
+    devices = resolve_devices([device(str(tmp_path), "/dev/all")])
+    assert [(device.path, device.minor) for device in devices] == [
         ("/dev/all/a", 3),
         ("/dev/all/deep/b", 5),
     ]
@@ -77,13 +77,13 @@ def test_all_devices_are_the_machines_without_what_each_container_has_of_its_own
     own = ("pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev")
     for directory in (*own, "input"):
         (tmp_path / directory).mkdir()
-    for name in ("null", "console", "ptmx", *(f"{each}/x" for each in own), "input/event0"):
+    for name in ("null", "console", "ptmx", *(f"{entry}/x" for entry in own), "input/event0"):
         node(tmp_path / name, 3)
     (tmp_path / "link").symlink_to("null")
-    found = {
-        Path(each.path).relative_to(tmp_path).as_posix() for each in all_host_devices(tmp_path)
+    result = {
+        Path(device.path).relative_to(tmp_path).as_posix() for device in all_host_devices(tmp_path)
     }
-    assert found == {"null", "input/event0"}
+    assert result == {"null", "input/event0"}
 
 
 @pytest.mark.parametrize(
@@ -95,23 +95,23 @@ def test_all_devices_are_the_machines_without_what_each_container_has_of_its_own
         (device("/dev/null", target="dev/x"), "container_path must be an absolute path"),
     ],
 )
-def test_devices_that_cannot_be(asked: pb.Device, text: str) -> None:
+def test_invalid_devices_are_rejected(asked: pb.Device, text: str) -> None:
     with pytest.raises(InvalidError, match=text):
         resolve_devices([asked])
 
 
 @needs_nodes
 def test_unsaid_permissions_and_paths_are_all_and_the_same() -> None:
-    (found,) = resolve_devices([pb.Device(host_path="/dev/null")])
-    assert (found.path, found.permissions) == ("/dev/null", "rwm")
+    (device_entry,) = resolve_devices([pb.Device(host_path="/dev/null")])
+    assert (device_entry.path, device_entry.permissions) == ("/dev/null", "rwm")
 
 
 def test_rules_deny_what_is_not_named() -> None:
     rules = device_rules([NULL], is_all_allowed=False)
     assert rules[0] == {"allow": False, "access": "rwm"}
-    assert all(each["allow"] for each in rules[1:])
+    assert all(rule["allow"] for rule in rules[1:])
     assert rules[-1] == NULL.rule()
-    named = [(each.get("major"), each.get("minor")) for each in rules if each["access"] == "rwm"]
+    named = [(rule.get("major"), rule.get("minor")) for rule in rules if rule["access"] == "rwm"]
     assert (1, 3) in named
     assert (1, 1) not in named
 
@@ -122,15 +122,22 @@ def test_rules_may_allow_everything() -> None:
 
 def test_a_described_device_need_not_be_there() -> None:
     described = DeviceNode(path="/dev/gpu", type="u", major=195, minor=7, permissions="rw", gid=44)
-    (found,) = described_devices([described])
-    assert found == HostDevice(
+    (device_entry,) = described_devices([described])
+    assert device_entry == HostDevice(
         path="/dev/gpu", kind="c", major=195, minor=7, mode=0o660, uid=0, gid=44, permissions="rw"
     )
 
 
 @needs_nodes
 def test_what_a_description_leaves_out_is_the_hosts() -> None:
-    (found,) = described_devices([DeviceNode(path="/dev/gpu", host_path="/dev/zero", minor=9)])
-    assert (found.path, found.kind, found.major, found.minor) == ("/dev/gpu", "c", 1, 9)
+    (device_entry,) = described_devices(
+        [DeviceNode(path="/dev/gpu", host_path="/dev/zero", minor=9)]
+    )
+    assert (device_entry.path, device_entry.kind, device_entry.major, device_entry.minor) == (
+        "/dev/gpu",
+        "c",
+        1,
+        9,
+    )
     with pytest.raises(InvalidError, match="CDI device node /nowhere"):
         described_devices([DeviceNode(path="/nowhere")])

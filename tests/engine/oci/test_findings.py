@@ -36,16 +36,16 @@ def mount(host: Path | str, **fields: Any) -> pb.Mount:
 def test_a_source_is_where_its_links_lead(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    found = look_up(mount(tmp_path / "link"))
-    assert found.sources == {str(tmp_path / "link"): str(tmp_path / "real")}
+    result = look_up(mount(tmp_path / "link"))
+    assert result.sources == {str(tmp_path / "link"): str(tmp_path / "real")}
 
 
 def test_a_source_that_is_absent_is_made_a_directory(tmp_path: Path) -> None:
     (tmp_path / "dangling").symlink_to("a/b")
-    found = look_up(mount(tmp_path / "dangling"), mount(tmp_path / "c/d"))
+    result = look_up(mount(tmp_path / "dangling"), mount(tmp_path / "c/d"))
     assert (tmp_path / "a/b").is_dir()
     assert (tmp_path / "c/d").is_dir()
-    assert found.sources[str(tmp_path / "dangling")] == str(tmp_path / "a/b")
+    assert result.sources[str(tmp_path / "dangling")] == str(tmp_path / "a/b")
 
 
 def test_where_no_directory_can_be_made_the_error_says_so(tmp_path: Path) -> None:
@@ -79,8 +79,8 @@ def test_the_handlers_own_profile_is_read(tmp_path: Path) -> None:
     asked = Profile(profile_type=Profile.RuntimeDefault)
     assert look_up(handler=handler, security={"seccomp": asked}).seccomp is not None
     assert look_up(handler=handler).seccomp is None
-    found = look_up_sandbox(pod(seccomp=asked), handler, HOST)
-    assert found.seccomp == {"defaultAction": "SCMP_ACT_LOG"}
+    result = look_up_sandbox(pod(seccomp=asked), handler, HOST)
+    assert result.seccomp == {"defaultAction": "SCMP_ACT_LOG"}
 
 
 def test_the_privileged_get_all_devices_unless_the_handler_keeps_them() -> None:
@@ -97,8 +97,8 @@ def test_described_devices_are_among_the_devices(tmp_path: Path) -> None:
     )
     config = container()
     config.CDI_devices.add(name="v.com/x=a")
-    found = look_up_container(config, HANDLER, HOST, CdiDirectories((tmp_path,)))
-    assert [(each.path, each.major) for each in found.devices] == [("/dev/a", 7)]
+    result = look_up_container(config, HANDLER, HOST, CdiDirectories((tmp_path,)))
+    assert [(device.path, device.major) for device in result.devices] == [("/dev/a", 7)]
 
 
 def test_a_hook_that_others_can_write_is_not_run(
@@ -118,9 +118,7 @@ def test_a_hook_that_others_can_write_is_not_run(
                 look_up_container(config, HANDLER, HOST, cdi)
 
 
-def test_profiles_that_cannot_be_read_are_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_profiles_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "profiles"
     monkeypatch.setattr(findings, "APP_ARMOR_PROFILES", file)
     host = replace(HOST, has_app_armor=True)
@@ -130,6 +128,6 @@ def test_profiles_that_cannot_be_read_are_said(
     with pytest.raises(InvalidError, match="cannot be read: No such file or directory; mount"):
         look_up_container(config, HANDLER, host, CdiDirectories(()))
     file.write_text("mine (enforce)\nother (complain)\n")
-    found = look_up_container(config, HANDLER, host, CdiDirectories(()))
-    assert found.app_armor == {"mine", "other"}
+    result = look_up_container(config, HANDLER, host, CdiDirectories(()))
+    assert result.app_armor == {"mine", "other"}
     assert look_up_container(config, HANDLER, HOST, CdiDirectories(())).app_armor == frozenset()

@@ -19,10 +19,10 @@ def test_a_controller_counts_where_runtimes_look(layout: Layout, expected: bool)
 
 
 def test_this_machine_is_described() -> None:
-    found = look_at_host()
-    assert found.kernel > (3, 0)
-    assert found.own_capabilities <= found.known_capabilities
-    assert found.machine
+    facts = look_at_host()
+    assert facts.kernel > (3, 0)
+    assert facts.own_capabilities <= facts.known_capabilities
+    assert facts.machine
 
 
 def test_facts_are_derived_from_the_host() -> None:

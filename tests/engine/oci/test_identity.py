@@ -52,7 +52,9 @@ def context(**fields: Any) -> pb.LinuxContainerSecurityContext:
         ({"run_as_user": number(77)}, "", Identity(77, 0, (0,))),
     ],
 )  # fmt: skip
-def test_who_a_process_is(fields: dict[str, Any], image_user: str, expected: Identity) -> None:
+def test_user_and_groups_of_a_process(
+    fields: dict[str, Any], image_user: str, expected: Identity
+) -> None:
     assert choose_identity(context(**fields), image_user, USERS, GROUPS) == expected
 
 
@@ -61,7 +63,7 @@ def test_who_a_process_is(fields: dict[str, Any], image_user: str, expected: Ide
     [
         ({"run_as_user": number(1), "run_as_username": "web"}, "", "set only one of them"),
         ({"run_as_group": number(5)}, "web", "run_as_group 5 is specified without user"),
-        ({"run_as_username": "nobody"}, "", "no user 'nobody' in the image's /etc/passwd"),
+        ({"run_as_username": "guest"}, "", "no user 'guest' in the image's /etc/passwd"),
         ({}, "ghost", "no user 'ghost'"),
         ({}, "web:ghosts", "no group 'ghosts' in the image's /etc/group"),
         ({"run_as_user": number(-1)}, "", "run_as_user -1 is out of range"),
@@ -70,17 +72,19 @@ def test_who_a_process_is(fields: dict[str, Any], image_user: str, expected: Ide
         ({"supplemental_groups": [-3]}, "", "supplemental group -3"),
     ],
 )
-def test_who_no_process_can_be(fields: dict[str, Any], image_user: str, text: str) -> None:
+def test_invalid_user_is_rejected(fields: dict[str, Any], image_user: str, text: str) -> None:
     with pytest.raises(InvalidError, match=text):
         choose_identity(context(**fields), image_user, USERS, GROUPS)
 
 
-def test_lines_that_are_no_entries_are_passed_over() -> None:
+def test_invalid_passwd_lines_are_skipped() -> None:
     text = "# comment:x:1:1\n\n+::::\nbad:x:one:1\nshort:x\n ok:x:3:4\r\n:x:5:5:\n"
-    assert [(each.name, each.uid, each.gid) for each in parse_passwd(text)] == [("ok", 3, 4)]
+    assert [(account.name, account.uid, account.gid) for account in parse_passwd(text)] == [
+        ("ok", 3, 4)
+    ]
 
 
-def test_a_status_reports_who_it_is() -> None:
+def test_status_reports_user_and_groups() -> None:
     linux = Identity(5, 6, (6, 7), "web").message().linux
     assert (linux.uid, linux.gid, list(linux.supplemental_groups)) == (5, 6, [6, 7])
 
@@ -102,10 +106,10 @@ def test_the_primary_group_comes_first_and_no_group_twice(
     asked = context(
         run_as_user=number(uid), supplemental_groups=groups, supplemental_groups_policy=policy
     )
-    found = choose_identity(asked, "", USERS, GROUPS)
-    assert found.additional_gids[0] == found.gid
-    assert len(set(found.additional_gids)) == len(found.additional_gids)
-    assert set(groups) <= set(found.additional_gids)
+    identity = choose_identity(asked, "", USERS, GROUPS)
+    assert identity.additional_gids[0] == identity.gid
+    assert len(set(identity.additional_gids)) == len(identity.additional_gids)
+    assert set(groups) <= set(identity.additional_gids)
 
 
 @given(st.text())

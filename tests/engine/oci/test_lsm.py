@@ -67,14 +67,14 @@ def test_profiles(fields: dict[str, Any], expected: str) -> None:
         ({"apparmor_profile": "mine"}, WITH_ARMOR, LOADED, "'mine' is not supported"),
     ],
 )
-def test_profiles_that_cannot_be_had(
+def test_unavailable_profiles_are_rejected(
     fields: dict[str, Any], host: Any, loaded: Any, text: str
 ) -> None:
     with pytest.raises(InvalidError, match=text):
         app_armor_profile(context(**fields), host, loaded)
 
 
-def test_what_nobody_asked_for_is_not_missed() -> None:
+def test_default_profile_is_not_required() -> None:
     assert app_armor_profile(context(), HOST, ()) == ""
     assert app_armor_profile(context(apparmor=UNCONFINED), HOST, ()) == ""
     assert app_armor_profile(context(), WITH_ARMOR, {"mine"}) == ""
@@ -106,18 +106,18 @@ def labels(own: dict[str, str], pods: dict[str, str], host: Any = WITH_SELINUX) 
     ],
 )  # fmt: skip
 def test_labels(own: dict[str, str], pods: dict[str, str], process: str, mount: str) -> None:
-    found = labels(own, pods)
-    assert (found.process, found.mount) == (process, mount)
+    label_map = labels(own, pods)
+    assert (label_map.process, label_map.mount) == (process, mount)
 
 
 def test_a_host_without_selinux_and_the_privileged_have_no_labels() -> None:
     assert labels({"type": "t"}, {}, HOST) == NO_LABELS
     own = context(privileged=True)
-    found = selinux_labels(own, pb.LinuxSandboxSecurityContext(), "x", WITH_SELINUX)
-    assert found == NO_LABELS
+    result = selinux_labels(own, pb.LinuxSandboxSecurityContext(), "x", WITH_SELINUX)
+    assert result == NO_LABELS
 
 
-def test_a_level_that_is_none_is_an_error() -> None:
+def test_invalid_level_is_rejected() -> None:
     with pytest.raises(InvalidError, match="level 'high' is not a level"):
         labels({"level": "high"}, {})
 
@@ -126,7 +126,7 @@ def test_a_level_that_is_none_is_an_error() -> None:
 def test_each_sandbox_has_two_categories_of_its_own(sandbox_id: str) -> None:
     empty = pb.LinuxSandboxSecurityContext()
     level = selinux_labels(context(), empty, sandbox_id, WITH_SELINUX).process.split(":", 3)[3]
-    low, high = (int(each.removeprefix("c")) for each in level.removeprefix("s0:").split(","))
+    low, high = (int(word.removeprefix("c")) for word in level.removeprefix("s0:").split(","))
     assert 0 <= low < high < 1024
 
 

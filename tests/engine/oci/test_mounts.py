@@ -50,37 +50,37 @@ def mounts(
 ) -> list[Document]:
     config = container(mounts=list(asked), security=security or {}, tty=tty)
     context = sandbox(pods, files=FILES)
-    found = as_found(config, peers=parse_peers(mountinfo))
-    return container_mounts(request(config, sandbox=context, handler=handler), host, found)
+    findings = as_found(config, peers=parse_peers(mountinfo))
+    return container_mounts(request(config, sandbox=context, handler=handler), host, findings)
 
 
-def at(found: list[Document], destination: str) -> Document:
-    (only,) = (each for each in found if each["destination"] == destination)
+def at(mount_list: list[Document], destination: str) -> Document:
+    (only,) = (mount for mount in mount_list if mount["destination"] == destination)
     return only
 
 
-def destinations(found: list[Document]) -> list[str]:
-    return [each["destination"] for each in found]
+def destinations(mount_list: list[Document]) -> list[str]:
+    return [mount["destination"] for mount in mount_list]
 
 
 def test_a_container_sees_the_kernel_and_its_pod() -> None:
-    found = mounts()
-    assert destinations(found) == KERNEL + PODS
-    assert at(found, "/dev/shm")["source"] == "/pod/shm"
-    assert at(found, "/etc/hosts")["options"] == ["rbind", "rprivate", "rw"]
+    mount_list = mounts()
+    assert destinations(mount_list) == KERNEL + PODS
+    assert at(mount_list, "/dev/shm")["source"] == "/pod/shm"
+    assert at(mount_list, "/etc/hosts")["options"] == ["rbind", "rprivate", "rw"]
 
 
 def test_a_read_only_root_makes_the_pods_files_read_only_but_not_its_memory() -> None:
-    found = mounts(security={"readonly_rootfs": True})
-    assert at(found, "/etc/hosts")["options"][-1] == "ro"
-    assert at(found, "/dev/shm")["options"][-1] == "rw"
+    mount_list = mounts(security={"readonly_rootfs": True})
+    assert at(mount_list, "/etc/hosts")["options"][-1] == "ro"
+    assert at(mount_list, "/dev/shm")["options"][-1] == "rw"
 
 
 @pytest.mark.parametrize(("privileged", "access"), [(False, "ro"), (True, "rw")])
 def test_only_the_privileged_write_to_the_kernels_files(privileged: bool, access: str) -> None:
-    found = mounts(security={"privileged": privileged})
+    mount_list = mounts(security={"privileged": privileged})
     for destination in ("/sys", "/sys/fs/cgroup"):
-        assert at(found, destination)["options"][-1] == access
+        assert at(mount_list, destination)["options"][-1] == access
 
 
 @pytest.mark.parametrize(
@@ -91,16 +91,18 @@ def test_a_mount_takes_the_place_of_what_would_be_there(path: str) -> None:
 
 
 def test_a_mount_on_dev_takes_the_place_of_the_kernels_below() -> None:
-    found = mounts(mount("/dev"), mount("/dev/own"))
-    below = [each for each in destinations(found) if each.startswith("/dev")]
+    mount_list = mounts(mount("/dev"), mount("/dev/own"))
+    below = [
+        destination for destination in destinations(mount_list) if destination.startswith("/dev")
+    ]
     assert below == ["/dev", "/dev/shm", "/dev/own"]
 
 
 def test_a_pods_file_is_not_mounted_over_the_hosts() -> None:
     both_ways = pb.PROPAGATION_BIDIRECTIONAL
     asked = (mount("/dev", propagation=both_ways), mount("/etc", propagation=both_ways))
-    found = mounts(*asked, mountinfo=SHARED_DATA)
-    assert not set(destinations(found)) & set(PODS)
+    mount_list = mounts(*asked, mountinfo=SHARED_DATA)
+    assert not set(destinations(mount_list)) & set(PODS)
 
 
 @pytest.mark.parametrize("path", ["/dev", "/dev/", "/dev/console"])
@@ -129,8 +131,10 @@ def test_with_the_hosts_ipc_its_shared_memory_is_there() -> None:
 
 
 def test_mounts_come_after_those_they_lie_in() -> None:
-    found = mounts(mount("/a/b/c"), mount("/z"), mount("/a"), mount("/a/b"))
-    own = [each for each in destinations(found) if each not in KERNEL + PODS]
+    mount_list = mounts(mount("/a/b/c"), mount("/z"), mount("/a"), mount("/a/b"))
+    own = [
+        destination for destination in destinations(mount_list) if destination not in KERNEL + PODS
+    ]
     assert own == ["/z", "/a", "/a/b", "/a/b/c"]
 
 
@@ -149,8 +153,8 @@ SHARED_DATA = "21 20 8:2 / /data rw shared:3 - ext4 /dev/sdb rw"
     ],
 )
 def test_options(fields: dict[str, Any], options: list[str]) -> None:
-    found = mounts(mount("/m", **fields), handler=ABLE, mountinfo=SHARED_DATA)
-    assert at(found, "/m") == {
+    mount_list = mounts(mount("/m", **fields), handler=ABLE, mountinfo=SHARED_DATA)
+    assert at(mount_list, "/m") == {
         "destination": "/m",
         "type": "bind",
         "source": "/data",
@@ -172,7 +176,7 @@ def test_options(fields: dict[str, Any], options: list[str]) -> None:
         ({"propagation": pb.PROPAGATION_BIDIRECTIONAL}, HANDLER, "not a shared mount"),
     ],
 )  # fmt: skip
-def test_mounts_that_cannot_be(fields: dict[str, Any], handler: Any, text: str) -> None:
+def test_invalid_mounts_are_rejected(fields: dict[str, Any], handler: Any, text: str) -> None:
     info = "" if "mount" in text and "shared" in text else SHARED_DATA
     with pytest.raises(InvalidError, match=text):
         mounts(mount("/m", **fields), handler=handler, mountinfo=info)
@@ -185,9 +189,9 @@ def test_a_relative_path_in_the_container_is_refused() -> None:
 
 def test_id_mappings_go_with_their_mount() -> None:
     ids = [pb.IDMapping(host_id=65536, container_id=0, length=10)]
-    found = at(mounts(mount("/m", uidMappings=ids, gidMappings=ids), handler=ABLE), "/m")
+    mount_entry = at(mounts(mount("/m", uidMappings=ids, gidMappings=ids), handler=ABLE), "/m")
     expected = [{"containerID": 0, "hostID": 65536, "size": 10}]
-    assert found["uidMappings"] == found["gidMappings"] == expected
+    assert mount_entry["uidMappings"] == mount_entry["gidMappings"] == expected
 
 
 def test_in_a_user_namespace_the_pods_files_are_its_roots() -> None:
@@ -201,17 +205,17 @@ def test_in_a_user_namespace_the_pods_files_are_its_roots() -> None:
 
 def test_a_user_namespace_on_the_hosts_network_sees_the_hosts_sysfs() -> None:
     options = pb.NamespaceOption(network=pb.NODE, userns_options=USERNS)
-    found = at(mounts(pods=pod(namespace_options=options), handler=ABLE), "/sys")
-    assert (found["type"], found["source"]) == ("bind", "/sys")
-    assert {"rbind", "rro"} <= set(found["options"])
+    mount_entry = at(mounts(pods=pod(namespace_options=options), handler=ABLE), "/sys")
+    assert (mount_entry["type"], mount_entry["source"]) == ("bind", "/sys")
+    assert {"rbind", "rro"} <= set(mount_entry["options"])
 
 
 def test_terminals_are_of_a_group_only_where_it_is_mapped() -> None:
     ids = [pb.IDMapping(host_id=65536, container_id=0, length=3)]
     users = pb.UserNamespace(mode=pb.POD, uids=ids, gids=ids)
     options = pb.NamespaceOption(userns_options=users)
-    found = at(mounts(pods=pod(namespace_options=options), handler=ABLE), "/dev/pts")
-    assert not any(each.startswith("gid=") for each in found["options"])
+    mount_entry = at(mounts(pods=pod(namespace_options=options), handler=ABLE), "/dev/pts")
+    assert not any(option.startswith("gid=") for option in mount_entry["options"])
     assert "gid=5" in at(mounts(), "/dev/pts")["options"]
 
 
@@ -219,8 +223,8 @@ def test_a_holder_sees_little() -> None:
     asked = SandboxRequest(
         sandbox=sandbox(files=FILES), argv=("/init",), rootfs=Path("/r"), handler=HANDLER
     )
-    found = sandbox_mounts(asked)
-    assert destinations(found) == [*KERNEL, "/dev/shm", "/etc/resolv.conf"]
+    result = sandbox_mounts(asked)
+    assert destinations(result) == [*KERNEL, "/dev/shm", "/etc/resolv.conf"]
 
 
 paths = st.lists(
@@ -233,16 +237,16 @@ paths = st.lists(
 
 @given(paths)
 def test_no_mount_hides_one_that_came_before_it(asked: list[str]) -> None:
-    found = mounts(*(mount(path) for path in asked))
+    mount_list = mounts(*(mount(path) for path in asked))
     seen: list[str] = []
-    for destination in destinations(found):
-        assert not any(each.startswith(destination + "/") for each in seen)
+    for destination in destinations(mount_list):
+        assert not any(path.startswith(destination + "/") for path in seen)
         seen.append(destination)
     assert set(asked) <= set(seen)
-    assert [each for each in seen if each in KERNEL and each not in asked] == [
-        each
-        for each in KERNEL
-        if each not in asked and not (each.startswith("/dev/") and "/dev" in asked)
+    assert [path for path in seen if path in KERNEL and path not in asked] == [
+        path
+        for path in KERNEL
+        if path not in asked and not (path.startswith("/dev/") and "/dev" in asked)
     ]
 
 
@@ -262,6 +266,6 @@ def test_what_the_kernel_shows_is_mounted_as_other_engines_do(
     destination: str, kind: str, options: list[str]
 ) -> None:
     """Source: the mounts of containerd's and CRI-O's default specs."""
-    found = at(mounts(), destination)
-    assert (found["type"], found["source"]) == (kind, kind)
-    assert sorted(found["options"]) == sorted(options)
+    mount_entry = at(mounts(), destination)
+    assert (mount_entry["type"], mount_entry["source"]) == (kind, kind)
+    assert sorted(mount_entry["options"]) == sorted(options)

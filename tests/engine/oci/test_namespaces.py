@@ -45,7 +45,10 @@ def namespaces(
     config = container(security={"namespace_options": asked, "privileged": privileged})
     context = sandbox(pod(namespace_options=pods or asked), **changed)
     asked_for = request(config, sandbox=context, handler=handler, target_pid=target_pid)
-    return {each["type"]: each.get("path", "") for each in container_namespaces(asked_for, host)}
+    return {
+        namespace["type"]: namespace.get("path", "")
+        for namespace in container_namespaces(asked_for, host)
+    }
 
 
 PINNED = {"network": "/run/pins/net", "uts": "/run/pins/uts", "ipc": "/run/pins/ipc"}
@@ -76,9 +79,9 @@ def test_what_a_container_leaves_unsaid_is_its_pods() -> None:
 
 
 def test_what_is_not_pinned_is_the_holders() -> None:
-    found = namespaces(options(), netns="", ipcns="", utsns="", infra_pid=9)
-    assert found["network"] == "/proc/9/ns/net"
-    assert (found["ipc"], found["uts"]) == ("/proc/9/ns/ipc", "/proc/9/ns/uts")
+    by_type = namespaces(options(), netns="", ipcns="", utsns="", infra_pid=9)
+    assert by_type["network"] == "/proc/9/ns/net"
+    assert (by_type["ipc"], by_type["uts"]) == ("/proc/9/ns/ipc", "/proc/9/ns/uts")
 
 
 def test_a_sandbox_without_its_namespaces_cannot_be_joined() -> None:
@@ -90,8 +93,8 @@ def test_a_sandbox_without_its_namespaces_cannot_be_joined() -> None:
 
 def test_a_virtualised_pod_needs_no_pins_but_the_network() -> None:
     kata = HandlerTraits(name="kata", is_virtualised=True)
-    found = namespaces(options(pid=pb.POD), handler=kata, ipcns="", utsns="")
-    assert (found["ipc"], found["uts"], found["pid"]) == ("", "", "")
+    by_type = namespaces(options(pid=pb.POD), handler=kata, ipcns="", utsns="")
+    assert (by_type["ipc"], by_type["uts"], by_type["pid"]) == ("", "", "")
     with pytest.raises(PreconditionError, match="network"):
         namespaces(options(), handler=kata, netns="")
 
@@ -125,7 +128,7 @@ def test_a_cgroup_namespace_is_for_version_two_and_the_unprivileged(
         (options(), options(userns_options=USERNS), "userns_options of the container differs"),
     ],
 )
-def test_what_cannot_be(
+def test_invalid_namespace_options_are_rejected(
     asked: pb.NamespaceOption, pods: pb.NamespaceOption | None, text: str
 ) -> None:
     with pytest.raises(EngineError, match=text):
@@ -153,17 +156,17 @@ def mapped(*ranges: tuple[int, int, int], mode: int = pb.POD) -> pb.NamespaceOpt
         (mapped((0, 2**32 - 5, 10)), "exceeds the id space"),
     ],
 )
-def test_user_namespaces_that_cannot_be(asked: pb.NamespaceOption, text: str) -> None:
+def test_invalid_user_namespaces_are_rejected(asked: pb.NamespaceOption, text: str) -> None:
     with pytest.raises(InvalidError, match=text):
         user_namespace(asked, ABLE)
 
 
 def test_a_user_namespace_is_the_pods() -> None:
     asked = options(userns_options=USERNS)
-    found = user_namespace(asked, ABLE)
-    assert found is not None
-    assert found.uids == {"containerID": 0, "hostID": 65536, "size": 65536}
-    assert found.gids["hostID"] == 131072
+    mappings = user_namespace(asked, ABLE)
+    assert mappings is not None
+    assert mappings.uids == {"containerID": 0, "hostID": 65536, "size": 65536}
+    assert mappings.gids["hostID"] == 131072
     assert namespaces(asked, handler=ABLE, userns="/run/pins/user")["user"] == "/run/pins/user"
 
 
@@ -190,8 +193,11 @@ def test_without_one_the_pod_has_the_hosts_users(asked: pb.NamespaceOption) -> N
 )
 def test_a_holder_joins_what_is_pinned(asked: pb.NamespaceOption, expected: dict[str, str]) -> None:
     context = sandbox(pod(namespace_options=asked))
-    found = {each["type"]: each.get("path", "") for each in sandbox_namespaces(context, HOST)}
-    assert found == expected
+    by_type = {
+        namespace["type"]: namespace.get("path", "")
+        for namespace in sandbox_namespaces(context, HOST)
+    }
+    assert by_type == expected
 
 
 def test_no_pod_joins_a_containers_processes() -> None:

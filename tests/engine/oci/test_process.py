@@ -77,7 +77,7 @@ def test_environments(
         ([pb.KeyValue(key="A=B")], "has the invalid name 'A=B'"),
     ],
 )
-def test_environments_that_cannot_be(envs: list[pb.KeyValue], text: str) -> None:
+def test_invalid_environment_is_rejected(envs: list[pb.KeyValue], text: str) -> None:
     with pytest.raises(InvalidError, match=text):
         environment(container(envs=envs), ImageDefaults(), "h")
 
@@ -103,8 +103,8 @@ PROCESS = {
 
 
 def test_a_second_command_is_confined_as_the_first() -> None:
-    found = exec_process(["sh", "-c", "x"], PROCESS)
-    assert found == PROCESS | {"args": ["sh", "-c", "x"]}
+    process = exec_process(["sh", "-c", "x"], PROCESS)
+    assert process == PROCESS | {"args": ["sh", "-c", "x"]}
     assert PROCESS["args"] == ["/server"]
 
 
@@ -126,7 +126,7 @@ names = st.text("ABC_", min_size=1, max_size=3)
 @given(st.lists(st.tuples(names, st.text(st.characters(codec="utf-8", exclude_characters="\0")))))
 def test_a_name_comes_once_with_its_last_value(given_pairs: list[tuple[str, str]]) -> None:
     envs = [pb.KeyValue(key=key, value=value.encode()) for key, value in given_pairs]
-    found = environment(container(envs=envs), ImageDefaults(), "")
-    by_name = dict(each.split("=", 1) for each in found)
-    assert len(by_name) == len(found)
+    variables = environment(container(envs=envs), ImageDefaults(), "")
+    by_name = dict(variable.split("=", 1) for variable in variables)
+    assert len(by_name) == len(variables)
     assert dict(given_pairs).items() <= by_name.items()

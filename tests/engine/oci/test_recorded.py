@@ -109,13 +109,13 @@ _CASES: dict[str, tuple[Any, dict[str, Any]]] = {
 
 def parts(document: Any) -> dict[str, Any]:
     """The document's parts; long ones as digests."""
-    found: dict[str, Any] = {}
+    table: dict[str, Any] = {}
     for name, value in document.items():
         inner = value.items() if name in ("process", "linux") else ((None, value),)
-        for key, each in inner:
-            text = each if len(repr(each)) < 400 else digest(each)
-            found[name if key is None else f"{name}.{key}"] = text
-    return found
+        for key, content in inner:
+            text = content if len(repr(content)) < 400 else digest(content)
+            table[name if key is None else f"{name}.{key}"] = text
+    return table
 
 
 @pytest.mark.parametrize("name", _CASES)

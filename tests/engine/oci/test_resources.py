@@ -53,7 +53,7 @@ def test_limits(asked: dict[str, Any], host: HostFacts, expected: dict[str, Any]
          "below the memory limit"),
     ],
 )  # fmt: skip
-def test_limits_that_cannot_be(asked: dict[str, Any], host: HostFacts, text: str) -> None:
+def test_invalid_limits_are_rejected(asked: dict[str, Any], host: HostFacts, text: str) -> None:
     with pytest.raises(InvalidError, match=text):
         resources_of(pb.LinuxContainerResources(**asked), host)
 

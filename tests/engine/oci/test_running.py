@@ -155,8 +155,8 @@ def written(
         rlimits=rlimits,
     )
     asked.sandbox.config.linux.cgroup_parent = "/moorage-spec-test"
-    found = look_up_container(config, handler, host, CdiDirectories())
-    return SpecWriter(host).container(asked, found)
+    findings = look_up_container(config, handler, host, CdiDirectories())
+    return SpecWriter(host).container(asked, findings)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -208,11 +208,11 @@ def test_capabilities_and_filters_are_those_of_the_status_file(
     assert (seen["CapAmb"].strip("0"), seen["Seccomp"], seen["NoNewPrivs"]) == ("", "2", "1")
 
 
-def test_ambient_capabilities_reach_a_user_who_is_not_root(
+def test_ambient_capabilities_reach_a_user_other_than_root(
     run: Run, rootfs: Path, pins: dict[str, str]
 ) -> None:
-    given = pb.Capability(add_ambient_capabilities=["NET_BIND_SERVICE"])
-    config = shell("grep CapEff /proc/self/status", security={"capabilities": given})
+    capabilities = pb.Capability(add_ambient_capabilities=["NET_BIND_SERVICE"])
+    config = shell("grep CapEff /proc/self/status", security={"capabilities": capabilities})
     assert int(run(written(config, rootfs, pins)).split()[1], 16) == 1 << 10
 
 
@@ -299,8 +299,8 @@ def mounted(tmp_path: Path) -> Iterator[Path]:
         mount("none", point / "sub", "tmpfs", "size=1m")
         yield point
     finally:
-        for each in mounts_below(point, current_mounts()):
-            unmount(each.point)
+        for mount_point in mounts_below(point, current_mounts()):
+            unmount(mount_point.point)
 
 
 @pytest.mark.parametrize(
@@ -322,12 +322,14 @@ def test_mounts_travel_as_they_are_asked_to(
     asked = pb.Mount(container_path="/m", host_path=str(mounted), propagation=propagation)
     config = shell("grep ' /m ' /proc/self/mountinfo", mounts=[asked])
     tags = run(written(config, rootfs, pins)).partition(" - ")[0].split(" ")[6:]
-    assert {each.partition(":")[0] for each in tags} == ({tag} if tag else set())
+    assert {line.partition(":")[0] for line in tags} == ({tag} if tag else set())
 
 
-@pytest.mark.parametrize(("is_recursive", "said"), [(False, ""), (True, "Read-only file system")])
+@pytest.mark.parametrize(
+    ("is_recursive", "message"), [(False, ""), (True, "Read-only file system")]
+)
 def test_read_only_reaches_inner_mounts_only_when_asked(
-    run: Run, rootfs: Path, pins: dict[str, str], mounted: Path, is_recursive: bool, said: str
+    run: Run, rootfs: Path, pins: dict[str, str], mounted: Path, is_recursive: bool, message: str
 ) -> None:
     asked = pb.Mount(
         container_path="/m",
@@ -340,7 +342,7 @@ def test_read_only_reaches_inner_mounts_only_when_asked(
         mounts=[asked],
         security={"run_as_user": pb.Int64Value(value=0)},
     )
-    assert said in run(written(config, rootfs, pins))
+    assert message in run(written(config, rootfs, pins))
     assert (mounted / "sub/x").exists() is not is_recursive
 
 

@@ -31,8 +31,8 @@ from tests.engine.oci.test_namespaces import USERNS
     ],
 )
 def test_where_a_parameter_belongs(key: str, namespace: str, file: str) -> None:
-    found = sysctl(key, "1")
-    assert (found.namespace, found.file) == (namespace, Path("/proc/sys", file))
+    settings = sysctl(key, "1")
+    assert (settings.namespace, settings.file) == (namespace, Path("/proc/sys", file))
 
 
 @pytest.mark.parametrize("key", ["vm.swappiness", "kernel.pid_max", "fs.file-max", "kernel.semx"])
@@ -42,13 +42,13 @@ def test_the_machines_parameters_are_refused(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "net", ".", "net..core", "net/../kernel/x", "/net/core", "a."])
-def test_what_is_no_name(key: str) -> None:
+def test_invalid_sysctl_name_is_rejected(key: str) -> None:
     with pytest.raises(InvalidError, match="not a sysctl name"):
         sysctl_path(key)
 
 
 def values(config: pb.PodSandboxConfig) -> dict[str, str]:
-    return {each.key: each.value for each in sandbox_sysctls(config)}
+    return {sysctl.key: sysctl.value for sysctl in sandbox_sysctls(config)}
 
 
 def test_a_pod_may_use_low_ports_and_ping_unless_it_says_otherwise() -> None:

@@ -46,7 +46,7 @@ def sandbox_spec(
     config: pb.PodSandboxConfig | None = None,
     handler: HandlerTraits = HANDLER,
     host: Any = HOST,
-    found: Findings = Findings(),  # noqa: B008
+    findings: Findings = Findings(),  # noqa: B008
     **changed: Any,
 ) -> Document:
     asked = SandboxRequest(
@@ -56,7 +56,7 @@ def sandbox_spec(
         handler=handler,
         env={"A": "1"},
     )
-    return SpecWriter(host).sandbox(asked, found)
+    return SpecWriter(host).sandbox(asked, findings)
 
 
 def test_a_container_that_asks_for_nothing() -> None:
@@ -108,11 +108,11 @@ def test_the_privileged_are_held_by_nothing() -> None:
             "readonly_paths": ["/proc/sys"],
         }
     )
-    spec = spec_of(config, found=Findings(devices=(NODE,)), host=SELINUX, **PRIVILEGED)
+    spec = spec_of(config, findings=Findings(devices=(NODE,)), host=SELINUX, **PRIVILEGED)
     linux = spec["linux"]
     assert not {"seccomp", "maskedPaths", "readonlyPaths", "mountLabel"} & linux.keys()
     assert linux["resources"]["devices"] == [{"allow": True, "access": "rwm"}]
-    assert [each["path"] for each in linux["devices"]] == ["/dev/x"]
+    assert [device["path"] for device in linux["devices"]] == ["/dev/x"]
     assert spec["process"]["capabilities"]["effective"] == list(NAMES)
 
 
@@ -132,7 +132,7 @@ def test_a_profile_that_was_not_looked_up_is_never_left_out() -> None:
     config = container(security={"seccomp": asked})
     with pytest.raises(ValueError, match="has not been looked up"):
         spec_of(config)
-    spec = spec_of(config, found=Findings(seccomp={"defaultAction": "SCMP_ACT_LOG"}))
+    spec = spec_of(config, findings=Findings(seccomp={"defaultAction": "SCMP_ACT_LOG"}))
     assert spec["linux"]["seccomp"] == {"defaultAction": "SCMP_ACT_LOG"}
 
 
@@ -147,7 +147,7 @@ def test_an_armour_profile_is_the_processes() -> None:
     spec = spec_of(
         container(),
         host=replace(HOST, has_app_armor=True),
-        found=Findings(app_armor=frozenset({"cri-moorage"})),
+        findings=Findings(app_armor=frozenset({"cri-moorage"})),
     )
     assert spec["process"]["apparmorProfile"] == "cri-moorage"
 
@@ -209,7 +209,11 @@ def test_a_pod_on_the_hosts_network_has_the_hosts_name() -> None:
     options = pb.NamespaceOption(network=pb.NODE)
     spec = sandbox_spec(pod(namespace_options=options))
     assert "hostname" not in spec
-    assert {each["type"] for each in spec["linux"]["namespaces"]} == {"mount", "ipc", "pid"}
+    assert {namespace["type"] for namespace in spec["linux"]["namespaces"]} == {
+        "mount",
+        "ipc",
+        "pid",
+    }
     assert spec["linux"]["sysctl"] == {}
 
 
@@ -254,9 +258,9 @@ def test_whatever_is_asked_the_spec_is_json_and_the_same_again(
         resources={"cpu_shares": shares},
     )
     handler = replace(HANDLER, container_annotation_patterns=("*",))
-    first = spec_of(config, handler=handler, found=as_found(config), **PRIVILEGED)
+    first = spec_of(config, handler=handler, findings=as_found(config), **PRIVILEGED)
     text = msgspec.json.encode(first)
     assert msgspec.json.decode(text) == first
-    again = spec_of(config, handler=handler, found=as_found(config), **PRIVILEGED)
+    again = spec_of(config, handler=handler, findings=as_found(config), **PRIVILEGED)
     assert msgspec.json.encode(again) == text
     assert set(first["process"]["capabilities"]["bounding"]) <= set(NAMES)

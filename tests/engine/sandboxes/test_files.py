@@ -71,7 +71,7 @@ def test_only_a_sandboxs_own_shared_memory_is_mounted(
     assert mounts == [path.format(tmp_path / "s") for path in mounted]
 
 
-def test_removing_what_is_not_there_is_no_error(tmp_path: Path) -> None:
+def test_removal_of_missing_files_is_no_error(tmp_path: Path) -> None:
     remove_files(tmp_path / "absent")
     directory = tmp_path / "s"
     (directory / "shm").mkdir(parents=True)

@@ -48,13 +48,13 @@ def test_bandwidth_is_in_bits(annotations: dict[str, str], expected: dict[str, i
     assert capability_args(config) == {"bandwidth": expected}
 
 
-def test_a_bandwidth_that_is_no_quantity_is_refused() -> None:
+def test_invalid_bandwidth_is_rejected() -> None:
     config = pb.PodSandboxConfig(annotations={"kubernetes.io/egress-bandwidth": "fast"})
     with pytest.raises(InvalidError, match="egress-bandwidth"):
         capability_args(config)
 
 
-def test_plugins_are_told_whom_they_work_for() -> None:
+def test_plugins_receive_the_pods_identity() -> None:
     metadata = pb.PodSandboxMetadata(name="web", namespace="shop", uid="u1")
     conf = cni_runtime_conf("abc", pb.PodSandboxConfig(metadata=metadata))
     assert conf.container_id == "abc"

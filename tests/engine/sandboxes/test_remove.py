@@ -25,9 +25,9 @@ def assert_nothing_left(bench: Bench) -> None:
 async def test_a_removal_stops_first(bench: Bench) -> None:
     sandbox = await bench.pod(is_on_host=False)
     container = await bench.running(sandbox)
-    await bench.told()
+    await bench.new_events()
     await remove_pod_sandbox(bench.context, sandbox)
-    assert await bench.told() == [
+    assert await bench.new_events() == [
         ("STOPPED", container.id),
         ("STOPPED", sandbox.id),
         ("DELETED", container.id),

@@ -49,7 +49,7 @@ def assert_nothing_left(bench: Bench) -> None:
 
 async def test_a_pod_on_the_machines_network_needs_no_plugin(bench: Bench) -> None:
     sandbox = await run_pod_sandbox(bench.context, pod_config(), "runc")
-    assert await bench.told() == [("CREATED", sandbox.id), ("STARTED", sandbox.id)]
+    assert await bench.new_events() == [("CREATED", sandbox.id), ("STARTED", sandbox.id)]
     assert list(bench.inventory.sandboxes) == [sandbox]
     record = sandbox.record
     assert (record.handler, record.definition.name) == ("runc", "runc")
@@ -103,7 +103,7 @@ async def test_a_pod_without_an_identity_is_refused(bench: Bench, field: str) ->
     with pytest.raises(InvalidError, match="metadata with a name, a namespace and a uid"):
         await run_pod_sandbox(bench.context, config, "")
     assert_nothing_left(bench)
-    assert not await bench.told()
+    assert not await bench.new_events()
 
 
 async def test_a_handler_that_there_is_not_is_named_with_those_there_are(bench: Bench) -> None:
@@ -118,9 +118,9 @@ async def test_a_handler_that_there_is_not_is_named_with_those_there_are(bench: 
 OCI = 'adapter = "oci"\nbinary = "runc"\n'
 
 
-async def test_a_handler_that_cannot_be_used_says_why(bench: Bench) -> None:
-    bench.offer(OCI, verdict=Verdict("it is broken", "mend it"))
-    with pytest.raises(FailedError, match=r'"runc" is not available: it is broken \(mend it\)'):
+async def test_unavailable_handler_is_rejected_with_the_reason(bench: Bench) -> None:
+    bench.offer(OCI, verdict=Verdict("it is broken", "repair it"))
+    with pytest.raises(FailedError, match=r'"runc" is not available: it is broken \(repair it\)'):
         await run_pod_sandbox(bench.context, pod_config(), "runc")
     bench.offer(OCI, has_program=False)
     with pytest.raises(FailedError, match='handler "runc" has no program'):
@@ -132,7 +132,7 @@ async def test_a_handler_that_cannot_be_used_says_why(bench: Bench) -> None:
     assert_nothing_left(bench)
 
 
-async def test_a_name_is_held_while_there_is_something_of_the_pod(bench: Bench) -> None:
+async def test_name_is_reserved_until_the_pod_is_removed(bench: Bench) -> None:
     held = await bench.pod()
     with pytest.raises(PreconditionError, match=held.id):
         await bench.pod()
@@ -143,7 +143,7 @@ async def test_a_name_is_held_while_there_is_something_of_the_pod(bench: Bench) 
     await bench.pod()
 
 
-async def test_a_network_that_cannot_be_had_undoes_the_pod(bench: Bench) -> None:
+async def test_failed_network_undoes_the_pod(bench: Bench) -> None:
     bench.break_network()
     with pytest.raises(EngineError, match="no room"):
         await bench.pod(is_on_host=False)
@@ -152,7 +152,7 @@ async def test_a_network_that_cannot_be_had_undoes_the_pod(bench: Bench) -> None
     with pytest.raises(FailedError, match="no network for sandbox"):
         await bench.pod(is_on_host=False)
     assert_nothing_left(bench)
-    assert not await bench.told()
+    assert not await bench.new_events()
 
 
 async def test_namespaces_the_handler_cannot_give_are_refused_first(bench: Bench) -> None:
@@ -240,7 +240,7 @@ async def test_a_task_that_fails_undoes_the_pod(holding: Bench, call: str) -> No
     assert str(raised.value) == "failed to start the sandbox of pod shop/web: no kvm"
     assert_nothing_left(bench)
     assert bench.adapter.calls[-1][0] == "delete"
-    assert not await bench.told()
+    assert not await bench.new_events()
 
 
 async def test_without_a_program_that_holds_it_there_is_no_such_pod(bench: Bench) -> None:

@@ -45,10 +45,10 @@ async def test_a_pod_whose_own_task_ends_is_stopped(holding: Bench) -> None:
     bench = holding
     sandbox = await bench.pod(is_on_host=False, **POD)
     container = await bench.running(sandbox, options=pb.NamespaceOption(pid=pb.POD))
-    await bench.told()
+    await bench.new_events()
     bench.adapter.end(sandbox.id, 1)
     await bench.until(lambda: not sandbox.record.is_ready)
-    assert await bench.told() == [("STOPPED", container.id), ("STOPPED", sandbox.id)]
+    assert await bench.new_events() == [("STOPPED", container.id), ("STOPPED", sandbox.id)]
     assert bench.network_calls()[-1] == f"DEL {sandbox.id}"
 
 
@@ -56,11 +56,11 @@ async def test_a_stop_ends_the_containers_and_can_be_repeated(bench: Bench) -> N
     sandbox, other = await bench.pod(), await bench.pod(name="other")
     first, second = await bench.running(sandbox), await bench.running(sandbox, name="second")
     untouched = await bench.running(other)
-    await bench.told()
+    await bench.new_events()
     await asyncio.gather(
         stop_pod_sandbox(bench.context, sandbox), stop_pod_sandbox(bench.context, sandbox)
     )
-    events = await bench.told()
+    events = await bench.new_events()
     assert sorted(events[:2]) == sorted([("STOPPED", first.id), ("STOPPED", second.id)])
     assert events[2:] == [("STOPPED", sandbox.id)]
     assert (first.record.stage, second.record.stage) == (Stage.EXITED, Stage.EXITED)
@@ -68,14 +68,14 @@ async def test_a_stop_ends_the_containers_and_can_be_repeated(bench: Bench) -> N
     assert bench.on_disk("sandboxes")[sandbox.id]["is_ready"] is False
     await remove_pod_sandbox(bench.context, sandbox)
     assert (
-        sorted(await bench.told())[:2]
+        sorted(await bench.new_events())[:2]
         == sorted([("DELETED", first.id), ("DELETED", second.id), ("DELETED", sandbox.id)])[:2]
     )
     assert bench.on_disk("sandboxes").keys() == {other.id}
     assert bench.on_disk("containers").keys() == {untouched.id}
 
 
-async def test_a_task_that_cannot_be_ended_leaves_the_pod_for_the_next_try(
+async def test_failed_task_deletion_leaves_the_pod_for_a_retry(
     holding: Bench,
 ) -> None:
     bench = holding
@@ -92,7 +92,7 @@ async def test_a_task_that_cannot_be_ended_leaves_the_pod_for_the_next_try(
     assert_nothing_left(bench)
 
 
-async def test_a_network_that_cannot_be_given_back_leaves_the_pod_for_the_next_try(
+async def test_failed_network_release_leaves_the_pod_for_a_retry(
     bench: Bench,
 ) -> None:
     sandbox = await bench.pod(is_on_host=False)

@@ -79,7 +79,7 @@ async def test_a_pod_from_its_start_to_its_removal(bench: Bench, pods: SandboxSe
     answer = await pods.pod_sandbox_status(asked)
     assert (answer.status.id, answer.status.state) == (pod_id, pb.SANDBOX_READY)
     assert (answer.status.network.ip, answer.status.runtime_handler) == (ADDRESS, "runc")
-    assert [each.id for each in answer.containers_statuses] == [container.id]
+    assert [status.id for status in answer.containers_statuses] == [container.id]
     assert answer.timestamp == START_NS + 3_000_000_000
     assert not answer.info
     asked.verbose = True
@@ -101,7 +101,7 @@ async def test_a_pod_from_its_start_to_its_removal(bench: Bench, pods: SandboxSe
     assert not list(bench.inventory.sandboxes)
 
 
-async def test_ends_of_pods_that_there_are_not_are_no_errors(pods: SandboxServicer) -> None:
+async def test_stop_and_removal_of_absent_pods_are_no_errors(pods: SandboxServicer) -> None:
     await pods.stop_pod_sandbox(pb.StopPodSandboxRequest(pod_sandbox_id="absent"))
     await pods.remove_pod_sandbox(pb.RemovePodSandboxRequest(pod_sandbox_id="absent"))
     with pytest.raises(NotFoundError, match="absent"):
@@ -124,13 +124,13 @@ async def test_pods_are_listed_by_filter_in_one_message_or_each_in_its_own(
         (pb.PodSandboxFilter(id=second.id[:20]), {second}),
         (pb.PodSandboxFilter(label_selector={"app": "other"}), {second}),
     ):
-        ids = {each.id for each in expected}
+        ids = {sandbox.id for sandbox in expected}
         listed = await pods.list_pod_sandbox(pb.ListPodSandboxRequest(filter=wanted))
-        assert {each.id for each in listed.items} == ids
+        assert {sandbox.id for sandbox in listed.items} == ids
         request = pb.StreamPodSandboxesRequest(filter=wanted)
-        parts = [each.pod_sandboxes async for each in pods.stream_pod_sandboxes(request)]
-        assert [len(each) for each in parts] == [1] * len(ids)
-        assert {each.id for part in parts for each in part} == ids
+        parts = [response.pod_sandboxes async for response in pods.stream_pod_sandboxes(request)]
+        assert [len(part) for part in parts] == [1] * len(ids)
+        assert {entry.id for part in parts for entry in part} == ids
 
 
 async def test_events_are_handed_on(bench: Bench, pods: SandboxServicer) -> None:
@@ -144,7 +144,7 @@ async def test_events_are_handed_on(bench: Bench, pods: SandboxServicer) -> None
     assert (await anext(events)).container_event_type == pb.CONTAINER_STARTED_EVENT
     container = await bench.running(sandbox)
     created = await anext(events)
-    assert [each.id for each in created.containers_statuses] == [container.id]
+    assert [status.id for status in created.containers_statuses] == [container.id]
     assert created.pod_sandbox_status.id == sandbox.id
     await remove_container(bench.context, container)
     kinds: list[int] = []
@@ -254,11 +254,11 @@ async def test_containers_are_listed_by_filter_in_one_message_or_each_in_its_own
         (pb.ContainerFilter(label_selector={"part": "second"}), {second.id}),
     ):
         listed = await calls.list_containers(pb.ListContainersRequest(filter=wanted))
-        assert {each.id for each in listed.containers} == expected
+        assert {container.id for container in listed.containers} == expected
         request = pb.StreamContainersRequest(filter=wanted)
-        parts = [each.containers async for each in calls.stream_containers(request)]
-        assert [len(each) for each in parts] == [1] * len(expected)
-        assert {each.id for part in parts for each in part} == expected
+        parts = [response.containers async for response in calls.stream_containers(request)]
+        assert [len(part) for part in parts] == [1] * len(expected)
+        assert {entry.id for part in parts for entry in part} == expected
 
 
 def update(container: Container, **limits: Any) -> pb.UpdateContainerResourcesRequest:
@@ -348,14 +348,14 @@ async def test_version_and_status(bench: Bench) -> None:
         == pb.UpdateRuntimeConfigResponse()
     )
     answer = await calls.status(pb.StatusRequest())
-    conditions = {each.type: each.status for each in answer.status.conditions}
+    conditions = {condition.type: condition.status for condition in answer.status.conditions}
     assert conditions == {"RuntimeReady": True, "NetworkReady": True}
-    assert [each.name for each in answer.runtime_handlers] == ["", "runc"]
-    assert [each.features.recursive_read_only_mounts for each in answer.runtime_handlers] == [
+    assert [handler.name for handler in answer.runtime_handlers] == ["", "runc"]
+    assert [handler.features.recursive_read_only_mounts for handler in answer.runtime_handlers] == [
         True,
         True,
     ]
-    assert not any(each.features.user_namespaces for each in answer.runtime_handlers)
+    assert not any(handler.features.user_namespaces for handler in answer.runtime_handlers)
     assert answer.features.supplemental_groups_policy
     assert not answer.info
     verbose = await calls.status(pb.StatusRequest(verbose=True))
@@ -364,7 +364,7 @@ async def test_version_and_status(bench: Bench) -> None:
 
 async def test_a_status_says_what_is_missing(bench: Bench) -> None:
     calls = StatusServicer(bench.context)
-    bench.offer(OCI, verdict=Verdict("it is broken", "mend it"))
+    bench.offer(OCI, verdict=Verdict("it is broken", "repair it"))
     (bench.root / "net.d/10-n.conflist").unlink()
     answer = await calls.status(pb.StatusRequest(verbose=True))
     runtime, network = answer.status.conditions
@@ -373,7 +373,7 @@ async def test_a_status_says_what_is_missing(bench: Bench) -> None:
         False,
         "NoRuntimeHandler",
     )
-    assert runtime.message == ("no runtime handler is available: runc: it is broken (mend it)")
+    assert runtime.message == ("no runtime handler is available: runc: it is broken (repair it)")
     assert (network.type, network.status, network.reason) == (
         "NetworkReady",
         False,
@@ -411,15 +411,15 @@ async def test_a_command_runs_to_its_end(bench: Bench, pair: tuple[Container, Co
     request = pb.ExecSyncRequest(container_id=container.id, cmd=["ls", "-l"], timeout=10)
     answer = await exec_sync(bench.context, request)
     assert (answer.stdout, answer.stderr, answer.exit_code) == (b"output", b"err", 3)
-    (call,) = [each for each in bench.adapter.calls if each[0] == "exec"]
+    (call,) = [made_call for made_call in bench.adapter.calls if made_call[0] == "exec"]
     assert (call[2]["args"], *call[3:]) == (["ls", "-l"], False, False)
     assert call[2]["user"]["uid"] == 1000
     assert bench.adapter.processes_started[0].is_killed
     with pytest.raises(InvalidError, match="no command given"):
         await exec_sync(bench.context, pb.ExecSyncRequest(container_id=container.id))
-    for given in (created.id, created.id[:10]):
+    for id_ in (created.id, created.id[:10]):
         with pytest.raises(PreconditionError, match=f"{created.id} is not running: it is created"):
-            await exec_sync(bench.context, pb.ExecSyncRequest(container_id=given, cmd=["ls"]))
+            await exec_sync(bench.context, pb.ExecSyncRequest(container_id=id_, cmd=["ls"]))
     bench.adapter.failures["exec"] = AdapterError("no such program")
     with pytest.raises(FailedError, match=f"exec in container {container.id}: no such program"):
         await exec_sync(bench.context, request)
@@ -534,18 +534,18 @@ async def test_statistics_are_of_what_runs(bench: Bench, pair: tuple[Container, 
     request = pb.ContainerStatsRequest(container_id=running.id)
     assert (await calls.container_stats(request)).stats.attributes == stats.attributes
     parts = [
-        each.container_stats
-        async for each in calls.stream_container_stats(pb.StreamContainerStatsRequest())
+        response.container_stats
+        async for response in calls.stream_container_stats(pb.StreamContainerStatsRequest())
     ]
     assert [[one.attributes.id for one in part] for part in parts] == [[running.id]]
     other = pb.ContainerStatsFilter(id=created.id)
     assert not (await calls.list_container_stats(pb.ListContainerStatsRequest(filter=other))).stats
     pods = await calls.list_pod_sandbox_stats(pb.ListPodSandboxStatsRequest())
     ids = {running.sandbox.id, created.sandbox.id}
-    assert {each.attributes.id for each in pods.stats} == ids
+    assert {entry.attributes.id for entry in pods.stats} == ids
     streamed = [
-        each.pod_sandbox_stats
-        async for each in calls.stream_pod_sandbox_stats(pb.StreamPodSandboxStatsRequest())
+        response.pod_sandbox_stats
+        async for response in calls.stream_pod_sandbox_stats(pb.StreamPodSandboxStatsRequest())
     ]
     assert {one.attributes.id for part in streamed for one in part} == ids
     assert all(len(part) == 1 for part in streamed)
@@ -553,11 +553,11 @@ async def test_statistics_are_of_what_runs(bench: Bench, pair: tuple[Container, 
         pb.PodSandboxStatsRequest(pod_sandbox_id=running.sandbox.id)
     )
     assert one.stats.attributes.metadata.name == "web"
-    assert [each.attributes.id for each in one.stats.linux.containers] == [running.id]
+    assert [container.attributes.id for container in one.stats.linux.containers] == [running.id]
     metrics = await calls.list_pod_sandbox_metrics(pb.ListPodSandboxMetricsRequest())
-    assert {each.pod_sandbox_id for each in metrics.pod_metrics} == ids
+    assert {pod_metrics.pod_sandbox_id for pod_metrics in metrics.pod_metrics} == ids
     stream = calls.stream_pod_sandbox_metrics(pb.StreamPodSandboxMetricsRequest())
-    assert [len(each.pod_sandbox_metrics) async for each in stream] == [1, 1]
+    assert [len(response.pod_sandbox_metrics) async for response in stream] == [1, 1]
     described = await calls.list_metric_descriptors(pb.ListMetricDescriptorsRequest())
     assert described.descriptors
 
@@ -565,13 +565,13 @@ async def test_statistics_are_of_what_runs(bench: Bench, pair: tuple[Container, 
 # The whole engine's end.
 
 
-async def test_all_pods_are_removed_whatever_becomes_of_one(bench: Bench) -> None:
+async def test_failed_removal_of_one_pod_does_not_keep_the_others(bench: Bench) -> None:
     made: list[Sandbox] = [await bench.pod(name=f"p{number}") for number in range(10)]
     held = await bench.running(made[4])
     bench.adapter.failures["delete"] = AdapterError("busy")
     engine = Engine(bench.context, None, None)  # type: ignore[arg-type]
     await engine.remove_all()
-    assert {each.id for each in bench.inventory.sandboxes} == {held.sandbox.id}
+    assert {sandbox.id for sandbox in bench.inventory.sandboxes} == {held.sandbox.id}
     bench.adapter.failures.clear()
     await engine.remove_all()
     assert not list(bench.inventory.sandboxes)

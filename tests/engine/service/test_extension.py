@@ -50,9 +50,12 @@ class Directory:
         return lambda: self.listeners.remove(listener)
 
     def change(self, *handlers: OfferedHandler) -> None:
-        old, self.catalogue = self.catalogue, Catalogue({each.name: each for each in handlers})
-        for each in self.listeners:
-            each(old, self.catalogue)
+        old, self.catalogue = (
+            self.catalogue,
+            Catalogue({handler.name: handler for handler in handlers}),
+        )
+        for listener in self.listeners:
+            listener(old, self.catalogue)
 
 
 def offered(name: str, more: str = "", **fields: Any) -> OfferedHandler:
@@ -91,7 +94,7 @@ async def test_images_are_saved_with_the_layers_that_are_known(
 ) -> None:
     request = engine_pb.SaveImagesRequest(images=["a", "b"], archive="/x/a.tar")
     reply = await calls.save_images(request)
-    assert [(each.name, each.id, each.is_exact) for each in reply.images] == [
+    assert [(image.name, image.id, image.is_exact) for image in reply.images] == [
         ("a", "sha256:1", True)
     ]
     request.known_layers = "/known"
@@ -106,17 +109,17 @@ async def test_images_are_saved_with_the_layers_that_are_known(
     assert len(images.asked) == 2
 
 
-async def test_handlers_are_told_at_once_and_at_each_change(
+async def test_handlers_are_sent_at_once_and_at_each_change(
     calls: ExtensionServicer, directory: Directory
 ) -> None:
     directory.change(offered("a"))
     watch = calls.watch_handlers(engine_pb.WatchHandlersRequest())
-    assert [each.name for each in (await anext(watch)).handlers] == ["a"]
+    assert [handler.name for handler in (await anext(watch)).handlers] == ["a"]
     waiting = asyncio.ensure_future(anext(watch))
     await asyncio.sleep(0)
     assert not waiting.done()
     directory.change(offered("b"), offered("a"))
-    assert [each.name for each in (await waiting).handlers] == ["a", "b"]
+    assert [handler.name for handler in (await waiting).handlers] == ["a", "b"]
     # A change that comes before the next question is not missed.
     directory.change()
     assert list((await anext(watch)).handlers) == []
@@ -125,17 +128,19 @@ async def test_handlers_are_told_at_once_and_at_each_change(
     assert directory.listeners == []
 
 
-def test_what_is_told_of_a_handler() -> None:
+def test_handlers_are_converted_to_a_message() -> None:
     broken = Verdict("no KVM", "turn it on")
     handlers = [
         offered("b", "default = true", program=Path("/usr/bin/runc"), version="1.2",
                 features=HandlerFeatures(user_namespaces=True), verdict=AVAILABLE),
         offered("a", verdict=broken),
     ]  # fmt: skip
-    complaint = Diagnostic(Path("/h/c.toml"), 3, "bad", "write it anew")
-    told = catalogue_message(Catalogue({each.name: each for each in handlers}, (complaint,)))
-    a, b = told.handlers
-    assert list(told.complaints) == [str(complaint)]
+    complaint = Diagnostic(Path("/h/c.toml"), 3, "bad", "write it again")
+    message = catalogue_message(
+        Catalogue({handler.name: handler for handler in handlers}, (complaint,))
+    )
+    a, b = message.handlers
+    assert list(message.complaints) == [str(complaint)]
     assert b == engine_pb.Handler(
         name="b", is_default=True, is_available=True, adapter="oci", program="/usr/bin/runc",
         version="1.2", features=["userNamespaces"], file="/h/b.toml",

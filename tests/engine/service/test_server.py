@@ -37,17 +37,19 @@ Code = grpc.StatusCode
         ("ListPodSandboxMetrics", "list_pod_sandbox_metrics"),
     ],
 )
-def test_a_call_is_the_method_of_its_words(call: str, method: str) -> None:
+def test_method_name_is_the_call_in_snake_case(call: str, method: str) -> None:
     assert method_name(call) == method
 
 
 def test_every_call_of_the_cri_has_a_name_of_its_own() -> None:
     calls = [
-        each.name for service in pb.DESCRIPTOR.services_by_name.values() for each in service.methods
+        method.name
+        for service in pb.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
     ]
-    names = {method_name(each) for each in calls}
+    names = {method_name(call) for call in calls}
     assert len(names) == len(set(calls))
-    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", each) for each in names)
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", name) for name in names)
 
 
 @pytest.mark.parametrize(
@@ -68,11 +70,11 @@ def test_every_call_of_the_cri_has_a_name_of_its_own() -> None:
         (ValueError("x"), Code.UNKNOWN),
     ],
 )
-def test_an_error_has_a_code_and_its_sentence(error: Exception, code: grpc.StatusCode) -> None:
+def test_error_has_a_code_and_its_message(error: Exception, code: grpc.StatusCode) -> None:
     assert answer_to("Call", error) in ((code, "x"), (code, "ValueError: x"))
 
 
-def test_a_sentence_is_one_line() -> None:
+def test_error_message_is_one_line() -> None:
     for error in (FailedError("first\n  then\tmore"), AdapterError("first\n  then\tmore")):
         assert answer_to("Call", error)[1] == "first then more"
 

@@ -16,7 +16,7 @@ async def small_layer() -> tuple[int, int]:
 
 
 def container(id_: str = "c1", **fields: Any) -> ContainerSubject:
-    given: dict[str, Any] = {
+    usual: dict[str, Any] = {
         "sandbox_id": "s1",
         "metadata": pb.ContainerMetadata(name="app"),
         "cgroup": "/pods/a",
@@ -25,15 +25,15 @@ def container(id_: str = "c1", **fields: Any) -> ContainerSubject:
         "labels": {"role": "web"},
         **fields,
     }
-    return ContainerSubject(id=id_, **given)
+    return ContainerSubject(id=id_, **usual)
 
 
 def sandbox(id_: str = "s1", **fields: Any) -> SandboxSubject:
-    given: dict[str, Any] = {
+    usual: dict[str, Any] = {
         "metadata": pb.PodSandboxMetadata(name="web", namespace="shop", uid="u"),
         "cgroup": "/pods",
         "netns": None,
         "labels": {"role": "web"},
         **fields,
     }
-    return SandboxSubject(id=id_, **given)
+    return SandboxSubject(id=id_, **usual)

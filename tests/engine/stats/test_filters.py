@@ -12,7 +12,7 @@ CONTAINERS = (container("ab1"), container("ab2", sandbox_id="s2", labels={}), co
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found"),
+    ("wanted", "ids"),
     [
         ({}, ["ab1", "ab2", "cd"]),
         ({"id": "cd"}, ["cd"]),
@@ -23,9 +23,9 @@ CONTAINERS = (container("ab1"), container("ab2", sandbox_id="s2", labels={}), co
         ({"id": "x"}, []),
     ],
 )
-def test_containers_that_meet_every_part(wanted: dict[str, Any], found: list[str]) -> None:
+def test_containers_that_meet_every_part(wanted: dict[str, Any], ids: list[str]) -> None:
     chosen = select_containers(CONTAINERS, pb.ContainerStatsFilter(**wanted))
-    assert [each.id for each in chosen] == found
+    assert [subject.id for subject in chosen] == ids
 
 
 def test_no_filter_is_met_by_all() -> None:
@@ -34,10 +34,10 @@ def test_no_filter_is_met_by_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found"),
+    ("wanted", "ids"),
     [({}, ["s1", "s2"]), ({"id": "s2"}, ["s2"]), ({"label_selector": {"role": "web"}}, ["s1"])],
 )
-def test_sandboxes_that_meet_every_part(wanted: dict[str, Any], found: list[str]) -> None:
+def test_sandboxes_that_meet_every_part(wanted: dict[str, Any], ids: list[str]) -> None:
     every = (sandbox("s1"), sandbox("s2", labels={}))
     chosen = select_sandboxes(every, pb.PodSandboxStatsFilter(**wanted))
-    assert [each.id for each in chosen] == found
+    assert [subject.id for subject in chosen] == ids

@@ -42,12 +42,12 @@ def test_a_container_with_everything() -> None:
 def test_what_is_not_known_is_not_zero() -> None:
     stats = container_stats(container(), EMPTY, None, None)
     assert (stats.cpu.timestamp, stats.memory.timestamp) == (5, 5)
-    assert [each.name for each, _ in stats.cpu.ListFields()] == ["timestamp"]
-    assert [each.name for each, _ in stats.memory.ListFields()] == ["timestamp"]
+    assert [field.name for field, _ in stats.cpu.ListFields()] == ["timestamp"]
+    assert [field.name for field, _ in stats.memory.ListFields()] == ["timestamp"]
     assert [name for name in ("swap", "io", "writable_layer") if stats.HasField(name)] == []
 
 
-def test_zero_is_told() -> None:
+def test_zero_is_set() -> None:
     sample = Sample(5, 1, Usage(cpu_ns=0, memory=0), Pressures())
     stats = container_stats(container(), sample, 0, None)
     assert stats.cpu.HasField("usage_core_nano_seconds")
@@ -66,7 +66,7 @@ def test_a_sandbox_with_its_devices_and_containers() -> None:
     assert (stats.attributes.id, stats.attributes.metadata.namespace) == ("s1", "shop")
     linux = stats.linux
     assert linux.process.process_count.value == 6
-    assert [each.attributes.id for each in linux.containers] == ["c1"]
+    assert [container.attributes.id for container in linux.containers] == ["c1"]
     assert linux.network.default_interface == pb.NetworkInterfaceUsage(
         name="eth0",
         rx_bytes=pb.UInt64Value(value=1),
@@ -74,10 +74,10 @@ def test_a_sandbox_with_its_devices_and_containers() -> None:
         tx_bytes=pb.UInt64Value(value=5),
         tx_errors=pb.UInt64Value(value=7),
     )
-    assert [each.name for each in linux.network.interfaces] == ["net1"]
+    assert [interface.name for interface in linux.network.interfaces] == ["net1"]
 
 
-def test_the_first_device_stands_for_a_pod_without_eth0_and_the_host_for_none() -> None:
+def test_default_interface_is_the_first_device_without_eth0_and_unset_without_devices() -> None:
     stats = sandbox_stats(sandbox(), EMPTY, None, devices=[device("a"), device("b")], containers=[])
     assert stats.linux.network.default_interface.name == "a"
     stats = sandbox_stats(sandbox(), EMPTY, None, devices=[], containers=[])

@@ -37,29 +37,29 @@ FULL = Readings(
 )  # fmt: skip
 
 
-def told(readings: Readings) -> dict[str, list[tuple[tuple[str, ...], int]]]:
-    found: dict[str, list[tuple[tuple[str, ...], int]]] = {}
-    for each in metrics(ALL_ROWS, readings, BASE):
-        own = tuple(each.label_values)[len(BASE) :]
-        found.setdefault(each.name, []).append((own, each.value.value))
-    return found
+def metric_values(readings: Readings) -> dict[str, list[tuple[tuple[str, ...], int]]]:
+    result: dict[str, list[tuple[tuple[str, ...], int]]] = {}
+    for metric in metrics(ALL_ROWS, readings, BASE):
+        own = tuple(metric.label_values)[len(BASE) :]
+        result.setdefault(metric.name, []).append((own, metric.value.value))
+    return result
 
 
-def test_a_name_stands_for_one_metric() -> None:
+def test_metric_names_are_unique() -> None:
     assert [
         name for name, count in Counter(row.name for row in ALL_ROWS).items() if count > 1
     ] == []
 
 
 def test_every_metric_is_described_with_as_many_labels_as_it_has() -> None:
-    keys = {each.name: each.label_keys for each in descriptors(ALL_ROWS)}
-    found = metrics(ALL_ROWS, FULL, BASE)
-    assert {each.name for each in found} == set(keys)
-    assert all(len(each.label_values) == len(keys[each.name]) for each in found)
-    assert all(tuple(each)[: len(BASE)] == BASE_LABELS for each in keys.values())
-    assert all(each.help for each in descriptors(ALL_ROWS))
-    assert all(tuple(each.label_values)[: len(BASE)] == BASE for each in found)
-    assert {each.timestamp for each in found} == {5 * S + 1}
+    keys = {descriptor.name: descriptor.label_keys for descriptor in descriptors(ALL_ROWS)}
+    samples = metrics(ALL_ROWS, FULL, BASE)
+    assert {sample.name for sample in samples} == set(keys)
+    assert all(len(sample.label_values) == len(keys[sample.name]) for sample in samples)
+    assert all(tuple(key)[: len(BASE)] == BASE_LABELS for key in keys.values())
+    assert all(descriptor.help for descriptor in descriptors(ALL_ROWS))
+    assert all(tuple(sample.label_values)[: len(BASE)] == BASE for sample in samples)
+    assert {sample.timestamp for sample in samples} == {5 * S + 1}
 
 
 @pytest.mark.parametrize(
@@ -96,19 +96,21 @@ def test_every_metric_is_described_with_as_many_labels_as_it_has() -> None:
         ("container_spec_memory_limit_bytes", [((), 64)]),
     ],
 )  # fmt: skip
-def test_what_a_metric_tells(name: str, values: list[tuple[tuple[str, ...], int]]) -> None:
-    assert told(FULL)[name] == values
+def test_metric_values_are_those_of_the_readings(
+    name: str, values: list[tuple[tuple[str, ...], int]]
+) -> None:
+    assert metric_values(FULL)[name] == values
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    names = {each.name for each in metrics(CONTAINER_ROWS, EMPTY, BASE)}
+    names = {metric.name for metric in metrics(CONTAINER_ROWS, EMPTY, BASE)}
     known = {"container_last_seen", "container_start_time_seconds"}
     assert {name for name in names if not name.startswith("container_spec_")} == known
     assert "container_spec_cpu_quota" not in names
 
 
-def test_counters_and_gauges_are_told_apart() -> None:
-    kinds = {each.name: each.metric_type for each in metrics(ALL_ROWS, FULL, BASE)}
+def test_metric_types_follow_their_names() -> None:
+    kinds = {metric.name: metric.metric_type for metric in metrics(ALL_ROWS, FULL, BASE)}
     wrong = [
         name
         for name, kind in kinds.items()
@@ -128,7 +130,7 @@ def test_counters_and_gauges_are_told_apart() -> None:
     ],
 )
 def test_pressure_says_how_many_waited(name: str, meaning: str) -> None:
-    helps = {each.name: each.help for each in descriptors(ALL_ROWS)}
+    helps = {descriptor.name: descriptor.help for descriptor in descriptors(ALL_ROWS)}
     assert helps[f"container_pressure_{name}_seconds_total"] == meaning
 
 
@@ -172,7 +174,8 @@ def test_names_and_labels_are_those_that_dashboards_look_for() -> None:
             labels = tuple(row[:-1].split())
         else:
             wanted |= dict.fromkeys((f"container_{name}" for name in row.split()), labels)
-    found = {
-        each.name: tuple(each.label_keys[len(BASE_LABELS) :]) for each in descriptors(ALL_ROWS)
+    by_name = {
+        descriptor.name: tuple(descriptor.label_keys[len(BASE_LABELS) :])
+        for descriptor in descriptors(ALL_ROWS)
     }
-    assert found == wanted
+    assert by_name == wanted

@@ -17,7 +17,7 @@ S = 1_000_000_000
         # Who asks at once after another gets the rate over a second or more.
         ([(0, 0), (10 * S, 5 * S), (10 * S + 1, 5 * S + 1)], [None, S // 2, S // 2]),
         ([(0, 0), (10 * S, 5 * S), (11 * S, 5 * S)], [None, S // 2, 0]),
-        # It was made anew: what it used before is another's.
+        # It was created again: the earlier usage is another's.
         ([(0, 9 * S), (S, 1), (2 * S, S + 1)], [None, None, S]),
         ([(0, 0), (0, 0)], [None, None]),
     ],

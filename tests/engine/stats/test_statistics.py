@@ -85,22 +85,24 @@ async def test_metrics_of_a_pod_and_its_containers(busy: Pod) -> None:
         containers=(container(cgroup=f"{path}/app", image="busybox", started_at_ns=START_NS),),
     )
     statistics = Statistics(cgroups, SystemClock())
-    (found,) = await statistics.metrics([subject])
-    described = {each.name: len(each.label_keys) for each in statistics.descriptors()}
-    assert found.pod_sandbox_id == "s1"
-    (inner,) = found.container_metrics
+    (result,) = await statistics.metrics([subject])
+    described = {
+        descriptor.name: len(descriptor.label_keys) for descriptor in statistics.descriptors()
+    }
+    assert result.pod_sandbox_id == "s1"
+    (inner,) = result.container_metrics
     assert inner.container_id == "c1"
-    for each in (*found.metrics, *inner.metrics):
-        assert len(each.label_values) == described[each.name]
-    values = {each.name: each.value.value for each in inner.metrics}
+    for metric in (*result.metrics, *inner.metrics):
+        assert len(metric.label_values) == described[metric.name]
+    values = {sample.name: sample.value.value for sample in inner.metrics}
     assert values["container_processes"] == 1
     assert values["container_threads"] >= 1
     assert values["container_file_descriptors"] >= 3
     assert values["container_memory_rss"] >= 32 << 20
     assert values["container_fs_limit_bytes"] > values["container_fs_usage_bytes"] == 4096
-    labels = {tuple(each.label_values[:6]) for each in inner.metrics}
+    labels = {tuple(sample.label_values[:6]) for sample in inner.metrics}
     assert labels == {("app", f"{path}/app", "busybox", "c1", "shop", "web")}
-    assert {tuple(each.label_values[:6]) for each in found.metrics} == {
+    assert {tuple(sample.label_values[:6]) for sample in result.metrics} == {
         ("", path, "", "s1", "shop", "web")
     }
 
@@ -113,7 +115,7 @@ async def test_a_container_without_cgroup_is_listed_with_its_time_and_layer() ->
     assert stats.writable_layer.inodes_used.value == 2
 
 
-async def test_a_layer_that_cannot_be_measured_costs_no_other_figure() -> None:
+async def test_failed_layer_measurement_omits_only_its_figure() -> None:
     async def fails() -> tuple[int, int]:
         raise OSError("gone")
 
@@ -141,5 +143,5 @@ async def test_nothing_to_measure_is_an_empty_answer() -> None:
     assert await statistics.containers([]) == []
     assert await statistics.sandboxes([]) == []
     assert await statistics.metrics([]) == []
-    assert {each.name for each in statistics.descriptors()} >= {"container_last_seen"}
+    assert {descriptor.name for descriptor in statistics.descriptors()} >= {"container_last_seen"}
     assert isinstance(statistics.descriptors()[0], pb.MetricDescriptor)

@@ -56,7 +56,7 @@ class SpdyCaller:
 
     async def until(self, name: str, expected: bytes) -> None:
         """Take what comes until a stream has brought that."""
-        names = {number: each for each, number in self.streams.items()}
+        names = {number: stream for stream, number in self.streams.items()}
         async with asyncio.timeout(DEADLINE_S):
             async for data in self.session.data():
                 self.received[names[data.stream]] += data.payload
@@ -66,7 +66,7 @@ class SpdyCaller:
 
     async def all(self) -> dict[str, bytes]:
         """Everything that came on each stream until the server ended the error stream."""
-        names = {number: each for each, number in self.streams.items()}
+        names = {number: stream for stream, number in self.streams.items()}
         async with asyncio.timeout(DEADLINE_S):
             async for data in self.session.data():
                 self.received[names[data.stream]] += data.payload
@@ -80,7 +80,7 @@ async def asking(
     url: str, versions: Sequence[str] = (V4,), method: str = "POST"
 ) -> AsyncIterator[Upgraded | Refused]:
     """The answer to a SPDY client's request."""
-    lines = tuple((PROTOCOL_VERSION, each) for each in versions)
+    lines = tuple((PROTOCOL_VERSION, version) for version in versions)
     async with dial(Upstream(url=url), method, SPDY, lines) as answer:
         yield answer
 

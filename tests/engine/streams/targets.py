@@ -63,7 +63,7 @@ class FakeProcess:
 
     async def write(self, data: bytes) -> None:
         if self.stdin.has_ended:
-            raise BrokenPipeError("nobody reads")
+            raise BrokenPipeError("no reader")
         self.stdin.feed(data)
         await self.stdin.room()
 

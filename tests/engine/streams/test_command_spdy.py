@@ -60,7 +60,7 @@ async def test_the_streams_may_be_opened_in_any_order() -> None:
         assert (await caller.all())["stdout"] == b"x"
 
 
-async def test_the_exit_code_is_told_as_a_cause() -> None:
+async def test_exit_code_is_reported_as_a_cause() -> None:
     async with (
         serving(FakeTarget(says(code=3))) as server,
         spdy(server.exec_url(OUTPUTS), "error", "stdout", "stderr") as caller,
@@ -77,7 +77,7 @@ async def test_the_exit_code_is_told_as_a_cause() -> None:
      FileNotFoundError("gone")],
     ids=["the engine's", "the runtime's", "the system's"],
 )  # fmt: skip
-async def test_what_cannot_be_run_is_an_internal_error_in_one_line(error: Exception) -> None:
+async def test_failed_exec_is_an_internal_error_in_one_line(error: Exception) -> None:
     async with (
         serving(FakeTarget(error=error)) as server,
         spdy(server.exec_url(OUTPUTS), "error", "stdout", "stderr") as caller,
@@ -88,13 +88,13 @@ async def test_what_cannot_be_run_is_an_internal_error_in_one_line(error: Except
 
 
 @pytest.mark.parametrize("version", ["v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io"])
-async def test_old_versions_get_words_for_failures_and_nothing_else(version: str) -> None:
+async def test_old_versions_get_text_for_failures_and_nothing_for_success(version: str) -> None:
     target = FakeTarget(says(code=2))
     async with serving(target) as server:
         names = ("error", "stdout", "stderr")
         async with spdy(server.exec_url(OUTPUTS), *names, versions=[version]) as caller:
-            said = (await caller.all())["error"]
-        assert said == b"command terminated with non-zero exit code: 2"
+            text = (await caller.all())["error"]
+        assert text == b"command terminated with non-zero exit code: 2"
         target.program = says(b"fine")
         async with spdy(server.exec_url(OUTPUTS), *names, versions=[version]) as caller:
             assert (await caller.all())["error"] == b""
@@ -117,7 +117,7 @@ async def test_a_client_that_offers_no_version_speaks_the_first_one() -> None:
         assert (await caller.all())["error"].startswith(b"command terminated")
 
 
-async def test_versions_that_nobody_speaks_are_refused_with_those_that_are() -> None:
+async def test_unknown_versions_are_refused_with_the_supported_ones() -> None:
     async with (
         serving(FakeTarget(says())) as server,
         asking(server.exec_url(OUTPUTS), ["v9.channel.k8s.io"]) as answer,
@@ -156,7 +156,7 @@ async def test_a_terminal_is_resized_and_nonsense_in_between_passed_over() -> No
         await caller.all()
 
 
-async def test_sizes_arrive_behind_input_that_nobody_reads_any_more() -> None:
+async def test_sizes_arrive_behind_input_that_is_no_longer_read() -> None:
     async def closes_input(process: FakeProcess) -> int:
         process.stdin.discard()
         await process.until_sized((80, 24))
@@ -200,7 +200,7 @@ async def test_output_that_a_descendant_keeps_open_does_not_hold_the_end_up() ->
     assert b'"4"' in received["error"]
 
 
-async def test_a_slow_client_still_gets_all_that_an_ended_process_said() -> None:
+async def test_slow_client_gets_all_output_of_an_ended_process() -> None:
     async def much(process: FakeProcess) -> int:
         for _ in range(64):
             await process.out(b"x" * (1 << 20))
@@ -291,7 +291,7 @@ async def test_a_client_that_does_not_open_all_streams_is_dropped(names: tuple[s
     ):
         async with asyncio.timeout(DEADLINE_S):
             with suppress(ConnectionResetError):
-                assert [each async for each in caller.session.data()] == []
+                assert [chunk async for chunk in caller.session.data()] == []
     assert not target.requests
 
 

@@ -74,7 +74,7 @@ async def test_the_first_protocol_offered_that_is_spoken_is_taken(
         assert connection.protocol == chosen
 
 
-async def test_protocols_that_nobody_speaks_are_refused() -> None:
+async def test_unknown_protocols_are_refused() -> None:
     async with serving(FakeTarget(says())) as server:
         with pytest.raises(aiohttp.WSServerHandshakeError) as raised:
             async with websocket(server.exec_url(OUTPUTS), "v9.channel.k8s.io"):
@@ -92,13 +92,13 @@ async def test_the_first_version_says_nothing_of_success(protocols: tuple[str, .
 
 
 @pytest.mark.parametrize(
-    ("version", "said"),
+    ("version", "message"),
     [
         ("v4.base64.channel.k8s.io", b'{"metadata":{},"status":"Success"}'),
         ("base64.channel.k8s.io", b""),
     ],
 )
-async def test_base64_versions_are_text_with_a_digit(version: str, said: bytes) -> None:
+async def test_base64_versions_are_text_with_a_digit(version: str, message: bytes) -> None:
     async with (
         serving(FakeTarget(lambda process: echo_once(process))) as server,
         websocket(server.exec_url(WITH_INPUT), version) as connection,
@@ -106,7 +106,7 @@ async def test_base64_versions_are_text_with_a_digit(version: str, said: bytes) 
         await connection.send_str("0" + base64.b64encode(b"\xff\0").decode())
         received = await messages(connection)
     assert received[:2] == ["1", "1" + base64.b64encode(b"\xff\0").decode()]
-    assert received[2:] == (["3" + base64.b64encode(said).decode()] if said else [])
+    assert received[2:] == (["3" + base64.b64encode(message).decode()] if message else [])
 
 
 async def echo_once(process) -> int:  # type: ignore[no-untyped-def]
@@ -146,7 +146,7 @@ async def test_a_terminal_is_resized() -> None:
         await target.process.until_sized((80, 24))
 
 
-async def test_messages_for_channels_that_are_none_are_passed_over() -> None:
+async def test_messages_for_unknown_channels_are_ignored() -> None:
     async with (
         serving(FakeTarget(echo)) as server,
         websocket(server.exec_url(WITH_INPUT), V5) as connection,
@@ -162,9 +162,7 @@ async def test_messages_for_channels_that_are_none_are_passed_over() -> None:
     ("version", "message"),
     [(V5, b""), ("v4.base64.channel.k8s.io", b"0!"), ("v4.base64.channel.k8s.io", b"")],
 )
-async def test_a_message_that_is_none_ends_the_stream_as_a_fault(
-    version: str, message: bytes
-) -> None:
+async def test_invalid_message_ends_the_stream_with_an_error(version: str, message: bytes) -> None:
     target = FakeTarget(silent)
     async with (
         serving(target) as server,

@@ -91,8 +91,8 @@ class Forwarder:
         """Take what comes until these streams have ended."""
         async with asyncio.timeout(DEADLINE_S):
             while not self.ended.issuperset(streams):
-                async for each in self.session.data():
-                    self._keep(each)
+                async for chunk in self.session.data():
+                    self._keep(chunk)
                     if self.ended.issuperset(streams):
                         return
                 raise AssertionError(f"the connection ended; so far {self.received}")
@@ -169,12 +169,12 @@ async def test_many_connections_go_at_once_and_much_on_each(forwarding) -> None:
             for _, data in pairs:
                 await client.session.end(data)
 
-        streams = [each for pair in pairs for each in pair]
+        streams = [stream for pair in pairs for stream in pair]
         await asyncio.gather(send(), client.until_ended(*streams))
         assert all(client.of(data) == payload + b"." for _, data in pairs)
 
 
-async def test_a_port_nobody_listens_on_is_told_to_its_pair_alone(forwarding) -> None:  # type: ignore[no-untyped-def]
+async def test_port_without_listener_fails_only_its_pair(forwarding) -> None:  # type: ignore[no-untyped-def]
     closed = free_port()
     async with (
         echoing() as port,
@@ -197,7 +197,7 @@ async def test_a_port_nobody_listens_on_is_told_to_its_pair_alone(forwarding) ->
         assert client.of(good[1]) == b"still."
 
 
-async def test_the_engines_own_refusal_is_told_too() -> None:
+async def test_refusal_of_the_engine_is_sent_on_the_error_stream() -> None:
     async with (
         serving(FakeTarget(error=NotFoundError("no sandbox s1"))) as server,
         over_spdy(server.port_forward_url(ASKED)) as client,
@@ -207,7 +207,7 @@ async def test_the_engines_own_refusal_is_told_too() -> None:
         assert client.of(error).endswith(b"no sandbox s1")
 
 
-async def test_a_connection_that_breaks_resets_its_data_without_words() -> None:
+async def test_broken_connection_resets_its_data_stream_without_message() -> None:
     async with (
         resetting() as port,
         serving(FakeTarget()) as server,
@@ -220,7 +220,7 @@ async def test_a_connection_that_breaks_resets_its_data_without_words() -> None:
         assert client.of(error) == b""
 
 
-async def test_a_client_that_resets_a_pair_goes_on_with_the_others() -> None:
+async def test_reset_of_a_pair_keeps_the_others() -> None:
     async with (
         echoing() as port,
         serving(FakeTarget()) as server,
@@ -235,7 +235,7 @@ async def test_a_client_that_resets_a_pair_goes_on_with_the_others() -> None:
         assert client.of(other[1]) == b"on."
 
 
-async def test_bytes_for_a_pair_that_is_over_hold_up_nobody() -> None:
+async def test_bytes_for_an_ended_pair_block_no_other() -> None:
     async with (
         echoing() as port,
         serving(FakeTarget()) as server,
@@ -250,7 +250,7 @@ async def test_bytes_for_a_pair_that_is_over_hold_up_nobody() -> None:
         assert client.of(good[1]) == b"."
 
 
-async def test_ipv6_is_tried_when_nobody_listens_on_ipv4() -> None:
+async def test_ipv6_is_tried_when_ipv4_has_no_listener() -> None:
     async with (
         echoing("::1") as port,
         serving(FakeTarget()) as server,
@@ -275,7 +275,7 @@ async def test_clients_of_old_send_no_request_id() -> None:
 
 
 @pytest.mark.parametrize("port", ["", "0", "65536", "-1", "80x", "9" * 5000, "٨٠"])
-async def test_a_stream_for_what_is_no_port_is_refused(port: str) -> None:
+async def test_stream_with_an_invalid_port_is_refused(port: str) -> None:
     async with (
         serving(FakeTarget()) as server,
         over_spdy(server.port_forward_url(ASKED)) as client,
@@ -329,8 +329,8 @@ async def test_a_websocket_has_two_channels_for_each_port_that_begin_with_it() -
                 while received.get(0, b"")[2:] != b"hi" or len(received.get(3, b"")) <= 2:
                     message = await connection.receive_bytes()
                     received[message[0]] = received.get(message[0], b"") + message[1:]
-    for place, each in enumerate([port, port, closed, closed]):
-        assert received[place][:2] == each.to_bytes(2, "little")
+    for place, target in enumerate([port, port, closed, closed]):
+        assert received[place][:2] == target.to_bytes(2, "little")
     assert f"port {closed}".encode() in received[3]
 
 
@@ -360,4 +360,4 @@ async def test_a_websocket_in_base64_carries_more_ports_than_digits() -> None:
         websocket(server.port_forward_url(asked), "v4.base64.channel.k8s.io") as connection,
     ):
         received = await messages(connection)
-    assert {message[0] for message in received} == {chr(ord("0") + each) for each in range(12)}
+    assert {message[0] for message in received} == {chr(ord("0") + number) for number in range(12)}

@@ -1,4 +1,4 @@
-"""Which protocol is taken, what sizes are read, how an end is told."""
+"""Stream protocols: the one chosen, terminal sizes, and how an exit is reported."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def test_sizes_are_read_however_they_are_cut(sizes: list[tuple[int, int]], data)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(wire)), max_size=8)))
     reader = SizeReader()
     pieces = [wire[a:b] for a, b in zip([0, *cuts], [*cuts, len(wire)], strict=True)]
-    found = [size for piece in pieces for size in reader.feed(piece)]
-    assert found == [Size(width, height) for width, height in sizes]
+    result = [size for piece in pieces for size in reader.feed(piece)]
+    assert result == [Size(width, height) for width, height in sizes]
 
 
 @given(st.binary(max_size=10_000))
@@ -59,7 +59,7 @@ def test_no_nonsense_stops_the_sizes_behind_it(nonsense: bytes) -> None:
     "text", [b'{"Width":0,"Height":1}', b'{"Width":65536,"Height":1}', b'{"Width":1}', b"{]}",
              b'{"Width":"1","Height":1}', b'{"Width":1e99,"Height":1}'],
 )  # fmt: skip
-def test_what_is_no_size_is_passed_over(text: bytes) -> None:
+def test_invalid_size_is_ignored(text: bytes) -> None:
     assert SizeReader().feed(text) == []
 
 
@@ -71,7 +71,7 @@ def test_what_is_no_size_is_passed_over(text: bytes) -> None:
         (Failed("error executing: no"), b"error executing: no"),
     ],
 )
-def test_an_end_is_told_in_words_or_as_a_status(outcome: Exited | Failed, words: bytes) -> None:
+def test_exit_is_encoded_as_text_or_as_a_status(outcome: Exited | Failed, words: bytes) -> None:
     assert encode(outcome, as_json=False) == words
     status = json.loads(encode(outcome, as_json=True))
     assert status["status"] == ("Failure" if words else "Success")

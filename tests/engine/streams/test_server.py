@@ -29,7 +29,7 @@ async def status(url: str, method: str = "POST") -> int:
         return answer.head.status
 
 
-async def test_an_address_names_the_call_and_ends_in_a_token_nobody_can_guess() -> None:
+async def test_url_names_the_call_and_ends_in_an_unguessable_token() -> None:
     async with serving(FakeTarget()) as server:
         urls = {
             "exec": server.exec_url(EXEC),
@@ -90,7 +90,7 @@ async def test_a_request_without_an_upgrade_is_a_bad_one() -> None:
         assert "upgrade" in await answer.text()
 
 
-async def test_a_thousand_may_be_outstanding_and_no_more() -> None:
+async def test_outstanding_streams_are_limited_to_a_thousand() -> None:
     clock = FakeClock()
     async with serving(FakeTarget(), clock=clock) as server:
         for _ in range(1000):
@@ -135,7 +135,7 @@ async def test_what_can_never_work_gets_no_address(
     ],
     ids=["a huge header", "no HTTP", "no method"],
 )
-async def test_a_head_that_is_none_is_answered_and_the_next_client_served(
+async def test_invalid_head_is_answered_and_the_next_client_served(
     wire: bytes, code: bytes
 ) -> None:
     async with serving(FakeTarget(says())) as server:
@@ -179,7 +179,7 @@ async def test_a_client_that_says_nothing_does_not_hold_the_end_up() -> None:
     connection.abort()
 
 
-async def test_a_server_nobody_streams_from_does_not_load_the_http_library() -> None:
+async def test_unused_server_does_not_load_the_http_library() -> None:
     program = """
 import asyncio, sys
 from moorage.engine.streams import StreamServer

@@ -107,7 +107,7 @@ class RunningEngine:
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     @property
-    def told(self) -> str:
+    def log_text(self) -> str:
         """What the engine wrote to its log, whichever process it was."""
         return (self.root / "engine.log").read_text()
 
@@ -133,8 +133,8 @@ class RunningEngine:
         assert self._process is None
         self._process = self._launch()
         assert self._process.stdout is not None
-        said = self._process.stdout.readline()
-        assert said == b"ready\n", f"the engine did not start: {self.told[-3000:]}"
+        output = self._process.stdout.readline()
+        assert output == b"ready\n", f"the engine did not start: {self.log_text[-3000:]}"
 
     def kill(self) -> None:
         """End it as a crash would."""
@@ -156,7 +156,7 @@ class RunningEngine:
         """Have what is kept ready for pods to come given back. For a stopped engine."""
         assert self._process is None
         with self._launch("drain") as process:
-            assert process.wait(DEADLINE_S) == 0, self.told[-3000:]
+            assert process.wait(DEADLINE_S) == 0, self.log_text[-3000:]
 
     def processes(self) -> list[str]:
         """The command lines of what runs because of this engine, but the engine."""
@@ -164,19 +164,19 @@ class RunningEngine:
 
     def leftovers(self) -> dict[str, list[str]]:
         """What of this engine's pods is still on the machine, by kind."""
-        directories = [self.run / each for each in ("n", "s", "b", "x", "exits")]
+        directories = [self.run / name for name in ("n", "s", "b", "x", "exits")]
         directories += [self.data / "containers", self.data / "sandboxes"]
-        directories += [each for each in (self.run / "r").glob("*") if each.is_dir()]
+        directories += [path for path in (self.run / "r").glob("*") if path.is_dir()]
         addresses = self.leases.glob("[0-9]*")
-        found = {
-            "mounts": [str(each.point) for each in mounts_below(self.run, current_mounts())],
-            "directories": [str(each) for directory in directories for each in directory.glob("*")],
-            "addresses": [str(each) for each in addresses],
+        result = {
+            "mounts": [str(mount.point) for mount in mounts_below(self.run, current_mounts())],
+            "directories": [str(path) for directory in directories for path in directory.glob("*")],
+            "addresses": [str(address) for address in addresses],
             "links": self._ports(),
-            "cgroups": [str(each) for each in self._cgroups()],
+            "cgroups": [str(cgroup) for cgroup in self._cgroups()],
             "processes": self.processes(),
         }
-        return {kind: names for kind, names in found.items() if names}
+        return {kind: names for kind, names in result.items() if names}
 
     def clean(self) -> None:
         """Remove whatever is left, however broken the engine is."""
@@ -187,8 +187,8 @@ class RunningEngine:
                 os.kill(pid, signal.SIGKILL)
         self._remove_cgroups()
         until(lambda: not self._related(), "the end of every process", 10)
-        for each in mounts_below(self.root, current_mounts()):
-            unmount(each.point)
+        for mount_point in mounts_below(self.root, current_mounts()):
+            unmount(mount_point.point)
         subprocess.run(["ip", "link", "del", self.mark], capture_output=True, check=False)
         remove_tree(self.root)
 
@@ -213,7 +213,7 @@ class RunningEngine:
 
     def _related(self) -> list[tuple[int, str]]:
         """Processes whose command line, or cgroup, says this engine."""
-        found = []
+        related = []
         for directory in Path("/proc").iterdir():
             if not directory.name.isdecimal() or int(directory.name) == os.getpid():
                 continue
@@ -231,16 +231,16 @@ class RunningEngine:
             except (FileNotFoundError, ProcessLookupError):
                 continue
             if f"{self.root}/" in line or self.cgroup in place:
-                found.append((int(directory.name), line or f"({directory.name})"))
-        return found
+                related.append((int(directory.name), line or f"({directory.name})"))
+        return related
 
     def _ports(self) -> list[str]:
         """The network devices on this engine's bridge."""
         ports = Path("/sys/class/net", self.mark, "brif")
-        return sorted(each.name for each in ports.iterdir()) if ports.is_dir() else []
+        return sorted(path.name for path in ports.iterdir()) if ports.is_dir() else []
 
     def _cgroups(self) -> list[Path]:
-        return [each for root in self._hierarchies for each in (root / self.cgroup[1:]).glob("*/")]
+        return [path for root in self._hierarchies for path in (root / self.cgroup[1:]).glob("*/")]
 
     def _remove_cgroups(self) -> None:
         cgroups = current_cgroups()
@@ -286,23 +286,23 @@ def _unless_gone() -> Iterator[None]:
         return
 
 
-def until(holds: Callable[[], object], what: str, within_s: float = DEADLINE_S) -> None:
-    """Ask again and again until something holds: for what announces itself to nobody."""
+def until(condition: Callable[[], object], description: str, within_s: float = DEADLINE_S) -> None:
+    """Poll until `condition` is true: for conditions that send no notification."""
     deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline, f"{what} not within {within_s:g} s"
+    while not condition():
+        assert time.monotonic() < deadline, f"{description} not within {within_s:g} s"
         time.sleep(0.01)
 
 
 async def eventually(
-    holds: Callable[[], Awaitable[object]], what: str, within_s: float = DEADLINE_S
+    condition: Callable[[], Awaitable[object]], description: str, within_s: float = DEADLINE_S
 ) -> None:
     """As `until`, for what has to be asked of the engine."""
     deadline = time.monotonic() + within_s
     while True:
-        if await holds():
+        if await condition():
             return
-        assert time.monotonic() < deadline, f"{what} not within {within_s:g} s"
+        assert time.monotonic() < deadline, f"{description} not within {within_s:g} s"
         await asyncio.sleep(0.02)
 
 
@@ -319,7 +319,7 @@ class Caller:
         await self.start_engine()
 
     async def start_engine(self) -> None:
-        """Start the engine anew, and wait until this connection has found it."""
+        """Start the engine again, and wait until this connection has found it."""
         self.engine.start()
         await eventually(self._is_connected, "a connection to the new engine", 5)
 
@@ -417,11 +417,11 @@ class Caller:
 
     async def pods(self) -> dict[str, pb.PodSandbox]:
         reply = await self.cri.call(self.cri.runtime.ListPodSandbox, pb.ListPodSandboxRequest())
-        return {each.id: each for each in reply.items}
+        return {sandbox.id: sandbox for sandbox in reply.items}
 
     async def containers(self) -> dict[str, pb.Container]:
         reply = await self.cri.call(self.cri.runtime.ListContainers, pb.ListContainersRequest())
-        return {each.id: each for each in reply.containers}
+        return {container.id: container for container in reply.containers}
 
     async def exec(self, container: str, *command: str, limit_s: int = 10) -> pb.ExecSyncResponse:
         request = pb.ExecSyncRequest(container_id=container, cmd=command, timeout=limit_s)
@@ -437,7 +437,7 @@ class Caller:
         return await self.status(container)
 
     async def info(self, container: str) -> Mapping[str, Any]:
-        """What the engine tells of a container to people."""
+        """Return the verbose part of a container's status."""
         request = pb.ContainerStatusRequest(container_id=container, verbose=True)
         reply = await self.cri.call(self.cri.runtime.ContainerStatus, request)
         return dict(json.loads(reply.info["info"]))
@@ -446,7 +446,7 @@ class Caller:
         """What it wrote, a line each, without times and streams."""
         return log_lines(Path((await self.status(container)).log_path))
 
-    async def says(self, container: str, line: str) -> None:
+    async def wait_for_line(self, container: str, line: str) -> None:
         """Wait until its log has that line."""
 
         async def is_there() -> bool:

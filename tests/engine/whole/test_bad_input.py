@@ -29,46 +29,46 @@ Code = grpc.StatusCode
 
 # Call → its request for a sandbox or container that there is none of, and the code it answers.
 UNKNOWN_IDS: dict[str, tuple[Callable[[str], Any], Code | None]] = {
-    "StopPodSandbox": (lambda each: pb.StopPodSandboxRequest(pod_sandbox_id=each), None),
-    "RemovePodSandbox": (lambda each: pb.RemovePodSandboxRequest(pod_sandbox_id=each), None),
-    "StopContainer": (lambda each: pb.StopContainerRequest(container_id=each), None),
-    "RemoveContainer": (lambda each: pb.RemoveContainerRequest(container_id=each), None),
+    "StopPodSandbox": (lambda id_: pb.StopPodSandboxRequest(pod_sandbox_id=id_), None),
+    "RemovePodSandbox": (lambda id_: pb.RemovePodSandboxRequest(pod_sandbox_id=id_), None),
+    "StopContainer": (lambda id_: pb.StopContainerRequest(container_id=id_), None),
+    "RemoveContainer": (lambda id_: pb.RemoveContainerRequest(container_id=id_), None),
     "PodSandboxStatus": (
-        lambda each: pb.PodSandboxStatusRequest(pod_sandbox_id=each),
+        lambda id_: pb.PodSandboxStatusRequest(pod_sandbox_id=id_),
         Code.NOT_FOUND,
     ),
     "ContainerStatus": (
-        lambda each: pb.ContainerStatusRequest(container_id=each),
+        lambda id_: pb.ContainerStatusRequest(container_id=id_),
         Code.NOT_FOUND,
     ),
-    "StartContainer": (lambda each: pb.StartContainerRequest(container_id=each), Code.NOT_FOUND),
-    "ExecSync": (lambda each: pb.ExecSyncRequest(container_id=each, cmd=["true"]), Code.NOT_FOUND),
+    "StartContainer": (lambda id_: pb.StartContainerRequest(container_id=id_), Code.NOT_FOUND),
+    "ExecSync": (lambda id_: pb.ExecSyncRequest(container_id=id_, cmd=["true"]), Code.NOT_FOUND),
     "Exec": (
-        lambda each: pb.ExecRequest(container_id=each, cmd=["true"], stdout=True),
+        lambda id_: pb.ExecRequest(container_id=id_, cmd=["true"], stdout=True),
         Code.NOT_FOUND,
     ),
-    "Attach": (lambda each: pb.AttachRequest(container_id=each, stdout=True), Code.NOT_FOUND),
-    "PortForward": (lambda each: pb.PortForwardRequest(pod_sandbox_id=each), Code.NOT_FOUND),
-    "ContainerStats": (lambda each: pb.ContainerStatsRequest(container_id=each), Code.NOT_FOUND),
+    "Attach": (lambda id_: pb.AttachRequest(container_id=id_, stdout=True), Code.NOT_FOUND),
+    "PortForward": (lambda id_: pb.PortForwardRequest(pod_sandbox_id=id_), Code.NOT_FOUND),
+    "ContainerStats": (lambda id_: pb.ContainerStatsRequest(container_id=id_), Code.NOT_FOUND),
     "PodSandboxStats": (
-        lambda each: pb.PodSandboxStatsRequest(pod_sandbox_id=each),
+        lambda id_: pb.PodSandboxStatsRequest(pod_sandbox_id=id_),
         Code.NOT_FOUND,
     ),
     "UpdateContainerResources": (
-        lambda each: pb.UpdateContainerResourcesRequest(container_id=each),
+        lambda id_: pb.UpdateContainerResourcesRequest(container_id=id_),
         Code.NOT_FOUND,
     ),
     "ReopenContainerLog": (
-        lambda each: pb.ReopenContainerLogRequest(container_id=each),
+        lambda id_: pb.ReopenContainerLogRequest(container_id=id_),
         Code.NOT_FOUND,
     ),
     "CheckpointContainer": (
-        lambda each: pb.CheckpointContainerRequest(container_id=each),
+        lambda id_: pb.CheckpointContainerRequest(container_id=id_),
         Code.NOT_FOUND,
     ),
     "CreateContainer": (
-        lambda each: pb.CreateContainerRequest(
-            pod_sandbox_id=each,
+        lambda id_: pb.CreateContainerRequest(
+            pod_sandbox_id=id_,
             config=pb.ContainerConfig(metadata=pb.ContainerMetadata(name="main")),
         ),
         Code.NOT_FOUND,
@@ -94,7 +94,7 @@ def refused(code: Code, words: str | None = None) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("call", UNKNOWN_IDS)
-async def test_what_is_said_of_an_unknown_id(caller: Caller, call: str) -> None:
+async def test_unknown_id_is_not_found_or_ignored(caller: Caller, call: str) -> None:
     make, code = UNKNOWN_IDS[call]
     method = getattr(caller.cri.runtime, call)
     for unknown in (ABSENT, "f" * 12):
@@ -119,9 +119,11 @@ async def test_one_name_is_one_sandbox_until_it_is_removed(caller: Caller) -> No
     tried = await asyncio.gather(
         *(caller.run_sandbox(config) for _ in range(5)), return_exceptions=True
     )
-    made = [each for each in tried if isinstance(each, str)]
+    made = [attempt for attempt in tried if isinstance(attempt, str)]
     assert len(made) == 1, tried
-    assert {each.code for each in tried if isinstance(each, CriError)} == {Code.FAILED_PRECONDITION}
+    assert {attempt.code for attempt in tried if isinstance(attempt, CriError)} == {
+        Code.FAILED_PRECONDITION
+    }
     await caller.stop_pod(made[0])
     with refused(Code.FAILED_PRECONDITION, "reserved for"):
         await caller.run_sandbox(config)
@@ -195,7 +197,7 @@ async def test_each_call_has_its_state(caller: Caller) -> None:
         await caller.create(pod, name="late")
 
 
-async def test_a_program_that_is_not_in_the_image_is_told(caller: Caller) -> None:
+async def test_program_missing_from_the_image_is_reported(caller: Caller) -> None:
     pod = await caller.run_pod()
     main = await caller.create(pod, "/no-such-program")
     with refused(Code.UNKNOWN, "no-such-program"):
@@ -216,7 +218,7 @@ async def test_a_handler_without_its_program_is_not_available(
     with refused(Code.UNKNOWN, "/no/such/runtime"):
         await _once_known(caller, "missing")
     reply = await caller.cri.call(caller.cri.runtime.Status, pb.StatusRequest(verbose=True))
-    assert "missing" not in {each.name for each in reply.runtime_handlers}
+    assert "missing" not in {handler.name for handler in reply.runtime_handlers}
     assert "missing: /no/such/runtime" in reply.info["handlers"]
 
 
@@ -243,7 +245,7 @@ async def test_a_program_that_goes_away_fails_the_start_only(
 LIES = {
     # create says it was done.
     "nothing_made": 'case "$*" in *" create "*) exit 0;; esac; exec runc "$@"',
-    # create names a process that is nobody's.
+    # create names a process that does not exist.
     "a_wrong_process": 'case "$*" in *" create "*) for w; do case $p in --pid-file) echo 999999999'
     ' >"$w";; esac; p=$w; done; exit 0;; esac; exec runc "$@"',
     # create fails, and says so only in words.
@@ -290,7 +292,7 @@ async def test_an_archive_that_is_damaged_is_refused(
     assert len(reply.images) == 3
 
 
-async def test_a_full_disk_is_told_and_leaves_nothing(archive: Path) -> None:
+async def test_full_disk_is_reported_and_leaves_nothing(archive: Path) -> None:
     skip_where_no_engine_runs()
     engine = RunningEngine(archive)
     try:
@@ -334,7 +336,7 @@ async def test_a_second_engine_on_the_same_directories_is_refused(
     engine: RunningEngine, caller: Caller
 ) -> None:
     assert engine.second_start() != 0
-    assert "another engine is running on" in engine.told
+    assert "another engine is running on" in engine.log_text
     await caller.run_pod()
 
 

@@ -26,7 +26,7 @@ _LOADERS = (Path("/lib64/ld-linux-x86-64.so.2"), Path("/lib/ld-linux-aarch64.so.
 
 @pytest.fixture(params=["gvisor", PUBLISHED])
 async def gvisor(request: pytest.FixtureRequest, caller: Caller) -> str:
-    """A handler: of the machine's runsc, or of the published one by a file."""
+    """A handler: of the host's runsc, or of the published one by a file."""
     if request.param == PUBLISHED:
         return await _published(caller)
     if shutil.which("runsc") is None:
@@ -41,7 +41,7 @@ async def _published(caller: Caller) -> str:
 
     async def is_listed() -> bool:
         reply = await caller.cri.call(caller.cri.runtime.Status, pb.StatusRequest())
-        return PUBLISHED in {each.name for each in reply.runtime_handlers}
+        return PUBLISHED in {handler.name for handler in reply.runtime_handlers}
 
     await eventually(is_listed, "the handler of the published runsc")
     return PUBLISHED
@@ -68,7 +68,7 @@ async def test_a_pod_stopped_with_its_containers_leaves_nothing_and_no_complaint
         await caller.run(pod, *SLEEP, name=name)
     await caller.stop_pod(pod)
     await caller.remove_pod(pod)
-    assert "background task failed" not in engine.told
+    assert "background task failed" not in engine.log_text
     assert "cgroups" not in engine.leftovers()
 
 
@@ -85,7 +85,7 @@ async def test_containers_go_with_a_kernel_that_is_killed(
 
     await eventually(is_down, "a pod without a kernel that is not ready")
     await caller.remove_pod(pod)
-    assert "background task failed" not in engine.told
+    assert "background task failed" not in engine.log_text
 
 
 async def test_programs_of_a_current_c_library_can_look_at_files(caller: Caller) -> None:
@@ -102,16 +102,16 @@ async def test_programs_of_a_current_c_library_can_look_at_files(caller: Caller)
 
 def _loader() -> Path:
     """The host's loader, where its links lead: inside they would lead elsewhere."""
-    return next(each for each in _LOADERS if each.exists()).resolve()
+    return next(loader for loader in _LOADERS if loader.exists()).resolve()
 
 
 def _host_mounts() -> list[pb.Mount]:
     """The host's programs and libraries, below /host."""
     places = (Path("/usr"), Path("/lib"), Path("/lib64"))
     return [
-        pb.Mount(container_path=f"/host{each}", host_path=str(each.resolve()), readonly=True)
-        for each in places
-        if each.exists()
+        pb.Mount(container_path=f"/host{place}", host_path=str(place.resolve()), readonly=True)
+        for place in places
+        if place.exists()
     ]
 
 

@@ -28,14 +28,14 @@ def _asked(engine: RunningEngine, name: str) -> int:
 
 
 async def _handlers(caller: Caller) -> dict[str, str]:
-    """Handler → its program, as a watch tells first; what is wrong with files under ""."""
+    """Handler → its program, from a watch's first message; complaints about files under ""."""
     watch = caller.cri.engine.WatchHandlers(engine_pb.WatchHandlersRequest())
     try:
-        told: Any = await watch.read()
+        message: Any = await watch.read()
     finally:
         watch.cancel()
-    found = {each.name: each.program for each in told.handlers}
-    return {**found, "": " ".join(told.complaints)}
+    by_name = {handler.name: handler.program for handler in message.handlers}
+    return {**by_name, "": " ".join(message.complaints)}
 
 
 async def _until_program(caller: Caller, handler: str, program: str | None) -> None:

@@ -39,7 +39,7 @@ async def test_a_root_file_system_of_any_depth_outlives_a_kill_and_is_removed(
     # The shell makes them one by one, as deep as its own paths can be.
     script = f"i=0; while [ $i -lt {DEPTH} ]; do mkdir dd; cd dd; i=$((i+1)); done; echo made"
     main = await caller.run(pod, *shell(f"{script}; sleep 1000"))
-    await caller.says(main, "made")
+    await caller.wait_for_line(main, "made")
     usage = await caller.cri.call(
         caller.cri.runtime.ContainerStats, pb.ContainerStatsRequest(container_id=main)
     )
@@ -66,11 +66,11 @@ async def test_an_engine_starts_with_deep_leftovers_of_every_kind(
         engine.run / "b/unknown",
         engine.run / "s/unknown",
     ]
-    for each in left:
-        nest(each, 1500)
+    for path in left:
+        nest(path, 1500)
     (engine.data / "images/containers/file").touch()
     await caller.start_engine()
-    assert [each for each in left if each.exists()] == []
+    assert [file for file in left if file.exists()] == []
 
 
 async def test_what_is_mounted_in_a_leftover_is_left_alone(
@@ -85,20 +85,20 @@ async def test_what_is_mounted_in_a_leftover_is_left_alone(
         engine.run / "b/unknown/volumes/0",
         engine.data / "images/ingest/left/point",
     ]
-    for each in places:
-        each.mkdir(parents=True)
-        bind(precious, each)
+    for target in places:
+        target.mkdir(parents=True)
+        bind(precious, target)
     try:
         await caller.start_engine()
         assert (precious / "data").read_text() == "the host's"
         # Bundles are the engine's own, and unmounted; elsewhere nothing is ever mounted.
-        assert [is_mount_point(each) for each in places] == [True, False, True]
+        assert [is_mount_point(path) for path in places] == [True, False, True]
         assert not (engine.run / "b/unknown").exists()
     finally:
-        for each in places:
-            unmount_all(each)
+        for target in places:
+            unmount_all(target)
     await caller.restart()
-    assert [each for each in places if each.exists()] == []
+    assert [path for path in places if path.exists()] == []
 
 
 async def test_random_trees_are_removed(caller: Caller, engine: RunningEngine) -> None:
@@ -126,6 +126,6 @@ async def test_random_trees_are_removed(caller: Caller, engine: RunningEngine) -
 async def _until_offered(caller: Caller, handler: str) -> None:
     async def is_offered() -> bool:
         status = await caller.cri.call(caller.cri.runtime.Status, pb.StatusRequest())
-        return handler in {each.name for each in status.runtime_handlers}
+        return handler in {runtime_handler.name for runtime_handler in status.runtime_handlers}
 
     await eventually(is_offered, f"handler {handler}")

@@ -19,6 +19,6 @@ async def test_the_status_says_which_image_a_volume_is(caller: Caller) -> None:
     volume = pb.Mount(container_path="/v", readonly=True, image=pb.ImageSpec(image=BUSYBOX))
     main = await caller.run(await caller.run_pod(), *SLEEP, mounts=[volume])
     assert b"busybox" in (await caller.exec(main, "ls", "/v/bin")).stdout
-    (told,) = (await caller.status(main)).mounts
-    assert (told.image.image, told.image.image_ref) == (BUSYBOX, pulled.image.id)
-    assert told.host_path == ""
+    (mount,) = (await caller.status(main)).mounts
+    assert (mount.image.image, mount.image.image_ref) == (BUSYBOX, pulled.image.id)
+    assert mount.host_path == ""

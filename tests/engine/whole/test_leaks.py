@@ -42,8 +42,8 @@ async def test_nothing_is_left_of_pods_ended_at_random_points(archive: Path) -> 
         engine.stop()
         engine.drain()
         assert not engine.leftovers(), f"seed {_SEED}"
-        assert "background task failed" not in engine.told
-        assert "call failed call=" not in engine.told
+        assert "background task failed" not in engine.log_text
+        assert "call failed call=" not in engine.log_text
 
 
 async def _remove_too_many(engine: RunningEngine, most: int = _MOST_LEFT) -> None:
@@ -110,9 +110,9 @@ async def _life(
             await caller.start(main)
     ending = chance.choice(("left", "stopped", "removed", "removed", "containers", "at once"))
     if ending == "containers":
-        for each in containers:
-            await caller.stop(each, chance.choice((0, 1)))
-            await caller.remove(each)
+        for container in containers:
+            await caller.stop(container, chance.choice((0, 1)))
+            await caller.remove(container)
     if ending == "stopped":
         await caller.stop_pod(pod)
     if ending in ("removed", "containers"):

@@ -1,4 +1,4 @@
-"""Images from files: every name that an archive gives is told and can be used."""
+"""Images from files: every name in an archive is listed and can be used."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ async def test_an_image_with_two_names_is_loaded_under_both(caller: Caller, tmp_
     assert sorted(reply.names) == names
     for name in names:
         asked = pb.ImageStatusRequest(image=pb.ImageSpec(image=name))
-        found = await caller.cri.call(caller.cri.images.ImageStatus, asked)
-        assert sorted(found.image.repo_tags) == names
+        response = await caller.cri.call(caller.cri.images.ImageStatus, asked)
+        assert sorted(response.image.repo_tags) == names
 
 
 async def test_only_names_of_the_archive_are_reported(caller: Caller, tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ async def test_what_a_command_leaves_behind_does_not_keep_its_caller(caller: Cal
     assert (answer.stdout, answer.exit_code) == (b"done\n", 0)
 
 
-async def test_a_command_that_is_not_there_is_refused_in_a_sentence(caller: Caller) -> None:
+async def test_missing_command_is_refused_in_one_line(caller: Caller) -> None:
     main = await caller.run(await caller.run_pod(), *SLEEP)
     with pytest.raises(CriError, match="no-such-command") as raised:
         await caller.exec(main, "/no-such-command")
@@ -180,16 +180,16 @@ async def test_ids_may_be_shortened(caller: Caller) -> None:
     main = await caller.run(pod, *SLEEP)
     assert (await caller.pod_status(pod[:12])).id == pod
     assert (await caller.status(main[:12])).id == main
-    found = await caller.cri.call(
+    reply = await caller.cri.call(
         caller.cri.runtime.ListContainers,
         pb.ListContainersRequest(filter=pb.ContainerFilter(pod_sandbox_id=pod[:12])),
     )
-    assert [each.id for each in found.containers] == [main]
+    assert [container.id for container in reply.containers] == [main]
     await caller.stop(main[:12])
     assert (await caller.status(main)).state == pb.CONTAINER_EXITED
 
 
-async def test_events_tell_a_pods_life_in_order(caller: Caller) -> None:
+async def test_events_report_a_pods_life_in_order(caller: Caller) -> None:
     seen: list[tuple[str, str]] = []
     listening = asyncio.create_task(_note_events(caller, seen))
     try:
@@ -199,17 +199,17 @@ async def test_events_tell_a_pods_life_in_order(caller: Caller) -> None:
         await caller.stop_pod(pod)
         await caller.remove_pod(pod)
 
-        async def is_told() -> bool:
+        async def has_arrived() -> bool:
             return (pod, "CONTAINER_DELETED_EVENT") in seen
 
-        await eventually(is_told, "the last event")
+        await eventually(has_arrived, "the last event")
     finally:
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
     life = ["CREATED", "STARTED", "STOPPED", "DELETED"]
-    for each in (pod, main):
-        told = [kind for about, kind in seen if about == each]
-        assert told == [f"CONTAINER_{kind}_EVENT" for kind in life], seen
+    for id_ in (pod, main):
+        kinds = [kind for about, kind in seen if about == id_]
+        assert kinds == [f"CONTAINER_{kind}_EVENT" for kind in life], seen
 
 
 def _renamed(log: Path) -> Path:
@@ -223,13 +223,13 @@ async def _note_events(caller: Caller, seen: list[tuple[str, str]]) -> None:
         seen.append((event.container_id, kind))
 
 
-async def test_a_log_is_opened_anew_and_loses_no_line(caller: Caller, handler: str) -> None:
+async def test_reopened_log_loses_no_line(caller: Caller, handler: str) -> None:
     main = await caller.run(
         await caller.run_pod(handler),
         *shell("i=0; while [ $i -lt 400 ]; do echo $i; i=$((i+1)); usleep 1000; done"),
     )
     log = Path((await caller.status(main)).log_path)
-    await caller.says(main, "50")
+    await caller.wait_for_line(main, "50")
     first = _renamed(log)
     request = pb.ReopenContainerLogRequest(container_id=main)
     await caller.cri.call(caller.cri.runtime.ReopenContainerLog, request)
@@ -246,14 +246,14 @@ async def test_limits_of_a_running_container_are_changed(caller: Caller) -> None
     status = await caller.status(main)
     assert status.resources.linux.memory_limit_in_bytes == 96 << 20
     cgroup = (await caller.info(main))["cgroup"]
-    told = [
+    limit_files = [
         Path(root + cgroup, file)
         for root, file in (
             ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
             ("/sys/fs/cgroup", "memory.max"),
         )
     ]
-    assert [int(each.read_text()) for each in told if each.exists()] == [96 << 20]
+    assert [int(path.read_text()) for path in limit_files if path.exists()] == [96 << 20]
 
 
 async def test_containers_of_a_pod_see_each_other_where_they_share_processes(
@@ -288,9 +288,9 @@ async def test_gvisor_shows_its_own_kernel(caller: Caller) -> None:
 
 async def test_the_status_lists_the_handlers(caller: Caller, engine: RunningEngine) -> None:
     reply = await caller.cri.call(caller.cri.runtime.Status, pb.StatusRequest())
-    names = {each.name for each in reply.runtime_handlers}
+    names = {handler.name for handler in reply.runtime_handlers}
     assert {"", "runc"} <= names
-    assert all(each.status for each in reply.status.conditions), reply.status
+    assert all(condition.status for condition in reply.status.conditions), reply.status
     version = await caller.cri.call(caller.cri.runtime.Version, pb.VersionRequest())
     assert version.runtime_api_version == "v1"
     assert engine.rss_bytes < 150 << 20

@@ -20,7 +20,7 @@ from tests.engine.whole.engines import (
     shell,
     skip_where_no_engine_runs,
 )
-from tests.intruder import reached
+from tests.intruder import reachable_paths
 
 pytestmark = [pytest.mark.runtime]
 
@@ -57,13 +57,15 @@ def engine(archive: Path) -> Iterator[RunningEngine]:
 
 
 def _passable(engine: RunningEngine) -> set[str]:
-    return {str(each) for each in (engine.run, engine.run / "b", engine.run / "s")}
+    return {str(path) for path in (engine.run, engine.run / "b", engine.run / "s")}
 
 
 async def _serving(caller: Caller, name: str) -> None:
     async def is_listed() -> bool:
         status = await caller.cri.call(caller.cri.runtime.Status, pb.StatusRequest())
-        offered = {each.name: each.features.user_namespaces for each in status.runtime_handlers}
+        offered = {
+            handler.name: handler.features.user_namespaces for handler in status.runtime_handlers
+        }
         return bool(offered.get(name))
 
     await eventually(is_listed, f"handler {name} with user namespaces")
@@ -98,7 +100,7 @@ async def _mapped_container(caller: Caller, handler: str, pid: Any, volume: Path
     return container
 
 
-async def test_nobody_reaches_anything(
+async def test_other_users_reach_nothing(
     caller: Caller, engine: RunningEngine, tmp_path: Path
 ) -> None:
     pod = await caller.run_pod()
@@ -109,10 +111,10 @@ async def test_nobody_reaches_anything(
     shared = await caller.run_sandbox(caller.pod_config(pid=pb.POD))
     sharing = await caller.run(shared, *shell(_SETUID), name="sharing", pid=pb.POD)
     for container in (plain, sharing):
-        await caller.says(container, "ready")
-    found = reached([engine.data, engine.run, engine.logs])
-    assert set(found.pop("enter")) == _passable(engine)
-    assert found == {}
+        await caller.wait_for_line(container, "ready")
+    reachable = reachable_paths([engine.data, engine.run, engine.logs])
+    assert set(reachable.pop("enter")) == _passable(engine)
+    assert reachable == {}
     # A file of the tests' own shows that the walk sees what there is to see.
     (tmp_path / "open").touch(mode=0o644)
     del terminal
@@ -135,16 +137,16 @@ async def test_a_user_namespace_opens_its_own_bundle_to_its_root_alone(
     try:
         await _serving(caller, name)
         container = await _mapped_container(caller, name, pid, volume)
-        await caller.says(container, "ready")
-        said = await caller.exec(
+        await caller.wait_for_line(container, "ready")
+        answer = await caller.exec(
             container, *shell("id -u; touch /volume/file /root/own; ls /image/bin/sh")
         )
-        assert (said.exit_code, said.stderr) == (0, b"")
+        assert (answer.exit_code, answer.stderr) == (0, b"")
         bundle = (engine.run / "b" / container).stat()
         assert (bundle.st_uid, bundle.st_gid, bundle.st_mode & 0o777) == (0, FIRST, 0o710)
-        found = reached([engine.data, engine.run, engine.logs])
-        assert set(found.pop("enter")) == _passable(engine)
-        assert found == {}
+        reachable = reachable_paths([engine.data, engine.run, engine.logs])
+        assert set(reachable.pop("enter")) == _passable(engine)
+        assert reachable == {}
     finally:
         file.unlink()
 
@@ -158,9 +160,9 @@ async def test_what_an_earlier_engine_left_open_is_closed_at_the_start(
     for directory in (engine.data, engine.run, engine.data / "images", engine.run / "r"):
         directory.chmod(0o755)
     await caller.start_engine()
-    found = reached([engine.data, engine.run])
-    assert set(found.pop("enter")) == _passable(engine)
-    assert found == {}
+    reachable = reachable_paths([engine.data, engine.run])
+    assert set(reachable.pop("enter")) == _passable(engine)
+    assert reachable == {}
 
 
 async def test_containers_get_the_modes_they_expect(caller: Caller) -> None:
@@ -169,7 +171,7 @@ async def test_containers_get_the_modes_they_expect(caller: Caller) -> None:
     mounts = [pb.Mount(container_path="/made/on/the/way", host_path="/tmp")]
     main = await caller.run(pod, "sleep", "1000", mounts=mounts)
     listed = "stat -c %a / /made /made/on /etc/hosts /etc/resolv.conf /etc/hostname /dev/shm /proc"
-    said = await caller.exec(main, *shell(f"umask; {listed}"))
-    assert said.stdout.split() == [
+    answer = await caller.exec(main, *shell(f"umask; {listed}"))
+    assert answer.stdout.split() == [
         b"0022", b"755", b"755", b"755", b"644", b"644", b"644", b"1777", b"555"
     ]  # fmt: skip

@@ -56,11 +56,16 @@ async def test_everything_is_as_it_was_after_a_kill(caller: Caller) -> None:
     in_shared = await caller.run(shared, *SLEEP, pid=pb.POD)
     stopped = await caller.run_pod()
     await caller.stop_pod(stopped)
-    before = {each: await caller.status(each) for each in (running, ended, created, in_shared)}
-    pods = {each: await caller.pod_status(each) for each in (pod, shared, stopped)}
+    before = {
+        container_id: await caller.status(container_id)
+        for container_id in (running, ended, created, in_shared)
+    }
+    pods = {
+        sandbox_id: await caller.pod_status(sandbox_id) for sandbox_id in (pod, shared, stopped)
+    }
     await caller.restart()
-    assert {each: await caller.status(each) for each in before} == before
-    assert {each: await caller.pod_status(each) for each in pods} == pods
+    assert {container_id: await caller.status(container_id) for container_id in before} == before
+    assert {sandbox_id: await caller.pod_status(sandbox_id) for sandbox_id in pods} == pods
     answer = await caller.exec(running, *shell("echo in; exit 5"))
     assert (answer.stdout, answer.exit_code) == (b"in\n", 5)
     await caller.start(created)
@@ -73,23 +78,24 @@ async def test_everything_is_as_it_was_after_a_kill(caller: Caller) -> None:
         await caller.create(pod, name="ended")
 
 
-async def test_what_ends_while_there_is_no_engine_keeps_its_code(
-    caller: Caller, engine: RunningEngine
-) -> None:
+async def test_exit_without_an_engine_keeps_its_code(caller: Caller, engine: RunningEngine) -> None:
     pod = await caller.run_pod()
     containers = [await caller.run(pod, *shell(ASKED % code), name=f"c{code}") for code in (0, 9)]
-    for each in containers:
-        await caller.says(each, "up")
+    for id_ in containers:
+        await caller.wait_for_line(id_, "up")
     killed = await caller.run(pod, "sleep", "1234", name="killed")
-    pids = [(await caller.info(each))["pid"] for each in (*containers, killed)]
+    pids = [(await caller.info(container))["pid"] for container in (*containers, killed)]
     engine.kill()
     os.kill(pids[2], signal.SIGKILL)
     for pid in pids[:2]:
         os.kill(pid, signal.SIGUSR1)
     await caller.start_engine()
-    codes = [(await caller.ended(each)).exit_code for each in (*containers, killed)]
+    codes = [(await caller.ended(container)).exit_code for container in (*containers, killed)]
     assert codes == [0, 9, 137]
-    assert [await caller.log_of(each) for each in containers] == [["up", "said"], ["up", "said"]]
+    assert [await caller.log_of(container) for container in containers] == [
+        ["up", "said"],
+        ["up", "said"],
+    ]
     assert (await caller.status(killed)).finished_at >= (await caller.status(killed)).started_at
 
 
@@ -130,8 +136,8 @@ async def test_the_sandbox_ends_with_what_holds_its_processes(caller: Caller) ->
     pod = await caller.run_sandbox(caller.pod_config(pid=pb.POD))
     main = await caller.run(pod, *SLEEP, pid=pb.POD)
     request = pb.PodSandboxStatusRequest(pod_sandbox_id=pod, verbose=True)
-    told = (await caller.cri.call(caller.cri.runtime.PodSandboxStatus, request)).info["info"]
-    os.kill(int(told.partition('"pid":')[2].partition(",")[0]), signal.SIGKILL)
+    info = (await caller.cri.call(caller.cri.runtime.PodSandboxStatus, request)).info["info"]
+    os.kill(int(info.partition('"pid":')[2].partition(",")[0]), signal.SIGKILL)
 
     async def is_down() -> bool:
         return (await caller.pod_status(pod)).state == pb.SANDBOX_NOTREADY
@@ -175,7 +181,7 @@ async def test_a_kill_in_a_burst_of_starts_leaves_whole_pods_only(
         await caller.restart()
         await asyncio.gather(*burst, return_exceptions=True)
         listed = await caller.pods()
-        # Whoever was told of a pod finds it.
+        # A pod that was reported to a client is listed.
         assert set(pods) <= set(listed)
         for container in (await caller.containers()).values():
             assert container.pod_sandbox_id in listed
@@ -186,8 +192,8 @@ async def test_a_kill_in_a_burst_of_starts_leaves_whole_pods_only(
                 await caller.start(container.id)
             else:
                 assert (status.exit_code, status.reason) in ((255, "Unknown"), (128, "StartError"))
-        started = [each for each in pods.values() if each]
-        states = {(await caller.status(each)).state for each in started}
+        started = [pod for pod in pods.values() if pod]
+        states = {(await caller.status(container_id)).state for container_id in started}
         assert states <= {pb.CONTAINER_RUNNING}
         await caller.remove_all()
         assert not engine.leftovers()
@@ -237,14 +243,14 @@ def _monitor(engine: RunningEngine, container: str) -> int:
     return int((engine.run / "b" / container / "monitor").read_text())
 
 
-async def test_an_engine_starts_whatever_an_earlier_one_left_half_written(
+async def test_engine_starts_with_half_written_files_of_an_earlier_one(
     caller: Caller, engine: RunningEngine
 ) -> None:
     half_made, whole = await caller.run_pod(), await caller.run_pod()
     engine.kill()
     record = engine.data / "sandboxes" / f"{half_made}.json"
-    told = json.loads(record.read_text())
-    record.write_text(json.dumps({**told, "is_made": False}))
+    content = json.loads(record.read_text())
+    record.write_text(json.dumps({**content, "is_made": False}))
     cgroups = engine.run / "s" / half_made / "cgroups"
     cgroups.write_text(f"\n{cgroups.read_text()}\n")
     (engine.data / "sandboxes" / f"{'0' * 64}.new").write_text("{")

@@ -23,7 +23,7 @@ OBEYING = shell("trap 'echo asked; exit 5' TERM; echo up; while true; do sleep 0
 
 async def test_a_container_that_handles_the_signal_ends_as_it_likes(caller: Caller) -> None:
     main = await caller.run(await caller.run_pod(), *OBEYING)
-    await caller.says(main, "up")
+    await caller.wait_for_line(main, "up")
     began = time.monotonic()
     await caller.stop(main, 20)
     assert time.monotonic() - began < 5
@@ -36,7 +36,7 @@ async def test_a_container_that_ignores_the_signal_is_killed_after_the_grace(
     caller: Caller,
 ) -> None:
     main = await caller.run(await caller.run_pod(), *IGNORING)
-    await caller.says(main, "up")
+    await caller.wait_for_line(main, "up")
     began = time.monotonic()
     await caller.stop(main, 1)
     assert 1 <= time.monotonic() - began < 4
@@ -45,7 +45,7 @@ async def test_a_container_that_ignores_the_signal_is_killed_after_the_grace(
 
 async def test_no_grace_kills_at_once(caller: Caller) -> None:
     main = await caller.run(await caller.run_pod(), *OBEYING)
-    await caller.says(main, "up")
+    await caller.wait_for_line(main, "up")
     await caller.stop(main, 0)
     assert (await caller.status(main)).exit_code == 137
     assert await caller.log_of(main) == ["up"]
@@ -53,7 +53,7 @@ async def test_no_grace_kills_at_once(caller: Caller) -> None:
 
 async def test_a_second_stop_without_grace_kills_what_the_first_waits_for(caller: Caller) -> None:
     main = await caller.run(await caller.run_pod(), *IGNORING)
-    await caller.says(main, "up")
+    await caller.wait_for_line(main, "up")
     began = time.monotonic()
     first = asyncio.create_task(caller.stop(main, 60))
     await asyncio.sleep(0)
@@ -65,7 +65,7 @@ async def test_a_second_stop_without_grace_kills_what_the_first_waits_for(caller
 async def test_a_second_stop_does_not_send_the_signal_again(caller: Caller) -> None:
     counting = "n=0; trap 'n=$((n+1)); echo $n' TERM; echo up; while true; do sleep 0.05; done"
     main = await caller.run(await caller.run_pod(), *shell(counting))
-    await caller.says(main, "up")
+    await caller.wait_for_line(main, "up")
     await asyncio.gather(caller.stop(main, 1), caller.stop(main, 1))
     assert await caller.log_of(main) == ["up", "1"]
 
@@ -73,7 +73,7 @@ async def test_a_second_stop_does_not_send_the_signal_again(caller: Caller) -> N
 async def test_the_stop_signal_is_the_containers_own(caller: Caller) -> None:
     script = "trap 'exit 9' USR1; trap 'exit 8' TERM; echo up; while true; do sleep 0.05; done"
     main = await caller.run(await caller.run_pod(), *shell(script), stop_signal=pb.SIGUSR1)
-    await caller.says(main, "up")
+    await caller.wait_for_line(main, "up")
     await caller.stop(main, 10)
     status = await caller.status(main)
     assert (status.exit_code, status.stop_signal) == (9, pb.SIGUSR1)

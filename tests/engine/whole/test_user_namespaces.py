@@ -1,4 +1,4 @@
-"""Pods with a user namespace of their own: root inside is nobody outside.
+"""Pods with a user namespace of their own: root inside has no rights outside.
 
 Debian's runtimes don't say that they have user namespaces, so a stand-in says it for runc, which
 can make them all the same.
@@ -41,7 +41,9 @@ async def mapped(engine: RunningEngine, caller: Caller) -> AsyncIterator[str]:
 
     async def is_listed() -> bool:
         status = await caller.cri.call(caller.cri.runtime.Status, pb.StatusRequest())
-        offered = {each.name: each.features.user_namespaces for each in status.runtime_handlers}
+        offered = {
+            handler.name: handler.features.user_namespaces for handler in status.runtime_handlers
+        }
         return bool(offered.get("mapped"))
 
     await eventually(is_listed, "the handler's feature")

@@ -56,7 +56,7 @@ def test_the_handler_says_what_the_default_is(default: str, expected: SeccompCho
         ({"seccomp_profile_path": "custom"}, "'custom' is not supported"),
     ],
 )  # fmt: skip
-def test_choices_that_cannot_be(fields: dict[str, Any], text: str) -> None:
+def test_invalid_profile_choice_is_rejected(fields: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidError, match=text):
         choice(**fields)
 

@@ -26,7 +26,9 @@ def test_a_profile_keeps_what_a_runtime_knows(tmp_path: Path) -> None:
         (b"\xff\xfe", "is not a JSON object"),
     ],
 )
-def test_a_profile_that_is_none_says_why(tmp_path: Path, content: bytes | None, text: str) -> None:
+def test_invalid_profile_is_rejected_with_the_reason(
+    tmp_path: Path, content: bytes | None, text: str
+) -> None:
     place = tmp_path / "p.json"
     if content is not None:
         place.write_bytes(content)

@@ -29,8 +29,8 @@ def allowed(
 
 
 def rules(name: str, capabilities: frozenset[str] = frozenset(), machine: str = "x86_64") -> Any:
-    found = built_in_profile(capabilities, machine, KERNEL)["syscalls"]
-    return [rule for rule in found if name in rule["names"]]
+    syscalls = built_in_profile(capabilities, machine, KERNEL)["syscalls"]
+    return [rule for rule in syscalls if name in rule["names"]]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_everything_else_fails_as_not_permitted() -> None:
     assert (profile["defaultAction"], profile["defaultErrnoRet"]) == ("SCMP_ACT_ERRNO", 1)
 
 
-def test_no_name_stands_in_the_table_twice() -> None:
+def test_table_has_no_duplicate_names() -> None:
     names = [name for group in ALLOWED.values() for name in group.split()]
     assert len(names) == len(set(names))
 

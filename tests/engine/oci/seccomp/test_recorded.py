@@ -8,20 +8,20 @@ from tests.recording import assert_recorded, digest
 
 
 def test_the_tables() -> None:
-    found = {
+    result = {
         f"{table} {key}": value if isinstance(value, str) else list(value)
         for table in ("BY_MACHINE", "BY_CAPABILITY", "ARCHITECTURES", "SINCE_KERNEL")
         for key, value in getattr(syscalls, table).items()
     }
-    assert_recorded("engine/oci/seccomp/tables", found)
+    assert_recorded("engine/oci/seccomp/tables", result)
 
 
 def test_the_profile_of_each_machine_kernel_and_capability() -> None:
-    found = {}
+    table = {}
     for machine in (*syscalls.ARCHITECTURES, "unknown"):
         for kernel in ((4, 7), (4, 8), (6, 1)):
             profile = built_in_profile(frozenset(), machine, kernel)
-            found[f"{machine} {kernel}"] = digest(profile)
+            table[f"{machine} {kernel}"] = digest(profile)
     for name in NAMES:
-        found[name] = digest(built_in_profile(frozenset({name}), "x86_64", (6, 1)))
-    assert_recorded("engine/oci/seccomp/profiles", found)
+        table[name] = digest(built_in_profile(frozenset({name}), "x86_64", (6, 1)))
+    assert_recorded("engine/oci/seccomp/profiles", table)
