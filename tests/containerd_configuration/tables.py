@@ -16,7 +16,9 @@ class NoHandlerError(Exception):
     """No runtime on this host can run pods; the text lists each reason and its remedy."""
 
     def __init__(self, handlers: Iterable[Handler]) -> None:
-        reasons = {f"{each.runtime}: {each.reason} ({each.remedy})" for each in handlers}
+        reasons = {
+            f"{handler.runtime}: {handler.reason} ({handler.remedy})" for handler in handlers
+        }
         super().__init__("no container runtime works here: " + "; ".join(sorted(reasons)))
 
 
@@ -34,7 +36,11 @@ def default_handler(handlers: Iterable[Handler]) -> str:
     Raises NoHandlerError when no candidate is available.
     """
     listed = tuple(handlers)
-    candidates = [each for each in listed if _RUNTIMES[each.runtime].can_be_default]
+    candidates = [
+        runtime_handler
+        for runtime_handler in listed
+        if _RUNTIMES[runtime_handler.runtime].can_be_default
+    ]
     for handler in candidates:
         if handler.available:
             return handler.handler

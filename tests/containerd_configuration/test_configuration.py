@@ -56,7 +56,7 @@ def test_a_release_that_lacks_the_keys_is_refused() -> None:
 
 
 @pytest.mark.parametrize("version", [OLD, NEW])
-def test_everything_lies_where_it_is_told(version: Version) -> None:
+def test_paths_are_the_configured_ones(version: Version) -> None:
     document = written(version)
     assert (document["root"], document["state"]) == ("/data/root", "/run/x/state")
     assert document["grpc"]["address"] == "/run/x/c.sock"
@@ -71,9 +71,9 @@ RUNTIMES = {
 @pytest.mark.parametrize("version", [OLD, NEW])
 def test_each_handler_has_its_table(version: Version) -> None:
     plugin, section = RUNTIMES[version]
-    told = written(version)["plugins"][plugin][section]
-    assert told["default_runtime_name"] == "runc"
-    assert told["runtimes"] == {
+    containerd = written(version)["plugins"][plugin][section]
+    assert containerd["default_runtime_name"] == "runc"
+    assert containerd["runtimes"] == {
         "runc": {
             "runtime_type": "io.containerd.runc.v2",
             "options": {
@@ -121,8 +121,8 @@ def test_the_oom_score_is_restricted_where_it_cannot_be_lowered(
     is_restricted: bool, version: Version
 ) -> None:
     plugin = RUNTIMES[version][0]
-    told = written(version, restricts_oom_score=is_restricted)["plugins"][plugin]
-    assert told["restrict_oom_score_adj"] is is_restricted
+    cri = written(version, restricts_oom_score=is_restricted)["plugins"][plugin]
+    assert cri["restrict_oom_score_adj"] is is_restricted
 
 
 def test_the_snapshotter_that_is_used_is_not_disabled() -> None:

@@ -17,14 +17,14 @@ from tests.recording import assert_recorded
 
 def _flat(value: Any, place: str) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict) and value:
-        for key, each in value.items():
-            yield from _flat(each, f"{place} {key}")
+        for key, item in value.items():
+            yield from _flat(item, f"{place} {key}")
     else:
         yield place, value
 
 
 def test_every_key() -> None:
-    found: dict[str, Any] = {}
+    table: dict[str, Any] = {}
     changed = replace(
         CONFIGURATION, snapshotter=NATIVE, uses_systemd_cgroups=True, restricts_oom_score=True,
         oom_score=-999, registry_hosts=Path("/data/hosts"), stream_address="192.0.2.1",
@@ -37,8 +37,8 @@ def test_every_key() -> None:
     for name, configuration in (("plain", CONFIGURATION), ("changed", changed)):
         for version in (OLD, NEW):
             document = tomllib.loads(write_configuration(configuration, version))
-            found |= _flat(document, f"{name} {version}")
-    assert_recorded("containerd_configuration/configuration", found)
+            table |= _flat(document, f"{name} {version}")
+    assert_recorded("containerd_configuration/configuration", table)
 
 
 def test_a_configuration_without_handlers_is_refused() -> None:

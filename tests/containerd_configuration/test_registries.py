@@ -32,6 +32,6 @@ def test_a_star_is_for_every_other_registry() -> None:
 
 
 @pytest.mark.parametrize("mirror", ["mirror.example", "ftp://m", "https://"])
-def test_a_mirror_that_is_no_url_is_refused(mirror: str) -> None:
+def test_mirror_without_url_is_rejected(mirror: str) -> None:
     with pytest.raises(ValueError, match="no http:// or https:// URL"):
         hosts_files({"docker.io": mirror})

@@ -27,9 +27,11 @@ def program(directory: Path, name: str, script: str) -> Path:
 
 def runtime(directory: Path, name: str, version: str, *, has_features: bool = True) -> Path:
     """A program that answers as an OCI runtime does."""
-    told = f"echo '{FEATURES}'" if has_features else "exit 1"
+    features = f"echo '{FEATURES}'" if has_features else "exit 1"
     return program(
-        directory, name, f"case $1 in features) {told};; *) echo {name} version {version};; esac"
+        directory,
+        name,
+        f"case $1 in features) {features};; *) echo {name} version {version};; esac",
     )
 
 

@@ -77,7 +77,7 @@ UNAVAILABLE = {
 @pytest.mark.parametrize(
     ("one", "machine", "reason", "remedy"), UNAVAILABLE.values(), ids=UNAVAILABLE
 )
-def test_what_lacks_something_says_what_and_what_to_do(
+def test_verdict_names_what_is_missing_and_what_to_do(
     one: InstalledRuntime, machine: Machine, reason: str, remedy: str
 ) -> None:
     verdict = judge(one, machine)

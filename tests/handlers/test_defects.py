@@ -23,7 +23,7 @@ from moorage.handlers.defects import gvisor_date, gvisor_defect
 )
 def test_versions_of_gvisor(version: str, date: int | None, defect: str) -> None:
     assert gvisor_date(version) == date
-    found = gvisor_defect(version)
-    assert found.meaning.partition(" ")[0] == defect
-    assert bool(found.remedy) == bool(defect)
-    assert not defect or 'adapter = "runsc"' in found.remedy
+    result = gvisor_defect(version)
+    assert result.meaning.partition(" ")[0] == defect
+    assert bool(result.remedy) == bool(defect)
+    assert not defect or 'adapter = "runsc"' in result.remedy

@@ -201,11 +201,11 @@ def test_every_value_reaches_the_definition_and_none_is_another_keys() -> None:
         "default": "true", "overhead": '{ cpu = "1", memory = "2Mi" }',
     }  # fmt: skip
     for key, value in values.items():
-        found = parse_definition(PATH, f"{LEAST}{key} = {value}\n".encode())
+        definition = parse_definition(PATH, f"{LEAST}{key} = {value}\n".encode())
         changed = {
             name
             for name in HandlerDefinition.__struct_fields__
-            if getattr(found, name) != getattr(plain, name)
+            if getattr(definition, name) != getattr(plain, name)
         }
         assert changed == {{"enabled": "is_enabled", "default": "is_default"}.get(key, key)}
 
@@ -223,8 +223,8 @@ def test_every_value_reaches_the_definition_and_none_is_another_keys() -> None:
 def test_options_that_are_left_out(adapter: str, options: dict[str, object]) -> None:
     more = '[options]\nruntime_type = "io.containerd.x.v1"\n' if adapter == "shim" else ""
     text = f'adapter = "{adapter}"\nbinary = "x"\n{more}'
-    found = parse_definition(PATH, text.encode()).options
-    shown = {name: getattr(found, name) for name in found.__struct_fields__}
+    parsed = parse_definition(PATH, text.encode()).options
+    shown = {name: getattr(parsed, name) for name in parsed.__struct_fields__}
     assert shown == options
 
 

@@ -64,7 +64,7 @@ async def test_a_runtime_without_the_features_command_claims_nothing(directory: 
     assert crun.features == ()
 
 
-async def test_a_program_that_hangs_is_unavailable_and_holds_nobody_up(directory: Path) -> None:
+async def test_hanging_program_is_unavailable_and_delays_no_other(directory: Path) -> None:
     program(directory, "runc", "exec sleep 60")
     program(directory, "crun", "echo crun version 1.15")
     began = time.monotonic()
@@ -74,12 +74,12 @@ async def test_a_program_that_hangs_is_unavailable_and_holds_nobody_up(directory
     assert handlers["crun"].available
 
 
-async def test_a_program_that_fails_says_its_own_words(directory: Path) -> None:
+async def test_failing_program_is_reported_with_its_message(directory: Path) -> None:
     program(directory, "runc", "echo cannot find libseccomp >&2; exit 127")
     assert "cannot find libseccomp" in (await found(directory))["runc"].reason
 
 
-async def test_what_is_not_installed_is_told_too(directory: Path) -> None:
+async def test_missing_program_is_reported(directory: Path) -> None:
     kata = (await found(directory))["kata-containers"]
     assert not kata.available
     assert kata.reason == "containerd-shim-kata-v2 is not on PATH"
@@ -95,11 +95,11 @@ def test_the_search_path_has_the_systems_directories_once() -> None:
 async def test_a_program_that_others_can_write_is_not_run(tmp_path: Path) -> None:
     asked = tmp_path / "asked"
     program(tmp_path, "runc", f"touch {asked}; echo runc version 1.2.0")
-    found = tmp_path / "runc"
-    found.chmod(0o777)
+    result = tmp_path / "runc"
+    result.chmod(0o777)
     handlers = await discover(MACHINE, path=str(tmp_path))
-    (runc,) = [each for each in handlers if each.handler == "runc"]
+    (runc,) = [handler for handler in handlers if handler.handler == "runc"]
     assert not runc.available
     assert "can be written by others (mode 0777)" in runc.reason
-    assert runc.remedy == f"inspect it, then chmod go-w {found}"
+    assert runc.remedy == f"inspect it, then chmod go-w {result}"
     assert not asked.exists()

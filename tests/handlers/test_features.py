@@ -30,8 +30,8 @@ CASES = {
     "everything": (document(), NEW_KERNEL, (True, True)),
     "a kernel without rro": (document(), OLD_KERNEL, (False, True)),
     "no rro option": (document(mountOptions=["ro"]), NEW_KERNEL, (False, True)),
-    "no options told": (document(mountOptions=None), NEW_KERNEL, (False, True)),
-    "no idmap told, as runc 1.1 does": (
+    "no options reported": (document(mountOptions=None), NEW_KERNEL, (False, True)),
+    "no idmap reported, as runc 1.1 does": (
         document(linux={"namespaces": NAMESPACES}),
         NEW_KERNEL,
         (True, False),
@@ -52,18 +52,18 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("told", "kernel", "expected"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize(("output", "kernel", "expected"), CASES.values(), ids=CASES)
 def test_features_follow_the_document_and_the_kernel(
-    told: bytes, kernel: tuple[int, int], expected: tuple[bool, bool]
+    output: bytes, kernel: tuple[int, int], expected: tuple[bool, bool]
 ) -> None:
-    assert parse_features(told, kernel) == HandlerFeatures(*expected)
+    assert parse_features(output, kernel) == HandlerFeatures(*expected)
 
 
 @pytest.mark.parametrize(
-    "told", [b"", b"unknown command features\nUsage: runsc", b"{}", b"[]", b'{"linux": 1}']
+    "output", [b"", b"unknown command features\nUsage: runsc", b"{}", b"[]", b'{"linux": 1}']
 )
-def test_what_is_no_features_document_claims_nothing(told: bytes) -> None:
-    assert parse_features(told, NEW_KERNEL) is None
+def test_invalid_features_document_is_none(output: bytes) -> None:
+    assert parse_features(output, NEW_KERNEL) is None
 
 
 def test_features_are_named_as_the_api_spells_them() -> None:

@@ -144,11 +144,11 @@ def test_the_runtime_behind_a_definition(
         configurations=(Path("/etc/known.toml"),),
     )  # fmt: skip
     text = b'adapter = "oci"\nbinary = "x"\n'
-    found = probe._runtime_of(
+    result = probe._runtime_of(
         spelled, parse_definition(Path("/h/one.toml"), text), is_shim=is_shim, runtimes=(known,)
     )
-    assert (found.name, found.is_shim, found.version_arguments) == (
+    assert (result.name, result.is_shim, result.version_arguments) == (
         name, is_shim, version_arguments
     )  # fmt: skip
-    assert found.configurations == ()
-    assert found.handlers == (("k",) if name == "Known" else ("one",))
+    assert result.configurations == ()
+    assert result.handlers == (("k",) if name == "Known" else ("one",))

@@ -14,16 +14,16 @@ from tests.recording import assert_recorded
 
 def _plain(value: object) -> object:
     if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 
 def test_known_runtimes() -> None:
-    found = {f"{number} {each.name}": _plain(asdict(each))
-             for number, each in enumerate(KNOWN_RUNTIMES)}  # fmt: skip
-    assert_recorded("handlers/runtimes", found)
+    table = {f"{number} {runtime.name}": _plain(asdict(runtime))
+             for number, runtime in enumerate(KNOWN_RUNTIMES)}  # fmt: skip
+    assert_recorded("handlers/runtimes", table)
 
 
 def test_generated_files(tmp_path: Path) -> None:
@@ -31,13 +31,13 @@ def test_generated_files(tmp_path: Path) -> None:
     configuration = tmp_path / "configuration.toml"
     configuration.touch()
     # Every configuration is there, at a place of the test's.
-    runtimes = [replace(each, configurations=(configuration,) if each.configurations else ())
-                for each in KNOWN_RUNTIMES]  # fmt: skip
-    programs = {each.program: Program(Path("/usr/bin") / each.program, Version((1, 0), "1.0"))
-                for each in runtimes}  # fmt: skip
-    found = {
+    runtimes = [replace(runtime, configurations=(configuration,) if runtime.configurations else ())
+                for runtime in KNOWN_RUNTIMES]  # fmt: skip
+    programs = {runtime.program: Program(Path("/usr/bin") / runtime.program, Version((1, 0), "1.0"))
+                for runtime in runtimes}  # fmt: skip
+    table = {
         name: [line for line in text.replace(str(tmp_path), "/etc/x").splitlines()
                if not line.startswith("#")]
         for name, text in generate(programs, runtimes).items()
     }  # fmt: skip
-    assert_recorded("handlers/generated", found)
+    assert_recorded("handlers/generated", table)

@@ -18,8 +18,8 @@ from moorage.handlers.templates import generate, write_missing
 from moorage.linux.program_version import Version, parse_version
 
 PROGRAMS = {
-    each.program: Program(Path("/usr/bin") / each.program, Version((1, 0), "1.0"))
-    for each in KNOWN_RUNTIMES
+    runtime.program: Program(Path("/usr/bin") / runtime.program, Version((1, 0), "1.0"))
+    for runtime in KNOWN_RUNTIMES
 }
 TEXTS = generate(PROGRAMS)
 OLD_GVISOR = RunscOptions(platform="ptrace", network="host", ignore_cgroups=True)
@@ -72,6 +72,6 @@ def test_a_variant_without_its_configuration_gets_no_file() -> None:
 def test_only_missing_files_are_written_and_whole(tmp_path: Path) -> None:
     directory = tmp_path / "new"
     assert write_missing(directory, {"a": "one", "b": "two"}, taken=("b",)) == ("a",)
-    assert [each.name for each in directory.iterdir()] == ["a.toml"]
+    assert [path.name for path in directory.iterdir()] == ["a.toml"]
     assert write_missing(directory, {"a": "other"}, taken=()) == ()
     assert (directory / "a.toml").read_text() == "one"

@@ -38,10 +38,10 @@ class Watched:
             generate_into=self.second if is_generating else None,
             query_deadline_s=0.5,
         )
-        directory.add_listener(self._hear)
+        directory.add_listener(self._on_change)
         return directory
 
-    def _hear(self, _old: Catalogue, new: Catalogue) -> None:
+    def _on_change(self, _old: Catalogue, new: Catalogue) -> None:
         self.seen.append(new)
         self._changed.set()
 
@@ -59,11 +59,11 @@ class Watched:
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Watched:
-    each = Watched(tmp_path)
-    runtime(each.bin, "runc", "1.2.0")
-    runtime(each.bin, "crun", "1.15", has_features=False)
-    each.second.mkdir(parents=True)
-    return each
+    result = Watched(tmp_path)
+    runtime(result.bin, "runc", "1.2.0")
+    runtime(result.bin, "crun", "1.15", has_features=False)
+    result.second.mkdir(parents=True)
+    return result
 
 
 @pytest.fixture
@@ -74,9 +74,9 @@ async def handlers(watched: Watched) -> AsyncIterator[HandlerDirectory]:
 
 
 def offered(catalogue: Catalogue, name: str) -> OfferedHandler:
-    found = catalogue.find(name)
-    assert found is not None, sorted(catalogue.handlers)
-    return found
+    result = catalogue.find(name)
+    assert result is not None, sorted(catalogue.handlers)
+    return result
 
 
 async def test_what_is_there_at_the_start_is_in_force_and_asked(
@@ -127,8 +127,8 @@ async def test_a_broken_file_leaves_the_former_version_in_force(
     assert "its previous version stays in effect" in str(complaint)
     assert broken.handlers == before
     definition(watched.second, "runc", "crun")
-    mended = await watched.until(lambda catalogue: not catalogue.complaints)
-    assert offered(mended, "runc").version == "1.15"
+    repaired = await watched.until(lambda catalogue: not catalogue.complaints)
+    assert offered(repaired, "runc").version == "1.15"
 
 
 async def test_a_broken_file_without_a_former_version_is_no_handler(
@@ -140,9 +140,9 @@ async def test_a_broken_file_without_a_former_version_is_no_handler(
     os.utime(override, (1, 1))
     async with watched.open() as handlers:
         assert handlers.catalogue.find("crun") is None
-        assert [each.path for each in handlers.catalogue.complaints] == [override]
+        assert [complaint.path for complaint in handlers.catalogue.complaints] == [override]
         await handlers.refresh()
-    refused = [each for each in caplog.records if each.getMessage() == "handler file refused"]
+    refused = [record for record in caplog.records if record.getMessage() == "handler file refused"]
     assert len(refused) == 1
 
 
@@ -158,7 +158,7 @@ async def test_a_file_being_written_is_not_complained_of(
         await watched.until(lambda catalogue: "other" in catalogue.handlers)
         file.write('binary = "crun"\n')
     await watched.until(lambda catalogue: "crun" in catalogue.handlers)
-    assert not any(each.complaints for each in watched.seen)
+    assert not any(catalogue.complaints for catalogue in watched.seen)
 
 
 async def test_a_directory_that_comes_later_is_seen_and_overrides(
@@ -240,7 +240,7 @@ async def test_a_program_that_hangs_holds_no_other_handler_up(
         ("echo cannot find a library >&2; exit 127", "cannot find a library"),
     ],
 )
-async def test_a_program_that_is_no_runtime_is_unavailable(
+async def test_program_other_than_a_runtime_is_unavailable(
     watched: Watched, script: str, reason: str
 ) -> None:
     program(watched.bin, "liar", script)
@@ -262,7 +262,7 @@ async def test_a_machines_lack_is_the_reason_and_counts_again_at_a_refresh(
         assert "/dev/kvm" in offered(handlers.catalogue, "kata").verdict.reason
         watched.machine = replace(MACHINE, has_kvm=True)
         again = await handlers.refresh()
-        assert all(each.is_available for each in again)
+        assert all(handler.is_available for handler in again)
 
 
 async def test_a_shim_for_runcs_kin_is_worth_what_the_runtime_behind_it_is(
@@ -288,7 +288,7 @@ async def test_files_are_written_for_what_is_found_and_never_over_others(
     definition(watched.first, "crun", "runc")
     async with watched.open(is_generating=True) as handlers:
         assert sorted(handlers.catalogue.handlers) == ["crun", "runc"]
-        assert sorted(each.name for each in watched.second.iterdir()) == ["runc.toml"]
+        assert sorted(path.name for path in watched.second.iterdir()) == ["runc.toml"]
         edited = (watched.second / "runc.toml").read_text() + "default = true\n"
         (watched.second / "runc.toml").write_text(edited)
         await watched.until(lambda catalogue: offered(catalogue, "runc").definition.is_default)
@@ -301,9 +301,9 @@ async def test_a_runtime_installed_later_gets_its_file(watched: Watched) -> None
         (watched.second / "crun.toml").unlink()
         await watched.until(lambda catalogue: "crun" not in catalogue.handlers)
         program(watched.bin, "runsc", "echo runsc version release-20221026.0")
-        found = await watched.until(lambda catalogue: "gvisor" in catalogue.handlers)
+        result = await watched.until(lambda catalogue: "gvisor" in catalogue.handlers)
         # A file that was taken away meanwhile stays away.
-        assert sorted(found.handlers) == ["gvisor", "runc", "runsc"]
+        assert sorted(result.handlers) == ["gvisor", "runc", "runsc"]
 
 
 async def test_the_default_is_the_one_that_says_so_else_a_plain_runtime(
@@ -442,10 +442,10 @@ async def test_a_program_that_is_slow_is_offered_once_it_has_answered(watched: W
         assert offered(pending, "runc").is_available
         assert not offered(handlers.catalogue, "slow").is_available
         await asyncio.to_thread(gate.write_text, "")
-        found = await watched.until(
+        result = await watched.until(
             lambda catalogue: "not completed yet" not in offered(catalogue, "slow").verdict.reason
         )
-        assert offered(found, "runc").is_available
+        assert offered(result, "runc").is_available
 
 
 async def test_a_burst_is_over_as_soon_as_nothing_more_comes(

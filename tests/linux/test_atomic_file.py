@@ -22,7 +22,7 @@ def test_a_file_is_replaced_whole_and_is_the_owners(tmp_path: Path) -> None:
 def test_what_a_killed_writer_left_is_written_over(tmp_path: Path) -> None:
     (tmp_path / ".file.new").write_bytes(b"half of something longer")
     write_durably(tmp_path / "file", b"whole")
-    assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"whole"]
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"whole"]
 
 
 def test_a_directory_gets_its_name(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(
     monkeypatch.setattr(os, "fchmod", refuse)
     with pytest.raises(OSError, match="No space left"):
         replace_file(path, b"new")
-    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
     assert path.read_bytes() == b"old"
 
 

@@ -36,7 +36,7 @@ def test_a_directory_shows_at_a_second_place(tmp_path: Path, target: Path) -> No
     unmount_all(target)
 
 
-def test_what_is_absent_is_no_mount_point(tmp_path: Path) -> None:
+def test_absent_path_is_no_mount_point(tmp_path: Path) -> None:
     assert not is_mount_point(tmp_path / "absent")
     with pytest.raises(FileNotFoundError, match=r"No such file or directory.*absent"):
         bind(tmp_path, tmp_path / "absent")

@@ -66,7 +66,7 @@ def test_a_hybrids_second_version_keeps_its_controllers(tmp_path: Path) -> None:
     assert (unified / "cgroup.subtree_control").read_text() == ""
 
 
-def test_what_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_failed_cgroup_creation_names_the_path(tmp_path: Path) -> None:
     (tmp_path / "pods").write_text("a file")
     trees.write(tmp_path, {"cgroup.controllers": "", "cgroup.subtree_control": ""})
     with pytest.raises(CgroupError, match="failed to create cgroup /pods/a: File exists"):
@@ -79,7 +79,7 @@ def test_processes_of_other_namespaces_are_not_ours_to_kill(tmp_path: Path) -> N
     assert process_ids(trees.v2(tmp_path), trees.POD) == {7, 8}
 
 
-def test_who_is_in_there_itself_kills_nobody(tmp_path: Path) -> None:
+def test_own_cgroup_is_not_killed(tmp_path: Path) -> None:
     directory = tmp_path / "pods/a"
     trees.write(directory, {"cgroup.procs": f"{os.getpid()}\n", "cgroup.kill": ""})
     with pytest.raises(CgroupError, match="holds this process itself"):
@@ -108,7 +108,7 @@ def test_empty_ones_go_and_others_stay(tmp_path: Path) -> None:
     (tmp_path / "pods/b").mkdir()
     for path in ("/pods/a", "/pods", "/pods/gone"):
         remove_if_empty(cgroups, path)
-    assert [each.name for each in tmp_path.rglob("*")] == ["pods", "b"]
+    assert [file.name for file in tmp_path.rglob("*")] == ["pods", "b"]
 
 
 def test_removal_takes_what_is_below(tmp_path: Path) -> None:
@@ -202,10 +202,12 @@ def test_a_process_enters_it_in_each_hierarchy_that_has_it(tmp_path: Path) -> No
     for name in ("cpu", "memory"):
         (tmp_path / name / "pods").mkdir()
     cgroup_control.enter_cgroup(cgroups, "/pods", 7)
-    found = [
-        each for each in sorted(cgroups.v1) if (tmp_path / each / "pods/cgroup.procs").exists()
+    result = [
+        controller
+        for controller in sorted(cgroups.v1)
+        if (tmp_path / controller / "pods/cgroup.procs").exists()
     ]
-    assert found == ["cpu", "memory"]
+    assert result == ["cpu", "memory"]
     assert (tmp_path / "cpu/pods/cgroup.procs").read_text() == "7"
     (tmp_path / "cpu/pods/cgroup.procs").unlink()
     (tmp_path / "cpu/pods/cgroup.procs").mkdir()
@@ -250,9 +252,9 @@ def test_only_processes_that_are_still_in_it_are_held(
     monkeypatch.setattr(Held, "held", [])
     monkeypatch.setattr(cgroup_control, "Process", Held)
     monkeypatch.setattr(cgroup_control, "process_ids", lambda *_: looks.pop(0))
-    found = cgroup_control._hold(trees.v1(tmp_path), "/pods")
-    assert [each.pid for each in found] == kept
-    assert [each.pid for each in Held.held if not each.is_closed] == kept
+    held = cgroup_control._hold(trees.v1(tmp_path), "/pods")
+    assert [handle.pid for handle in held] == kept
+    assert [handle.pid for handle in Held.held if not handle.is_closed] == kept
 
 
 def test_nothing_stays_held_when_the_cgroup_cannot_be_read(
@@ -270,7 +272,7 @@ def test_nothing_stays_held_when_the_cgroup_cannot_be_read(
     monkeypatch.setattr(cgroup_control, "process_ids", look)
     with pytest.raises(OSError, match="broken"):
         cgroup_control._hold(trees.v1(tmp_path), "/pods")
-    assert [each.is_closed for each in Held.held] == [True, True]
+    assert [handle.is_closed for handle in Held.held] == [True, True]
 
 
 def test_a_controller_that_is_kept_back_costs_no_other(
@@ -364,11 +366,11 @@ def test_a_parent_that_is_removed_meanwhile_is_made_again(
     with_cpusets(tmp_path / "cpuset", trees.POD)
     mkdir, left = Path.mkdir, [failures]
 
-    def make(path: Path, *given: Any, **more: Any) -> None:
+    def make(path: Path, *arguments: Any, **more: Any) -> None:
         if path.name == "a" and left[0]:
             left[0] -= 1
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
-        mkdir(path, *given, **more)
+        mkdir(path, *arguments, **more)
 
     monkeypatch.setattr(Path, "mkdir", make)
     if is_made:
@@ -397,10 +399,10 @@ def test_only_a_hierarchy_without_controllers_may_be_closed(
         cgroups = Cgroups(Layout.V1, whole.v1, hierarchies=hierarchies)
     mkdir = Path.mkdir
 
-    def make(path: Path, *given: Any, **more: Any) -> None:
+    def make(path: Path, *arguments: Any, **more: Any) -> None:
         if path == closed / "pods":
             raise OSError(number, os.strerror(number), str(path))
-        mkdir(path, *given, **more)
+        mkdir(path, *arguments, **more)
 
     monkeypatch.setattr(Path, "mkdir", make)
     if place == "systemd" and number != errno.ENOSPC:

@@ -59,14 +59,18 @@ def test_layouts(
     lines: tuple[str, ...], controllers: str, layout: Layout, missing: tuple[str, ...],
     is_apart: bool,
 ) -> None:  # fmt: skip
-    found = seen(*lines, controllers=controllers)
-    assert (found.layout, found.missing, found.is_hugetlb_apart) == (layout, missing, is_apart)
+    cgroups = seen(*lines, controllers=controllers)
+    assert (cgroups.layout, cgroups.missing, cgroups.is_hugetlb_apart) == (
+        layout,
+        missing,
+        is_apart,
+    )
 
 
 def test_controllers_that_share_a_hierarchy_share_its_mount() -> None:
-    found = seen(*FULL_V1)
-    assert found.v1["cpu"] == found.v1["cpuacct"] == Path("/sys/fs/cgroup/cpu,cpuacct")
-    assert Path("/sys/fs/cgroup/systemd") in found.hierarchies
+    cgroups = seen(*FULL_V1)
+    assert cgroups.v1["cpu"] == cgroups.v1["cpuacct"] == Path("/sys/fs/cgroup/cpu,cpuacct")
+    assert Path("/sys/fs/cgroup/systemd") in cgroups.hierarchies
 
 
 def test_the_first_of_several_mounts_of_a_hierarchy_counts() -> None:
@@ -80,15 +84,15 @@ def test_controllers_without_a_unified_mount_are_nobodys() -> None:
 
 
 def test_a_controller_is_in_one_hierarchy_or_in_none() -> None:
-    found = seen(*FULL_V1, BESIDE, controllers="hugetlb")
-    assert found.mount_of("memory") == Path("/sys/fs/cgroup/memory")
-    assert found.mount_of("hugetlb") == Path("/sys/fs/cgroup/unified")
-    assert found.mount_of("net_cls") is None
+    cgroups = seen(*FULL_V1, BESIDE, controllers="hugetlb")
+    assert cgroups.mount_of("memory") == Path("/sys/fs/cgroup/memory")
+    assert cgroups.mount_of("hugetlb") == Path("/sys/fs/cgroup/unified")
+    assert cgroups.mount_of("net_cls") is None
 
 
 def test_a_cgroup_has_a_directory_in_every_hierarchy() -> None:
-    found = seen(NAMED, v1("memory"), BESIDE)
-    assert [str(directory) for directory in found.directories("/pods/a")] == [
+    cgroups = seen(NAMED, v1("memory"), BESIDE)
+    assert [str(directory) for directory in cgroups.directories("/pods/a")] == [
         f"/sys/fs/cgroup/{name}/pods/a" for name in ("systemd", "memory", "unified")
     ]
 
@@ -100,9 +104,9 @@ def test_the_root_is_nobodys_cgroup(path: str) -> None:
 
 
 def test_this_machine_has_what_its_mounts_say() -> None:
-    found = current_cgroups()
-    assert set(found.v1.values()) <= set(found.hierarchies)
-    assert all(point.is_dir() for point in found.hierarchies)
+    cgroups = current_cgroups()
+    assert set(cgroups.v1.values()) <= set(cgroups.hierarchies)
+    assert all(point.is_dir() for point in cgroups.hierarchies)
 
 
 @pytest.mark.parametrize("controller", [
@@ -110,6 +114,6 @@ def test_this_machine_has_what_its_mounts_say() -> None:
     "net_cls", "net_prio", "perf_event",
 ])  # fmt: skip
 def test_each_controller_of_version_one_is_found_where_it_is_mounted(controller: str) -> None:
-    found = seen(v1(controller))
-    assert found.v1 == {controller: Path(f"/sys/fs/cgroup/{controller}")}
-    assert found.layout is Layout.V1
+    cgroups = seen(v1(controller))
+    assert cgroups.v1 == {controller: Path(f"/sys/fs/cgroup/{controller}")}
+    assert cgroups.layout is Layout.V1

@@ -82,8 +82,8 @@ async def test_one_that_is_apart_ends_with_all_it_started(tmp_path: Path) -> Non
 
 async def test_streams_environment_directory_and_descriptors_are_handed_on(tmp_path: Path) -> None:
     reading, writing = os.pipe2(os.O_CLOEXEC)
-    extra, given = os.pipe2(os.O_CLOEXEC)
-    os.write(given, b"passed\n")
+    extra, write_end = os.pipe2(os.O_CLOEXEC)
+    os.write(write_end, b"passed\n")
     child = Child(
         ["sh", "-c", f"pwd; echo $WORD; head -n 1 /dev/fd/{extra}"],
         stdout=writing,
@@ -91,7 +91,7 @@ async def test_streams_environment_directory_and_descriptors_are_handed_on(tmp_p
         passing=(extra,),
         directory=tmp_path,
     )
-    for descriptor in (writing, given, extra):
+    for descriptor in (writing, write_end, extra):
         os.close(descriptor)
     assert await child.wait() == 0
     await until_readable(reading)

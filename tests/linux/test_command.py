@@ -1,4 +1,4 @@
-"""Running programs of the machine: real ones."""
+"""Commands: real programs on this machine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_a_program_over_its_deadline_ends_with_its_children(tmp_path: Path
     until(lambda: _has_ended(child), "the child's end", within_s=5)
 
 
-async def test_a_child_that_keeps_the_output_open_holds_nobody_up(tmp_path: Path) -> None:
+async def test_child_that_keeps_the_output_open_does_not_block(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     script = f"setsid sleep 60 & echo $! > {pid_file}; echo done"
     try:
@@ -52,7 +52,7 @@ async def test_an_absent_program_is_named() -> None:
         await run(["/nowhere/moor", "--version"])
 
 
-async def test_must_run_turns_a_failure_into_its_words() -> None:
+async def test_must_run_raises_with_the_programs_message() -> None:
     with pytest.raises(CommandError, match=r"`sh -c .*`: it is broken"):
         await must_run(["sh", "-c", "echo it is broken >&2; exit 1"])
 

@@ -72,9 +72,7 @@ def test_down_and_up_again(tmp_path: Path, root: int) -> None:
     ("name", "number"),
     [("file", errno.ENOTDIR), ("none", errno.ENOENT)],
 )
-def test_what_cannot_be_entered_leaves_the_place(
-    tmp_path: Path, root: int, name: str, number: int
-) -> None:
+def test_failed_entry_keeps_the_position(tmp_path: Path, root: int, name: str, number: int) -> None:
     (tmp_path / "tree/file").touch()
     with Descent(root) as place:
         with pytest.raises(OSError, match="directory") as failed:
@@ -92,7 +90,7 @@ def test_a_link_is_not_followed(tmp_path: Path, root: int) -> None:
         assert place.depth == 0
 
 
-def test_another_mount_is_entered_only_when_that_was_said(
+def test_other_mount_is_entered_only_if_allowed(
     tmp_path: Path, root: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chain(tmp_path, 1)
@@ -111,7 +109,7 @@ def test_another_mount_is_entered_only_when_that_was_said(
         place.enter("d0")
 
 
-def test_a_refusal_of_the_kernel_is_no_reason_to_try_another_way(
+def test_refusal_of_openat2_is_not_retried_another_way(
     tmp_path: Path, root: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object) -> int:

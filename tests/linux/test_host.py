@@ -41,12 +41,12 @@ def test_systems(
         return release
 
     monkeypatch.setattr(platform, "freedesktop_os_release", read)
-    found = host._system()
-    assert (found.name, found.is_debian_like) == (name, is_debian_like)
+    system = host._system()
+    assert (system.name, system.is_debian_like) == (name, is_debian_like)
 
 
 class Files:
-    """A root directory in place of the machine's."""
+    """A root directory in place of the host's."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -119,22 +119,37 @@ def test_each_fact_has_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     monkeypatch.setattr(host, "own_address", lambda: "192.0.2.9")
     monkeypatch.setattr(host, "current_cgroups", lambda: cgroups)
-    found = read_host()
+    host_facts = read_host()
     memory = parse_meminfo(Path("/proc/meminfo").read_text())
-    assert (found.memory_bytes, found.swap_bytes) == (memory["MemTotal"], memory["SwapTotal"])
-    assert (found.machine_id, found.system_uuid, found.huge_pages) == ("m1", "U-1", {})
-    assert found.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    assert (found.kernel.release, found.kernel.version) == ("6.1.2", (6, 1))
-    assert (found.kernel.machine, found.hostname, found.cpu_count) == ("x86_64", "node-a", 1)
-    assert (found.address, found.cgroups) == ("192.0.2.9", cgroups)
-    assert (found.has_app_armor, found.has_selinux, found.has_systemd) == (True, False, True)
-    assert found.has_swap_accounting
-    assert found.known_capabilities == frozenset(NAMES[:6])
+    assert (host_facts.memory_bytes, host_facts.swap_bytes) == (
+        memory["MemTotal"],
+        memory["SwapTotal"],
+    )
+    assert (host_facts.machine_id, host_facts.system_uuid, host_facts.huge_pages) == (
+        "m1",
+        "U-1",
+        {},
+    )
+    assert host_facts.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert (host_facts.kernel.release, host_facts.kernel.version) == ("6.1.2", (6, 1))
+    assert (host_facts.kernel.machine, host_facts.hostname, host_facts.cpu_count) == (
+        "x86_64",
+        "node-a",
+        1,
+    )
+    assert (host_facts.address, host_facts.cgroups) == ("192.0.2.9", cgroups)
+    assert (host_facts.has_app_armor, host_facts.has_selinux, host_facts.has_systemd) == (
+        True,
+        False,
+        True,
+    )
+    assert host_facts.has_swap_accounting
+    assert host_facts.known_capabilities == frozenset(NAMES[:6])
     status = Path("/proc/self/status").read_text()
-    assert found.has_seccomp == ("\nSeccomp:" in status)
-    assert found.is_root == (os.geteuid() == 0)
-    assert found.max_pids > 1000
-    assert found.thermal_paths == tuple(
+    assert host_facts.has_seccomp == ("\nSeccomp:" in status)
+    assert host_facts.is_root == (os.geteuid() == 0)
+    assert host_facts.max_pids > 1000
+    assert host_facts.thermal_paths == tuple(
         f"{tmp_path}/cpu/{name}/thermal_throttle" for name in ("cpu0", "cpu1")
     )
     files.put("armor", "N\n")
@@ -144,7 +159,7 @@ def test_each_fact_has_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_this_host_is_described() -> None:
-    found = read_host()
-    assert found.kernel.version > (3, 0)
-    assert found.capabilities <= found.known_capabilities
-    assert found.kernel.machine
+    host_facts = read_host()
+    assert host_facts.kernel.version > (3, 0)
+    assert host_facts.capabilities <= host_facts.known_capabilities
+    assert host_facts.kernel.machine

@@ -44,25 +44,25 @@ def test_an_id_outside_all_ranges_is_an_error() -> None:
 @as_root
 def test_owners_are_shown_as_mapped(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
-    for each in (source, target):
-        each.mkdir()
+    for path in (source, target):
+        path.mkdir()
     (source / "file").touch()
     os.chown(source / "file", 7, 8)
     with user_namespace(MAPPINGS) as namespace:
         mount_idmapped(source, target, namespace)
     try:
-        found = (target / "file").stat()
-        assert (found.st_uid, found.st_gid) == (100_007, 200_008)
+        stat_result = (target / "file").stat()
+        assert (stat_result.st_uid, stat_result.st_gid) == (100_007, 200_008)
     finally:
         unmount(target)
     assert (source / "file").stat().st_uid == 7
 
 
 @as_root
-def test_a_file_system_without_mapped_owners_is_told(tmp_path: Path) -> None:
+def test_file_system_without_mapped_owners_is_an_error(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
-    for each in (source, target):
-        each.mkdir()
+    for path in (source, target):
+        path.mkdir()
     mount("proc", source, "proc", "")
     try:
         with (
@@ -89,7 +89,7 @@ def test_mappings_that_the_kernel_refuses_are_an_error() -> None:
     ("number", "is_unsupported"),
     [(errno.ENOSYS, True), (errno.EINVAL, True), (errno.EOPNOTSUPP, True), (errno.EPERM, False)],
 )
-def test_a_kernel_without_it_is_told_from_one_that_refuses(
+def test_unsupported_kernel_is_distinguished_from_a_refusal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_unsupported: bool
 ) -> None:
     tree = os.open(tmp_path, os.O_RDONLY)
@@ -122,8 +122,8 @@ def test_a_kernel_without_it_is_told_from_one_that_refuses(
 def test_what_is_mounted_in_it_later_stays_there(tmp_path: Path) -> None:
     """Its propagation is private, though the source's is shared."""
     shared, target = tmp_path / "shared", tmp_path / "target"
-    for each in (shared, target):
-        each.mkdir()
+    for path in (shared, target):
+        path.mkdir()
     mount("none", shared, "tmpfs", "size=64k")
     try:
         subprocess.run(["mount", "--make-shared", str(shared)], check=True)

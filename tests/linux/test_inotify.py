@@ -22,7 +22,7 @@ async def next_changes(watching: Inotify) -> tuple[DirectoryChange, ...]:
         return await watching.changes()
 
 
-async def test_a_written_file_is_told_of_once_it_is_whole(tmp_path: Path) -> None:
+async def test_written_file_is_reported_once_it_is_closed(tmp_path: Path) -> None:
     with Inotify() as inotify:
         assert inotify.watch(tmp_path)
         with (tmp_path / "a").open("w") as file:
@@ -48,7 +48,7 @@ async def test_a_written_file_is_told_of_once_it_is_whole(tmp_path: Path) -> Non
         ("truncate", {"old"}),
     ],
 )
-async def test_every_way_an_entry_changes_is_told_of(
+async def test_every_change_of_an_entry_is_reported(
     tmp_path_factory: pytest.TempPathFactory, change: str, wanted: set[str]
 ) -> None:
     tmp_path, other = tmp_path_factory.mktemp("watched"), tmp_path_factory.mktemp("other")
@@ -75,11 +75,11 @@ async def test_every_way_an_entry_changes_is_told_of(
                 (tmp_path / "new").mkdir()
             case "mode":
                 (tmp_path / "old").chmod(0o700)
-        names = {each.name for each in await next_changes(inotify)}
+        names = {event.name for event in await next_changes(inotify)}
     assert names == wanted
 
 
-async def test_a_directory_that_goes_is_told_of_and_watched_no_more(tmp_path: Path) -> None:
+async def test_removed_directory_is_reported_and_no_longer_watched(tmp_path: Path) -> None:
     directory = tmp_path / "directory"
     directory.mkdir()
     with Inotify() as inotify:
@@ -106,7 +106,7 @@ async def test_a_forgotten_directory_is_silent(tmp_path: Path) -> None:
                 await inotify.changes()
 
 
-async def test_a_directory_that_is_watched_no_more_is_no_watch_of_the_kernels(
+async def test_forgotten_directory_has_no_kernel_watch(
     tmp_path: Path,
 ) -> None:
     with Inotify() as changes:
@@ -190,14 +190,14 @@ async def test_more_changes_than_the_kernel_queues_are_uncertain(tmp_path: Path)
         for _ in range(limit // 2 + 1):
             os.chmod(tmp_path / "a", 0o600)
             os.chmod(tmp_path / "b", 0o600)
-        found: list[DirectoryChange] = []
-        while not any(change.is_uncertain for change in found):
-            found += await next_changes(watching)
-    assert found[-1] == DirectoryChange(Path("/"), is_uncertain=True)
-    assert set(found[:-1]) == {DirectoryChange(tmp_path, "a"), DirectoryChange(tmp_path, "b")}
+        changes: list[DirectoryChange] = []
+        while not any(change.is_uncertain for change in changes):
+            changes += await next_changes(watching)
+    assert changes[-1] == DirectoryChange(Path("/"), is_uncertain=True)
+    assert set(changes[:-1]) == {DirectoryChange(tmp_path, "a"), DirectoryChange(tmp_path, "b")}
 
 
-async def test_reading_is_no_change(tmp_path: Path) -> None:
+async def test_reading_a_file_is_not_reported(tmp_path: Path) -> None:
     """Each reader of a directory of handlers would have it read again otherwise."""
     (tmp_path / "file").write_text("text")
     with Inotify() as watching:
@@ -209,7 +209,7 @@ async def test_reading_is_no_change(tmp_path: Path) -> None:
         assert await next_changes(watching) == (DirectoryChange(tmp_path, "new"),)
 
 
-async def test_a_directory_that_was_unmounted_or_moved_is_watched_no_more(tmp_path: Path) -> None:
+async def test_unmounted_or_moved_directory_is_no_longer_watched(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     with Inotify() as watching:
@@ -232,7 +232,7 @@ async def test_a_program_that_is_started_does_not_inherit_it() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 11, 12, 15, 16, 17, 31, 200, 255])
-async def test_changes_of_one_moment_are_told_apart_whatever_their_names(
+async def test_simultaneous_changes_are_distinguished_for_all_name_lengths(
     tmp_path: Path, length: int
 ) -> None:
     names = [letter * length for letter in "abc"]
@@ -241,5 +241,5 @@ async def test_changes_of_one_moment_are_told_apart_whatever_their_names(
         for name in names:
             (tmp_path / name).mkdir()
         assert await next_changes(watching) == tuple(
-            DirectoryChange(tmp_path, each) for each in names
+            DirectoryChange(tmp_path, entry) for entry in names
         )

@@ -32,7 +32,7 @@ def test_machines_can_be_started_where_the_device_may_be_used(
 def test_the_lower_limit_of_processes_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: tuple[str, str], wanted: int
 ) -> None:
-    assert [str(each) for each in kernel._TASK_LIMITS] == [
+    assert [str(limit) for limit in kernel._TASK_LIMITS] == [
         "/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"
     ]  # fmt: skip
     files = [tmp_path / "a", tmp_path / "b"]

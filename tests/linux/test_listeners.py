@@ -38,17 +38,17 @@ def test_the_ports_of_the_process_behind_a_socket(tmp_path: Path) -> None:
         assert process.stdout is not None
         ports = [int(port) for port in process.stdout.readline().split()]
         assert listener_of(path) == process.pid
-        found = tcp_listeners(process.pid)
+        listeners = tcp_listeners(process.pid)
         process.communicate("", timeout=30)
     addresses = (LOOPBACK, ANY, IPv4Address("127.0.0.2"))
-    assert found == tuple(sorted(zip(addresses, ports, strict=True)))
+    assert listeners == tuple(sorted(zip(addresses, ports, strict=True)))
     with pytest.raises(OSError, match="No such file"):
         tcp_listeners(process.pid)
     with pytest.raises(ConnectionRefusedError):
         listener_of(path)
 
 
-def test_other_sockets_of_the_machine_are_not_taken_for_it() -> None:
+def test_closed_sockets_are_not_listed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as ours:
         port = ours.getsockname()[1]
         assert (LOOPBACK, port) in tcp_listeners(os.getpid())

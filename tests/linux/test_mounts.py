@@ -46,32 +46,37 @@ def test_points_are_read_as_the_kernel_escapes_them(point: str, wanted: str | No
         # The kernel escapes blanks, so such a line does not come from it.
         assert parse_mounts(line(point)) != ()
         return
-    (found,) = parse_mounts(line(point))
-    assert found == Mount(Path(wanted), "tmpfs", "source", frozenset({"rw"}))
+    (mount_point,) = parse_mounts(line(point))
+    assert mount_point == Mount(Path(wanted), "tmpfs", "source", frozenset({"rw"}))
 
 
 @pytest.mark.parametrize("optional", ["", "shared:1", "shared:1 master:2 propagate_from:3"])
 def test_optional_fields_may_be_many_or_none(optional: str) -> None:
-    (found,) = parse_mounts(line("/mnt", optional=optional, kind="cgroup", options="rw,cpu"))
-    assert (found.kind, found.options) == ("cgroup", frozenset({"rw", "cpu"}))
+    (mount_point,) = parse_mounts(line("/mnt", optional=optional, kind="cgroup", options="rw,cpu"))
+    assert (mount_point.kind, mount_point.options) == ("cgroup", frozenset({"rw", "cpu"}))
 
 
 @pytest.mark.parametrize("separator", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
 def test_a_point_with_a_separator_that_is_no_newline_is_one_line(separator: str) -> None:
-    (found,) = parse_mounts(line(f"/odd{separator}name") + "\n")
-    assert found.point == Path(f"/odd{separator}name")
+    (mount_point,) = parse_mounts(line(f"/odd{separator}name") + "\n")
+    assert mount_point.point == Path(f"/odd{separator}name")
 
 
 @given(st.text(max_size=200))
 def test_no_text_breaks_the_parser(text: str) -> None:
-    for found in parse_mounts(text):
-        assert isinstance(found.point, Path)
+    for mount_point in parse_mounts(text):
+        assert isinstance(mount_point.point, Path)
 
 
 def test_the_innermost_mount_comes_first() -> None:
     points = ["/", "/data", "/data/a", "/database", "/data/a/b", "/data"]
-    found = mounts_below(Path("/data"), parse_mounts("\n".join(map(line, points))))
-    assert [str(each.point) for each in found] == ["/data", "/data/a/b", "/data/a", "/data"]
+    mount_points = mounts_below(Path("/data"), parse_mounts("\n".join(map(line, points))))
+    assert [str(mount_point.point) for mount_point in mount_points] == [
+        "/data",
+        "/data/a/b",
+        "/data/a",
+        "/data",
+    ]
 
 
 def test_a_mount_whose_name_is_no_text_is_read_all_the_same(
@@ -80,8 +85,8 @@ def test_a_mount_whose_name_is_no_text_is_read_all_the_same(
     table = tmp_path / "mountinfo"
     table.write_bytes(os.fsencode(line("/odd")).replace(b"/odd", b"/odd\xff"))
     monkeypatch.setattr("moorage.linux.mounts.MOUNTINFO", table)
-    (found,) = current_mounts()
-    assert os.fsencode(found.point) == b"/odd\xff"
+    (mount_point,) = current_mounts()
+    assert os.fsencode(mount_point.point) == b"/odd\xff"
 
 
 @as_root
@@ -90,7 +95,7 @@ def test_a_real_mount_comes_and_goes(tmp_path: Path) -> None:
     point.mkdir()
     mount("none", point, "tmpfs", "size=4k")
     try:
-        assert [each.kind for each in mounts_below(tmp_path, current_mounts())] == ["tmpfs"]
+        assert [mount.kind for mount in mounts_below(tmp_path, current_mounts())] == ["tmpfs"]
     finally:
         unmount(point)
     assert mounts_below(tmp_path, current_mounts()) == []
@@ -114,8 +119,8 @@ def test_a_mount_in_use_is_taken_away_too_and_its_users_go_on(tmp_path: Path) ->
             file.seek(0)
             assert file.read() == "still here"
     finally:
-        for each in mounts_below(tmp_path, current_mounts()):
-            unmount(each.point)
+        for mount_point in mounts_below(tmp_path, current_mounts()):
+            unmount(mount_point.point)
 
 
 def test_taking_a_mount_away_aborts_no_request_of_its_users(
@@ -173,12 +178,12 @@ def test_a_failure_has_the_kernels_reason(tmp_path: Path) -> None:
 )
 def test_a_line_that_is_cut_short_is_left_out(text: str) -> None:
     whole = line("/whole")
-    assert [str(each.point) for each in parse_mounts(f"{text}\n{whole}")] == ["/whole"]
+    assert [str(mount.point) for mount in parse_mounts(f"{text}\n{whole}")] == ["/whole"]
 
 
 def test_a_line_with_the_fewest_fields_is_a_mount() -> None:
-    (found,) = parse_mounts("36 35 98:0 / /mnt - tmpfs source rw")
-    assert found.point == Path("/mnt")
+    (mount_point,) = parse_mounts("36 35 98:0 / /mnt - tmpfs source rw")
+    assert mount_point.point == Path("/mnt")
 
 
 @as_root

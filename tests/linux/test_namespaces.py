@@ -54,7 +54,7 @@ async def test_a_socket_reaches_what_listens_in_the_namespace_alone(pod: tuple[P
         assert await asyncio.get_running_loop().sock_recv(made, 10) == b"inside"
 
 
-async def test_nobody_listens_is_refused(pod: tuple[Path, int]) -> None:
+async def test_connection_without_listener_is_refused(pod: tuple[Path, int]) -> None:
     for host in ("127.0.0.1", "::1"):
         with pytest.raises(OSError, match=r"refused|Cannot assign|Connect call failed"):
             await connected_socket(pod[0], host, 1)
@@ -69,7 +69,7 @@ async def test_the_callers_own_namespace_stays_as_it_is(pod: tuple[Path, int]) -
 
 
 @pytest.mark.parametrize(("name", "number"), [("absent", errno.ENOENT), ("plain", errno.EINVAL)])
-async def test_what_is_no_namespace_is_told_with_its_place(
+async def test_invalid_namespace_is_reported_with_its_path(
     tmp_path: Path, name: str, number: int
 ) -> None:
     (tmp_path / "plain").touch()

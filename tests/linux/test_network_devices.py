@@ -37,7 +37,7 @@ def test_a_large_number_may_touch_the_name() -> None:
 
 
 @given(st.text())
-def test_whatever_is_there_is_no_failure(text: str) -> None:
+def test_any_text_is_parsed_without_error(text: str) -> None:
     assert isinstance(parse_network_devices(text), tuple)
 
 
@@ -54,10 +54,10 @@ def namespace() -> Iterator[Path]:
         subprocess.run(["ip", "netns", "del", name], check=True)
 
 
-def test_devices_are_read_in_their_namespace_and_nobody_stays_there(namespace: Path) -> None:
+def test_devices_are_read_in_their_namespace_and_the_thread_returns(namespace: Path) -> None:
     before = os.readlink("/proc/thread-self/ns/net")
-    found = read_network_devices([namespace, namespace.parent / "gone"])
-    assert list(found) == [namespace]
-    if found[namespace]:
-        assert "eth7" in {device.name for device in found[namespace]}
+    devices = read_network_devices([namespace, namespace.parent / "gone"])
+    assert list(devices) == [namespace]
+    if devices[namespace]:
+        assert "eth7" in {device.name for device in devices[namespace]}
     assert os.readlink("/proc/thread-self/ns/net") == before

@@ -23,7 +23,7 @@ def test_the_lowest_score_is_its_own_unless_it_may_lower_it(
     assert oom_score_floor(own, score) == expected
 
 
-def test_its_own_score_as_far_as_the_kernel_tells_it(
+def test_own_score_is_read_where_the_kernel_has_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert own_oom_score() == Path("/proc/self/oom_score_adj").read_text().strip()

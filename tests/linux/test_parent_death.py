@@ -18,7 +18,7 @@ def test_a_process_dies_with_its_parent(
 ) -> None:
     asked: list[tuple[int, ...]] = []
     signals: list[int] = []
-    fake = SimpleNamespace(prctl=lambda *given: (asked.append(given), answer)[1])
+    fake = SimpleNamespace(prctl=lambda *arguments: (asked.append(arguments), answer)[1])
     monkeypatch.setattr(libc, "_libc", fake)
     monkeypatch.setattr(os, "getppid", lambda: parents.pop(0))
     monkeypatch.setattr(os, "kill", lambda _, number: signals.append(number))

@@ -23,13 +23,13 @@ PORTS = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "pod"
-    for each in mounts_below(tmp_path, current_mounts()):
-        unmount(each.point)
+    for mount in mounts_below(tmp_path, current_mounts()):
+        unmount(mount.point)
 
 
 def inside(directory: Path, *command: str) -> str:
     """What a command prints in the namespaces of a directory."""
-    files = {each.name: each for each in directory.iterdir()}
+    files = {path.name: path for path in directory.iterdir()}
     options = [f"--{kind}={files[kind]}" for kind in KINDS if kind in files]
     done = subprocess.run(
         ["nsenter", *options, *command], capture_output=True, text=True, check=True
@@ -55,7 +55,7 @@ def test_what_is_made_is_apart_and_ready(directory: Path) -> None:
 
 def test_only_what_was_asked_for_is_made(directory: Path) -> None:
     pinned.create(directory, (pinned.IPC,))
-    assert [each.name for each in directory.iterdir()] == ["ipc"]
+    assert [path.name for path in directory.iterdir()] == ["ipc"]
     pinned.release(directory)
 
 
@@ -136,7 +136,7 @@ def test_what_was_never_mounted_is_removed_and_what_is_held_is_an_error(
     assert directory.exists() == is_raised
 
 
-def test_a_namespace_that_cannot_be_pinned_is_an_error_with_the_kernels_reason(
+def test_failed_pin_is_an_error_with_the_kernels_reason(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(pinned.NamespaceError, match="pinning /proc/none/ns/net on") as caught:
@@ -151,8 +151,8 @@ def test_namespaces_with_mappings_belong_to_a_user_namespace_that_is_pinned_too(
     ranges = (IdRange(0, 100_000, 65_536),)
     pinned.create(directory, KINDS, hostname="pod-c", sysctls={PORTS: "0"},
                 mappings=IdMappings(ranges, ranges))  # fmt: skip
-    assert sorted(each.name for each in directory.iterdir()) == ["ipc", "net", "user", "uts"]
-    assert all(pinned.is_pinned(each) for each in directory.iterdir())
+    assert sorted(path.name for path in directory.iterdir()) == ["ipc", "net", "user", "uts"]
+    assert all(pinned.is_pinned(path) for path in directory.iterdir())
     assert inside(directory, "hostname") == "pod-c"
     assert inside(directory, "cat", str(PORTS)) == "0"
     assert "UP" in inside(directory, "ip", "link", "show", "lo")

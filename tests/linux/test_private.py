@@ -58,8 +58,12 @@ def test_what_all_share_is_left_alone(tmp_path: Path) -> None:
 def test_root_of_a_user_namespace_goes_through_by_its_group(tmp_path: Path) -> None:
     mappings = IdMappings((IdRange(0, 100_000, 10),), (IdRange(0, 200_000, 10),))
     make_private_for(tmp_path / "own", mappings)
-    found = (tmp_path / "own").stat()
-    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (0, 200_000, 0o710)
+    stat_result = (tmp_path / "own").stat()
+    assert (stat_result.st_uid, stat_result.st_gid, stat.S_IMODE(stat_result.st_mode)) == (
+        0,
+        200_000,
+        0o710,
+    )
     make_private_for(tmp_path / "other", None)
     assert mode(tmp_path / "other") == 0o700
 

@@ -1,4 +1,4 @@
-"""Real processes: told apart, awaited, ended."""
+"""Real processes: distinguished, awaited, ended."""
 
 from __future__ import annotations
 
@@ -57,15 +57,17 @@ async def test_one_that_ignores_the_signal_is_killed(tmp_path: Path) -> None:
     process.close()
 
 
-async def test_a_stranger_is_found_by_its_identity(stranger: subprocess.Popen[bytes]) -> None:
+async def test_unrelated_process_is_found_by_its_identity(
+    stranger: subprocess.Popen[bytes],
+) -> None:
     ticks = began(stranger.pid)
     assert ticks is not None
-    found = Process.find(Identity(stranger.pid, ticks))
-    assert found is not None
-    assert found.identity == Identity(stranger.pid, ticks)
-    await found.stop(10)
-    assert await found.ended() == "ended"
-    found.close()
+    process = Process.find(Identity(stranger.pid, ticks))
+    assert process is not None
+    assert process.identity == Identity(stranger.pid, ticks)
+    await process.stop(10)
+    assert await process.ended() == "ended"
+    process.close()
 
 
 def test_an_id_that_was_given_out_again_is_another_process(
@@ -81,7 +83,7 @@ def test_what_has_ended_is_not_found(stranger: subprocess.Popen[bytes]) -> None:
     stranger.kill()
     os.waitid(os.P_PIDFD, descriptor, os.WEXITED | os.WNOWAIT)
     os.close(descriptor)
-    # Nobody has waited for it, so it is still listed, and yet it is no more.
+    # Its parent has not waited for it, so it is still listed, as a zombie.
     assert state(stranger.pid) == "Z"
     assert Process.find(Identity(stranger.pid, ticks)) is None
     stranger.wait()
@@ -119,10 +121,10 @@ async def test_nothing_stays_open_of_what_was_looked_for(
     assert ticks is not None
     before = open_descriptors()
     assert Process.find(Identity(stranger.pid, ticks + 1)) is None
-    found = Process.find(Identity(stranger.pid, ticks))
-    assert found is not None
+    process = Process.find(Identity(stranger.pid, ticks))
+    assert process is not None
     assert open_descriptors() == before + 1
-    found.close()
+    process.close()
     assert open_descriptors() == before
 
 

@@ -32,10 +32,10 @@ def tree() -> Iterator[tuple[int, str]]:
 
 def test_all_that_a_process_started_is_found_first_the_eldest(tree: tuple[int, str]) -> None:
     pid, _ = tree
-    found = descendants([pid])
-    assert found[0] == pid
-    parents = [int(Path(f"/proc/{each}/stat").read_text().split()[3]) for each in found]
-    assert parents[1:] == found[:-1]
+    pids = descendants([pid])
+    assert pids[0] == pid
+    parents = [int(Path(f"/proc/{child}/stat").read_text().split()[3]) for child in pids]
+    assert parents[1:] == pids[:-1]
 
 
 def test_a_process_is_found_by_program_and_arguments(tree: tuple[int, str]) -> None:

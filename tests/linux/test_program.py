@@ -1,4 +1,4 @@
-"""Reading ELF headers: real ones, made ones, and what somebody wrote to break the reader."""
+"""ELF headers: real ones, made ones, and ones written to break the reader."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_interpreter_of_these_tests_needs_libraries_or_none() -> None:
 
 
 @pytest.mark.parametrize("name", ["absent", "."])
-def test_what_cannot_be_read(tmp_path: Path, name: str) -> None:
+def test_unreadable_program_is_an_error(tmp_path: Path, name: str) -> None:
     with pytest.raises(UnfitProgramError, match="cannot be read"):
         read_program(tmp_path / name, "x")
 

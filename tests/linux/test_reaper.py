@@ -27,7 +27,7 @@ def orphan(script: str, before: str = "") -> int:
     # A shell may reap what ends before it does.
     held = f"sh -c 'read go; {script}' <&3 >/dev/null"
     try:
-        said = subprocess.run(
+        answer = subprocess.run(
             ["sh", "-c", f"exec 3<&0; {before} {held} & echo $!"],
             stdin=waiting,
             stdout=subprocess.PIPE,
@@ -36,7 +36,7 @@ def orphan(script: str, before: str = "") -> int:
     finally:
         os.close(waiting)
         os.close(going)
-    return int(said.stdout)
+    return int(answer.stdout)
 
 
 def wait_for_zombie(pid: int) -> None:
@@ -53,7 +53,7 @@ def orphan_with_id(pid: int, script: str) -> None:
     pytest.skip(f"others were always quicker to get the id {pid}")
 
 
-async def test_an_orphans_status_is_told_while_it_runs_and_after_its_end() -> None:
+async def test_orphans_status_is_returned_while_it_runs_and_after_its_exit() -> None:
     async with Reaper() as reaper:
         async with asyncio.timeout(DEADLINE_S):
             assert await reaper.watch(orphan("sleep 0.05; exit 7")) == 7
@@ -89,7 +89,7 @@ async def test_a_process_does_not_get_the_status_of_an_earlier_one_with_its_id(
             assert await reaper.watch(earlier) == 3
 
 
-async def test_who_stops_waiting_takes_the_status_from_nobody() -> None:
+async def test_cancelled_waiter_takes_the_status_from_no_other() -> None:
     async with Reaper() as reaper, asyncio.timeout(DEADLINE_S):
         pid = orphan("sleep 0.05; exit 5")
         leaving, staying = (asyncio.shield(reaper.watch(pid)) for _ in range(2))
@@ -101,12 +101,12 @@ async def test_who_stops_waiting_takes_the_status_from_nobody() -> None:
 async def test_a_childs_status_is_left_to_it() -> None:
     async with Reaper(), asyncio.timeout(DEADLINE_S):
         children = [Child(["sh", "-c", f"exit {code}"]) for code in range(40)]
-        assert await asyncio.gather(*(each.wait() for each in children)) == list(range(40))
-        for each in children:
-            each.close()
+        assert await asyncio.gather(*(child.wait() for child in children)) == list(range(40))
+        for process in children:
+            process.close()
 
 
-async def test_orphans_are_taken_behind_a_child_that_nobody_awaits_yet() -> None:
+async def test_orphans_are_reaped_behind_a_child_that_is_not_awaited_yet() -> None:
     """Such a child is the first zombie that the kernel names, again and again."""
     async with Reaper() as reaper, asyncio.timeout(DEADLINE_S):
         child = Child(["true"])
@@ -127,7 +127,7 @@ async def test_a_burst_of_orphans_leaves_no_zombie() -> None:
 
 
 def _zombies() -> list[int]:
-    pids = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdecimal()]
+    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
     return [pid for pid in pids if (state(pid), parent(pid)) == ("Z", os.getpid())]
 
 
@@ -152,9 +152,9 @@ async def test_orphans_come_here_as_long_as_it_is_open_and_signals_are_as_before
     libc = ctypes.CDLL(None)
 
     def is_subreaper() -> bool:
-        found = ctypes.c_int(-1)
-        assert libc.prctl(37, ctypes.byref(found), 0, 0, 0) == 0
-        return bool(found.value)
+        result = ctypes.c_int(-1)
+        assert libc.prctl(37, ctypes.byref(result), 0, 0, 0) == 0
+        return bool(result.value)
 
     before = signal.getsignal(signal.SIGCHLD)
     async with Reaper():

@@ -28,12 +28,12 @@ def test_the_steps_of_a_bind(
     monkeypatch: pytest.MonkeyPatch, is_read_only: bool, flags: list[int]
 ) -> None:
     steps: list[Any] = []
-    monkeypatch.setattr(libc, "mount", lambda *given, flags: steps.append((*given, flags)))
+    monkeypatch.setattr(libc, "mount", lambda *arguments, flags: steps.append((*arguments, flags)))
     monkeypatch.setattr(bind_module, "unmount", lambda target: steps.append(target))
     bind(Path("/a"), Path("/b"), is_read_only=is_read_only)
     sources = [Path("/a"), None, None][: len(flags)]
     assert steps == [
-        (source, Path("/b"), each) for source, each in zip(sources, flags, strict=True)
+        (source, Path("/b"), flag) for source, flag in zip(sources, flags, strict=True)
     ]
 
 
@@ -44,8 +44,8 @@ def test_a_bind_that_fails_is_taken_away(
     mounts: list[Any] = []
     unmounted: list[Path] = []
 
-    def mount(*given: Any, flags: int) -> None:
-        mounts.append((*given, flags))
+    def mount(*arguments: Any, flags: int) -> None:
+        mounts.append((*arguments, flags))
         if len(mounts) == fails_at:
             raise OSError(errno.EPERM, "refused")
 
@@ -93,7 +93,7 @@ async def test_a_socket_whose_caller_has_gone_is_closed(monkeypatch: pytest.Monk
 
 async def test_what_is_done_in_a_namespace_is_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
     entered: list[Any] = []
-    monkeypatch.setattr(namespaces, "enter", lambda *given: entered.append(given))
+    monkeypatch.setattr(namespaces, "enter", lambda *arguments: entered.append(arguments))
     assert await namespaces.in_namespace(Path("/n"), 7, lambda: 5) == 5
 
     def fail() -> None:
@@ -112,7 +112,7 @@ def test_only_so_many_ends_are_on_record(monkeypatch: pytest.MonkeyPatch) -> Non
     assert dict(taker._statuses) == {2: 2, 3: 3}
 
 
-async def test_a_watched_end_is_told_once_and_is_on_record_for_nobody(
+async def test_watched_exit_is_returned_once_and_not_recorded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reaped: list[str] = []
@@ -149,8 +149,8 @@ class Libc:
         self.asked: list[tuple[Any, ...]] = []
 
     def __getattr__(self, _name: str) -> Any:
-        def call(*given: Any) -> int:
-            self.asked.append(given)
+        def call(*arguments: Any) -> int:
+            self.asked.append(arguments)
             ctypes.set_errno(errno.EPERM)
             return -1
 
@@ -192,10 +192,10 @@ def test_the_place_of_a_failure_is_named_as_far_as_it_fits(
         (tmp_path / "t" / name / "file").touch()
     whole = os.unlink
 
-    def unlink(name: Any, *given: Any, **more: Any) -> None:
+    def unlink(name: Any, *arguments: Any, **more: Any) -> None:
         if name == "file":
             raise OSError(errno.EIO, "broken")
-        whole(name, *given, **more)
+        whole(name, *arguments, **more)
 
     monkeypatch.setattr(os, "unlink", unlink)
     with pytest.raises(OSError, match="broken") as failed:

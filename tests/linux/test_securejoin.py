@@ -85,18 +85,18 @@ def test_bytes_that_are_no_text_are_read_all_the_same(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "found"),
+    ("path", "is_found"),
     [("inside", True), ("link", True), ("/inside", True), ("../../inside", True),
      ("outwards", False), ("absent", False)],
 )  # fmt: skip
-def test_a_path_cannot_leave_its_root(tmp_path: Path, path: str, found: bool) -> None:
+def test_a_path_cannot_leave_its_root(tmp_path: Path, path: str, is_found: bool) -> None:
     root = tmp_path / "root"
     root.mkdir()
     (root / "inside").touch()
     (root / "link").symlink_to("/inside")
     (tmp_path / "outside").touch()
     (root / "outwards").symlink_to("../outside")
-    if not found:
+    if not is_found:
         with pytest.raises(FileNotFoundError):
             open_in_root(root, path)
         return

@@ -110,13 +110,13 @@ def test_a_link_as_the_root_is_removed_and_not_what_it_leads_to(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("path", ["absent", "absent/below", "file/below"])
-def test_what_is_absent_is_no_error(tmp_path: Path, path: str) -> None:
+def test_removal_of_an_absent_tree_is_no_error(tmp_path: Path, path: str) -> None:
     (tmp_path / "file").touch()
     remove_tree(tmp_path / path)
     assert disk_use([tmp_path / "absent"]) == DiskUse(0, 0)
 
 
-def test_odd_kinds_and_names_that_are_no_text_are_removed(tmp_path: Path) -> None:
+def test_odd_file_types_and_undecodable_names_are_removed(tmp_path: Path) -> None:
     root = os.fsencode(tmp_path / "root")
     os.mkdir(root)
     os.mkdir(root + b"/\xff\xfe\n")
@@ -140,7 +140,7 @@ def test_a_name_is_removed_from_an_open_directory_alone(tmp_path: Path) -> None:
     place = os.open(tmp_path, os.O_RDONLY)
     remove_entry(place, "one")
     os.close(place)
-    assert [each.name for each in tmp_path.iterdir()] == ["other"]
+    assert [path.name for path in tmp_path.iterdir()] == ["other"]
 
 
 def test_several_names_of_a_file_count_once(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_another_user_removes_what_is_his_whatever_its_mode(tmp_path: Path) -> N
 
 
 @needs_root
-def test_one_thing_that_stays_is_named_and_the_rest_goes(tmp_path: Path) -> None:
+def test_entry_that_cannot_be_removed_is_named_and_the_rest_is_removed(tmp_path: Path) -> None:
     root = tmp_path / "root"
     for number in range(5):
         (root / str(number)).mkdir(parents=True)
@@ -258,7 +258,7 @@ def test_one_thing_that_stays_is_named_and_the_rest_goes(tmp_path: Path) -> None
     try:
         with pytest.raises(OSError, match=f"{root}/2"):
             remove_tree(root)
-        assert [each.name for each in root.iterdir()] == ["2"]
+        assert [path.name for path in root.iterdir()] == ["2"]
     finally:
         unmount_all(root / "2")
 
@@ -307,7 +307,7 @@ def test_a_tree_moved_away_while_it_is_walked_ends_the_walk_of_it_alone(tmp_path
     assert steps[-1].step is Step.LEAVE
 
 
-def test_a_tree_moved_away_while_it_is_removed_is_no_way_out(tmp_path: Path) -> None:
+def test_tree_moved_during_removal_does_not_escape_its_root(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").touch()
@@ -404,8 +404,8 @@ def test_directories_are_their_owners_alone_unless_another_mode_is_given(tmp_pat
         os.umask(before)
     modes = {"private": 0o700, "deep": 0o700, "deep/private": 0o700, "open": 0o755,
              "deep/open": 0o711}  # fmt: skip
-    found = {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in modes}
-    assert found == modes
+    result = {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in modes}
+    assert result == modes
 
 
 @needs_root
@@ -475,14 +475,14 @@ def test_a_directory_of_another_user_is_named_with_its_own_reason(tmp_path: Path
     os.waitpid(child, 0)
     assert os.read(reading, 1000).decode() == f"{errno.EPERM} ./root/closed"
     os.close(reading)
-    assert sorted(each.name for each in root.iterdir()) == ["closed"]
+    assert sorted(file.name for file in root.iterdir()) == ["closed"]
 
 
 @pytest.mark.parametrize(("additions", "is_removed"), [(1, True), (100, True), (101, False)])
 def test_what_is_added_while_a_directory_is_removed_is_removed_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, additions: int, is_removed: bool
 ) -> None:
-    """Up to a hundred times; then whoever adds is quicker, and that is an error."""
+    """Up to a hundred times; then the program that adds is quicker, and that is an error."""
     root = tmp_path / "root"
     (root / "inner").mkdir(parents=True)
     rmdir, added = os.rmdir, [0]

@@ -11,10 +11,10 @@ from moorage.linux.trust import distrust
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    found = tmp_path / "opt/bin/program"
-    found.parent.mkdir(parents=True)
-    found.touch(mode=0o755)
-    return found
+    result = tmp_path / "opt/bin/program"
+    result.parent.mkdir(parents=True)
+    result.touch(mode=0o755)
+    return result
 
 
 def test_what_this_user_or_root_made_is_trusted(program: Path) -> None:
@@ -28,10 +28,10 @@ def test_what_this_user_or_root_made_is_trusted(program: Path) -> None:
 def test_what_others_can_write_is_not(program: Path, level: int, mode: int) -> None:
     place = (program, *program.parents)[level]
     place.chmod(mode)
-    found = distrust(program)
-    assert found is not None
-    assert (found.path, found.remedy) == (place, f"chmod go-w {place}")
-    assert f"(mode {mode:04o})" in found.problem
+    reason = distrust(program)
+    assert reason is not None
+    assert (reason.path, reason.remedy) == (place, f"chmod go-w {place}")
+    assert f"(mode {mode:04o})" in reason.problem
 
 
 def test_a_directory_with_the_sticky_bit_passes_a_file_does_not(program: Path) -> None:
@@ -46,9 +46,9 @@ def test_a_directory_with_the_sticky_bit_passes_a_file_does_not(program: Path) -
 def test_what_belongs_to_another_is_not(program: Path, level: int) -> None:
     place = (program, *program.parents)[level]
     os.chown(place, 65534, 0)
-    found = distrust(program)
-    assert found is not None
-    assert str(found) == f"{place} belongs to uid 65534, not to root; chown root {place}"
+    reason = distrust(program)
+    assert reason is not None
+    assert str(reason) == f"{place} belongs to uid 65534, not to root; chown root {place}"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="changing groups needs root")
@@ -56,9 +56,9 @@ def test_a_group_that_writes_is_trusted_when_it_is_roots_alone(program: Path) ->
     program.chmod(0o775)
     assert distrust(program) is None
     os.chown(program, 0, 50)
-    found = distrust(program)
-    assert found is not None
-    assert found.problem == "can be written by group 50 (mode 0775)"
+    reason = distrust(program)
+    assert reason is not None
+    assert reason.problem == "can be written by group 50 (mode 0775)"
 
 
 def _relative(link: Path, target: Path) -> None:
@@ -78,14 +78,14 @@ def test_links_are_followed(
     make(link, program)
     assert distrust(link) is None
     program.parent.chmod(0o777)
-    found = distrust(link)
-    assert found is not None
-    assert found.path == program.parent
+    reason = distrust(link)
+    assert reason is not None
+    assert reason.path == program.parent
     program.parent.chmod(0o755)
     link.parent.chmod(0o777)
-    found = distrust(link)
-    assert found is not None
-    assert found.path == link.parent
+    reason = distrust(link)
+    assert reason is not None
+    assert reason.path == link.parent
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="changing owners needs root")
@@ -103,9 +103,9 @@ def test_another_users_link_in_a_directory_for_all_is_not_trusted(
 def test_links_in_a_circle_are_not_trusted(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
-    found = distrust(tmp_path / "a")
-    assert found is not None
-    assert "too many" in found.problem
+    reason = distrust(tmp_path / "a")
+    assert reason is not None
+    assert "too many" in reason.problem
 
 
 @pytest.mark.parametrize(("links", "is_trusted"), [(40, True), (41, False)])
@@ -123,6 +123,6 @@ def test_a_link_upwards_leads_where_the_kernel_goes(program: Path, tmp_path: Pat
     (tmp_path / "deep/er/link").symlink_to("../../opt/bin/program")
     assert distrust(tmp_path / "deep/er/link") is None
     program.parent.chmod(0o777)
-    found = distrust(tmp_path / "deep/er/link")
-    assert found is not None
-    assert found.path == program.parent
+    reason = distrust(tmp_path / "deep/er/link")
+    assert reason is not None
+    assert reason.path == program.parent

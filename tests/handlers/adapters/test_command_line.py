@@ -34,7 +34,7 @@ def test_only_a_kill_or_a_deletion_finds_a_task_gone(
     assert str(error) == complaint
 
 
-def test_a_refusal_without_words_names_the_command_and_its_status() -> None:
+def test_refusal_without_message_names_the_command_and_its_status() -> None:
     assert str(refusal("start", 3, " \n")) == "start ended with status 3"
     assert str(refusal("start", 3, "two\n  lines")) == "two lines"
     assert len(str(refusal("start", 1, "x" * 10_000))) == 4096
@@ -76,7 +76,7 @@ async def test_a_command_has_the_options_first_and_gives_what_it_prints(tmp_path
     assert not Path(words[3]).exists()  # noqa: ASYNC240
 
 
-async def test_a_deletion_of_what_is_gone_is_no_error(tmp_path: Path) -> None:
+async def test_deletion_of_a_missing_container_is_no_error(tmp_path: Path) -> None:
     gone, lines = recorder(tmp_path, "echo container does not exist >&2; exit 1")
     await CommandLine(gone, (), tmp_path).delete("c1")
     assert lines.read_text().endswith("delete --force c1\n")

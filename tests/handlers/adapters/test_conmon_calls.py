@@ -82,17 +82,17 @@ async def test_terminal_and_input(
     tmp_path: Path, task: Task, fields: dict[str, Any], added: list[str]
 ) -> None:
     await conmon(tmp_path, '{"data": 1}\n').create(replace(task, **fields), Path("/bin/runc"), ())
-    found = arguments(tmp_path)
-    assert found[found.index("error") + 1 :] == added
+    argv = arguments(tmp_path)
+    assert argv[argv.index("error") + 1 :] == added
 
 
 async def test_without_a_log_and_with_systemds_cgroups(tmp_path: Path, task: Task) -> None:
     quiet = replace(task, log=None)
     made = conmon(tmp_path, '{"data": 1}\n')
     await made.create(quiet, Path("/bin/runc"), (), has_systemd_cgroups=True)
-    found = arguments(tmp_path)
-    assert found[found.index("-l") + 1] == "none:"
-    assert found[-1] == "-s"
+    argv = arguments(tmp_path)
+    assert argv[argv.index("-l") + 1] == "none:"
+    assert argv[-1] == "-s"
 
 
 RUNC_LOG = r"""time="2026-01-01T00:00:00Z" level=warning msg="Failed to remove cgroup" error="busy"
@@ -146,12 +146,12 @@ def test_an_exit_file_is_a_code(tmp_path: Path, task: Task, content: str, code: 
     assert made.exit_of(task) is None
     TaskFiles(task.bundle).exit.write_text(content)
     os.utime(TaskFiles(task.bundle).exit, ns=(5, 7_000_000_000))
-    found = made.exit_of(task)
+    status = made.exit_of(task)
     if code is None:
-        assert found is None
+        assert status is None
         return
-    assert found is not None
-    assert (found.code, found.finished_at_ns, found.is_out_of_memory) == (
+    assert status is not None
+    assert (status.code, status.finished_at_ns, status.is_out_of_memory) == (
         code,
         7_000_000_000,
         False,
@@ -168,8 +168,8 @@ async def test_the_end_of_a_task_without_a_monitor_is_known_at_once(
     made = Conmon(program=tmp_path / "conmon", exits=tmp_path / "exits")
     (tmp_path / "exits").mkdir()
     assert not made.is_watched(task)
-    found = await asyncio.wait_for(made.wait(task), 5)
-    assert found.code == 137
+    status = await asyncio.wait_for(made.wait(task), 5)
+    assert status.code == 137
     TaskFiles(task.bundle).exit.write_text("3")
     assert (await asyncio.wait_for(made.wait(task), 5)).code == 3
     (tmp_path / "exits" / ID).touch()
@@ -178,7 +178,7 @@ async def test_the_end_of_a_task_without_a_monitor_is_known_at_once(
     assert list((tmp_path / "exits").iterdir()) == []
 
 
-async def test_a_monitor_is_told_its_task_and_waited_for(tmp_path: Path, task: Task) -> None:
+async def test_monitor_is_identified_by_its_task_and_awaited(tmp_path: Path, task: Task) -> None:
     made = Conmon(program=tmp_path / "conmon", exits=tmp_path)
     monitor = await asyncio.create_subprocess_exec("sh", "-c", "sleep 100; :", ID)
     try:
@@ -234,16 +234,16 @@ async def test_streams_are_packets_of_the_attach_socket(tmp_path: Path, task: Ta
             with peer:
                 for packet in (b"\x02out", b"\x03err", b"\x02", b"\x09odd", b"\x02end"):
                     peer.send(packet)
-                found = [await streams.read() for _ in range(3)]
-                assert found == [(1, b"out"), (2, b"err"), (1, b"end")]
-                given = bytes(range(256)) * 80
-                await streams.write(given)
+                result = [await streams.read() for _ in range(3)]
+                assert result == [(1, b"out"), (2, b"err"), (1, b"end")]
+                data = bytes(range(256)) * 80
+                await streams.write(data)
                 came = b""
-                while len(came) < len(given):
+                while len(came) < len(data):
                     piece = peer.recv(65536)
                     assert len(piece) <= 8192
                     came += piece
-                assert came == given
+                assert came == data
                 await streams.end_input()
                 await streams.end_input()
                 assert peer.recv(10) == b""

@@ -54,7 +54,7 @@ def test_no_byte_is_lost_and_no_piece_too_long(outputs: list[bytes]) -> None:
     assert bytes(read) == b"".join(outputs)
 
 
-def test_a_reopened_log_goes_on_in_a_new_file(tmp_path: Path) -> None:
+def test_reopened_log_continues_in_a_new_file(tmp_path: Path) -> None:
     path = tmp_path / "pod" / "0.log"
     log = CriLog(path, lambda: AT)
     assert path.stat().st_mode & 0o777 == 0o640
@@ -70,7 +70,7 @@ def test_a_reopened_log_goes_on_in_a_new_file(tmp_path: Path) -> None:
     assert path.read_text() == f"{STAMP} stderr F new\n"
 
 
-def test_a_full_disk_is_told_of_once_and_holds_nobody_up(
+def test_full_disk_is_logged_once_and_does_not_block(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "0.log").symlink_to("/dev/full")
@@ -78,5 +78,5 @@ def test_a_full_disk_is_told_of_once_and_holds_nobody_up(
     for _ in range(3):
         log.write(STDOUT, b"lost\n")
     log.close()
-    assert [each.getMessage() for each in caplog.records] == ["log not written"]
+    assert [record.getMessage() for record in caplog.records] == ["log not written"]
     assert os.path.islink(tmp_path / "0.log")

@@ -83,7 +83,7 @@ def logged(task: Task) -> list[tuple[str, str, str]]:
     """The lines of a task's log: stream, tag and content."""
     assert task.log is not None
     lines = task.log.read_bytes().decode().split("\n")[:-1]
-    return [(each[1], each[2], each[3]) for each in (line.split(" ", 3) for line in lines)]
+    return [(parts[1], parts[2], parts[3]) for parts in (line.split(" ", 3) for line in lines)]
 
 
 async def everything(streams: Streams) -> dict[int, bytes]:
@@ -122,7 +122,7 @@ async def test_the_program_that_runs_is_the_handlers_own(bench: Workbench) -> No
         assert any(verb in words for words in commands), (verb, commands)
 
 
-async def test_a_task_runs_writes_its_log_and_tells_its_end(bench: Workbench) -> None:
+async def test_task_runs_writes_its_log_and_reports_its_exit(bench: Workbench) -> None:
     async with bench.open() as adapter, asyncio.timeout(DEADLINE_S):
         task = await bench.task(adapter, "sh", "-c", "echo out; echo err >&2; exit 3")
         pid = await adapter.create(task)
@@ -167,7 +167,7 @@ async def test_a_signal_reaches_the_task_and_its_code_says_so(bench: Workbench) 
         killed = await bench.run(adapter, *SLEEP)
         waiting = [asyncio.create_task(adapter.wait(killed)) for _ in range(2)]
         await adapter.kill(killed, signal.SIGKILL)
-        assert [(await each).code for each in waiting] == [137, 137]
+        assert [(await task).code for task in waiting] == [137, 137]
 
 
 async def test_a_command_that_is_not_there_fails_the_start(bench: Workbench) -> None:
@@ -245,7 +245,7 @@ async def test_a_second_command_can_have_a_terminal(bench: Workbench) -> None:
 
 async def test_a_task_can_have_a_terminal_of_a_size(bench: Workbench) -> None:
     async with bench.open() as adapter, asyncio.timeout(DEADLINE_S):
-        # gVisor of 2022 has terminals that do not tell their size.
+        # gVisor of 2022 has terminals that do not report their size.
         ask = "echo 43 101" if bench.is_gvisor else "stty size"
         task = await bench.task(adapter, "sh", has_terminal=True, has_stdin=True)
         await adapter.create(task)
@@ -258,7 +258,7 @@ async def test_a_task_can_have_a_terminal_of_a_size(bench: Workbench) -> None:
         assert {stream for stream, _, _ in logged(task)} == {"stdout"}
 
 
-async def test_input_ends_with_the_first_who_gave_it(bench: Workbench) -> None:
+async def test_stdin_once_ends_with_the_first_attached_client(bench: Workbench) -> None:
     async with bench.open() as adapter, asyncio.timeout(DEADLINE_S):
         task = await bench.run(
             adapter, "sh", "-c", "cat; echo over", has_stdin=True, is_stdin_once=True
@@ -297,7 +297,7 @@ async def test_tasks_are_taken_over_by_another_engine(bench: Workbench) -> None:
         assert (await adapter.wait(created)).code == 6
 
 
-async def test_a_log_goes_on_in_another_file_without_loss(bench: Workbench) -> None:
+async def test_reopened_log_continues_without_loss(bench: Workbench) -> None:
     script = "i=0; while [ $i -lt 200 ]; do echo $i; i=$((i+1)); busybox usleep 2000; done"
     async with bench.open() as adapter, asyncio.timeout(DEADLINE_S):
         task = await bench.run(adapter, "sh", "-c", script)
@@ -321,12 +321,12 @@ async def test_limits_are_changed_or_nothing_is(bench: Workbench) -> None:
             Path(f"/sys/fs/cgroup/memory{bench.cgroup}/{task.id}/memory.limit_in_bytes"),
             Path(f"/sys/fs/cgroup{bench.cgroup}/{task.id}/memory.max"),
         )
-        limits = [int(each.read_text()) for each in files if each.exists()]
+        limits = [int(file.read_text()) for file in files if file.exists()]
         assert (limits == [96 << 20]) != bench.is_gvisor
 
 
 def _has_no_cgroups(bench: Workbench) -> bool:
-    """Whether crun was told to leave cgroups alone, for this machine's layout."""
+    """Whether crun was configured to leave cgroups alone, for this host's layout."""
     return bench.kind == "crun" and not list(Path("/sys/fs/cgroup").glob(f"*/{bench.cgroup[1:]}/*"))
 
 
@@ -342,7 +342,7 @@ async def test_memory_that_ran_out_is_the_reason(bench: Workbench) -> None:
         assert how.is_out_of_memory
 
 
-async def test_processes_are_told_as_far_as_the_host_sees_them(bench: Workbench) -> None:
+async def test_processes_are_listed_as_far_as_the_host_sees_them(bench: Workbench) -> None:
     async with bench.open() as adapter, asyncio.timeout(DEADLINE_S):
         task = await bench.run(adapter, *SLEEP)
         pids = await adapter.processes(task)
@@ -402,7 +402,7 @@ async def test_a_create_that_does_not_come_back_is_ended(
         assert not runc.processes()
 
 
-async def test_a_create_that_is_killed_is_told(runc: Workbench) -> None:
+async def test_killed_create_is_an_error(runc: Workbench) -> None:
     script = 'case "$*" in *" create "*) kill -9 $$;; esac; exec runc "$@"'
     runc.program = program(runc.root / "bin", "fake_killed", script)
     async with runc.open() as adapter, asyncio.timeout(DEADLINE_S):
@@ -412,7 +412,7 @@ async def test_a_create_that_is_killed_is_told(runc: Workbench) -> None:
         assert not runc.processes()
 
 
-async def test_a_monitor_that_is_not_there_is_told(runc: Workbench) -> None:
+async def test_missing_runtime_is_an_error(runc: Workbench) -> None:
     runc.program = runc.root / "no-such-runtime"
     async with runc.open() as adapter, asyncio.timeout(DEADLINE_S):
         task = await runc.task(adapter, *SLEEP)
@@ -421,11 +421,11 @@ async def test_a_monitor_that_is_not_there_is_told(runc: Workbench) -> None:
         runc.program = None
 
 
-async def test_a_runtimes_words_are_its_logs_last_error(runc: Workbench) -> None:
-    said = json.dumps({"level": "error", "msg": "first\nthen  second"})
+async def test_runtime_message_is_the_last_error_of_its_log(runc: Workbench) -> None:
+    log_line = json.dumps({"level": "error", "msg": "first\nthen  second"})
     script = f"""
 case "$*" in *" start "*)
-    for word; do [ "$before" = --log ] && printf '%s\\n' '{said}' >"$word"; before=$word; done
+    for word; do [ "$before" = --log ] && printf '%s\\n' '{log_line}' >"$word"; before=$word; done
     exit 1
 esac
 exec runc "$@"

@@ -76,11 +76,11 @@ async def test_what_was_left_in_kept_pipes_is_read_to_its_end(
     async with asyncio.timeout(1):
         await output.finish(DEADLINE_S)
     assert (tmp_path / "log").read_text().count("last words") == 1000
-    for each in kept:
-        os.close(each)
+    for descriptor in kept:
+        os.close(descriptor)
 
 
-async def test_a_child_that_keeps_a_pipe_holds_nobody_up_for_longer_than_was_said(
+async def test_child_that_keeps_a_pipe_delays_finish_no_longer_than_its_limit(
     pipes: dict[int, Path], writer: int
 ) -> None:
     output = ProcessOutput(outputs(pipes), None)
@@ -90,7 +90,7 @@ async def test_a_child_that_keeps_a_pipe_holds_nobody_up_for_longer_than_was_sai
     assert output.ended.is_set()
 
 
-async def test_a_reader_that_takes_nothing_is_cut_off_and_the_log_goes_on(
+async def test_stuck_reader_is_detached_and_the_log_continues(
     pipes: dict[int, Path], writer: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "ATTACHED_PATIENCE_S", 0.05)
@@ -165,19 +165,19 @@ async def test_input_waits_for_its_reader_and_is_refused_without_one(
     pipes: dict[int, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("moorage.handlers.adapters.fifo_input._READER_S", 0.1)
-    given = ProcessInput(pipes[0])
+    stdin = ProcessInput(pipes[0])
     with pytest.raises(OSError, match="no process reads its input"):
-        await given.write(b"x")
+        await stdin.write(b"x")
     monkeypatch.setattr("moorage.handlers.adapters.fifo_input._READER_S", DEADLINE_S)
-    writing = asyncio.create_task(given.write(b"x"))
+    writing = asyncio.create_task(stdin.write(b"x"))
     await asyncio.sleep(0)
     reader = await asyncio.to_thread(os.open, pipes[0], os.O_RDONLY)
     await writing
     assert os.read(reader, 10) == b"x"
     os.close(reader)
     with pytest.raises(BrokenPipeError):
-        await given.write(b"y")
-    given.close()
+        await stdin.write(b"y")
+    stdin.close()
 
 
 async def test_a_write_that_is_given_up_leaves_no_thread_waiting(pipes: dict[int, Path]) -> None:

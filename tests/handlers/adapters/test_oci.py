@@ -71,7 +71,7 @@ async def test_a_container_that_does_not_end_is_an_error_and_not_deleted(
         await adapter.delete(task)
     assert commands.ran[0].startswith("kill ")
     assert commands.ran[0].endswith(f"t {int(signal.SIGKILL)}")
-    assert not any(each.startswith("delete") for each in commands.ran)
+    assert not any(command.startswith("delete") for command in commands.ran)
 
 
 @pytest.mark.parametrize(

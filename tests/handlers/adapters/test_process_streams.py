@@ -58,13 +58,13 @@ async def test_closing_gives_every_descriptor_back() -> None:
     pipes, ends = Pipes.make(has_stdin=True)
     own = [pipes._stdin, *pipes._open]
     child = [ends.stdin, ends.stdout, ends.stderr]
-    assert all(each is not None and not os.get_blocking(each) for each in own)
+    assert all(descriptor is not None and not os.get_blocking(descriptor) for descriptor in own)
     pipes.close()
     pipes.close()
-    assert not any(is_open(each) for each in own if each is not None)
-    assert all(is_open(each) for each in child)
+    assert not any(is_open(descriptor) for descriptor in own if descriptor is not None)
+    assert all(is_open(descriptor) for descriptor in child)
     ends.close()
-    assert not any(is_open(each) for each in child)
+    assert not any(is_open(descriptor) for descriptor in child)
     assert await pipes.read() is None
 
 
@@ -73,13 +73,13 @@ async def test_more_than_a_pipe_holds_is_written_as_it_is_read() -> None:
     data = bytes(range(256)) * 1024
     writing = asyncio.ensure_future(pipes.write(data))
     os.set_blocking(ends.stdin, False)
-    found = b""
-    while len(found) < len(data):
+    result = b""
+    while len(result) < len(data):
         await asyncio.sleep(0)
         with contextlib.suppress(BlockingIOError):
-            found += os.read(ends.stdin, 1 << 20)
+            result += os.read(ends.stdin, 1 << 20)
     await writing
-    assert found == data
+    assert result == data
     pipes.close()
     ends.close()
 
@@ -155,7 +155,7 @@ async def test_a_runtime_that_hands_over_nothing(
             await console.receive()
 
 
-async def test_a_socket_that_cannot_be_made_is_let_go_of(tmp_path: Path) -> None:
+async def test_failed_console_socket_is_closed(tmp_path: Path) -> None:
     console = ConsoleSocket(tmp_path / "none" / "c.sock")
     with pytest.raises(FileNotFoundError):
         await console.__aenter__()

@@ -43,7 +43,7 @@ def task(tmp_path: Path) -> Task:
 
 
 class Commands:
-    """The runtime's command line: refuses as often as it is told to."""
+    """The runtime's command line: refuses as often as it is configured to."""
 
     program = Path("/usr/bin/runsc")
     options = ("--root=/r",)
@@ -128,7 +128,7 @@ async def test_a_task_that_does_not_end_is_an_error(
     assert Monitor.forgotten == 0
 
 
-async def test_what_waits_at_its_gate_is_told_to_give_up(adapter: RunscAdapter, task: Task) -> None:
+async def test_delete_ends_a_task_that_waits_at_its_gate(adapter: RunscAdapter, task: Task) -> None:
     with_commands(adapter)
     os.mkfifo(task.bundle / "gate")
     reader = os.open(task.bundle / "gate", os.O_RDONLY | os.O_NONBLOCK)
@@ -183,7 +183,7 @@ async def test_the_sandboxes_input_is_a_pipe_and_not_the_hosts_null_device(
     monkeypatch: pytest.MonkeyPatch,
     status: int,
 ) -> None:
-    # Without network = "host", gVisor changes the owner of its standard input to nobody.
+    # Without network = "host", gVisor changes the owner of its standard input to `nobody`.
     program = tmp_path / "runsc"
     program.write_text(
         f'#!/bin/sh\necho "$@" $(readlink /proc/$$/fd/0) >{tmp_path}/seen\nexit {status}\n'

@@ -36,8 +36,8 @@ V2 = "0::/pods/a\n"
 def test_the_file_that_counts_memory_kills(
     tmp_path: Path, layout: Callable[[Path], Cgroups], text: str, expected: str
 ) -> None:
-    found = memory_file_of(text, layout(tmp_path))
-    assert found == (str(tmp_path / expected) if expected else "")
+    path = memory_file_of(text, layout(tmp_path))
+    assert path == (str(tmp_path / expected) if expected else "")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_kill_for_memory_is_a_count_above_zero(
     assert was_memory_cut(str(file)) is is_cut
 
 
-def test_without_the_file_nobody_can_tell(tmp_path: Path) -> None:
+def test_missing_file_reports_no_kill(tmp_path: Path) -> None:
     assert not was_memory_cut(str(tmp_path / "absent"))
     assert not was_memory_cut("")
 
@@ -87,9 +87,9 @@ def task(bundle: Path, path: str | None, *, sandbox_id: str = "s1") -> Task:
 def test_gvisors_sandbox_has_a_cgroup_beside_its_containers(
     tmp_path: Path, path: str | None, own: str, of_sandbox: str
 ) -> None:
-    found = task(tmp_path / "b", path)
-    assert cgroup_of(found) == own
-    assert sandbox_cgroup(found) == of_sandbox
+    result = task(tmp_path / "b", path)
+    assert cgroup_of(result) == own
+    assert sandbox_cgroup(result) == of_sandbox
 
 
 def test_a_bundle_without_a_spec_has_no_cgroup(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ Answer = Callable[[Frame, asyncio.StreamWriter], Awaitable[None]]
 
 @contextlib.asynccontextmanager
 async def connected(directory: Path, answer: Answer) -> AsyncIterator[TtrpcClient]:
-    """A client of a server that answers each frame as it is told."""
+    """A client of a server that answers each frame by `answer`."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         framing = Framing()
@@ -84,7 +84,7 @@ async def test_calls_at_once_get_each_its_own_answer_in_any_order(tmp_path: Path
     assert all(frame.stream % 2 == 1 and frame.kind == REQUEST for frame in held)
 
 
-async def test_a_refusal_has_its_code_and_words(tmp_path: Path) -> None:
+async def test_refusal_has_its_code_and_message(tmp_path: Path) -> None:
     async def answer(frame: Frame, writer: asyncio.StreamWriter) -> None:
         status = pb.CallStatus(code=NOT_FOUND, message="no such task")
         writer.write(response(frame, status=status))
@@ -135,13 +135,13 @@ async def test_a_server_that_goes_or_raves_fails_every_call(tmp_path: Path, answ
         outcomes = await asyncio.gather(
             call(client, "1", None), call(client, "2"), return_exceptions=True
         )
-        assert [type(each) for each in outcomes] == [ConnectionLostError] * 2
+        assert [type(outcome) for outcome in outcomes] == [ConnectionLostError] * 2
         assert client.is_lost
         with pytest.raises(ConnectionLostError):
             await call(client)
 
 
-async def test_an_answer_that_is_no_reply_is_an_error_of_that_call(tmp_path: Path) -> None:
+async def test_invalid_response_fails_only_that_call(tmp_path: Path) -> None:
     async def answer(frame: Frame, writer: asyncio.StreamWriter) -> None:
         writer.write(Frame(frame.stream, RESPONSE, b"\xff\xff").encode())
 
@@ -151,7 +151,7 @@ async def test_an_answer_that_is_no_reply_is_an_error_of_that_call(tmp_path: Pat
         assert not client.is_lost
 
 
-async def test_nobody_at_the_address_is_said_at_once(tmp_path: Path) -> None:
+async def test_missing_socket_is_an_error_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConnectionLostError, match="No such file"):
         await TtrpcClient.connect(str(tmp_path / "absent"), deadline_s=1)
 
@@ -167,9 +167,9 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(
     frames: list[Frame], sizes: list[int]
 ) -> None:
     content = b"".join(frame.encode() for frame in frames)
-    framing, found, number = Framing(), list[Frame](), 0
+    framing, result, number = Framing(), list[Frame](), 0
     while content:
         size = sizes[number % len(sizes)]
-        found += framing.feed(content[:size])
+        result += framing.feed(content[:size])
         content, number = content[size:], number + 1
-    assert found == frames
+    assert result == frames

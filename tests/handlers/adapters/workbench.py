@@ -130,8 +130,10 @@ class Workbench:
 
     def assert_nothing_left(self) -> None:
         until(lambda: not self._related(), "the end of every process", 5)
-        assert not [each for each in (self.root / "x").iterdir() if not each.name.startswith("ev")]
-        left = [str(each) for each in self._cgroups() if each != each.parent / self.cgroup[1:]]
+        assert not [path for path in (self.root / "x").iterdir() if not path.name.startswith("ev")]
+        left = [
+            str(cgroup) for cgroup in self._cgroups() if cgroup != cgroup.parent / self.cgroup[1:]
+        ]
         assert not left
 
     def clean(self) -> None:
@@ -189,7 +191,7 @@ class Workbench:
         return OciAdapter(runtime, conmon, self.reaper, scratch)
 
     def _related(self) -> list[tuple[int, str]]:
-        found = []
+        related = []
         for directory in Path("/proc").iterdir():
             if not directory.name.isdecimal() or int(directory.name) == os.getpid():
                 continue
@@ -200,8 +202,8 @@ class Workbench:
                 if state(pid) == "Z" and parent(pid) == 1:
                     continue
                 if f"{self.root}/" in line or self.cgroup in place:
-                    found.append((pid, line))
-        return found
+                    related.append((pid, line))
+        return related
 
     def _cgroups(self) -> Iterator[Path]:
         for root in current_cgroups().hierarchies:
@@ -223,6 +225,6 @@ def _found(program: str) -> Path:
 def _killed(path: str) -> bool:
     """Whether something had to be killed in a cgroup."""
     processes = kill_processes(current_cgroups(), path)
-    for each in processes:
-        each.close()
+    for process in processes:
+        process.close()
     return bool(processes)

@@ -93,13 +93,13 @@ class Shims:
 
 
 def open_adapter(root: Path, runtime: str, shim: Path | None = None) -> ShimAdapter:
-    found = shutil.which(SHIM, path=search_path())
-    assert found is not None
+    result = shutil.which(SHIM, path=search_path())
+    assert result is not None
     options = ShimOptions(
         runtime_type="io.containerd.runc.v2", runtime_binary=runtime, needs_sandbox=False
     )
     return ShimAdapter(
-        ShimProgram(shim or Path(found), root / "events", search_path()),
+        ShimProgram(shim or Path(result), root / "events", search_path()),
         TaskOptions(options, CgroupDriver.CGROUPFS, search_path(), root / "state"),
     )
 
@@ -116,28 +116,28 @@ def runtime(request: pytest.FixtureRequest) -> str:
 async def shims(runtime: str) -> AsyncIterator[Shims]:
     """Gone at the end with all that the test made, however it ended."""
     root = Path(tempfile.mkdtemp(prefix="ms-", dir="/run"))
-    each = Shims(root, runtime, f"/moorage-test-{root.name}")
+    result = Shims(root, runtime, f"/moorage-test-{root.name}")
     try:
-        yield each
-        async with each.open() as adapter, asyncio.timeout(60):
-            for task in each.tasks:
+        yield result
+        async with result.open() as adapter, asyncio.timeout(60):
+            for task in result.tasks:
                 await adapter.delete(task)
-        assert_nothing_left(each)
+        assert_nothing_left(result)
     finally:
         kill_what_names(str(root))
         try:
-            remove_cgroups(each.cgroup)
+            remove_cgroups(result.cgroup)
         finally:
             shutil.rmtree(root)
 
 
 def processes_naming(text: str) -> Iterator[tuple[int, str]]:
-    for each in Path("/proc").iterdir():
-        if each.name.isdecimal():
+    for path in Path("/proc").iterdir():
+        if path.name.isdecimal():
             with contextlib.suppress(OSError):
-                line = (each / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                line = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 if text in line:
-                    yield int(each.name), line
+                    yield int(path.name), line
 
 
 def kill_what_names(text: str) -> None:
@@ -151,11 +151,11 @@ def remove_cgroups(path: str) -> None:
 
     def is_gone() -> bool:
         for directory in Path("/sys/fs/cgroup").glob(f"*{path}"):
-            for each in (*sorted(directory.rglob("*/"), reverse=True), directory):
+            for file in (*sorted(directory.rglob("*/"), reverse=True), directory):
                 with contextlib.suppress(OSError):
-                    for pid in (each / "cgroup.procs").read_text().split():
+                    for pid in (file / "cgroup.procs").read_text().split():
                         os.kill(int(pid), signal.SIGKILL)
-                    each.rmdir()
+                    file.rmdir()
         return not list(Path("/sys/fs/cgroup").glob(f"*{path}"))
 
     until(is_gone, f"the end of {path}", within_s=5)
@@ -175,7 +175,7 @@ def logged(task: Task) -> list[tuple[str, str, str]]:
     """The lines of a task's log: stream, tag and content."""
     assert task.log is not None
     lines = task.log.read_bytes().decode().split("\n")[:-1]
-    return [(each[1], each[2], each[3]) for each in (line.split(" ", 3) for line in lines)]
+    return [(parts[1], parts[2], parts[3]) for parts in (line.split(" ", 3) for line in lines)]
 
 
 async def read_until(streams: Streams, text: bytes) -> bytes:
@@ -196,7 +196,7 @@ async def read_all(streams: Streams) -> dict[int, bytes]:
     return seen
 
 
-async def test_a_container_runs_writes_its_log_and_tells_its_exit(shims: Shims) -> None:
+async def test_container_runs_writes_its_log_and_reports_its_exit(shims: Shims) -> None:
     task = shims.task("sh", "-c", "echo out; echo err >&2; exit 3")
     async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
         pid = await adapter.create(task)
@@ -281,7 +281,7 @@ async def test_exec_has_streams_of_its_own_and_an_exit_code(shims: Shims) -> Non
             assert seen == {STDOUT: b"given " * 50_000, STDERR: b"wrong\n"}
             assert await running.wait() == 7
         assert [
-            each.name for each in TaskDirectory(task.bundle).path.iterdir() if each.is_dir()
+            path.name for path in TaskDirectory(task.bundle).path.iterdir() if path.is_dir()
         ] == []
 
 
@@ -297,7 +297,7 @@ async def test_leaving_an_exec_kills_it(shims: Shims) -> None:
         assert len(await adapter.processes(task)) == 1
 
 
-async def test_an_absent_command_is_refused_in_the_runtimes_words(shims: Shims) -> None:
+async def test_missing_command_is_refused_with_the_runtimes_message(shims: Shims) -> None:
     task = shims.task("sleep", "1000")
     async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
         await adapter.create(task)
@@ -328,7 +328,7 @@ async def test_a_terminal_is_one_stream_that_can_be_sized(shims: Shims) -> None:
         assert {stream for stream, _, _ in logged(task)} == {"stdout"}
 
 
-async def test_who_attaches_gets_output_and_gives_input_until_it_ends(shims: Shims) -> None:
+async def test_attach_streams_output_and_input_until_it_ends(shims: Shims) -> None:
     task = shims.task("cat", has_stdin=True, is_stdin_once=True)
     async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
         await adapter.create(task)
@@ -344,7 +344,7 @@ async def test_who_attaches_gets_output_and_gives_input_until_it_ends(shims: Shi
         assert logged(task) == [("stdout", "F", "hello")]
 
 
-async def test_the_log_goes_on_in_a_new_file_without_loss(shims: Shims) -> None:
+async def test_reopened_log_continues_without_loss(shims: Shims) -> None:
     task = shims.task("sh", "-c", "seq 1 20000; sleep 0.2; seq 20001 40000")
     async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
         await adapter.create(task)
@@ -362,7 +362,7 @@ async def test_the_log_goes_on_in_a_new_file_without_loss(shims: Shims) -> None:
         assert pieces.split() == [str(number) for number in range(1, 40001)]
 
 
-async def test_containers_outlive_the_engine_with_their_words_and_codes(shims: Shims) -> None:
+async def test_containers_outlive_the_engine_with_their_logs_and_exit_codes(shims: Shims) -> None:
     brief = shims.task("sh", "-c", "echo before; sleep 0.3; echo after; exit 9")
     lasting = shims.task("sh", "-c", "echo up; cat", has_stdin=True)
     async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
@@ -413,9 +413,9 @@ async def test_an_engine_that_is_killed_loses_no_line_of_a_container_that_ended_
     shims: Shims,
 ) -> None:
     task = shims.task("sh", "-c", "seq 1 500; sleep 1; seq 501 1000; exit 4")
-    given = msgspec.json.encode(task, enc_hook=str).decode()
+    encoded_task = msgspec.json.encode(task, enc_hook=str).decode()
     engine = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", _ENGINE, str(shims.root), shims.runtime, given),
+        *(sys.executable, "-c", _ENGINE, str(shims.root), shims.runtime, encoded_task),
         stdout=asyncio.subprocess.PIPE,
         cwd=Path(__file__).parents[4],
     )
@@ -452,7 +452,7 @@ async def test_tasks_of_a_pod_share_a_shim(shims: Shims) -> None:
     async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
         await adapter.create(first)
         await adapter.create(second)
-        records = [TaskDirectory(each.bundle).record() for each in (first, second)]
+        records = [TaskDirectory(task_.bundle).record() for task_ in (first, second)]
         assert records[0] is not None
         assert records[1] is not None
         assert records[0].address == records[1].address
@@ -540,7 +540,7 @@ async def test_a_runtime_installed_later_is_found(shims: Shims, tmp_path: Path) 
         assert await adapter.is_alive(task)
 
 
-async def test_a_log_that_cannot_be_opened_again_is_named(shims: Shims) -> None:
+async def test_failed_log_reopen_names_the_file(shims: Shims) -> None:
     task = shims.task("sleep", "600")
     async with shims.open() as adapter, asyncio.timeout(DEADLINE_S):
         await adapter.create(task)

@@ -29,8 +29,8 @@ async def test_a_start_names_everything_and_gives_the_options(
     monkeypatch.delenv("TMPDIR", raising=False)
     bundle = tmp_path / "b"
     bundle.mkdir()
-    found = await shim(tmp_path, "echo unix:///run/s.sock").start("t1", bundle, b"options")
-    assert found == Address("/run/s.sock", 2)
+    connection = await shim(tmp_path, "echo unix:///run/s.sock").start("t1", bundle, b"options")
+    assert connection == Address("/run/s.sock", 2)
     events = str(tmp_path / "events")
     assert (tmp_path / "argv").read_text().splitlines() == [
         "-namespace", "moorage", "-address", events, "-publish-binary", "/bin/true",
@@ -39,10 +39,10 @@ async def test_a_start_names_everything_and_gives_the_options(
     assert (tmp_path / "input").read_bytes() == b"options"
     assert (tmp_path / "pwd").read_text().strip() == str(bundle)
     lines = (tmp_path / "env").read_text().splitlines()
-    given = dict(line.split("=", 1) for line in lines if "=" in line)
+    variables = dict(line.split("=", 1) for line in lines if "=" in line)
     for name in ("PWD", "SHLVL", "_", "OLDPWD"):
-        given.pop(name, None)
-    assert given == {
+        variables.pop(name, None)
+    assert variables == {
         "HOME": "/h",
         "PATH": "/usr/bin:/bin",
         "TTRPC_ADDRESS": events,
@@ -56,8 +56,8 @@ async def test_a_start_names_everything_and_gives_the_options(
 async def test_a_deletion_reads_the_reply(tmp_path: Path) -> None:
     reply = pb.DeleteResponse(pid=7, exit_status=3)
     (tmp_path / "reply").write_bytes(reply.SerializeToString())
-    found = await shim(tmp_path, f"cat {tmp_path}/reply").delete("t1", tmp_path)
-    assert found == reply
+    result = await shim(tmp_path, f"cat {tmp_path}/reply").delete("t1", tmp_path)
+    assert result == reply
     assert (tmp_path / "argv").read_text().splitlines()[-5:] == [
         "-id", "t1", "-bundle", str(tmp_path), "delete",
     ]  # fmt: skip
@@ -65,14 +65,14 @@ async def test_a_deletion_reads_the_reply(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["start", "delete"])
-async def test_a_failure_is_told_in_the_shims_words(tmp_path: Path, verb: str) -> None:
+async def test_failure_carries_the_shims_message(tmp_path: Path, verb: str) -> None:
     failing = shim(tmp_path, "echo /run/s.sock; echo no machine >&2; exit 1")
     call = failing.start("t1", tmp_path, b"") if verb == "start" else failing.delete("t1", tmp_path)
     with pytest.raises(AdapterError, match=f"containerd-shim-x-v1 {verb}: no machine"):
         await call
 
 
-async def test_a_reply_that_is_none_and_a_program_that_is_not_there(tmp_path: Path) -> None:
+async def test_invalid_reply_and_missing_program_are_errors(tmp_path: Path) -> None:
     with pytest.raises(AdapterError, match="invalid response"):
         await shim(tmp_path, r"printf '\377\377'").delete("t1", tmp_path)
     missing = ShimProgram(tmp_path / "absent", tmp_path / "events", "/bin")

@@ -52,33 +52,33 @@ def reported() -> tuple[events._Reported, Transport, list[str], set[object]]:
         (pb.Request(payload=b"\xff\xff").SerializeToString(), []),
     ],
 )
-def test_that_memory_ran_out_is_told_and_every_event_is_answered(
+def test_out_of_memory_is_reported_and_every_event_is_answered(
     content: bytes, tasks: list[str]
 ) -> None:
-    connection, transport, told, _ = reported()
+    connection, transport, oom_tasks, _ = reported()
     connection.connection_made(transport)  # type: ignore[arg-type]
     connection.data_received(Frame(5, REQUEST, content).encode())
-    assert told == tasks
+    assert oom_tasks == tasks
     assert transport.sent == Frame(5, RESPONSE, b"").encode()
     assert not transport.is_closed
 
 
-def test_what_is_no_request_is_not_answered() -> None:
-    connection, transport, told, _ = reported()
+def test_frames_other_than_requests_are_not_answered() -> None:
+    connection, transport, oom_tasks, _ = reported()
     connection.data_received(Frame(1, REQUEST, event()).encode())
     connection.connection_made(transport)  # type: ignore[arg-type]
     connection.data_received(
         Frame(1, RESPONSE, event()).encode() + Frame(3, REQUEST, event(task_id="t2")).encode()
     )
-    assert told == ["t2"]
+    assert oom_tasks == ["t2"]
     assert transport.sent == Frame(3, RESPONSE, b"").encode()
 
 
-def test_who_speaks_something_else_is_hung_up_on() -> None:
-    connection, transport, told, _ = reported()
+def test_connection_with_invalid_data_is_closed() -> None:
+    connection, transport, oom_tasks, _ = reported()
     connection.connection_made(transport)  # type: ignore[arg-type]
     connection.data_received(b"\xff" * 10)
-    assert (told, transport.sent, transport.is_closed) == ([], b"", True)
+    assert (oom_tasks, transport.sent, transport.is_closed) == ([], b"", True)
 
 
 def test_a_connection_is_known_while_it_lasts() -> None:

@@ -22,37 +22,37 @@ def options(
     return TaskOptions(handler, driver, str(directory), Path("/state"))
 
 
-def runc_options(given: TaskOptions) -> pb.RuncOptions:
-    packed = given.of_task()
+def runc_options(task_options: TaskOptions) -> pb.RuncOptions:
+    packed = task_options.of_task()
     assert packed is not None
     assert packed.type_url == "containerd.runc.v1.Options"
     return pb.RuncOptions.FromString(packed.value)
 
 
-@pytest.mark.parametrize(("named", "found"), [(None, "runc"), ("crun", "crun")])
+@pytest.mark.parametrize(("named", "expected"), [(None, "runc"), ("crun", "crun")])
 def test_runcs_shim_gets_the_path_of_the_handlers_runtime(
-    tmp_path: Path, named: str | None, found: str
+    tmp_path: Path, named: str | None, expected: str
 ) -> None:
     for name in ("runc", "crun"):
         program(tmp_path, name, "exit 0")
-    given = options(ShimOptions(runtime_type=RUNC, runtime_binary=named), tmp_path)
-    assert runc_options(given).binary_name == str(tmp_path / found)
+    task_options = options(ShimOptions(runtime_type=RUNC, runtime_binary=named), tmp_path)
+    assert runc_options(task_options).binary_name == str(tmp_path / expected)
 
 
 @pytest.mark.parametrize("named", [None, "crun", "/absent/crun"])
 def test_a_runtime_that_is_not_there_is_an_error_and_never_an_empty_name(
     tmp_path: Path, named: str | None
 ) -> None:
-    given = options(ShimOptions(runtime_type=RUNC, runtime_binary=named), tmp_path)
+    task_options = options(ShimOptions(runtime_type=RUNC, runtime_binary=named), tmp_path)
     with pytest.raises(AdapterError, match=f"the runtime {named or 'runc'} behind the shim"):
-        given.of_task()
+        task_options.of_task()
 
 
-def test_a_file_that_cannot_be_executed_is_no_runtime(tmp_path: Path) -> None:
+def test_file_without_execute_permission_is_no_runtime(tmp_path: Path) -> None:
     program(tmp_path, "crun", "exit 0").chmod(0o644)
-    given = options(ShimOptions(runtime_type=RUNC, runtime_binary="crun"), tmp_path)
+    task_options = options(ShimOptions(runtime_type=RUNC, runtime_binary="crun"), tmp_path)
     with pytest.raises(AdapterError, match="crun"):
-        given.of_task()
+        task_options.of_task()
 
 
 @pytest.mark.parametrize("is_set", [False, True])
@@ -63,8 +63,8 @@ def test_each_option_of_runcs_shim_is_its_own(tmp_path: Path, is_set: bool) -> N
     driver = CgroupDriver.SYSTEMD if is_set else CgroupDriver.CGROUPFS
     systemd = options(ShimOptions(runtime_type=RUNC), tmp_path, driver)
     flags = [
-        (found.no_pivot_root, found.no_new_keyring, found.systemd_cgroup)
-        for found in map(runc_options, (pivot, keyring, systemd))
+        (options.no_pivot_root, options.no_new_keyring, options.systemd_cgroup)
+        for options in map(runc_options, (pivot, keyring, systemd))
     ]
     assert flags == [(is_set, False, False), (False, is_set, False), (False, False, is_set)]
 
@@ -74,8 +74,8 @@ def test_the_runtimes_state_is_where_the_handler_says(
     tmp_path: Path, root: str | None, expected: str
 ) -> None:
     program(tmp_path, "runc", "exit 0")
-    given = options(ShimOptions(runtime_type=RUNC, root=root), tmp_path)
-    assert runc_options(given).root == expected
+    task_options = options(ShimOptions(runtime_type=RUNC, root=root), tmp_path)
+    assert runc_options(task_options).root == expected
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_other_shims_get_their_configuration_and_its_kind(
     packed = options(handler, tmp_path).of_task()
     assert packed is not None
     assert packed.type_url == "runtimeoptions.v1.Options"
-    found = pb.RuntimeOptions.FromString(packed.value)
-    assert (found.config_path, found.type_url) == (configuration or "", kind or "")
+    parsed = pb.RuntimeOptions.FromString(packed.value)
+    assert (parsed.config_path, parsed.type_url) == (configuration or "", kind or "")
 
 
 def test_other_shims_without_options_go_by_their_own_defaults(tmp_path: Path) -> None:

@@ -38,6 +38,6 @@ def test_both_forms_of_an_address_are_understood(printed: str, expected: Address
         "vsock://3:1024",
     ],
 )
-def test_an_address_that_cannot_be_spoken_to_is_refused(printed: str) -> None:
+def test_unsupported_address_is_rejected(printed: str) -> None:
     with pytest.raises(AdapterError, match="the shim"):
         parse_address(printed)

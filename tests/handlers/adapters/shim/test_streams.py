@@ -56,8 +56,8 @@ class Shims:
 
 
 def calls_of(shims: Shims, exec_id: str = "e") -> ShimCalls:
-    given: Any = shims
-    return ShimCalls(given, Record(ADDRESS), "t", exec_id)
+    stand_in: Any = shims
+    return ShimCalls(stand_in, Record(ADDRESS), "t", exec_id)
 
 
 GONE = (TaskNotFoundError("gone"), ShimLostError("gone"))
@@ -207,7 +207,7 @@ async def test_leaving_a_process_forgets_it_and_removes_its_pipes(
     assert not (tmp_path / "p").exists()
 
 
-async def test_a_process_whose_end_nobody_knows_is_said_and_its_pipes_go(
+async def test_lost_exit_status_is_an_error_and_pipes_are_removed(
     output: ProcessOutput, pipes: dict[int, Path], tmp_path: Path
 ) -> None:
     calls = Calls()
@@ -252,7 +252,7 @@ def connected(monkeypatch: pytest.MonkeyPatch, make: Callable[[], Client]) -> li
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "said"),
+    ("error", "kind", "message"),
     [
         (ConnectionLostError("ended"), ShimLostError, "the shim does not answer: ended"),
         (TtrpcError(NOT_FOUND, "no\n such"), TaskNotFoundError, "no such"),
@@ -261,11 +261,11 @@ def connected(monkeypatch: pytest.MonkeyPatch, make: Callable[[], Client]) -> li
         (TimeoutError(), AdapterError, "the shim's Kill took longer than 30 s"),
     ],
 )
-async def test_a_call_that_fails_is_said_by_its_kind(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, kind: type[AdapterError], said: str
+async def test_failed_call_raises_the_error_of_its_kind(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, kind: type[AdapterError], message: str
 ) -> None:
     connected(monkeypatch, lambda: Client(error))
-    with pytest.raises(AdapterError, match=said) as failed:
+    with pytest.raises(AdapterError, match=message) as failed:
         await ShimConnections().order(ADDRESS, "Kill", pb.KillRequest())
     assert type(failed.value) is kind
 
